@@ -1,4 +1,4 @@
-"""Agents of ours before the checker, in this process: the sound one, and its twins with one fault each."""
+"""Our agents as targets in this process: without a fault, and with one."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from collections.abc import Iterable
 
 from dragoman.agents.everything.agent import everything
 from dragoman.conformance.harness.targets import MemoryAgent
-from dragoman.conformance.harness.timeouts import MEMORY, Pace
+from dragoman.conformance.harness.timeouts import MEMORY, Timeouts
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import check
-from dragoman.conformance.twin import Fault, Faulty
 from dragoman.conformance.verdict import Verdict
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
+from tests.conformance.faults.fault import Fault, FaultyPeer
 
-# What is about remote transports is tried in test_remote.py.
+# test_remote.py tries what is about remote transports.
 AGENT = [each for each in requirements().values() if each.side is Side.AGENT and not each.way]
 
-# Agents at a time: most of a probe is waiting, and what is never answered costs a whole wait.
+# How many agents run at a time: most of a probe is waiting, and a missing answer costs a whole timeout.
 AT_ONCE = 24
 
 
-def sound(dialect: str, pace: Pace = MEMORY) -> MemoryAgent:
-    """Our agent as it is."""
+def our_agent(dialect: str, timeouts: Timeouts = MEMORY) -> MemoryAgent:
+    """Return our agent without a fault."""
 
     async def serve(transport: Transport) -> None:
         await everything(dialect).serve(transport, report=lambda _: None)
 
-    return MemoryAgent(serve, dialect, pace=pace)
+    return MemoryAgent(serve, dialect, timeouts=timeouts)
 
 
-def twin(dialect: str, fault: Fault, pace: Pace = MEMORY) -> MemoryAgent:
-    """Our agent with one fault."""
+def faulty_agent(dialect: str, fault: Fault, timeouts: Timeouts = MEMORY) -> MemoryAgent:
+    """Return our agent with one fault."""
 
     async def serve(transport: Transport) -> None:
-        await everything(dialect).serve(Faulty(transport, fault), report=lambda _: None)
+        await everything(dialect).serve(FaultyPeer(transport, fault), report=lambda _: None)
 
-    return MemoryAgent(serve, dialect, pace=pace)
+    return MemoryAgent(serve, dialect, timeouts=timeouts)
 
 
-def tried(subject: MemoryAgent, wanted: Iterable[Requirement]) -> dict[str, Verdict]:
-    """What became of these requirements, by id."""
+def check_all(target: MemoryAgent, wanted: Iterable[Requirement]) -> dict[str, Verdict]:
+    """Return the verdicts on these requirements, by id."""
 
     async def work() -> dict[str, Verdict]:
-        return {verdict.requirement: verdict async for verdict in check(subject, wanted, AT_ONCE)}
+        return {verdict.requirement: verdict async for verdict in check(target, wanted, AT_ONCE)}
 
     return asyncio.run(work())
 
 
-def told(verdicts: Iterable[Verdict]) -> str:
-    """Verdicts in words, for a test that failed."""
+def describe(verdicts: Iterable[Verdict]) -> str:
+    """Return verdicts as text, for a failed test."""
     return "\n".join(f"{verdict.requirement} {verdict.outcome}: {verdict.why}" for verdict in verdicts)

@@ -1,4 +1,4 @@
-"""Clients as real processes: what becomes of their agent, and `dragoman check client` as people run it."""
+"""Clients as real processes: what happens to their agent, and `dragoman check client` as users run it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from dragoman.conformance.harness.client_process import CommandClient
-from dragoman.conformance.harness.editor import received
+from dragoman.conformance.harness.editor import open_reception
 from dragoman.conformance.harness.timeouts import PROCESS
 from dragoman.conformance.requirement import requirements
 from dragoman.conformance.runner import try_one
@@ -26,23 +26,23 @@ from tests.process_start import started
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 RUN = [*DRAGOMAN, "run", "--prompt", "hello", "--yes", "--", "{agent}"]
-PATIENCE = 100  # seconds; a check of three requirements takes three on an idle machine
+TIMEOUT = 100  # seconds; a check of three requirements takes three on an idle machine
 
 
-# What never comes is not waited for as long as that of a stranger.
-BRISK = msgspec.structs.replace(PROCESS, answer=4.0)
+# Wait less than for an unknown client.
+FAST = msgspec.structs.replace(PROCESS, answer=4.0)
 
 
-def twin(fault: str = "") -> list[str]:
-    """The command of a client with this fault, or of the sound one."""
+def faulty_client(fault: str = "") -> list[str]:
+    """Return the command of a client with this fault, or with none."""
     broken = ["--fault", fault] if fault else []
-    return [sys.executable, "-m", "dragoman.conformance.client_twin", *broken, "--", "{agent}"]
+    return [sys.executable, "-m", "tests.conformance.faults.faulty_client", *broken, "--", "{agent}"]
 
 
 def outcome(command: list[str], id: str) -> tuple[Outcome, str]:
-    """What becomes of one requirement."""
-    client = CommandClient(command, requirements()[id].home, pace=BRISK)
-    client.leaves = True
+    """Return the verdict on one requirement."""
+    client = CommandClient(command, requirements()[id].first_dialect, timeouts=FAST)
+    client.exits_after_turn = True
     verdict = asyncio.run(try_one(client, requirements()[id]))
     return verdict.outcome, verdict.why
 
@@ -50,31 +50,31 @@ def outcome(command: list[str], id: str) -> tuple[Outcome, str]:
 def check(*words: str) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     line = [*DRAGOMAN, "check", "client", *words]
-    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT, check=False)
 
 
 @pytest.mark.parametrize("id", ["client.process.01", "client.process.03", "client.process.04", "client.process.10"])
-def test_what_only_a_process_shows_is_found_on_real_ones(id: str) -> None:
-    found, why = outcome(twin(id), id)
+def test_process_faults_are_found_on_real_processes(id: str) -> None:
+    found, why = outcome(faulty_client(id), id)
     assert found is Outcome.FAIL, why
 
 
 @pytest.mark.parametrize("id", ["client.process.01", "client.process.04", "client.process.05", "client.process.09"])
-def test_our_own_command_treats_its_agent_well(id: str) -> None:
+def test_our_command_handles_its_agent_process_correctly(id: str) -> None:
     found, why = outcome(RUN, id)
     assert found is Outcome.PASS, why
 
 
-def test_nothing_is_left_of_a_client_that_leaves_its_agent_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_left_running_by_a_client_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory() as folder:  # the stand-in's command line names it
         monkeypatch.setattr("tempfile.tempdir", folder)
-        assert outcome(twin("client.process.02"), "client.process.02")[0] is Outcome.FAIL
+        assert outcome(faulty_client("client.process.02"), "client.process.02")[0] is Outcome.FAIL
         assert not os.listdir(folder)
         assert not [line for line in command_lines() if folder.encode() in line]
 
 
 def command_lines() -> list[bytes]:
-    """Those of all living processes."""
+    """Return the command lines of all running processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -84,7 +84,7 @@ def command_lines() -> list[bytes]:
     return found
 
 
-def test_the_agent_takes_its_place_in_the_command() -> None:
+def test_the_agent_placeholder_is_replaced_in_the_command() -> None:
     agent = ["python", "a b.py"]
     assert filled_in(["client", "--", "{agent}"], agent, "/w") == ["client", "--", "python", "a b.py"]
     assert filled_in(["client", "--agent", "{agent}"], agent, "/w") == ["client", "--agent", shlex.join(agent)]
@@ -101,7 +101,7 @@ def test_our_command_passes_and_the_report_says_so(tmp_path: Path) -> None:
     assert rows == dict.fromkeys(only, "pass")
 
 
-def test_a_client_that_is_told_to_choose_is_offered_choices(tmp_path: Path) -> None:
+def test_a_client_with_mode_and_option_flags_is_offered_both(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     words = ["--agent-mode", "check-code", "--option", "check-model=large"]
     only = ["client.choice.01", "client.choice.03"]
@@ -111,9 +111,11 @@ def test_a_client_that_is_told_to_choose_is_offered_choices(tmp_path: Path) -> N
     assert rows == dict.fromkeys(only, "pass")
 
 
-def test_a_broken_client_is_found_with_evidence(tmp_path: Path) -> None:
+def test_a_faulty_client_fails_with_evidence(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    ran = check("--only", "client.rpc.04", "client.rpc.05", "--json", str(report), "--", *twin("client.rpc.05"))
+    ran = check(
+        "--only", "client.rpc.04", "client.rpc.05", "--json", str(report), "--", *faulty_client("client.rpc.05")
+    )
     assert ran.returncode == 1
     rows = {row["id"]: row for row in json.loads(report.read_text())["rows"]}
     assert rows["client.rpc.04"]["outcome"] == "pass"
@@ -121,7 +123,7 @@ def test_a_broken_client_is_found_with_evidence(tmp_path: Path) -> None:
     assert any(each["marked"] and '"result": null' in each["text"] for each in rows["client.rpc.05"]["evidence"])
 
 
-def test_a_clients_dialect_is_found_out() -> None:
+def test_the_dialect_of_a_client_is_detected() -> None:
     dialect = "draft"
     client = [*DRAGOMAN, "run", "--prompt", "hello", "--yes", "--dialect", dialect, "--", "{agent}"]
     ran = check("--only", "client.files.01", "client.life.01", "--", *client)
@@ -130,7 +132,7 @@ def test_a_clients_dialect_is_found_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["--", "false"], 7, "without starting its agent"),
         (["--", "no-such-client"], 7, "cannot start 'no-such-client'"),
@@ -140,10 +142,10 @@ def test_a_clients_dialect_is_found_out() -> None:
         (["--only", "client.nothing", "--", "x"], 2, "no requirement is called"),
     ],
 )
-def test_what_cannot_be_checked_is_one_line(words: list[str], code: int, said: str) -> None:
+def test_a_check_that_cannot_start_prints_one_line(words: list[str], code: int, message: str) -> None:
     ran = check(*words)
     assert ran.returncode == code
-    assert said in ran.stderr
+    assert message in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
@@ -153,16 +155,16 @@ def test_the_requirements_of_clients_are_listed() -> None:
     assert len(ran.stdout.splitlines()) >= 80
 
 
-def test_an_editor_is_served_and_sees_verdicts_as_they_come() -> None:
+def test_an_editor_check_prints_verdicts_as_they_come() -> None:
     only = ["client.life.01", "client.update.01", "client.process.01"]
     line = [*DRAGOMAN, "check", "client", "--serve", "--only", *only]
     with started(line, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}) as serving:
         assert serving.stdout is not None
         lines = iter(serving.stdout.readline, "")
-        agent = next(line.split() for line in lines if "doorway.py" in line)
+        agent = next(line.split() for line in lines if "stub_agent.py" in line)
         assert "client.life.01: open a new thread" in next(line for line in lines if "new thread" in line)
         editor = [*DRAGOMAN, "run", "--prompt", "hello", "--", *agent]
-        subprocess.run(editor, capture_output=True, timeout=PATIENCE, check=False)
+        subprocess.run(editor, capture_output=True, timeout=TIMEOUT, check=False)
         assert next(line for line in lines if "client.life.01" in line).startswith("pass")
         assert "type a prompt in the same thread" in next(lines)
         assert next(lines).startswith("pass            client.update.01")
@@ -171,14 +173,14 @@ def test_an_editor_is_served_and_sees_verdicts_as_they_come() -> None:
         rest = serving.stdout.read()
         assert "2 passed" in rest
         assert "ended by Ctrl-C: 1 of 3 were not tried" in rest
-        assert serving.wait(PATIENCE) == 0
+        assert serving.wait(TIMEOUT) == 0
 
 
-def test_the_door_for_an_editor_is_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that it is configured once; two checks at a time do not meet."""
+def test_the_socket_for_an_editor_keeps_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editor is configured once; two checks at a time do not collide."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with received() as first, received() as second:
+    with open_reception() as first, open_reception() as second:
         assert first.path != second.path
     assert not Path(first.path).exists()
-    with received() as again:
+    with open_reception() as again:
         assert again.path == first.path

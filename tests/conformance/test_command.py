@@ -1,4 +1,4 @@
-"""`dragoman check agent`, as people and CI run it, on real processes."""
+"""`dragoman check agent` on real processes, as users and CI run it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.process_start import started
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
-PATIENCE = 90  # seconds; a check of three requirements takes two
+TIMEOUT = 90  # seconds; a check of three requirements takes two
 
 
 def check(*words: str, agent: list[str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     command = [*DRAGOMAN, "check", "agent", *words, *(["--", *agent] if agent else [])]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
 
 
-def twin(id: str) -> list[str]:
-    """The command of a twin with one fault."""
-    return [sys.executable, "-m", "dragoman.conformance.twin", "agent", "--fault", id]
+def faulty_agent(id: str) -> list[str]:
+    """Return the command of an agent with one fault."""
+    return [sys.executable, "-m", "tests.conformance.faults.faulty_agent", "--fault", id]
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
@@ -39,10 +39,10 @@ def test_our_agent_passes_as_a_process(dialect: str) -> None:
     assert "3 passed, 0 failed" in ran.stdout
 
 
-def test_a_broken_agent_is_found_with_evidence(tmp_path: Path) -> None:
+def test_a_faulty_agent_fails_with_evidence(tmp_path: Path) -> None:
     files = {name: str(tmp_path / f"report.{name}") for name in ("json", "junit", "html")}
     written = [word for name, path in files.items() for word in (f"--{name}", path)]
-    ran = check("--only", "agent.rpc.03", "agent.rpc.01", *written, agent=twin("agent.rpc.03"))
+    ran = check("--only", "agent.rpc.03", "agent.rpc.01", *written, agent=faulty_agent("agent.rpc.03"))
     assert ran.returncode == 1
     assert "was refused with -32603, not -32601" in ran.stdout
     report = json.loads(Path(files["json"]).read_text())
@@ -53,32 +53,32 @@ def test_a_broken_agent_is_found_with_evidence(tmp_path: Path) -> None:
     assert "-32603" in Path(files["html"]).read_text()
     assert "<failure" in Path(files["junit"]).read_text()
 
-    again = check("--only", "agent.rpc.03", "--baseline", files["json"], agent=twin("agent.rpc.03"))
+    again = check("--only", "agent.rpc.03", "--baseline", files["json"], agent=faulty_agent("agent.rpc.03"))
     assert again.returncode == 0, "what was known to be broken does not fail a check against a baseline"
 
 
 @pytest.mark.parametrize(("number", "name", "code"), [(signal.SIGINT, "Ctrl-C", 130), (signal.SIGTERM, "SIGTERM", 143)])
-def test_what_was_tried_before_it_was_ended_is_reported(tmp_path: Path, number: int, name: str, code: int) -> None:
+def test_an_interrupted_check_reports_what_was_tried(tmp_path: Path, number: int, name: str, code: int) -> None:
     starts, report, folder = tmp_path / "starts", tmp_path / "report.json", tmp_path / "temporary"
     folder.mkdir()
-    agent = ["/bin/sh", "-c", f"echo >> {starts}; exec {shlex.join(twin('agent.prompt.08'))}"]
+    agent = ["/bin/sh", "-c", f"echo >> {starts}; exec {shlex.join(faulty_agent('agent.prompt.08'))}"]
     words = ["--dialect", "v1", "--jobs", "1", "--only", "agent.rpc.03", "agent.prompt.08", "--json", str(report)]
     command = [*DRAGOMAN, "check", "agent", *words, "--", *agent]
     with started(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)}) as running:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while time.monotonic() < end and (not starts.exists() or len(starts.read_bytes()) < 3):
             time.sleep(0.05)  # a first look, a probe, and one that never ends, for its prompt is never answered
         running.send_signal(number)
-        said, _ = running.communicate(timeout=PATIENCE)
+        output, _ = running.communicate(timeout=TIMEOUT)
     assert running.returncode == code
-    assert f"ended by {name}: 1 of 2 were not tried" in said
-    told = json.loads(report.read_text())
-    assert [(row["id"], row["outcome"]) for row in told["rows"]] == [("agent.rpc.03", "pass")]
-    assert told["complete"] is False
+    assert f"ended by {name}: 1 of 2 were not tried" in output
+    described = json.loads(report.read_text())
+    assert [(row["id"], row["outcome"]) for row in described["rows"]] == [("agent.rpc.03", "pass")]
+    assert described["complete"] is False
     assert not list(folder.iterdir()), "no folder of a probe is left behind"
 
 
-def test_json_on_stdout_is_json_alone() -> None:
+def test_json_on_stdout_has_no_other_output() -> None:
     ran = check("--only", "agent.init.01", "--json", "-", agent=EVERYTHING)
     assert json.loads(ran.stdout)["dialect"] == "v1"
     assert "1 passed" in ran.stderr
@@ -97,7 +97,7 @@ def test_json_on_stdout_is_json_alone() -> None:
         (("--script", "/no/such/file"), EVERYTHING, 2, "/no/such/file"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(words: tuple[str, ...], agent: list[str] | None, code: int, says: str) -> None:
+def test_wrong_usage_prints_one_line(words: tuple[str, ...], agent: list[str] | None, code: int, says: str) -> None:
     ran = check(*words, agent=agent)
     assert ran.returncode == code
     assert says in ran.stderr

@@ -1,40 +1,40 @@
-"""Every item of the protocol documents is asked for by requirements, or it is said why nobody can see it."""
+"""Every item of the protocol documents has requirements, or a reason why it cannot be checked."""
 
 from __future__ import annotations
 
 from dragoman.conformance.requirement import requirements
 from dragoman.schema.side import Side
 from tests.acceptance.page import read_table
-from tests.conformance.items import found, read
+from tests.conformance.items import matching, read
 
 ITEMS = [item for chapter in read_table() for item in chapter.items]
-# The dialect of the documents that are about one alone.
+# The dialect of the documents that are about only one.
 DIALECTS = {"000": "2025.1", "001": "v1", "002": "crow", "003": "banjo", "004": "draft"}
 
 
-def test_every_item_stands_in_the_table_once_and_in_order() -> None:
+def test_every_item_is_in_the_table_once_and_in_order() -> None:
     assert list(read()) == [item.id for item in ITEMS]
 
 
-def test_what_is_named_is_there() -> None:
-    named = [(id, name) for id, asked in read().items() for side in Side for name in asked.names(side)]
-    assert [(id, name) for id, name in named if not found(name)] == []
+def test_named_requirements_exist() -> None:
+    named = [(id, name) for id, request in read().items() for side in Side for name in request.names(side)]
+    assert [(id, name) for id, name in named if not matching(name)] == []
 
 
-def test_an_item_of_the_wire_is_asked_of_both_sides_or_says_why_not() -> None:
+def test_an_item_of_the_wire_has_requirements_of_both_sides_or_a_reason() -> None:
     table = read()
     for item in ITEMS:
-        asked = table[item.id]
-        assert asked.why or (asked.agent and asked.client), item
-        assert asked.agent or asked.client or asked.why, item
+        request = table[item.id]
+        assert request.why or (request.agent and request.client), item
+        assert request.agent or request.client or request.why, item
         if item.kind == "W":
-            assert asked.agent or asked.client, f"{item.id} is seen on the wire, and nobody is asked for it"
+            assert request.agent or request.client, f"{item.id} is seen on the wire, and nobody is asked for it"
 
 
-def test_what_is_named_is_asked_in_the_dialect_of_the_document() -> None:
-    for id, asked in read().items():
+def test_named_requirements_apply_to_the_dialect_of_the_document() -> None:
+    for id, request in read().items():
         dialect = DIALECTS.get(id.partition("-")[0])
         for side in Side:
-            for name in asked.names(side):
-                rows = [requirements()[each] for each in found(name)]
+            for name in request.names(side):
+                rows = [requirements()[each] for each in matching(name)]
                 assert dialect is None or any(row.applies(dialect, row.way) for row in rows), f"{id}: {name}"

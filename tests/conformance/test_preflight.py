@@ -1,4 +1,4 @@
-"""The first look at an agent: whether it introduces itself, in which dialect, and how long that is waited for."""
+"""The first look at an agent: whether it answers initialize, in which dialect, and the timeouts."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ import json
 import pytest
 
 from dragoman.conformance.harness import peer, preflight
-from dragoman.conformance.harness.preflight import Look, look
+from dragoman.conformance.harness.preflight import AgentPreflight, check_agent
 from dragoman.conformance.harness.targets import CommandAgent, MemoryAgent
 from dragoman.conformance.harness.timeouts import PROCESS
 from dragoman.errors import StartFailed
 from dragoman.transport.base import Transport
-from tests.conformance.checked_agents import sound
+from tests.conformance.checked_agents import our_agent
 
 SILENT = ["/bin/sh", "-c", "echo no key is set >&2; exec sleep 60"]
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft", "crow", "2025.1"])
-def test_the_dialect_is_found_out(dialect: str) -> None:
-    def agent(asked: str) -> MemoryAgent:
-        subject = sound(dialect, PROCESS)
-        subject.dialect = asked  # the agent is what it is, whatever it is asked in
-        return subject
+def test_the_dialect_is_detected(dialect: str) -> None:
+    def agent(request: str) -> MemoryAgent:
+        target = our_agent(dialect, PROCESS)
+        target.dialect = request  # the agent is what it is, whatever it is asked in
+        return target
 
-    assert asyncio.run(look(agent)).dialect == dialect
+    assert asyncio.run(check_agent(agent)).dialect == dialect
 
 
-def test_silence_has_one_deadline_and_is_told_with_the_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_agent_has_one_deadline_and_its_stderr_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "DEADLINE", 0.8)
     monkeypatch.setattr(preflight, "NEXT", 0.1)
     monkeypatch.setattr(preflight, "BEAT", 0.1)
-    said: list[str] = []
+    reports: list[str] = []
     with pytest.raises(StartFailed) as caught:
-        asyncio.run(look(lambda dialect: CommandAgent(SILENT, dialect), "", said.append))
+        asyncio.run(check_agent(lambda dialect: CommandAgent(SILENT, dialect), "", reports.append))
     assert "was started, and did not answer initialize within 0.8 seconds" in str(caught.value)
     assert "no key is set" in str(caught.value)
-    assert "(v1, draft, crow, 2025.1)" in said[-1]
+    assert "(v1, draft, crow, 2025.1)" in reports[-1]
 
 
-def test_a_flood_of_noise_is_ended_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_output_is_ended_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer, "NOISE", 100_000)
     flood = ["/bin/sh", "-c", "exec cat /dev/urandom"]
     with pytest.raises(StartFailed, match="of what is no message"):
-        asyncio.run(look(lambda dialect: CommandAgent(flood, dialect)))
+        asyncio.run(check_agent(lambda dialect: CommandAgent(flood, dialect)))
 
 
 def _refusing(dialect: str) -> MemoryAgent:
@@ -58,8 +58,8 @@ def _refusing(dialect: str) -> MemoryAgent:
     return MemoryAgent(serve, dialect)
 
 
-def test_a_refusal_is_an_answer_only_where_the_dialect_is_known() -> None:
-    found = asyncio.run(look(_refusing, "v1"))
-    assert found == Look("v1", False, "it refused initialize: {'code': -32000, 'message': 'no'}")
+def test_a_refusal_counts_only_with_a_known_dialect() -> None:
+    found = asyncio.run(check_agent(_refusing, "v1"))
+    assert found == AgentPreflight("v1", False, "it refused initialize: {'code': -32000, 'message': 'no'}")
     with pytest.raises(StartFailed, match=r"refused initialize.*--dialect"):
-        asyncio.run(look(_refusing))
+        asyncio.run(check_agent(_refusing))

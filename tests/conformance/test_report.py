@@ -1,4 +1,4 @@
-"""Reports: what a page, a CI and a baseline are told, whatever a peer wrote."""
+"""Reports as a page, for CI and against a baseline, whatever a peer wrote."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dragoman.conformance.report.model import Report
 from dragoman.conformance.report.page import page
 from dragoman.conformance.report.text import lines
 from dragoman.conformance.requirement import requirements
-from dragoman.conformance.twin import faults
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
 from dragoman.errors import ConfigFault
-from tests.conformance.checked_agents import twin
+from tests.conformance.checked_agents import faulty_agent
+from tests.conformance.faults.fault import faults
 
 HOSTILE = 'an error </pre><script>alert(1)</script> \x1b[31m ‮ "quoted" & more'
 
 
 def made(**outcomes: Outcome) -> Report:
-    """A report with these outcomes; `rpc_03=...` stands for agent.rpc.03."""
+    """Return a report with these outcomes; `rpc_03=...` stands for agent.rpc.03."""
     verdicts = [
         Verdict(
             requirement=f"agent.{name.replace('_', '.')}",
@@ -71,7 +71,7 @@ def test_a_page_opens_broken_requirements_and_marks_the_proof() -> None:
 
 
 def test_junit_fails_on_musts_alone() -> None:
-    suites = Xml.fromstring(junit.encoded(ONE_OF_EACH))
+    suites = Xml.fromstring(junit.to_xml(ONE_OF_EACH))
     cases = {case.get("name", "").split()[0]: case for case in suites.iter("testcase")}
     assert len(cases) == 5
     assert [id for id, case in cases.items() if case.find("failure") is not None] == ["agent.rpc.03"]
@@ -82,35 +82,35 @@ def test_junit_fails_on_musts_alone() -> None:
     assert "alert(1)" in (failure.text or "")
 
 
-def test_a_baseline_knows_worse_from_better(tmp_path: Path) -> None:
+def test_a_baseline_shows_what_got_worse_and_better(tmp_path: Path) -> None:
     before = made(rpc_01=Outcome.FAIL, rpc_02=Outcome.PASS, rpc_03=Outcome.PASS, rpc_04=Outcome.NOT_APPLICABLE)
     file = tmp_path / "known.json"
-    file.write_bytes(model.encoded(before))
+    file.write_bytes(model.to_json(before))
     now = made(
         rpc_01=Outcome.PASS, rpc_02=Outcome.FAIL, rpc_03=Outcome.INCONCLUSIVE, rpc_04=Outcome.PASS, rpc_05=Outcome.FAIL
     )
-    known = baseline.known(str(file), "agent")
+    known = baseline.read_baseline(str(file), "agent")
     assert [row.id for row in baseline.worse(known, now)] == ["agent.rpc.02", "agent.rpc.03"]
     assert [row.id for row in baseline.better(known, now)] == ["agent.rpc.01"]
-    assert [row.id for row in baseline.strange(known, now)] == ["agent.rpc.05"]
+    assert [row.id for row in baseline.new_failures(known, now)] == ["agent.rpc.05"]
 
 
-def test_a_report_of_something_else_is_no_baseline(tmp_path: Path) -> None:
+def test_a_report_of_another_check_is_no_baseline(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
-    file.write_bytes(model.encoded(made(rpc_01=Outcome.PASS)))
+    file.write_bytes(model.to_json(made(rpc_01=Outcome.PASS)))
     with pytest.raises(ConfigFault, match=r"is a report about an agent; compare with one of `dragoman check client`"):
-        baseline.known(str(file), "client")
+        baseline.read_baseline(str(file), "client")
     with pytest.raises(ConfigFault, match="is about the dialect v1, and this peer speaks crow"):
-        baseline.fits(baseline.known(str(file), "agent"), "crow", str(file))
-    file.write_bytes(model.encoded(msgspec.structs.replace(made(rpc_01=Outcome.PASS), complete=False)))
+        baseline.require_same_dialect(baseline.read_baseline(str(file), "agent"), "crow", str(file))
+    file.write_bytes(model.to_json(msgspec.structs.replace(made(rpc_01=Outcome.PASS), complete=False)))
     with pytest.raises(ConfigFault, match="ended early"):
-        baseline.known(str(file), "agent")
+        baseline.read_baseline(str(file), "agent")
 
 
-def test_what_fails_and_is_not_in_the_baseline_fails_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_that_is_not_in_the_baseline_fails_the_check(capsys: pytest.CaptureFixture[str]) -> None:
     before = made(rpc_01=Outcome.PASS)
     options = Namespace(jobs=1, json=None, junit=None, html=None, baseline="known.json")
-    agent, wanted = twin("v1", faults()["agent.rpc.03"]), [requirements()["agent.rpc.03"]]
+    agent, wanted = faulty_agent("v1", faults()["agent.rpc.03"]), [requirements()["agent.rpc.03"]]
 
     async def work() -> int:
         return await run_check(agent, wanted, options, ["an-agent"], "agent", StopSignal(), before)
@@ -119,7 +119,7 @@ def test_what_fails_and_is_not_in_the_baseline_fails_the_check(capsys: pytest.Ca
     assert "1 worse (1 not in the baseline), 0 better" in capsys.readouterr().out
 
 
-def test_where_nothing_passed_nothing_is_kept() -> None:
+def test_a_check_without_pass_or_fail_is_not_a_success() -> None:
     for report in (made(), made(rpc_01=Outcome.INCONCLUSIVE, rpc_02=Outcome.NOT_APPLICABLE)):
         text = "\n".join(line.text for line in lines(report))
         assert "kept" not in text
@@ -127,37 +127,37 @@ def test_where_nothing_passed_nothing_is_kept() -> None:
 
 
 def test_a_reason_of_several_lines_stays_in_its_column() -> None:
-    verdict = Verdict(requirement="agent.rpc.03", outcome=Outcome.FAIL, why="it broke down:\nTraceback\n  File")
+    verdict = Verdict(requirement="agent.rpc.03", outcome=Outcome.FAIL, why="it crashed:\nTraceback\n  File")
     text = [line.text for line in lines(model.report("agent", ["an-agent"], "v1", [verdict], 1.0))]
-    start = next(number for number, line in enumerate(text) if "it broke down" in line)
+    start = next(number for number, line in enumerate(text) if "it crashed" in line)
     assert [line[:23].strip() for line in text[start : start + 4]] == ["", "", "", ""]
-    assert text[start + 3].strip() == "(reference 1.14)"
+    assert text[start + 3].strip() == "(docs/protocol/errors.md#unknown-methods)"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1}'])
-def test_a_baseline_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+def test_a_wrong_baseline_file_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "known.json"
     file.write_text(text)
     with pytest.raises(ConfigFault, match=r"known\.json is no report"):
         model.read(str(file))
 
 
-def test_no_report_tells_a_secret() -> None:
-    """Of the command line, of the environment, or in what the peer said."""
-    words = ["env", "OPENAI_API_KEY=short", "agent", "--token", "spoken-canary"]
-    said = '{"error": "spoken-canary and environment-canary are no good"}'
-    evidence = [Evidence(t=0.5, dir="in", text=said, size=len(said), marked=True)]
-    failed = Verdict(requirement="agent.rpc.03", outcome=Outcome.FAIL, why=said, evidence=evidence)
-    told = model.report("agent", words, "v1", [failed], 1.0, secrets=["environment-canary"])
-    assert told.peer == ["env", "OPENAI_API_KEY=[redacted]", "agent", "--token", "[redacted]"]
-    summary = "\n".join(line.text for line in lines(told))
-    for text in (model.encoded(told).decode(), junit.encoded(told).decode(), page(told), summary):
+def test_no_report_contains_a_secret() -> None:
+    """Secrets of the command line, of the environment, or in the peer's messages."""
+    command = ["env", "OPENAI_API_KEY=short", "agent", "--token", "spoken-canary"]
+    reply = '{"error": "spoken-canary and environment-canary are no good"}'
+    evidence = [Evidence(t=0.5, dir="in", text=reply, size=len(reply), marked=True)]
+    failed = Verdict(requirement="agent.rpc.03", outcome=Outcome.FAIL, why=reply, evidence=evidence)
+    report = model.report("agent", command, "v1", [failed], 1.0, secrets=["environment-canary"])
+    assert report.peer == ["env", "OPENAI_API_KEY=[redacted]", "agent", "--token", "[redacted]"]
+    summary = "\n".join(line.text for line in lines(report))
+    for text in (model.to_json(report).decode(), junit.to_xml(report).decode(), page(report), summary):
         assert "canary" not in text
         assert "are no good" in text
-    assert evidence[0].text == said
+    assert evidence[0].text == reply
 
 
-def test_the_summary_tells_failures_with_their_proof() -> None:
+def test_the_summary_shows_failures_with_their_proof() -> None:
     text = "\n".join(line.text for line in lines(ONE_OF_EACH))
     assert "agent.rpc.03" in text
     assert "1 MUST broken" in text

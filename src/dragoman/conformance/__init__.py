@@ -1,1 +1,1 @@
-"""Whether a peer keeps the protocol: a table of requirements, a probe and a seeded fault for each, and reports."""
+"""Check whether a peer follows the protocol: requirements, their probes, and reports."""

@@ -1,7 +1,7 @@
-"""What an object on the wire must look like: a value is compared with a drawing of it, and the first fault is told.
+"""The expected shape of JSON: `mismatch` compares a value with a shape and describes the first difference.
 
-A drawing is a type, a set of known texts, a function that says yes, a list of one drawing (any number of such) or a
-dict of members; a name that ends in `?` may be absent or null. Takes JSON, gives words ("" when all is well).
+A shape is a type, a set of known strings, a predicate, a list of one shape (any number of items) or a dict of members;
+a name that ends in `?` may be absent or null.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 Json = Any
-Drawing = Any
+Shape = Any
 
 _TYPES: dict[type, tuple[str, Callable[[Json], bool]]] = {
-    str: ("a text", lambda value: isinstance(value, str)),
+    str: ("a string", lambda value: isinstance(value, str)),
     bool: ("true or false", lambda value: isinstance(value, bool)),
-    int: ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    int: ("an integer", lambda value: isinstance(value, int) and not isinstance(value, bool)),
     float: ("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
     dict: ("an object", lambda value: isinstance(value, dict)),
     list: ("a list", lambda value: isinstance(value, list)),
@@ -27,45 +27,45 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
-def fault(value: Json, drawing: Drawing, where: str = "") -> str:
-    """What is wrong with a value; "" when nothing is."""
+def mismatch(value: Json, shape: Shape, where: str = "") -> str:
+    """Return what is wrong with a value, or ""."""
     name = where or "it"
-    if isinstance(drawing, type):
-        words, holds = _TYPES[drawing]
-        return "" if holds(value) else f"{name} is {_shown(value)}, not {words}"
-    if isinstance(drawing, frozenset):
-        known = isinstance(value, str) and (value in drawing or value.startswith("_"))
-        return "" if known else f"{name} is {_shown(value)}, none of {', '.join(sorted(drawing))}"
-    if isinstance(drawing, list):
-        return _fault_of_list(value, drawing[0], name)
-    if isinstance(drawing, dict):
-        return _fault_of_object(value, drawing, where)
-    return "" if drawing(value) else f"{name} is {_shown(value)}, not {drawing.__doc__}"
+    if isinstance(shape, type):
+        problem, holds = _TYPES[shape]
+        return "" if holds(value) else f"{name} is {_excerpt(value)}, not {problem}"
+    if isinstance(shape, frozenset):
+        known = isinstance(value, str) and (value in shape or value.startswith("_"))
+        return "" if known else f"{name} is {_excerpt(value)}, none of {', '.join(sorted(shape))}"
+    if isinstance(shape, list):
+        return _list_mismatch(value, shape[0], name)
+    if isinstance(shape, dict):
+        return _object_mismatch(value, shape, where)
+    return "" if shape(value) else f"{name} is {_excerpt(value)}, not {shape.__doc__}"
 
 
-def _fault_of_list(value: Json, each: Drawing, name: str) -> str:
+def _list_mismatch(value: Json, each: Shape, name: str) -> str:
     if not isinstance(value, list):
-        return f"{name} is {_shown(value)}, not a list"
-    found = (fault(item, each, f"{name}[{number}]") for number, item in enumerate(value))
-    return next((words for words in found if words), "")
+        return f"{name} is {_excerpt(value)}, not a list"
+    found = (mismatch(item, each, f"{name}[{number}]") for number, item in enumerate(value))
+    return next((problem for problem in found if problem), "")
 
 
-def _fault_of_object(value: Json, drawing: dict[str, Drawing], where: str) -> str:
+def _object_mismatch(value: Json, shape: dict[str, Shape], where: str) -> str:
     if not isinstance(value, dict):
-        return f"{where or 'it'} is {_shown(value)}, not an object"
-    for name, each in drawing.items():
-        bare = name.removesuffix("?")
-        path = f"{where}.{bare}" if where else bare
-        if value.get(bare) is None and bare != name:
+        return f"{where or 'it'} is {_excerpt(value)}, not an object"
+    for name, each in shape.items():
+        member = name.removesuffix("?")
+        path = f"{where}.{member}" if where else member
+        if value.get(member) is None and member != name:
             continue
-        if bare not in value:
+        if member not in value:
             return f"{path} is missing"
-        if words := fault(value[bare], each, path):
-            return words
+        if problem := mismatch(value[member], each, path):
+            return problem
     return ""
 
 
-def _shown(value: Json) -> str:
+def _excerpt(value: Json) -> str:
     text = repr(value)
     return text if len(text) < 60 else text[:57] + "..."
 
@@ -75,28 +75,28 @@ def absolute(value: Json) -> bool:
     return isinstance(value, str) and os.path.isabs(value)
 
 
-def some(value: Json) -> bool:
-    """a text with something in it"""
+def non_empty(value: Json) -> bool:
+    """a non-empty string"""
     return isinstance(value, str) and bool(value)
 
 
-def many(value: Json) -> bool:
-    """a list with something in it"""
+def non_empty_list(value: Json) -> bool:
+    """a non-empty list"""
     return isinstance(value, list) and bool(value)
 
 
-def count(value: Json) -> bool:
-    """a whole number from 0 on"""
+def natural(value: Json) -> bool:
+    """an integer from 0 on"""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def line(value: Json) -> bool:
+def line_number(value: Json) -> bool:
     """a line number from 1 on"""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def time(value: Json) -> bool:
-    """a time as ISO 8601 writes it"""
+    """an ISO 8601 time"""
     return isinstance(value, str) and _TIME.fullmatch(value) is not None
 
 
@@ -105,21 +105,21 @@ def base64(value: Json) -> bool:
     return isinstance(value, str) and len(value) % 4 == 0 and _BASE64.fullmatch(value) is not None
 
 
-def text(*known: str) -> frozenset[str]:
-    """One of these texts, or one that begins with an underscore."""
+def one_of(*known: str) -> frozenset[str]:
+    """Return the shape of these strings, or any that begins with an underscore."""
     return frozenset(known)
 
 
 def block(value: Json) -> bool:
-    """a content block (an object whose type is known, with the members of that type)"""
-    drawing = BLOCKS.get(value.get("type")) if isinstance(value, dict) else None
-    return drawing is not None and not fault(value, drawing)
+    """a content block (an object with a known type and the members of that type)"""
+    shape = BLOCKS.get(value.get("type")) if isinstance(value, dict) else None
+    return shape is not None and not mismatch(value, shape)
 
 
-BLOCKS: dict[Any, Drawing] = {
+BLOCKS: dict[Any, Shape] = {
     "text": {"text": str},
-    "image": {"data": str, "mimeType": some},
-    "audio": {"data": str, "mimeType": some},
-    "resource": {"resource": {"uri": some, "text?": str, "blob?": base64, "mimeType?": str}},
-    "resource_link": {"uri": some, "name": str, "mimeType?": str, "size?": int},
+    "image": {"data": str, "mimeType": non_empty},
+    "audio": {"data": str, "mimeType": non_empty},
+    "resource": {"resource": {"uri": non_empty, "text?": str, "blob?": base64, "mimeType?": str}},
+    "resource_link": {"uri": non_empty, "name": str, "mimeType?": str, "size?": int},
 }

@@ -1,7 +1,7 @@
-"""What to prompt an agent with so that it does what a probe needs: a table from purposes to words.
+"""The prompts that make an agent do what a probe needs, by purpose.
 
-Our own everything agent has a slash command for each purpose; any other is asked in plain words, or in those of the
-user's `--script FILE` (TOML: a table `[prompts]` of purpose = "words"). `{file}`, `{new}` and `{dir}` are filled in.
+Our everything agent has a slash command for each purpose; others are asked in plain English, or with the prompts in the
+user's `--script FILE` (TOML: a table `[prompts]` of purpose = "text"). `{file}`, `{new}` and `{dir}` are filled in.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ PLAIN: Final[Script] = {
 }
 
 
-def read(path: str) -> Script:
-    """The user's own words; purposes they leave out are asked for in plain words."""
+def read_script(path: str) -> Script:
+    """Return the user's prompts; purposes they leave out use the default prompts."""
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -70,9 +70,9 @@ def read(path: str) -> Script:
     if not isinstance(prompts, dict):
         raise ConfigFault([f"{path}: a script has a table [prompts], with lines like: read = 'Read {{file}}'"])
     faults = [
-        f"{path}: prompts.{name}: " + ("not a text" if name in EVERYTHING else f"one of {', '.join(EVERYTHING)}")
-        for name, words in prompts.items()
-        if name not in EVERYTHING or not isinstance(words, str)
+        f"{path}: prompts.{name}: " + ("not a string" if name in EVERYTHING else f"one of {', '.join(EVERYTHING)}")
+        for name, prompt in prompts.items()
+        if name not in EVERYTHING or not isinstance(prompt, str)
     ]
     if faults:
         raise ConfigFault(faults)

@@ -1,16 +1,16 @@
-"""THE table of conformance: what a peer has to do, one row a requirement, assembled from the chapter files.
+"""The table of conformance: every requirement with its level and source, and the probe that tries it.
 
-A row says who must do what in which dialects, how strictly, under which capability, and where that is written. Below
-are the chapters, above are probes, faults, reports and our own tests. It refuses to know how anything is tried out.
+`@must`, `@should` and `@may` stand over a probe in the packages `agent` and `client` and register both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from dragoman.schema.side import Side
 
 
 class Level(StrEnum):
-    """How strictly a requirement is meant; only a MUST makes a check fail."""
+    """How strict a requirement is; only a failed MUST makes a check fail."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"
@@ -37,92 +37,129 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     dialects: tuple[str, ...] = ()
     needs: str = ""
     way: str = ""
-    """The transport that it is about, `http` or `ws`; "" for all, pipes among them."""
+    """The transport that it is about, `http` or `ws`; "" for all, pipes included."""
 
     def applies(self, dialect: str, way: str = "") -> bool:
-        """Whether peers of this dialect have to do it, over this way ("": pipes)."""
+        """Return whether it holds for peers of this dialect over this transport ("": pipes)."""
         return (not self.dialects or dialect in self.dialects) and self.way in ("", way)
 
     @property
-    def home(self) -> str:
-        """The dialect in which its fault is seeded: the first it applies to."""
+    def first_dialect(self) -> str:
+        """The first dialect it applies to."""
         return self.dialects[0] if self.dialects else DIALECT_NAMES[0]
 
     @property
     def chapter(self) -> str:
-        """The part of the id that the chapter's requirements share."""
+        """The id without its number."""
         return self.id.rpartition(".")[0]
 
 
-class Row(msgspec.Struct, frozen=True):
-    """A requirement as a chapter writes it, without what the chapter knows already."""
-
-    number: str
-    level: Level
-    sentence: str
-    source: str
-    dialects: tuple[str, ...]
-    needs: str
-
-
 class Chapter(msgspec.Struct, frozen=True):
-    """One file of the table."""
+    """Requirements that share the beginning of their id; `dialects` are those of requirements that name none."""
 
     name: str
     title: str
-    requirements: tuple[Requirement, ...]
+    dialects: tuple[str, ...] = ()
+    way: str = ""
 
 
-def must(number: str, sentence: str, source: str, *dialects: str, needs: str = "") -> Row:
-    """A row of level MUST."""
-    return Row(number, Level.MUST, sentence, source, dialects, needs)
+# In the order of reports.
+CHAPTERS = (
+    Chapter("agent.rpc", "JSON-RPC"),
+    Chapter("agent.frame", "Lines and bytes"),
+    Chapter("agent.init", "Initialize"),
+    Chapter("agent.session", "Sessions"),
+    Chapter("agent.prompt", "Prompts and turns"),
+    Chapter("agent.cancel", "Cancellation"),
+    Chapter("agent.update", "Updates"),
+    Chapter("agent.order", "Order"),
+    Chapter("agent.toolcall", "Tool calls", ("v1", "banjo")),
+    Chapter("agent.permission", "Permission"),
+    Chapter("agent.files", "Files, terminals and forms"),
+    Chapter("agent.auth", "Logins"),
+    Chapter("agent.robust", "Hostile input"),
+    Chapter("agent.dialect", "Banjo, crow and 2025.1"),
+    Chapter("agent.draft", "The draft", ("draft",)),
+    Chapter("agent.http", "Streamable HTTP", way="http"),
+    Chapter("agent.ws", "WebSocket", way="ws"),
+    Chapter("client.rpc", "JSON-RPC"),
+    Chapter("client.life", "Connecting to the agent"),
+    Chapter("client.choice", "Modes, options, old sessions", ("v1",)),
+    Chapter("client.session", "Sessions and prompts"),
+    Chapter("client.update", "Updates", ("v1", "banjo")),
+    Chapter("client.order", "Order"),
+    Chapter("client.turn", "The end of a turn"),
+    Chapter("client.permission", "Permission", ("v1", "banjo")),
+    Chapter("client.files", "Files", ("v1", "banjo")),
+    Chapter("client.terminal", "Terminals", ("v1", "banjo")),
+    Chapter("client.frame", "Lines and bytes"),
+    Chapter("client.process", "The agent's process"),
+    Chapter("client.dialect", "Banjo, crow and 2025.1"),
+    Chapter("client.draft", "The draft", ("draft",)),
+    Chapter("client.http", "Streamable HTTP", way="http"),
+    Chapter("client.ws", "WebSocket", way="ws"),
+)
+_BY_NAME = {chapter.name: chapter for chapter in CHAPTERS}
+
+# A probe takes the peer under test. It returns when the peer passes and raises a ProbeEnded when not.
+Probe = Callable[[Any], Awaitable[None]]
+P = TypeVar("P", bound=Probe)
+
+_REQUIREMENTS: dict[str, Requirement] = {}
+_PROBES: dict[str, Probe] = {}
 
 
-def should(number: str, sentence: str, source: str, *dialects: str, needs: str = "") -> Row:
-    """A row of level SHOULD."""
-    return Row(number, Level.SHOULD, sentence, source, dialects, needs)
+def must(id: str, sentence: str, source: str, dialects: str = "", *, needs: str = "") -> Callable[[P], P]:
+    """Decorate the probe of a requirement of level MUST; `dialects` are names with spaces between, "" for all."""
+    return _register(Level.MUST, id, sentence, source, dialects, needs)
 
 
-def may(number: str, sentence: str, source: str, *dialects: str, needs: str = "") -> Row:
-    """A row of level MAY: where it is done, it is done so."""
-    return Row(number, Level.MAY, sentence, source, dialects, needs)
+def should(id: str, sentence: str, source: str, dialects: str = "", *, needs: str = "") -> Callable[[P], P]:
+    """Decorate the probe of a requirement of level SHOULD."""
+    return _register(Level.SHOULD, id, sentence, source, dialects, needs)
 
 
-def chapter(name: str, title: str, rows: Iterable[Row], *, dialects: tuple[str, ...] = (), way: str = "") -> Chapter:
-    """The chapter `agent.rpc` or `client.order` of these rows; `dialects` are those of rows that name none."""
-    side = Side(name.partition(".")[0])
-    made = (
-        Requirement(
-            id=f"{name}.{row.number}",
-            side=side,
-            level=row.level,
-            sentence=row.sentence,
-            source=row.source,
-            dialects=row.dialects or dialects,
-            needs=row.needs,
-            way=way,
-        )
-        for row in rows
+def may(id: str, sentence: str, source: str, dialects: str = "", *, needs: str = "") -> Callable[[P], P]:
+    """Decorate the probe of a requirement of level MAY: a peer that does it does it so."""
+    return _register(Level.MAY, id, sentence, source, dialects, needs)
+
+
+def _register(level: Level, id: str, sentence: str, source: str, dialects: str, needs: str) -> Callable[[P], P]:
+    if id in _REQUIREMENTS:
+        raise ValueError(f"two requirements have the id {id}")
+    chapter = _BY_NAME[id.rpartition(".")[0]]
+    _REQUIREMENTS[id] = Requirement(
+        id=id,
+        side=Side(id.partition(".")[0]),
+        level=level,
+        sentence=sentence,
+        source=source,
+        dialects=tuple(dialects.split()) or chapter.dialects,
+        needs=needs,
+        way=chapter.way,
     )
-    return Chapter(name, title, tuple(made))
 
+    def decorate(probe: P) -> P:
+        _PROBES[id] = probe
+        return probe
 
-@cache
-def chapters() -> tuple[Chapter, ...]:
-    """Every chapter, those of agents first, in the order of their `PLACE` and name."""
-    package = import_module("dragoman.conformance.chapters")
-    modules = [import_module(f"{package.__name__}.{found.name}") for found in iter_modules(package.__path__)]
-    modules.sort(key=lambda module: (module.CHAPTER.name.partition(".")[0], module.PLACE, module.CHAPTER.name))
-    return tuple(module.CHAPTER for module in modules)
+    return decorate
 
 
 @cache
 def requirements() -> dict[str, Requirement]:
-    """Every requirement by its id, in the order of the chapters."""
-    found: dict[str, Requirement] = {}
-    for part in chapters():
-        for requirement in part.requirements:
-            if requirement.id in found:
-                raise ValueError(f"the requirement {requirement.id} stands twice in the chapters")
-            found[requirement.id] = requirement
-    return found
+    """Return every requirement by its id, in the order of reports."""
+    for side in ("agent", "client"):
+        package = import_module(f"dragoman.conformance.{side}")
+        for module in iter_modules(package.__path__):
+            import_module(f"{package.__name__}.{module.name}")
+    places = {chapter.name: place for place, chapter in enumerate(CHAPTERS)}
+    ordered = sorted(_REQUIREMENTS.values(), key=lambda each: (places[each.chapter], each.id))
+    return {requirement.id: requirement for requirement in ordered}
+
+
+@cache
+def probes() -> dict[str, Probe]:
+    """Return every probe by the id of its requirement."""
+    requirements()
+    return _PROBES

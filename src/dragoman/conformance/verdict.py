@@ -1,7 +1,6 @@
-"""What a probe found out: an outcome, why, and the frames that prove it.
+"""The result of a probe: an outcome, the reason, and the frames that prove it.
 
-Probes end by raising one of the three exceptions here, or by coming to their end, which is a pass. Above are the runner
-and the reports; below is nothing.
+A probe raises one of the exceptions here, or returns, which is a pass.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ class Outcome(StrEnum):
 
 
 class Evidence(msgspec.Struct):
-    """One thing that passed while a probe ran: seconds since its start, `out` (said), `in` (heard) or `note`.
+    """One entry of a probe's record: seconds since its start, `out` (sent), `in` (received) or `note`, and the text.
 
-    A long frame is cut to its first characters; `size` is what it had. `marked` frames are those that prove it.
+    A long frame is cut; `size` is its full size. `marked` frames prove the verdict.
     """
 
     t: float
@@ -34,7 +33,7 @@ class Evidence(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """What became of one requirement."""
+    """The outcome of one requirement."""
 
     requirement: str
     outcome: Outcome
@@ -43,25 +42,25 @@ class Verdict(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
 
-class Found(Exception):
-    """How a probe ends before its end."""
+class ProbeEnded(Exception):
+    """Ends a probe with an outcome."""
 
     outcome: Outcome
 
 
-class Failed(Found):
+class Failed(ProbeEnded):
     """The peer does not do what it has to."""
 
     outcome = Outcome.FAIL
 
 
-class Skipped(Found):
-    """The requirement does not concern this peer."""
+class Skipped(ProbeEnded):
+    """The requirement does not apply to this peer."""
 
     outcome = Outcome.NOT_APPLICABLE
 
 
-class Unsure(Found):
-    """The peer did not come to the point where it shows."""
+class Inconclusive(ProbeEnded):
+    """The peer did not do what the probe needs."""
 
     outcome = Outcome.INCONCLUSIVE

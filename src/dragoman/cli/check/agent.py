@@ -11,7 +11,7 @@ from dragoman.cli.parser import Parser
 
 if TYPE_CHECKING:
     from dragoman.cli.check.options import StopSignal
-    from dragoman.conformance.harness.targets import Subject
+    from dragoman.conformance.harness.targets import Target
 
 EPILOG = """\
 Every requirement is tried with a fresh process in an empty folder; nothing the agent does ends the check. What an agent
@@ -69,34 +69,34 @@ def main(name: str, arguments: list[str]) -> int:
 
     from dragoman.cli.check.options import run_check, run_until_signal
     from dragoman.cli.ui.terminal import OutputStream
-    from dragoman.conformance.harness.preflight import look
+    from dragoman.conformance.harness.preflight import check_agent
     from dragoman.conformance.harness.targets import CommandAgent
-    from dragoman.conformance.prompts import read
-    from dragoman.conformance.report.baseline import known
+    from dragoman.conformance.prompts import read_script
+    from dragoman.conformance.report.baseline import read_baseline
     from dragoman.errors import ConfigFault, StartFailed
     from dragoman.transport.remote.address import redact_url
 
     async def work(cut: StopSignal) -> int:
-        before = known(options.baseline, "agent") if options.baseline else None
-        script = read(options.script) if options.script else None
+        before = read_baseline(options.baseline, "agent") if options.baseline else None
+        script = read_script(options.script) if options.script else None
         token = _read_token(options.token_file)
 
-        def agent(dialect: str) -> Subject:
+        def agent(dialect: str) -> Target:
             if not options.url:
                 return CommandAgent(command, dialect, script=script)
-            from dragoman.conformance.harness.remote_agent import AddressAgent
+            from dragoman.conformance.harness.remote_agent import UrlAgent
 
-            return AddressAgent(options.url, dialect, script=script, token=token, tls=options.ca)
+            return UrlAgent(options.url, dialect, script=script, token=token, tls=options.ca)
 
         aside = OutputStream(sys.stderr, os.environ)
         try:
-            seen = await look(agent, "" if options.dialect == "auto" else options.dialect, aside.show_footer)
+            seen = await check_agent(agent, "" if options.dialect == "auto" else options.dialect, aside.show_footer)
         finally:
             aside.clear_footer()
         meant = select_requirements(parser, options, "agent", seen.dialect, way)
         peer = [redact_url(options.url)] if options.url else command
         code = await run_check(agent(seen.dialect), meant, options, peer, "agent", cut, before)
-        if code == exit_codes.OK and not seen.is_introduced:
+        if code == exit_codes.OK and not seen.is_initialized:
             return _report_failure(f"the agent cannot be checked: {seen.why}", exit_codes.DIED)
         return code
 

@@ -86,10 +86,10 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
     from dragoman.cli.check.options import run_check, select_requirements
     from dragoman.cli.ui.terminal import OutputStream
     from dragoman.conformance.harness.client_process import CommandClient
-    from dragoman.conformance.harness.preflight import tried
-    from dragoman.conformance.report.baseline import known
+    from dragoman.conformance.harness.preflight import check_client
+    from dragoman.conformance.report.baseline import read_baseline
 
-    before = known(options.baseline, "client") if options.baseline else None
+    before = read_baseline(options.baseline, "client") if options.baseline else None
     client = CommandClient(command, "v1")
     if any("{url}" in word for word in command):
         from dragoman.conformance.harness.remote_client import UrlClient
@@ -98,13 +98,13 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
     aside = OutputStream(sys.stderr, os.environ)
     aside.show_footer("a first look at the client: does it start its agent, and prompt it?")
     try:
-        trial = await tried(client, "" if options.dialect == "auto" else options.dialect)
+        trial = await check_client(client, "" if options.dialect == "auto" else options.dialect)
     finally:
         aside.clear_footer()
-    client.leaves = trial.leaves
-    if not trial.leaves:
+    client.exits_after_turn = trial.exits_after_turn
+    if not trial.exits_after_turn:
         print("the client stays after a turn: whether it waits for its agent cannot be told", file=sys.stderr)
-    if not trial.shows:
+    if not trial.shows_text:
         print("the client shows no text on its standard output: the order of it cannot be checked", file=sys.stderr)
     meant = select_requirements(parser, options, "client", trial.dialect, client.way)
     return await run_check(client, meant, options, command, "client", stop, before)
@@ -113,10 +113,10 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
 async def _serve(parser: Parser, options: argparse.Namespace, stop: StopSignal) -> int:
     from dragoman.cli.check.editor import serve_check
     from dragoman.cli.check.options import select_requirements
-    from dragoman.conformance.harness.editor import received
+    from dragoman.conformance.harness.editor import open_reception
 
     dialect = "v1" if options.dialect == "auto" else options.dialect
-    with received() as reception:
+    with open_reception() as reception:
         return await serve_check(
             reception, dialect, select_requirements(parser, options, "client", dialect), options, stop
         )

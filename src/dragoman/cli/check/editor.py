@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dragoman.cli import exit_codes
 from dragoman.cli.check.options import StopSignal, show_report, write_reports
 from dragoman.cli.ui.terminal import OutputStream, sanitize, sanitize_line
-from dragoman.conformance.harness.editor import ServedClient, command
+from dragoman.conformance.harness.editor import EditorClient, agent_command
 from dragoman.conformance.report import model
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import try_one
@@ -40,9 +40,9 @@ async def serve_check(
 ) -> int:
     """Try one requirement after the other until there are no more, or the user has enough."""
     sheet = OutputStream(sys.stderr if options.json == "-" else sys.stdout, os.environ)
-    words = command(stub_agent)
+    words = agent_command(stub_agent)
     _show_setup(sheet, words, len(selected))
-    client = ServedClient(stub_agent, dialect, lambda text: sheet.write_line(text, "dim"))
+    client = EditorClient(stub_agent, dialect, lambda text: sheet.write_line(text, "dim"))
     verdicts: list[Verdict] = []
     began = time.monotonic()
     try:
@@ -76,7 +76,7 @@ def _show_setup(output: OutputStream, argv: list[str], count: int) -> None:
 
 
 async def _try_requirements(
-    client: ServedClient, selected: Sequence[Requirement], verdicts: list[Verdict], output: OutputStream
+    client: EditorClient, selected: Sequence[Requirement], verdicts: list[Verdict], output: OutputStream
 ) -> None:
     for requirement in selected:
         verdict = await try_one(client, requirement)

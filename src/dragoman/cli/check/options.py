@@ -19,7 +19,7 @@ import msgspec
 from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import OutputStream, sanitize_line
-from dragoman.conformance.harness.targets import Subject
+from dragoman.conformance.harness.targets import Target
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import check
 from dragoman.conformance.verdict import Outcome, Verdict
@@ -140,7 +140,7 @@ def run_until_signal(run: Callable[[StopSignal], Coroutine[None, None, int]], na
 
 
 async def run_check(
-    subject: Subject,
+    subject: Target,
     selected: Sequence[Requirement],
     options: argparse.Namespace,
     peer: Sequence[str],
@@ -153,7 +153,7 @@ async def run_check(
     from dragoman.conformance.report import model
 
     if baseline is not None:
-        comparison.fits(baseline, subject.dialect, options.baseline)
+        comparison.require_same_dialect(baseline, subject.dialect, options.baseline)
     aside = OutputStream(sys.stderr, os.environ)
     began = time.monotonic()
     verdicts: list[Verdict] = []
@@ -184,7 +184,7 @@ def _show_comparison(output: OutputStream, baseline: Report, report: Report, pat
     from dragoman.conformance.report import baseline as comparison
 
     worse, better = comparison.worse(baseline, report), comparison.better(baseline, report)
-    strange = comparison.strange(baseline, report)
+    strange = comparison.new_failures(baseline, report)
     if baseline.peer != report.peer:
         output.write_line(f"the baseline is of another command: {' '.join(baseline.peer)}", "dim")
     for row in (*worse, *strange):
@@ -218,9 +218,9 @@ def write_reports(options: argparse.Namespace, report: object) -> None:
 
     assert isinstance(report, model.Report)
     if options.json:
-        _write_output(options.json, model.encoded(report))
+        _write_output(options.json, model.to_json(report))
     if options.junit:
-        _write_file(options.junit, junit.encoded(report))
+        _write_file(options.junit, junit.to_xml(report))
     if options.html:
         from dragoman.conformance.report.page import page
 

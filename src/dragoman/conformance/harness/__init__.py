@@ -1,1 +1,1 @@
-"""Peers under test: started, driven frame by frame, and their evidence kept."""
+"""The peers under test: how they are started, driven frame by frame, and recorded."""

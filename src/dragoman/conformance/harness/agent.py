@@ -1,9 +1,4 @@
-"""The stage before an agent: we are the client, and serve what the agent asks for unless the probe does it itself.
-
-Opens conversations, prompts, cancels, and answers files, terminals and permission from a small workspace of its own.
-A step that is only on the way (an agent that opens no session) ends a probe as inconclusive, for another probe is about
-it. Below is the stage, above are the probes of agents.
-"""
+"""The agent under test: we are its client, and answer its requests unless the probe does."""
 
 from __future__ import annotations
 
@@ -17,8 +12,8 @@ import msgspec
 
 from dragoman.config.private_files import open_regular
 from dragoman.conformance.harness import hello
-from dragoman.conformance.harness.peer import Heard, Json, Line, Stage
-from dragoman.conformance.harness.timeouts import Pace
+from dragoman.conformance.harness.peer import Json, PeerUnderTest, RawChannel, ReceivedFrame
+from dragoman.conformance.harness.timeouts import Timeouts
 from dragoman.conformance.prompts import EVERYTHING, PLAIN, Script
 from dragoman.engine.peer_info import offers
 from dragoman.errors import DragomanError
@@ -26,183 +21,182 @@ from dragoman.schema.side import Side
 
 CONTENT = "first line\nsecond line\nthird line\n"
 
-# What leave is given: an option of one of these kinds, the first that is there.
+# The kinds of permission options to choose, the first that is offered.
 ALLOW = ("allow_once", "allow_always")
 REJECT = ("reject_once", "reject_always")
 
 
-# The end of a turn in which something happens is waited for so many times: models are slow, and some never stop.
+# How often to wait for the end of a turn in which frames still come: models are slow, and some never stop.
 ROUNDS = 3
 
 
-class Spoken(msgspec.Struct, eq=False):
-    """A turn: the id of its prompt, the frame number it began at, and its answer (None: none in time)."""
+class PromptTurn(msgspec.Struct, eq=False):
+    """One turn: the id of its prompt, the number of frames before it, and its answer (None: none in time)."""
 
     id: Json
     session: str
     start: int
-    answer: Heard | None = None
+    answer: ReceivedFrame | None = None
     stop: str = ""
 
 
-class AgentStage(Stage):
+class AgentUnderTest(PeerUnderTest):
     """One conversation with a fresh agent."""
 
-    we = Side.CLIENT
+    our_side = Side.CLIENT
 
     def __init__(
         self,
-        transport: Line,
+        transport: RawChannel,
         dialect: str,
-        pace: Pace,
+        timeouts: Timeouts,
         *,
         workspace: str,
         needs: str = "",
         script: Script | None = None,
     ) -> None:
-        super().__init__(transport, dialect, pace, needs=needs)
+        super().__init__(transport, dialect, timeouts, needs=needs)
         self.cwd = workspace
         self.file = os.path.join(workspace, "notes.txt")
         self.new = os.path.join(workspace, "made.txt")
         with open(self.file, "w", encoding="utf-8") as file:
             file.write(CONTENT)
         self.capabilities: dict[str, Json] = {}
-        """What the agent said it can do, in the vocabulary's words."""
+        """The agent's capabilities, in the terms of v1."""
         self.result: Json = None
-        self.introduction: Heard | None = None
-        """The answer to initialize, whatever was written before it."""
-        self.opened_by: Heard | None = None
+        self.initialize_reply: ReceivedFrame | None = None
+        """The answer to initialize."""
+        self.session_reply: ReceivedFrame | None = None
         """The answer that opened the last session."""
         self.session = ""
-        self.leave: tuple[str, ...] = ALLOW
-        self.serves: dict[str, Callable[[Heard], Json]] = {**_SERVED}
-        """How requests are answered, by the vocabulary's method: a function gives the result, None holds it back."""
-        self.held: list[Heard] = []
-        self.written: dict[str, str] = {}
+        self.permission_kinds: tuple[str, ...] = ALLOW
+        self.handlers: dict[str, Callable[[ReceivedFrame], Json]] = {**_SERVED}
+        """How to answer requests, by method of v1: a function returns the result, or None to hold the request."""
+        self.held: list[ReceivedFrame] = []
         self._script = script
 
     # --- opening ------------------------------------------------------------------------------------------------
 
-    async def initialized(self, capabilities: Json = None) -> Json:
-        """Introduce ourselves; gives the raw result. Ends the probe where the requirement needs what is not offered."""
-        lent = hello.ALL[self.dialect] if capabilities is None else capabilities
-        id = self.call("initialize", hello.initialize(self.dialect, self.cwd, lent))
-        heard = await self.answered(id, self.pace.start)
-        if heard is None or not isinstance(heard.message.get("result"), dict):
-            self.unsure("the agent did not introduce itself", heard)
-        assert heard is not None
-        self.introduction = heard
-        self.result = heard.message["result"]
-        lifted = self._lifted("initialize", self.result)
+    async def initialize(self, capabilities: Json = None) -> Json:
+        """Send initialize; return the raw result. End the probe if the agent lacks the capability in `needs`."""
+        offered = hello.ALL[self.dialect] if capabilities is None else capabilities
+        id = self.call("initialize", hello.initialize(self.dialect, self.cwd, offered))
+        frame = await self.wait_reply(id, self.timeouts.start)
+        if frame is None or not isinstance(frame.message.get("result"), dict):
+            self.inconclusive("the agent did not answer initialize", frame)
+        self.initialize_reply = frame
+        self.result = frame.message["result"]
+        lifted = self._from_wire("initialize", self.result)
         found = lifted.get("agentCapabilities") if isinstance(lifted, dict) else None
         self.capabilities = found if isinstance(found, dict) else {}
         if self.needs and not offers(self.needs, self.capabilities):
-            self.mark(heard)
+            self.mark(frame)
             self.skip(f"the agent does not offer {self.needs.partition('.')[2]}")
         return self.result
 
-    async def opened(self, *, capabilities: Json = None, **members: Json) -> str:
-        """Introduce ourselves if need be and open a session; gives its id."""
+    async def open_session(self, *, capabilities: Json = None, **members: Json) -> str:
+        """Send initialize if needed and open a session; return its id."""
         if self.result is None:
-            await self.initialized(capabilities)
+            await self.initialize(capabilities)
         wanted = str(uuid.uuid4())
         params = {**hello.new_session(self.dialect, self.cwd, wanted), **members}
-        heard = await self.asked("session/new", params, self.pace.start)
-        if heard is None or not isinstance(heard.message.get("result"), dict):
-            self.unsure("the agent opened no session", heard)
-        assert heard is not None
-        self.opened_by = heard
-        self.setup = heard.message["result"]
+        frame = await self.request("session/new", params, self.timeouts.start)
+        if frame is None or not isinstance(frame.message.get("result"), dict):
+            self.inconclusive("the agent opened no session", frame)
+        self.session_reply = frame
+        self.setup = frame.message["result"]
         found = wanted if self.dialect == "2025.1" else self.setup.get("sessionId")
         if not isinstance(found, str) or not found:
-            self.unsure("the agent opened a session without an id", heard)
+            self.inconclusive("the agent opened a session without an id", frame)
         self.session = str(found)
         return self.session
 
-    async def opened_two(self) -> tuple[str, str]:
-        """Open two sessions; two of the same id end the probe as inconclusive, for another is about that."""
-        first = await self.opened()
-        second = await self.opened()
+    async def open_two_sessions(self) -> tuple[str, str]:
+        """Open two sessions; end as inconclusive if both have the same id, because another probe covers that."""
+        first = await self.open_session()
+        second = await self.open_session()
         if first == second:
-            self.unsure("two sessions have the same id")
+            self.inconclusive("two sessions have the same id")
         return first, second
 
-    async def asked(self, method: str, params: Json, seconds: float | None = None) -> Heard | None:
-        """Say a request exactly so; gives the answer, None when none comes in time."""
-        return await self.answered(self.call(method, params), seconds)
+    async def request(self, method: str, params: Json, seconds: float | None = None) -> ReceivedFrame | None:
+        """Send this request as it is; return the answer, None when none comes in time."""
+        return await self.wait_reply(self.call(method, params), seconds)
 
-    async def requested(self, method: str, params: Json, seconds: float | None = None) -> Heard | None:
-        """Say a request of the vocabulary in the agent's dialect; gives the answer."""
-        return await self.asked(*self.spelled(method, params), seconds)
+    async def request_in_dialect(self, method: str, params: Json, seconds: float | None = None) -> ReceivedFrame | None:
+        """Send a request of v1 in the agent's dialect; return the answer."""
+        return await self.request(*self.to_wire(method, params), seconds)
 
-    def refused(self, heard: Heard | None, what: str, *codes: int) -> dict[str, Any]:
-        """Require that this answer is an error, of one of these codes if any are given; gives the error."""
-        self.require(heard is not None, f"{what} was not answered")
-        assert heard is not None
-        error = heard.message.get("error")
-        self.require(isinstance(error, dict), f"{what} was answered with a result", heard)
+    def require_error(self, frame: ReceivedFrame | None, what: str, *codes: int) -> dict[str, Any]:
+        """Require that the answer is an error, with one of these codes if any are given; return the error."""
+        frame = self.need(frame, f"{what} was not answered")
+        error = frame.message.get("error")
+        self.require(isinstance(error, dict), f"{what} was answered with a result", frame)
         found = error.get("code")
         wanted = " or ".join(map(str, codes))
         if codes and found not in codes:
-            self._unlocked(heard)
-        self.require(not codes or found in codes, f"{what} was refused with {found!r}, not {wanted}", heard)
+            self._excuse_login(frame)
+        self.require(not codes or found in codes, f"{what} was refused with {found!r}, not {wanted}", frame)
         return dict(error)
 
-    def granted(self, heard: Heard | None, what: str) -> Json:
-        """Require that this answer is a result; gives it."""
-        self.require(heard is not None, f"{what} was not answered")
-        assert heard is not None
-        error = heard.message.get("error")
-        told = error.get("message") if isinstance(error, dict) else error
-        self._unlocked(heard)
-        self.require("result" in heard.message, f"{what} was refused: {told}", heard)
-        return heard.message["result"]
+    def require_result(self, frame: ReceivedFrame | None, what: str) -> Json:
+        """Require that the answer is a result; return it."""
+        frame = self.need(frame, f"{what} was not answered")
+        error = frame.message.get("error")
+        detail = error.get("message") if isinstance(error, dict) else error
+        self._excuse_login(frame)
+        self.require("result" in frame.message, f"{what} was refused: {detail}", frame)
+        return frame.message["result"]
 
-    def _unlocked(self, heard: Heard) -> None:
-        """An agent that wants a login first is in its right; which number says so is another requirement."""
-        is_login = self.asked_by(heard) in ("authenticate", "logout")
-        if not is_login and "auth" in str(heard.message.get("error", "")).lower():
-            self.unsure("the agent wants a login first", heard)
+    def _excuse_login(self, frame: ReceivedFrame) -> None:
+        """End as inconclusive if the agent requires a login, which it may; another requirement covers the code."""
+        is_login = self.method_answered(frame) in ("authenticate", "logout")
+        if not is_login and "auth" in str(frame.message.get("error", "")).lower():
+            self.inconclusive("the agent wants a login first", frame)
 
-    async def alive(self, what: str) -> None:
-        """Require that the agent still answers, after something."""
-        heard = await self.asked("no/such_method", {})
-        self.require(heard is not None, f"after {what} the agent answers no more")
+    async def require_alive(self, what: str) -> None:
+        """Require that the agent still answers."""
+        frame = await self.request("no/such_method", {})
+        self.require(frame is not None, f"after {what} the agent answers no more")
 
-    def code(self, kind: str) -> int:
-        """The number of a kind of error in the agent's dialect."""
-        return self.spelling.error_codes[kind]
+    def error_code(self, kind: str) -> int:
+        """Return the code of a kind of error in the agent's dialect."""
+        return self.codec.error_codes[kind]
 
-    def name_of_agent(self) -> str:
-        """What the agent calls itself, "" when it does not say."""
-        info = self._lifted("initialize", self.result)
+    def agent_name(self) -> str:
+        """Return the name the agent gave in initialize, or ""."""
+        info = self._from_wire("initialize", self.result)
         found = info.get("agentInfo") if isinstance(info, dict) else None
         return str(found.get("name", "")) if isinstance(found, dict) else ""
 
     # --- turns --------------------------------------------------------------------------------------------------
 
-    def words(self, purpose: str) -> str:
-        """What to prompt with for this purpose; ends the probe when there are no words for it."""
-        script = self._script or (EVERYTHING if self.name_of_agent() == "everything" else PLAIN)
+    def prompt_for(self, purpose: str) -> str:
+        """Return the prompt for this purpose; end the probe when there is none."""
+        script = self._script or (EVERYTHING if self.agent_name() == "everything" else PLAIN)
         if purpose not in script:
-            self.unsure(f"there are no words to make this agent do it; give some for {purpose!r} with --script")
+            self.inconclusive(f"no prompt makes this agent do it; add one for {purpose!r} with --script")
         return script[purpose].format(file=self.file, new=self.new, dir=self.cwd)
 
-    def begin(self, text: str | list[Json], session: str = "", id: Json = None) -> Spoken:
-        """Prompt and do not wait."""
+    def start_turn(self, text: str | list[Json], session: str = "", id: Json = None) -> PromptTurn:
+        """Send a prompt and do not wait."""
         blocks = [{"type": "text", "text": text}] if isinstance(text, str) else text
         session = session or self.session
-        method, params = self.spelled("session/prompt", {"sessionId": session, "prompt": blocks})
-        return Spoken(id=self.call(method, params, id), session=session, start=len(self.heard))
+        method, params = self.to_wire("session/prompt", {"sessionId": session, "prompt": blocks})
+        return PromptTurn(id=self.call(method, params, id), session=session, start=len(self.received))
 
-    async def ended(self, turn: Spoken, seconds: float | None = None) -> Spoken:
-        """Wait for the end of a turn: so long, or as long as something comes."""
-        came = (heard for heard in self.heard[turn.start :] if heard.is_reply and heard.message.get("id") == turn.id)
-        turn.answer = next(came, None)
+    async def wait_turn(self, turn: PromptTurn, seconds: float | None = None) -> PromptTurn:
+        """Wait for the end of a turn: for `seconds`, or as long as frames come."""
+        replies = (
+            frame for frame in self.received[turn.start :] if frame.is_reply and frame.message.get("id") == turn.id
+        )
+        turn.answer = next(replies, None)
         for _ in range(1 if seconds is not None else ROUNDS):
-            before = len(self.heard)
-            turn.answer = turn.answer or await self.answered(turn.id, self.pace.turn if seconds is None else seconds)
-            if turn.answer is not None or len(self.heard) == before:
+            before = len(self.received)
+            turn.answer = turn.answer or await self.wait_reply(
+                turn.id, self.timeouts.turn if seconds is None else seconds
+            )
+            if turn.answer is not None or len(self.received) == before:
                 break
         result = turn.answer.message.get("result") if turn.answer else None
         name = hello.STOP[self.dialect]
@@ -210,129 +204,131 @@ class AgentStage(Stage):
         turn.stop = found if isinstance(found, str) else ""
         return turn
 
-    async def prompted(self, text: str | list[Json], session: str = "") -> Spoken:
-        """Prompt and wait for the end; a turn without an answer ends the probe as inconclusive."""
-        turn = await self.ended(self.begin(text, session))
+    async def prompt(self, text: str | list[Json], session: str = "") -> PromptTurn:
+        """Send a prompt and wait for the end; end as inconclusive if no answer comes."""
+        turn = await self.wait_turn(self.start_turn(text, session))
         if turn.answer is None:
-            self.unsure("the agent did not end the turn in time")
+            self.inconclusive("the agent did not end the turn in time")
         return turn
 
-    async def did(self, purpose: str, session: str = "") -> Spoken:
-        """Open what is not open, and have one turn for a purpose."""
+    async def run_turn(self, purpose: str, session: str = "") -> PromptTurn:
+        """Open a session if there is none, and run one turn for this purpose."""
         if not self.session:
-            await self.opened()
-        return await self.prompted(self.words(purpose), session)
+            await self.open_session()
+        return await self.prompt(self.prompt_for(purpose), session)
 
     def cancel(self, session: str = "") -> None:
-        """Cancel the turn, as the dialect does it."""
-        method, params = self.spelled("session/cancel", {"sessionId": session or self.session})
+        """Cancel the turn in the way of the dialect."""
+        method, params = self.to_wire("session/cancel", {"sessionId": session or self.session})
         if self.dialect == "crow":
             self.call(method, params)
         else:
-            self.tell(method, params)
+            self.notify(method, params)
 
-    async def until_kind(self, *kinds: str, seconds: float | None = None) -> Heard | None:
-        """The next update of one of these kinds, None when none comes in time."""
-        return await self.until(lambda heard: heard.kind in kinds, self.pace.turn if seconds is None else seconds)
+    async def wait_update(self, *kinds: str, seconds: float | None = None) -> ReceivedFrame | None:
+        """Return the next update of one of these kinds, None when none comes in time."""
+        return await self.wait_for(
+            lambda frame: frame.kind in kinds, self.timeouts.turn if seconds is None else seconds
+        )
 
-    def text(self, turn: Spoken) -> str:
-        """What the agent said in a turn."""
-        found = (heard.update.get("content") for heard in self.updates("agent_message_chunk", turn.start))
+    def turn_text(self, turn: PromptTurn) -> str:
+        """Return the text that the agent sent in a turn."""
+        found = (frame.update.get("content") for frame in self.updates("agent_message_chunk", turn.start))
         return "".join(str(block.get("text", "")) for block in found if isinstance(block, dict))
 
     # --- serving ------------------------------------------------------------------------------------------------
 
-    def attend(self, heard: Heard) -> None:
-        """Answer what the agent asks for; what nobody serves is refused as a method that is not there."""
-        is_question = heard.method == "session/request_permission"  # in crow an update, with no id
-        if not heard.is_request and not (is_question and self.dialect == "crow"):
+    def on_frame(self, frame: ReceivedFrame) -> None:
+        """Answer a request of the agent; refuse methods without a handler."""
+        is_question = frame.method == "session/request_permission"  # in crow an update, with no id
+        if not frame.is_request and not (is_question and self.dialect == "crow"):
             return
-        serve = self.serves.get(heard.method)
+        serve = self.handlers.get(frame.method)
         if serve is None:
-            self.refuse(heard, -32601, f"Method not found: {heard.method}")
+            self.refuse(frame, -32601, f"Method not found: {frame.method}")
             return
-        params = heard.params if isinstance(heard.params, dict) else {}
-        result = self.decided(params) if is_question and serve is _decide else serve(heard)
+        params = frame.params if isinstance(frame.params, dict) else {}
+        result = self.permission_outcome(params) if is_question and serve is _decide else serve(frame)
         if result is None:
-            self.held.append(heard)
+            self.held.append(frame)
         else:
-            self.answer_question(heard, result) if is_question else self._serve(heard, result)
+            self.answer_permission(frame, result) if is_question else self._serve(frame, result)
 
-    def answer_question(self, heard: Heard, result: Json) -> None:
-        """Answer a question for leave, which is no request in crow."""
-        if heard.is_request:
-            self._serve(heard, result)
+    def answer_permission(self, frame: ReceivedFrame, result: Json) -> None:
+        """Answer a permission request, which is a notification in crow."""
+        if frame.is_request:
+            self._serve(frame, result)
             return
-        params = heard.params
-        chosen = result.get("outcome", {}).get("optionId", "")
+        params = frame.params
+        option_id = result.get("outcome", {}).get("optionId", "")
         call = params.get("toolCall", {}).get("toolCallId")
-        response = {"sessionId": params.get("sessionId"), "toolCallId": call, "optionId": chosen}
-        self.tell(*self.spelled("permission_response", response))
+        response = {"sessionId": params.get("sessionId"), "toolCallId": call, "optionId": option_id}
+        self.notify(*self.to_wire("permission_response", response))
 
     def hold(self, method: str) -> None:
-        """From now on these requests of the agent are not answered; they are in `held`."""
-        self.serves[method] = _held
+        """Stop answering these requests of the agent; they are kept in `held`."""
+        self.handlers[method] = _no_answer
 
-    def _serve(self, heard: Heard, result: Json) -> None:
+    def _serve(self, frame: ReceivedFrame, result: Json) -> None:
         if isinstance(result, dict) and "refused" in result:
-            self.refuse(heard, result["refused"], result.get("why", "refused"))
+            self.refuse(frame, result["refused"], result.get("why", "refused"))
             return
         try:
-            self.answer_as(heard, result)
+            self.reply_in_dialect(frame, result)
         except DragomanError:
-            self.reply(heard, result)
+            self.reply(frame, result)
 
-    def decided(self, params: dict[str, Any]) -> Json:
-        """The answer to a question for leave, as `leave` says."""
+    def permission_outcome(self, params: dict[str, Any]) -> Json:
+        """Return the answer to a permission request, as `permission_kinds` says."""
         options = [each for each in params.get("options") or [] if isinstance(each, dict)]
-        for kind in self.leave:
+        for kind in self.permission_kinds:
             for option in options:
                 if option.get("kind") == kind:
                     return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
         return {"outcome": {"outcome": "cancelled"}}
 
-    def _lifted(self, method: str, result: Json) -> Json:
+    def _from_wire(self, method: str, result: Json) -> Json:
         try:
-            return self.spelling.lift_result(Side.AGENT, method, result)
+            return self.codec.lift_result(Side.AGENT, method, result)
         except DragomanError:
             return None
 
 
-def _held(_: Heard) -> Json:
+def _no_answer(_: ReceivedFrame) -> Json:
     return None
 
 
-def _decide(_: Heard) -> Json:
-    raise AssertionError("the stage decides")
+def _decide(_: ReceivedFrame) -> Json:
+    raise AssertionError("permission_outcome decides")
 
 
-def _read(heard: Heard) -> Json:
+def _read(frame: ReceivedFrame) -> Json:
     try:
-        with TextIOWrapper(open_regular(str(heard.params.get("path"))), encoding="utf-8") as file:
+        with TextIOWrapper(open_regular(str(frame.params.get("path"))), encoding="utf-8") as file:
             lines = file.read().splitlines(keepends=True)
     except OSError as error:
         return {"refused": -32002, "why": f"Resource not found: {error.strerror}"}
-    start = max(int(heard.params.get("line") or 1) - 1, 0)
-    limit = heard.params.get("limit")
+    start = max(int(frame.params.get("line") or 1) - 1, 0)
+    limit = frame.params.get("limit")
     return {"content": "".join(lines[start : None if limit is None else start + int(limit)])}
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting for a reader of a pipe: there is none, and that is an error then."""
+    """Open without waiting for the reader of a FIFO: without one the open fails."""
     return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
-def _write(heard: Heard) -> Json:
+def _write(frame: ReceivedFrame) -> Json:
     try:
-        with open(str(heard.params.get("path")), "w", encoding="utf-8", opener=_open_at_once) as file:
-            file.write(str(heard.params.get("content")))
+        with open(str(frame.params.get("path")), "w", encoding="utf-8", opener=_open_at_once) as file:
+            file.write(str(frame.params.get("content")))
     except OSError as error:
         return {"refused": -32603, "why": f"cannot write: {error.strerror}"}
     return {}
 
 
-# A client's side of what agents ask for. Terminals are played: no agent can tell, and nothing is left running.
-_SERVED: dict[str, Callable[[Heard], Json]] = {
+# The client's answers to an agent. Terminals are simulated, so that no process is left running.
+_SERVED: dict[str, Callable[[ReceivedFrame], Json]] = {
     "session/request_permission": _decide,
     "fs/read_text_file": _read,
     "fs/write_text_file": _write,

@@ -1,21 +1,17 @@
-"""The stage before a client: we are its agent, answer what any agent answers, and a probe does the rest.
-
-Takes the pipes the client gave its agent and the grounds around it. Requests of the client are answered by a table
-unless the probe holds them back; a prompt is always the probe's. Calls and updates are spelled in the client's dialect,
-without side data of ours. Below is Stage; above are the probes of clients.
-"""
+"""The client under test: we are its agent. A table answers the client's requests; a probe answers prompts itself."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from dragoman.conformance.harness.client_environment import Ending, Grounds
-from dragoman.conformance.harness.peer import Heard, Json, Line, Stage
-from dragoman.conformance.harness.timeouts import Pace
+from dragoman.conformance.harness.client_environment import ClientEnvironment, ClientExit
+from dragoman.conformance.harness.peer import Json, PeerUnderTest, RawChannel, ReceivedFrame
+from dragoman.conformance.harness.timeouts import Timeouts
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.engine.peer_info import offers
 from dragoman.errors import ConnectionFailed, DragomanError, Unsayable, WriteStalled
@@ -23,185 +19,193 @@ from dragoman.schema.side import Side
 
 SESSION = "9b2f7c1e-5a4d-4f0b-8c6e-d1a2b3c4d5e6"  # crow's are UUIDs; others take any string
 
-INTRODUCTION: Json = {
+INITIALIZE_RESULT: Json = {
     "protocolVersion": 1,
     "agentCapabilities": {},
     "agentInfo": {"name": "dragoman-check", "version": "1.0"},
     "authMethods": [],
 }
 
-# What an agent answers to what it can be asked; a value, or a function of what was heard.
-ANSWERS: dict[str, Json | Callable[[Heard], Json]] = {
-    "initialize": INTRODUCTION,
+# The answers of our agent: a value, or a function of the received frame.
+ANSWERS: dict[str, Json | Callable[[ReceivedFrame], Json]] = {
+    "initialize": INITIALIZE_RESULT,
     "authenticate": {},
     "session/new": {"sessionId": SESSION},
     "session/cancel": {},
 }
 
-# Where our own ids begin: far from those of clients, which count from 0, for only one probe is about collisions.
+# Our ids start far from those of clients, which count from 0: only one probe is about collisions.
 OWN_IDS = 1000
 
-# Megabytes through one pipe on a busy machine take their time; a client that reads nothing takes for ever. Seconds.
-TAKEN = 30.0
-STUCK = "the client stopped taking what its agent says"
-FENCE = "_dragoman/fence"
-# A client that has not answered an unknown request after so many quiet whiles never does (peers.md 7).
-FENCED = 10
+# Megabytes through one pipe on a busy machine take time; a client that reads nothing never takes them. Seconds.
+DRAIN_TIMEOUT = 30.0
+STUCK = "the client stopped reading its agent's output"
+SYNC_METHOD, SYNC_ID = "_dragoman/fence", "sync-"
+# A client that has not answered an unknown request after so many quiet periods never does
+# (docs/protocol/peers.md#vendor-methods).
+SYNC_ROUNDS = 10
 
 
-class ClientStage(Stage):
+class ClientUnderTest(PeerUnderTest):
     """One run of a client whose agent we are."""
 
-    we = Side.AGENT
+    our_side = Side.AGENT
 
-    def __init__(self, transport: Line, dialect: str, pace: Pace, grounds: Grounds, *, needs: str = "") -> None:
-        super().__init__(transport, dialect, pace, needs=needs)
-        self.grounds = grounds
+    def __init__(
+        self,
+        transport: RawChannel,
+        dialect: str,
+        timeouts: Timeouts,
+        environment: ClientEnvironment,
+        *,
+        needs: str = "",
+    ) -> None:
+        super().__init__(transport, dialect, timeouts, needs=needs)
+        self.environment = environment
         self.answers = dict(ANSWERS)
         self.held: set[str] = {"session/prompt"}
         self.session = SESSION
-        self.cwd = grounds.cwd
-        self.leaves: bool | None = None
-        """Whether the client is known to leave after a turn; an editor stays, which is not the same as to wait."""
-        self.offers: Json = {}
-        """The client's capabilities, in the vocabulary's words."""
-        self._made: list[str] = []
+        self.cwd = environment.cwd
+        self.exits_after_turn: bool | None = None
+        """Whether the client exits after a turn, if known; an editor stays."""
+        self.capabilities: Json = {}
+        """The client's capabilities, in the terms of v1."""
+        self._created_files: list[str] = []
         self._last_id = OWN_IDS
 
     # --- what any agent does --------------------------------------------------------------------------------------
 
-    def attend(self, heard: Heard) -> None:
+    def on_frame(self, frame: ReceivedFrame) -> None:
         """Answer what the probe does not answer itself."""
-        params = heard.params if isinstance(heard.params, dict) else {}
-        if heard.method == "initialize" and not self.offers:
-            self.offers = params.get("clientCapabilities") or {}
-        if heard.method == "session/new":
-            self._enter(heard, params)
-        if not heard.is_request or heard.method in self.held:
+        params = frame.params if isinstance(frame.params, dict) else {}
+        if frame.method == "initialize" and not self.capabilities:
+            self.capabilities = params.get("clientCapabilities") or {}
+        if frame.method == "session/new":
+            self._note_session(frame, params)
+        if not frame.is_request or frame.method in self.held:
             return
-        if heard.method not in self.answers:
-            self.refuse(heard, -32601, f"the tester has no {heard.method}")
+        if frame.method not in self.answers:
+            self.refuse(frame, -32601, f"the checker has no {frame.method}")
             return
-        answer = self.answers[heard.method]
-        self.answer_as(heard, answer(heard) if callable(answer) else answer)
+        answer = self.answers[frame.method]
+        self.reply_in_dialect(frame, answer(frame) if callable(answer) else answer)
 
-    def _enter(self, heard: Heard, params: dict[str, Any]) -> None:
+    def _note_session(self, frame: ReceivedFrame, params: dict[str, Any]) -> None:
         if self.dialect == "2025.1":  # there the client chooses the id, and the folder is the connection's
-            self.session = str(heard.message.get("params", {}).get("session_id", ""))
+            self.session = str(frame.message.get("params", {}).get("session_id", ""))
             self.answers["session/new"] = {"sessionId": self.session}
-            first = next((each for each in self.heard if each.method == "initialize"), None)
+            first = next((each for each in self.received if each.method == "initialize"), None)
             if first is not None and isinstance(first.message.get("params"), dict):
                 folder = first.message["params"].get("working_directory")
                 self.cwd = folder if isinstance(folder, str) and os.path.isabs(folder) else self.cwd
         elif isinstance(params.get("cwd"), str) and os.path.isabs(params["cwd"]):
             self.cwd = params["cwd"]
 
-    def go_on(self, last: ClientStage) -> None:
-        """Take over the conversation of another stage, and a prompt that nobody has played yet."""
-        self.session, self.cwd, self.offers = last.session, last.cwd, last.offers
-        self._unread = [heard for heard in last.heard if heard.method == "session/prompt"][1:]
+    def continue_from(self, last: ClientUnderTest) -> None:
+        """Take over the connection of an earlier probe, with a prompt that is not answered yet."""
+        self.session, self.cwd, self.capabilities = last.session, last.cwd, last.capabilities
+        self._unread = [frame for frame in last.received if frame.method == "session/prompt"][1:]
 
-    async def introduced(self) -> Heard:
-        """The client's initialize."""
-        return await self.wanted("initialize", self.pace.start)
+    async def wait_initialize(self) -> ReceivedFrame:
+        """Return the client's initialize."""
+        return await self.wait_call("initialize", self.timeouts.start)
 
-    async def prompted(self) -> Heard:
-        """The client's prompt; everything before it is answered by the table. Skips what the client does not offer."""
-        found = await self.wanted("session/prompt", self.pace.start)
+    async def wait_prompt(self) -> ReceivedFrame:
+        """Return the client's prompt; the table answers everything before it. Skip if the client lacks `needs`."""
+        found = await self.wait_call("session/prompt", self.timeouts.start)
         params = found.params if isinstance(found.params, dict) else {}
         self.session = str(params.get("sessionId") or self.session)
-        if self.needs and not offered(self.offers, self.needs):
+        if self.needs and not offers_capability(self.capabilities, self.needs):
             wanted = self.needs.partition(".")[2]
             self.skip(f"the client {'offers' if self.needs.startswith('!') else 'does not offer'} {wanted}")
         return found
 
-    async def wanted(self, method: str, seconds: float) -> Heard:
-        """A call the client makes by itself; without it the probe cannot say anything."""
-        found = await self.until(lambda heard: heard.method == method, seconds)
+    async def wait_call(self, method: str, seconds: float) -> ReceivedFrame:
+        """Return a call that the client makes by itself; end as inconclusive without it."""
+        found = await self.wait_for(lambda frame: frame.method == method, seconds)
         if found is None:
-            ending = self.grounds.ending()
-            told = f" (exit status {ending.status}: {ending.words()})" if ending.status is not None else ""
-            self.unsure(f"the client never sent {method}{told}")
-        assert found is not None
+            end = self.environment.exit_state()
+            detail = f" (exit status {end.status}: {end.stderr_excerpt()})" if end.status is not None else ""
+            self.inconclusive(f"the client never sent {method}{detail}")
         return found
 
     # --- saying ---------------------------------------------------------------------------------------------------
 
-    def say(self, method: str, params: Json) -> tuple[str, Json]:
-        """A call of the vocabulary as the dialect says it, without side data; skips what it cannot say."""
+    def in_dialect(self, method: str, params: Json) -> tuple[str, Json]:
+        """Return a call of v1 in the client's dialect, without side data; skip what the dialect cannot express."""
         try:
-            spelled, wire = self.spelled(method, params)
+            spelled, wire = self.to_wire(method, params)
         except Unsayable as error:
             self.skip(str(error))
             raise
-        return spelled, bare(wire)
+        return spelled, without_side_data(wire)
 
     def update(self, kind: str, /, **members: Json) -> None:
-        """One session/update."""
+        """Send one session/update."""
         params = {"sessionId": self.session, "update": {"sessionUpdate": kind, **members}}
-        self.tell(*self.say("session/update", params))
+        self.notify(*self.in_dialect("session/update", params))
 
     def chunk(self, text: str) -> None:
-        """A piece of the answer."""
+        """Send a piece of the agent's message."""
         self.update("agent_message_chunk", content={"type": "text", "text": text})
 
-    def end(self, prompt: Heard, reason: str = "end_turn") -> None:
-        """The end of the turn."""
-        self.answer_as(prompt, {"stopReason": reason})
+    def end_turn(self, prompt: ReceivedFrame, reason: str = "end_turn") -> None:
+        """End the turn."""
+        self.reply_in_dialect(prompt, {"stopReason": reason})
 
-    def answer_as(self, asked: Heard, result: Json) -> None:
-        """Answer in the client's dialect, without side data of ours."""
-        self.reply(asked, bare(self.spelling.lower_result(self.we, asked.method, result)))
+    def reply_in_dialect(self, asked: ReceivedFrame, result: Json) -> None:
+        """Answer in the client's dialect, without side data."""
+        self.reply(asked, without_side_data(self.codec.lower_result(self.our_side, asked.method, result)))
 
     async def flush(self) -> None:
-        """Wait until the client has taken what was said, as long as it takes anything."""
+        """Wait until the client has read what was sent, at most DRAIN_TIMEOUT."""
         try:
-            async with asyncio.timeout(TAKEN):
+            async with asyncio.timeout(DRAIN_TIMEOUT):
                 await self.transport.drain()
         except (ConnectionFailed, TimeoutError) as error:
-            self.gone = self.gone or (error if isinstance(error, ConnectionFailed) else WriteStalled(STUCK))
+            self.closed = self.closed or (error if isinstance(error, ConnectionFailed) else WriteStalled(STUCK))
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
-    async def ask(self, method: str, params: Json, id: Json = None, seconds: float | None = None) -> Heard | None:
-        """A request of the vocabulary to the client, and its answer; None when none comes in time."""
-        return await self.answered(self.call(*self.say(method, params), id=id), seconds)
+    async def request(
+        self, method: str, params: Json, id: Json = None, seconds: float | None = None
+    ) -> ReceivedFrame | None:
+        """Send a request of v1 to the client; return its answer, None when none comes in time."""
+        return await self.wait_reply(self.call(*self.in_dialect(method, params), id=id), seconds)
 
-    async def fact(self, method: str, params: Json) -> Json:
-        """Ask for something the client has to give; its result in the vocabulary's words."""
-        found = await self.ask(method, params)
-        self.require(found is not None, f"the client does not answer {method}")
-        assert found is not None
+    async def request_result(self, method: str, params: Json) -> Json:
+        """Send a request that the client must grant; return the result in the terms of v1."""
+        found = self.need(await self.request(method, params), f"the client does not answer {method}")
         self.require("result" in found.message, f"the client answers {method} with an error", found)
         try:
-            result = self.spelling.lift_result(Side.CLIENT, method, found.message["result"])
+            result = self.codec.lift_result(Side.CLIENT, method, found.message["result"])
         except DragomanError:
             result = found.message["result"]
         self.require(isinstance(result, dict), f"the result of {method} is not an object", found)
         return result
 
-    async def fence(self) -> bool:
-        """Whether the client still answers; what it had to say before has then been said."""
-        id = self.call(FENCE, {}, id=f"fence-{uuid.uuid4().hex[:8]}")
-        return await self.answered(id, FENCED * self.pace.quiet) is not None
+    async def sync(self) -> bool:
+        """Return whether the client still answers; everything it sent before has then arrived."""
+        id = self.call(SYNC_METHOD, {}, id=f"{SYNC_ID}{uuid.uuid4().hex[:8]}")
+        return await self.wait_reply(id, SYNC_ROUNDS * self.timeouts.quiet) is not None
 
-    def file(self, text: str | bytes, name: str = "", folder: str = "") -> str:
-        """A fresh file with this text in the session's folder; gone when the probe ends."""
+    def create_file(self, text: str | bytes, name: str = "", folder: str = "") -> str:
+        """Create a file in the session's folder, removed when the probe ends; return its path."""
         path = os.path.join(folder or self.cwd, name or f"dragoman-check-{uuid.uuid4().hex[:8]}.txt")
         with open(path, "wb") as file:
             file.write(text.encode() if isinstance(text, str) else text)
-        self._made.append(path)
+        self._created_files.append(path)
         return path
 
-    def absent(self) -> str:
-        """A path in the session's folder where nothing is; what the client puts there is removed."""
+    def absent_path(self) -> str:
+        """Return a path in the session's folder where nothing is; what the client creates there is removed."""
         path = os.path.join(self.cwd, f"dragoman-check-{uuid.uuid4().hex[:8]}.txt")
-        self._made.append(path)
+        self._created_files.append(path)
         return path
 
-    def sweep(self) -> None:
+    def remove_files(self) -> None:
         """Remove the files of this probe."""
-        for path in self._made:
+        for path in self._created_files:
             try:
                 os.unlink(path)
             except OSError:
@@ -209,62 +213,79 @@ class ClientStage(Stage):
 
     # --- judging --------------------------------------------------------------------------------------------------
 
-    async def over(self) -> Ending:
-        """Hear the client to its end, and let its agent go; one that stays (an editor) is left as it is."""
-        await self.until(lambda _: False, self.pace.leave)
-        if self.gone is not None:
-            self.grounds.dismiss()
-        ending = await self.grounds.over(self.pace.leave if self.gone is not None else 0.0)
-        if ending.status is not None:
-            self.note(f"the client ended with status {ending.status}; its stderr: {ending.said.strip()[-1000:]!r}")
-        return ending
+    async def wait_exit(self) -> ClientExit:
+        """Wait until the client exits and release its agent; a client that stays (an editor) is left running."""
+        await self.wait_for(lambda _: False, self.timeouts.exit)
+        if self.closed is not None:
+            self.environment.release_agent()
+        end = await self.environment.wait_exit(self.timeouts.exit if self.closed is not None else 0.0)
+        if end.status is not None:
+            self.note(f"the client ended with status {end.status}; its stderr: {end.stderr.strip()[-1000:]!r}")
+        return end
 
-    async def survived(self, prompt: Heard, what: str) -> Ending:
-        """The client lives on after `what`: it takes more text and the end of the turn, and does not break down."""
-        self.require(self.gone is None, f"the client closed the connection after {what}")
-        await self.fence()
-        self.require(self.gone is None, f"the client closed the connection after {what}")
+    async def require_alive(self, prompt: ReceivedFrame, what: str) -> ClientExit:
+        """Require that the client still works after `what`: it reads more text and the end of the turn."""
+        self.require(self.closed is None, f"the client closed the connection after {what}")
+        await self.sync()
+        self.require(self.closed is None, f"the client closed the connection after {what}")
         mark = f"check-{uuid.uuid4().hex[:8]}"
         self.chunk(f"{mark}\n")
-        self.end(prompt)
-        ending = await self.over()
-        self.require(not ending.crashed, f"the client broke down after {what}: {ending.words()}")
+        self.end_turn(prompt)
+        end = await self.wait_exit()
+        self.require(not end.crashed, f"the client crashed after {what}: {end.stderr_excerpt()}")
         self.require(
-            self.gone is not None or not self.leaves, f"the client no longer sees the end of its turn after {what}"
+            self.closed is not None or not self.exits_after_turn,
+            f"the client no longer sees the end of its turn after {what}",
         )
-        seen = "check-begin" in ending.shown
-        self.require(not seen or mark in ending.shown, f"the client shows nothing any more after {what}")
-        return ending
+        is_text_shown = "check-begin" in end.stdout
+        self.require(not is_text_shown or mark in end.stdout, f"the client shows nothing any more after {what}")
+        return end
 
-    async def concluded(self, what: str) -> Ending:
-        """The client comes to an end after `what`: it neither breaks down nor waits on."""
-        ending = await self.over()
-        self.require(not ending.crashed, f"the client broke down after {what}: {ending.words()}")
-        if self.gone is None and self.grounds.is_watched:
-            if self.leaves is None:
-                self.unsure(f"the client stays, so it cannot be told whether it waits on after {what}")
-            self.require(not self.leaves, f"the client still waits after {what}")
-        return ending
+    async def require_end(self, what: str) -> ClientExit:
+        """Require that the client ends the turn after `what`: it neither crashes nor waits."""
+        end = await self.wait_exit()
+        self.require(not end.crashed, f"the client crashed after {what}: {end.stderr_excerpt()}")
+        if self.closed is None and self.environment.is_watched:
+            if self.exits_after_turn is None:
+                self.inconclusive(f"the client stays, so it is unknown whether it still waits after {what}")
+            self.require(not self.exits_after_turn, f"the client still waits after {what}")
+        return end
 
-    async def begun(self) -> Heard:
-        """A turn under way, with something shown, for probes that ask whether it goes on."""
-        prompt = await self.prompted()
+    async def begin_turn(self) -> ReceivedFrame:
+        """Wait for the prompt and show some text; return the prompt."""
+        prompt = await self.wait_prompt()
         self.chunk("check-begin\n")
         return prompt
 
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[ReceivedFrame]:
+        """Give the prompt of a turn with some text shown; end the turn after the block unless that fails."""
+        prompt = await self.begin_turn()
+        yield prompt
+        self.end_turn(prompt)
 
-def offered(capabilities: Json, path: str) -> bool:
-    """Whether this gate is open, as `client.terminal`; `!client.terminal` asks that it is not."""
+    async def run_turn(self) -> None:
+        """Show some text and end the turn."""
+        self.end_turn(await self.begin_turn())
+
+
+def is_sync_reply(frame: ReceivedFrame) -> bool:
+    """Return whether this answers a request of `sync`."""
+    return str(frame.message.get("id", "")).startswith(SYNC_ID)
+
+
+def offers_capability(capabilities: Json, path: str) -> bool:
+    """Return whether a capability such as `client.terminal` is offered; `!client.terminal` negates it."""
     return not offers(path[1:], capabilities) if path.startswith("!") else offers(path, capabilities)
 
 
-def bare(wire: Json) -> Json:
-    """The same without side data, which no other agent would send."""
+def without_side_data(wire: Json) -> Json:
+    """Return the value without side data, which no other agent would send."""
     if isinstance(wire, list):
-        return [bare(each) for each in wire]
+        return [without_side_data(each) for each in wire]
     if not isinstance(wire, dict):
         return wire
-    found = {name: bare(value) for name, value in wire.items()}
+    found = {name: without_side_data(value) for name, value in wire.items()}
     meta = found.get("_meta")
     if isinstance(meta, dict) and SIDE_DATA_KEY in meta:
         del meta[SIDE_DATA_KEY]
@@ -273,7 +294,7 @@ def bare(wire: Json) -> Json:
     return found
 
 
-# A session from before, the modes and the option by which a command line can name them.
+# An older session, and the modes and the option that a command line can name.
 OLDER: Final = "check-older-session"
 
 
@@ -301,16 +322,16 @@ OPTIONS: Final[Json] = [
 ]
 
 
-def offer_choices(stage: ClientStage) -> None:
-    """Sessions come with modes and an option."""
-    stage.answers["session/new"] = {"sessionId": SESSION, "modes": MODES, "configOptions": OPTIONS}
-    stage.answers["session/set_mode"] = {}
-    stage.answers["session/set_config_option"] = {"configOptions": OPTIONS}
+def offer_choices(client: ClientUnderTest) -> None:
+    """Offer modes and an option with each session."""
+    client.answers["session/new"] = {"sessionId": SESSION, "modes": MODES, "configOptions": OPTIONS}
+    client.answers["session/set_mode"] = {}
+    client.answers["session/set_config_option"] = {"configOptions": OPTIONS}
 
 
-def offer_sessions(stage: ClientStage, *, load: bool = True) -> None:
-    """There is a session from before, which can be listed and loaded, or only resumed."""
+def offer_sessions(client: ClientUnderTest, *, load: bool = True) -> None:
+    """Offer an older session that can be listed and loaded, or only resumed."""
     capabilities = {"loadSession": load, "sessionCapabilities": {"list": {}, **({} if load else {"resume": {}})}}
-    stage.answers["initialize"] = {**INTRODUCTION, "agentCapabilities": capabilities}
-    stage.answers["session/list"] = {"sessions": [{"sessionId": OLDER, "cwd": stage.cwd, "title": "An older one"}]}
-    stage.answers["session/load"] = stage.answers["session/resume"] = {}
+    client.answers["initialize"] = {**INITIALIZE_RESULT, "agentCapabilities": capabilities}
+    client.answers["session/list"] = {"sessions": [{"sessionId": OLDER, "cwd": client.cwd, "title": "An older one"}]}
+    client.answers["session/load"] = client.answers["session/resume"] = {}

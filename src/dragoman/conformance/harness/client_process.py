@@ -1,8 +1,6 @@
-"""A command under test that starts our stand-in as its agent: one run of it, watched from outside.
+"""A client that a command starts, and that starts our stub agent.
 
-Each run has a folder and a private socket of its own; the stand-in (`doorway`) hands over the pipes it was given, so
-that the stage speaks on the very pipes of the client. Afterwards everything the command started is ended. Above is the
-runner, below are the tree of processes and the socket.
+The stub agent hands over the pipes that the client gave it. After a run everything the command started is ended.
 """
 
 from __future__ import annotations
@@ -15,24 +13,24 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from dragoman.conformance.harness.client import ClientStage
-from dragoman.conformance.harness.client_environment import WRAPPED, Ending
-from dragoman.conformance.harness.peer import Stage
-from dragoman.conformance.harness.targets import FAREWELL, workspace
-from dragoman.conformance.harness.timeouts import PROCESS, Pace
+from dragoman.conformance.harness.client import ClientUnderTest
+from dragoman.conformance.harness.client_environment import WRAPPED, ClientExit
+from dragoman.conformance.harness.peer import PeerUnderTest
+from dragoman.conformance.harness.targets import STOP_TIMEOUTS, workspace
+from dragoman.conformance.harness.timeouts import PROCESS, Timeouts
 from dragoman.conformance.requirement import Requirement
-from dragoman.conformance.verdict import Unsure
+from dragoman.conformance.verdict import Inconclusive
 from dragoman.errors import StartFailed
 from dragoman.roles.client.dial import rebase_command
-from dragoman.testing.reception import Reception, Visitor, words
+from dragoman.testing.reception import Reception, StubConnection, words
 from dragoman.testing.stand_ins import filled_in
 from dragoman.transport.process import process_tree
 from dragoman.transport.process.watchdog import WATCHDOG
 from dragoman.transport.stream import StreamTransport
 
 
-class Visited:
-    """The grounds of a client of which only the stand-in is known."""
+class StubEnvironment:
+    """The environment of a client of which only the stub agent is known."""
 
     def __init__(
         self,
@@ -46,55 +44,55 @@ class Visited:
         self._say = say
         self.is_wrapped = is_wrapped
         self.is_watched = is_watched
-        self.visitor: Visitor | None = None
-        self.line: StreamTransport | None = None
+        self.stub: StubConnection | None = None
+        self.channel: StreamTransport | None = None
         self._is_deaf = asyncio.Event()
         self._is_gone = asyncio.Event()
         self._watch: asyncio.Future[None] | None = None
 
-    def received(self, visitor: Visitor) -> StreamTransport:
-        """From now on this is its stand-in; gives the line to the client."""
-        self.visitor = visitor
-        self.line = StreamTransport(visitor.stdin, visitor.stdout, peer="the client")
-        self._watch = asyncio.ensure_future(self._look(visitor, self.line))
-        return self.line
+    def attach(self, stub: StubConnection) -> StreamTransport:
+        """Use this stub agent; return the channel to the client."""
+        self.stub = stub
+        self.channel = StreamTransport(stub.stdin, stub.stdout, peer="the client")
+        self._watch = asyncio.ensure_future(self._watch_stub(stub, self.channel))
+        return self.channel
 
-    async def _look(self, visitor: Visitor, line: StreamTransport) -> None:
-        """Hear what the stand-in says; when it has ended, its pipes end as well, though it is we who hold them."""
+    async def _watch_stub(self, stub: StubConnection, channel: StreamTransport) -> None:
+        """Read what the stub agent reports. We hold its pipes, so close them when it exits."""
         with suppress(OSError):
-            while await asyncio.get_running_loop().sock_recv(visitor.link, 64):
+            while await asyncio.get_running_loop().sock_recv(stub.link, 64):
                 self._is_deaf.set()
         self._is_gone.set()
-        await line.close("its agent has ended")
+        await channel.close("its agent has ended")
 
-    async def let_go(self) -> None:
-        """Close the line, and let the stand-in go."""
+    async def release(self) -> None:
+        """Close the channel and release the stub agent."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
-        if self.line is not None:
-            await self.line.close()
-        if self.visitor is not None:
-            self.visitor.let_go()
+        if self.channel is not None:
+            await self.channel.close()
+        if self.stub is not None:
+            self.stub.let_go()
 
-    def ending(self) -> Ending:
-        """Nobody knows how things stand with the client."""
-        return Ending(None, "", "")
+    def exit_state(self) -> ClientExit:
+        """Return nothing: the client cannot be observed."""
+        return ClientExit(None, "", "")
 
-    async def over(self, seconds: float) -> Ending:
-        """It is not waited for."""
-        return self.ending()
+    async def wait_exit(self, seconds: float) -> ClientExit:
+        """Do not wait: the client cannot be observed."""
+        return self.exit_state()
 
     def interrupt(self) -> bool:
-        """Nobody but the user can, who is asked to."""
+        """Ask the user to cancel, because only the user can."""
         if self._say is not None:
             self._say("cancel the turn in the editor now")
         return self._say is not None
 
-    async def complain(self, data: bytes, seconds: float) -> bool:
+    async def write_stderr(self, data: bytes, seconds: float) -> bool:
         """Write to the stderr that the client gave its agent."""
-        assert self.visitor is not None
-        fd, end = self.visitor.stderr, time.monotonic() + seconds
+        assert self.stub is not None
+        fd, end = self.stub.stderr, time.monotonic() + seconds
         os.set_blocking(fd, False)
         while data:
             try:
@@ -107,52 +105,52 @@ class Visited:
                 return True  # it closed the pipe: nothing can be blocked by it
         return True
 
-    async def die(self, status: int) -> None:
-        """End the stand-in, then its pipes."""
-        assert self.visitor is not None
-        assert self.line is not None
-        self.visitor.order(f"exit {status}" if status >= 0 else f"kill {-status}")
-        await self.remains(FAREWELL.term)
-        await self.line.close()
+    async def exit_agent(self, status: int) -> None:
+        """End the stub agent, then its pipes."""
+        assert self.stub is not None
+        assert self.channel is not None
+        self.stub.order(f"exit {status}" if status >= 0 else f"kill {-status}")
+        await self.agent_running(STOP_TIMEOUTS.term)
+        await self.channel.close()
 
-    async def mute(self) -> None:
-        """Nobody else holds the pipe."""
-        assert self.line is not None
-        await self.line.send_eof()
+    async def close_output(self) -> None:
+        """Close the pipe, which nobody else holds."""
+        assert self.channel is not None
+        await self.channel.send_eof()
 
-    async def deafen(self) -> None:
-        """The stand-in says when it is deaf."""
-        assert self.visitor is not None
-        self.visitor.order("deaf")
-        async with asyncio.timeout(FAREWELL.kill):
+    async def ignore_sigterm(self) -> None:
+        """Wait until the stub agent confirms."""
+        assert self.stub is not None
+        self.stub.order("deaf")
+        async with asyncio.timeout(STOP_TIMEOUTS.kill):
             await self._is_deaf.wait()
 
-    def dismiss(self) -> None:
-        """The stand-in goes, as an agent does at the end of its input."""
-        if self.visitor is not None:
-            self.visitor.order("exit 0")
+    def release_agent(self) -> None:
+        """Make the stub agent exit."""
+        if self.stub is not None:
+            self.stub.order("exit 0")
 
-    async def remains(self, seconds: float) -> bool:
-        """Whether the stand-in still holds its end of the line after so long."""
+    async def agent_running(self, seconds: float) -> bool:
+        """Return whether the stub agent still holds its socket after this time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._is_gone.wait()
         return not self._is_gone.is_set()
 
-    def inherits(self, name: str) -> bool:
-        """Whether the stand-in was given this variable."""
-        return self.visitor is not None and name in self.visitor.about.get("environment", [])
+    def inherits_variable(self, name: str) -> bool:
+        """Return whether the stub agent got this variable."""
+        return self.stub is not None and name in self.stub.about.get("environment", [])
 
 
-# A variable of the client's environment that an agent should be able to see (peers.md P12).
+# A variable of the client's environment that an agent should see (docs/protocol/peers.md#sdk-environment).
 CANARY = "DRAGOMAN_CHECK_CANARY"
 
-# Of what a client prints so much is kept: enough for every mark we look for, and no flood fills us. Bytes.
-PRINTED = 4 * 1024 * 1024
+# How much of a client's output is kept: enough for every mark, without filling memory. Bytes.
+OUTPUT_LIMIT = 4 * 1024 * 1024
 
 
-class Printed:
-    """What comes on a pipe, kept up to a limit."""
+class CapturedOutput:
+    """The output on a pipe, kept up to a limit."""
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
         self._text = bytearray()
@@ -160,110 +158,117 @@ class Printed:
 
     async def _read(self, stream: asyncio.StreamReader) -> None:
         while piece := await stream.read(65536):
-            self._text += piece[: max(PRINTED - len(self._text), 0)]
+            self._text += piece[: max(OUTPUT_LIMIT - len(self._text), 0)]
 
     def text(self) -> str:
-        """What came so far."""
+        """Return the output so far."""
         return self._text.decode("utf-8", "replace")
 
     async def close(self, seconds: float = 0.0) -> None:
-        """Take what still comes, for a moment, and no more."""
+        """Read what still comes for a moment, then stop."""
         await asyncio.wait([self._task], timeout=seconds)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-class Run(Visited):
-    """One run of the client: its process, and after the report the stand-in; these are the grounds of a stage."""
+class ClientProcess(StubEnvironment):
+    """One run of the client: its process and its stub agent."""
 
     def __init__(self, child: asyncio.subprocess.Process, token: str, cwd: str, is_wrapped: bool) -> None:
         super().__init__(cwd, is_wrapped=is_wrapped, is_watched=True)
         self.child = child
         assert child.stdout is not None
         assert child.stderr is not None
-        self._out, self._err = Printed(child.stdout), Printed(child.stderr)
+        self._out, self._err = CapturedOutput(child.stdout), CapturedOutput(child.stderr)
         process = process_tree.read_process_stat(child.pid)
         self._tree = process_tree.ProcessTree(child.pid, process.start_time if process else 0, token)
 
-    def ending(self) -> Ending:
-        """How things stand with the client."""
-        return Ending(self.child.returncode, self._out.text(), self._err.text())
+    def exit_state(self) -> ClientExit:
+        """Return the state of the client."""
+        return ClientExit(self.child.returncode, self._out.text(), self._err.text())
 
-    async def over(self, seconds: float) -> Ending:
-        """Wait for its end, and then for the rest of what it printed."""
+    async def wait_exit(self, seconds: float) -> ClientExit:
+        """Wait for its exit, and then for the rest of its output."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.child.wait()
         if self.child.returncode is not None:
-            await asyncio.gather(self._out.close(FAREWELL.eof), self._err.close(FAREWELL.eof))
-        return self.ending()
+            await asyncio.gather(self._out.close(STOP_TIMEOUTS.eof), self._err.close(STOP_TIMEOUTS.eof))
+        return self.exit_state()
 
     def interrupt(self) -> bool:
-        """Press Ctrl-C: the whole group is told, as by a terminal. Our stand-in does not listen to it."""
+        """Send SIGINT to the whole group, as a terminal does. The stub agent ignores it."""
         with suppress(ProcessLookupError):
             os.killpg(self.child.pid, signal.SIGINT)
         return True
 
     async def close(self) -> None:
-        """Leave nothing behind."""
+        """End every process of the run."""
         self._tree.living_members()  # while all parents still live
-        await self.let_go()
-        if not await self._tree.terminate(FAREWELL):
+        await self.release()
+        if not await self._tree.terminate(STOP_TIMEOUTS):
             self._tree.kill()
         await self.child.wait()
         await asyncio.gather(self._out.close(), self._err.close())
 
 
 class CommandClient:
-    """A client that a command starts, and that starts us."""
+    """A client that a command starts, and that starts our stub agent."""
 
     way: str = ""
 
-    def __init__(self, command: Sequence[str], dialect: str, *, pace: Pace = PROCESS) -> None:
+    def __init__(self, command: Sequence[str], dialect: str, *, timeouts: Timeouts = PROCESS) -> None:
         self.command = list(command)
         self.dialect = dialect
-        self.pace = pace
-        self.leaves: bool | None = None
-        """Whether it leaves after a turn; whoever knows says so before the run."""
+        self.timeouts = timeouts
+        self.exits_after_turn: bool | None = None
+        """Whether it exits after a turn; set before the run if known."""
 
     @asynccontextmanager
-    async def stage(self, requirement: Requirement) -> AsyncIterator[Stage]:
-        """A fresh run in a fresh folder; inconclusive when the client never starts its agent."""
+    async def start(self, requirement: Requirement) -> AsyncIterator[PeerUnderTest]:
+        """Start a fresh run in a fresh folder; inconclusive when the client never starts its agent."""
         reception = Reception()
         token = os.urandom(8).hex()
-        run: Run | None = None
-        stage: ClientStage | None = None
+        run: ClientProcess | None = None
+        peer: ClientUnderTest | None = None
         try:
             with workspace() as folder:
                 try:
                     run = await self._start(reception.path, folder, token, requirement)
-                    line = run.received(await self._visited(reception, run))
-                    stage = ClientStage(line, self.dialect, self.pace, run, needs=requirement.needs)
-                    stage.leaves = self.leaves
-                    yield stage
+                    channel = run.attach(await self._wait_stub(reception, run))
+                    peer = ClientUnderTest(channel, self.dialect, self.timeouts, run, needs=requirement.needs)
+                    peer.exits_after_turn = self.exits_after_turn
+                    yield peer
                 finally:
-                    if stage is not None:
-                        stage.sweep()
+                    if peer is not None:
+                        peer.remove_files()
                     if run is not None:
                         await run.close()
         finally:
             WATCHDOG.unguard(token)
             reception.close()
 
-    async def _start(self, path: str, folder: str, token: str, requirement: Requirement) -> Run:
+    async def _start(self, path: str, folder: str, token: str, requirement: Requirement) -> ClientProcess:
         is_wrapped = requirement.id in WRAPPED
         written = rebase_command(self.command, os.getcwd(), folder)
         return await self._launch(
             filled_in(written, words(path, wrapped=is_wrapped), folder), folder, token, is_wrapped
         )
 
-    async def _launch(self, line: list[str], folder: str, token: str, is_wrapped: bool = False) -> Run:
+    async def _launch(
+        self,
+        command: list[str],
+        folder: str,
+        token: str,
+        is_wrapped: bool = False,
+        kind: type[ClientProcess] = ClientProcess,
+    ) -> ClientProcess:
         outer = os.environ.get(process_tree.MARKER)
         marked = {process_tree.MARKER: f"{outer}:{token}" if outer else token, CANARY: "1"}
         WATCHDOG.guard(token, 0)
         try:
             child = await asyncio.create_subprocess_exec(
-                *line,
+                *command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -272,25 +277,26 @@ class CommandClient:
                 start_new_session=True,
             )
         except OSError as error:
-            raise StartFailed(f"cannot start {line[0]!r}: {error.strerror}") from None
+            raise StartFailed(f"cannot start {command[0]!r}: {error.strerror}") from None
         WATCHDOG.guard(token, child.pid)
-        return Run(child, token, folder, is_wrapped)
+        return kind(child, token, folder, is_wrapped)
 
-    async def _visited(self, reception: Reception, run: Run) -> Visitor:
-        """The stand-in's report, or why there is none."""
-        visit = asyncio.ensure_future(reception.visitor())
+    async def _wait_stub(self, reception: Reception, run: ClientProcess) -> StubConnection:
+        report = asyncio.ensure_future(reception.accept())
         ended = asyncio.ensure_future(run.child.wait())
         try:
-            await asyncio.wait([visit, ended], timeout=self.pace.start, return_when=asyncio.FIRST_COMPLETED)
-            if not visit.done():
-                await asyncio.wait([visit], timeout=self.pace.quiet)
-            if visit.done():
-                return visit.result()
+            await asyncio.wait([report, ended], timeout=self.timeouts.start, return_when=asyncio.FIRST_COMPLETED)
+            if not report.done():
+                await asyncio.wait([report], timeout=self.timeouts.quiet)
+            if report.done():
+                return report.result()
         finally:
-            for task in (visit, ended):
+            for task in (report, ended):
                 task.cancel()
-            await asyncio.gather(visit, ended, return_exceptions=True)
-        ending = await run.over(0.0)
+            await asyncio.gather(report, ended, return_exceptions=True)
+        ending = await run.wait_exit(0.0)
         if ending.status is None:
-            raise Unsure(f"the client did not start its agent within {self.pace.start:g} seconds")
-        raise Unsure(f"the client ended with status {ending.status} without starting its agent: {ending.words()}")
+            raise Inconclusive(f"the client did not start its agent within {self.timeouts.start:g} seconds")
+        raise Inconclusive(
+            f"the client ended with status {ending.status} without starting its agent: {ending.stderr_excerpt()}"
+        )

@@ -1,8 +1,6 @@
-"""Checking a client that only its user can start: an editor whose agent our stand-in is.
+"""A client that only its user can start: an editor that runs our stub agent.
 
-Each time the editor starts its agent, the next requirements are tried on that connection: one after the other with
-each prompt, as long as the connection holds and they need no fresh one. What only a watched process shows is not
-applicable here. Above is `dragoman check client --serve`.
+Requirements are tried one after the other, one per prompt, as long as the connection is open and they need no new one.
 """
 
 from __future__ import annotations
@@ -14,93 +12,97 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 
-from dragoman.conformance.harness.client import ClientStage
-from dragoman.conformance.harness.client_process import Visited
-from dragoman.conformance.harness.peer import Stage
-from dragoman.conformance.harness.timeouts import PROCESS, Pace
+from dragoman.conformance.harness.client import ClientUnderTest
+from dragoman.conformance.harness.client_process import StubEnvironment
+from dragoman.conformance.harness.peer import PeerUnderTest
+from dragoman.conformance.harness.timeouts import PROCESS, Timeouts
 from dragoman.conformance.requirement import Requirement
 from dragoman.testing.reception import Reception, words
 
-# A person opens threads and types prompts; whoever has gone for lunch comes back. Seconds.
+# A person opens threads and types prompts, and may be away for a while. Seconds.
 PERSON = 3600.0
-PACE = Pace(start=PERSON, answer=PROCESS.answer, turn=300.0, quiet=PROCESS.quiet, leave=1.0, probe=2 * PERSON)
+EDITOR_TIMEOUTS = Timeouts(
+    start=PERSON, answer=PROCESS.answer, turn=300.0, quiet=PROCESS.quiet, exit=1.0, probe=2 * PERSON
+)
 
-# What these ask begins with a prompt, so that it can be asked on a connection that is there.
-GO_ON = ("client.rpc", "client.update", "client.turn", "client.permission", "client.files", "client.terminal")
-# Of them, those that look at how the connection began.
-BEGIN = frozenset({"client.rpc.03", "client.rpc.19"})
+# These chapters start with a prompt, so they can reuse a connection.
+CONTINUABLE = ("client.rpc", "client.update", "client.turn", "client.permission", "client.files", "client.terminal")
+# Of these chapters, the requirements about how the connection began.
+NEEDS_START = frozenset({"client.rpc.03", "client.rpc.19"})
 
 
-class ServedClient:
-    """An editor as the subject of a check; `say` tells the user what to do next."""
+class EditorClient:
+    """An editor as the target of a check; `say` shows the user what to do next."""
 
     way = ""
 
-    def __init__(self, reception: Reception, dialect: str, say: Callable[[str], None], *, pace: Pace = PACE) -> None:
+    def __init__(
+        self, reception: Reception, dialect: str, say: Callable[[str], None], *, timeouts: Timeouts = EDITOR_TIMEOUTS
+    ) -> None:
         self._reception = reception
         self._say = say
-        self._last: ClientStage | None = None
-        self._around: Visited | None = None
+        self._last: ClientUnderTest | None = None
+        self._environment: StubEnvironment | None = None
         self.dialect = dialect
-        self.pace = pace
+        self.timeouts = timeouts
 
     @asynccontextmanager
-    async def stage(self, requirement: Requirement) -> AsyncIterator[Stage]:
-        """The connection that is there, or the next one the editor makes."""
-        stage = self._going_on(requirement) or await self._fresh(requirement)
+    async def start(self, requirement: Requirement) -> AsyncIterator[PeerUnderTest]:
+        """Reuse the connection, or wait for the next one of the editor."""
+        peer = self._continue(requirement) or await self._reconnect(requirement)
         try:
-            yield stage
+            yield peer
         finally:
-            stage.sweep()
-            self._last = stage
+            peer.remove_files()
+            self._last = peer
 
-    def _going_on(self, requirement: Requirement) -> ClientStage | None:
+    def _continue(self, requirement: Requirement) -> ClientUnderTest | None:
         last = self._last
-        goes_on = requirement.chapter in GO_ON and requirement.id not in BEGIN
-        if last is None or last.gone is not None or not goes_on:
+        goes_on = requirement.chapter in CONTINUABLE and requirement.id not in NEEDS_START
+        if last is None or last.closed is not None or not goes_on:
             return None
         self._say(f"{requirement.id}: type a prompt in the same thread")
-        stage = ClientStage(last.transport, self.dialect, self.pace, last.grounds, needs=requirement.needs)
-        stage.go_on(last)
-        return stage
+        peer = ClientUnderTest(last.transport, self.dialect, self.timeouts, last.environment, needs=requirement.needs)
+        peer.continue_from(last)
+        return peer
 
-    async def _fresh(self, requirement: Requirement) -> ClientStage:
+    async def _reconnect(self, requirement: Requirement) -> ClientUnderTest:
         await self.close()
         self._say(f"{requirement.id}: open a new thread with the agent and type a prompt")
-        visitor = await self._reception.visitor()
-        self._around = Visited(visitor.about.get("cwd") or "/", say=self._say)
-        line = self._around.received(visitor)
-        return ClientStage(line, self.dialect, self.pace, self._around, needs=requirement.needs)
+        stub = await self._reception.accept()
+        self._environment = StubEnvironment(stub.about.get("cwd") or "/", say=self._say)
+        channel = self._environment.attach(stub)
+        return ClientUnderTest(channel, self.dialect, self.timeouts, self._environment, needs=requirement.needs)
 
     async def close(self) -> None:
-        """Let the stand-in go."""
-        if self._around is not None:
-            await self._around.let_go()
-        self._last = self._around = None
+        """Release the stub agent."""
+        if self._environment is not None:
+            await self._environment.release()
+        self._last = self._environment = None
 
 
 @contextmanager
-def received() -> Iterator[Reception]:
-    """A reception whose door is where it was the last time, so that an editor is configured once.
+def open_reception() -> Iterator[Reception]:
+    """Open a socket at the same path each time, so that an editor is configured once.
 
-    A second check at the same time gets a door of its own.
+    A second check at the same time gets a socket of its own.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         path = ""
         with suppress(OSError):
-            folder = _private()
-            lock = held.enter_context(open(os.path.join(folder, "check-door.lock"), "wb"))
+            folder = _private_folder()
+            lock = stack.enter_context(open(os.path.join(folder, "check-door.lock"), "wb"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path = os.path.join(folder, "check-door")
             with suppress(FileNotFoundError):  # of one that was killed
                 os.unlink(path)
         reception = Reception(path)
-        held.callback(reception.close)
+        stack.callback(reception.close)
         yield reception
 
 
-def _private() -> str:
-    """A folder of this user's that nobody else may enter, the same each time; raises OSError where there is none."""
+def _private_folder() -> str:
+    """Return this user's private folder, the same each time; raise OSError where there is none."""
     above = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     folder = os.path.join(above, f"dragoman-{os.getuid()}")
     with suppress(FileExistsError):
@@ -111,6 +113,6 @@ def _private() -> str:
     return folder
 
 
-def command(reception: Reception) -> list[str]:
-    """What to configure in the editor."""
+def agent_command(reception: Reception) -> list[str]:
+    """Return the command to configure in the editor."""
     return words(reception.path)

@@ -1,7 +1,4 @@
-"""How a client opens a conversation in each dialect, by hand: what a checker says must not depend on what it checks.
-
-Tables of initialize and session/new, which differ most; everything later is spelled by the dialect.
-"""
+"""The opening messages of a client in each dialect, written by hand: the checker must not use the code it checks."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ Json = Any
 
 INFO: Final = {"name": "dragoman-check", "version": "0.1.0"}
 
-# Everything a client can lend and show, and nothing at all.
+# All the capabilities of a client, and none.
 ALL: Final[dict[str, Json]] = {
     "v1": {
         "fs": {"readTextFile": True, "writeTextFile": True},
@@ -38,7 +35,7 @@ NOTHING: Final[dict[str, Json]] = {
 
 
 def initialize(dialect: str, cwd: str, capabilities: Json) -> dict[str, Json]:
-    """The params of initialize."""
+    """Return the params of initialize."""
     if dialect == "draft":
         return {"protocolVersion": 1, "clientInfo": INFO, "capabilities": capabilities}
     if dialect == "crow":
@@ -55,7 +52,7 @@ def initialize(dialect: str, cwd: str, capabilities: Json) -> dict[str, Json]:
 
 
 def new_session(dialect: str, cwd: str, session: str) -> dict[str, Json]:
-    """The params of session/new; `session` is the id where the client chooses it."""
+    """Return the params of session/new; `session` is the id in dialects where the client chooses it."""
     if dialect == "draft":
         return {"workingDirectory": cwd, "mcpServers": []}
     if dialect == "2025.1":
@@ -65,7 +62,7 @@ def new_session(dialect: str, cwd: str, session: str) -> dict[str, Json]:
     return {"cwd": cwd, "mcpServers": []}
 
 
-# The member of a raw message that names its session, and that of a prompt's answer with the reason of its end.
+# The members with the session id of a call and of an update, and with the stop reason of an answer.
 SESSION: Final = {"v1": "sessionId", "banjo": "sessionId", "2025.1": "session_id", "crow": "session_id"} | {
     "draft": "sessionId"
 }

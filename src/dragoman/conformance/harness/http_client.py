@@ -1,8 +1,6 @@
-"""Streamable HTTP by hand (reference 3.2): single requests as a probe words them, and on top of these a line of frames.
+"""A Streamable HTTP client with hand-written headers (docs/protocol/http.md#requests).
 
-A checker must not lean on the client that it checks others with: every header is written here. As a line it posts one
-message after the other, opens the streams that belong to it, and gives what comes on any of them, with where it came.
-Above are the stages of remote agents; httpx carries the bytes.
+A probe sends single requests, or uses it as a channel of frames. It shares no code with the client that it checks.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman.conformance.verdict import Skipped, Unsure
+from dragoman.conformance.verdict import Inconclusive, Skipped
 from dragoman.errors import ConnectionFailed, StartFailed, TransportClosed
-from dragoman.transport.inlet import FrameQueue
+from dragoman.transport.base import FrameQueue
 from dragoman.transport.remote.address import RemoteAddress, RemoteOptions, parse_address, tls_context
 from dragoman.transport.remote.sse import EventParser, ServerSentEvent
 from dragoman.transport.remote.streams import OPENING_METHODS
@@ -26,10 +24,10 @@ from dragoman.wire.frames import Frame
 Json = Any
 Note = Callable[[str, str], Any]
 
-# To reach the server, and for it to begin an answer: an agent may have to be started first. Seconds.
+# To connect to the server, and for it to begin an answer: it may have to start an agent. Seconds.
 REACH, BEGIN = 10.0, 60.0
 
-# The answer to a load comes by another stream than the history: it is given when that was quiet for so long. Seconds.
+# The answer to session/load comes on another stream than the history: hold it until that is quiet. Seconds.
 QUIET, QUIET_AT_MOST = 0.1, 5.0
 
 JSON = {"Content-Type": "application/json"}
@@ -37,7 +35,7 @@ SSE = {"Accept": "text/event-stream"}
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What one request was answered with; header names in lower case."""
+    """The answer to one request; header names in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -50,39 +48,39 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def json(self) -> Json:
-        """The body as JSON, None when it is none."""
-        return parsed(self.body)
+        """The body as JSON, or None."""
+        return parse_json(self.body)
 
 
-class Strand:
-    """One event stream: how it was answered, and what came."""
+class EventStream:
+    """One event stream: its answer and its events."""
 
     def __init__(self, answer: Answer, session: str | None) -> None:
         self.answer = answer
         self.session = session
         self.events: list[ServerSentEvent] = []
         self.ended = asyncio.Event()
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether it was granted and has not ended."""
+        """Whether the server opened it and it has not ended."""
         return self.answer.status == 200 and not self.ended.is_set()
 
     def messages(self) -> list[Json]:
-        """What came as messages; None for what is none."""
-        return [parsed(event.data) for event in self.events]
+        """Return the messages; None for what is not JSON."""
+        return [parse_json(event.data) for event in self.events]
 
     async def close(self) -> None:
-        """Stop reading: the server sees the socket go."""
+        """Stop reading and close the socket."""
         if self.task is not None:
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
 
 
-class HttpLine:
-    """One client of an address; a connection begins with the first initialize that is sent."""
+class HttpChannel:
+    """One client of a URL; a connection begins with the first initialize that is sent."""
 
     def __init__(self, url: str, *, token: str = "", tls: str | bool | None = None, note: Note | None = None) -> None:
         try:
@@ -93,15 +91,15 @@ class HttpLine:
         self.peer = self.address.display_url
         self.note: Note = note or (lambda *_: None)
         self.connection = ""
-        self.main: Strand | None = None
-        self.strands: dict[str, Strand] = {}
+        self.main: EventStream | None = None
+        self.streams: dict[str, EventStream] = {}
         self.cookies: dict[str, str] = {}
         self.is_eager = True
-        """Whether streams are opened by the line itself."""
+        """Whether the channel opens streams by itself."""
         self.refusals: list[bytes] = []
         """The frames that stand for a refusal by a status."""
         self.statuses: list[tuple[Json, Answer]] = []
-        """The messages that were posted as frames, and how each was answered."""
+        """The messages that were posted as frames, and the status of each."""
         self._http = httpx
         self._client = httpx.AsyncClient(
             verify=tls_context(tls, self.peer) if self.address.is_secure else False,
@@ -109,31 +107,31 @@ class HttpLine:
             timeout=httpx.Timeout(BEGIN, connect=REACH),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=1.0),
         )
-        self._extra: list[Strand] = []
+        self._extra: list[EventStream] = []
         self._inlet = FrameQueue()
         self._queue: list[bytes] = []
         self._posting: asyncio.Task[None] | None = None
         self._opening: dict[str, str] = {}  # our requests that open a session with a name, by their ids
-        self._asked: dict[str, str] = {}  # requests of the agent: their sessions, by their ids
+        self._request_methods: dict[str, str] = {}  # requests of the agent: their sessions, by their ids
         self._later: set[asyncio.Task[Any]] = set()
         self._locks: dict[str, asyncio.Lock] = {}
-        self._is_met = False
+        self._is_initialized = False
         self._ended: ConnectionFailed | None = None  # why nothing more can be posted
 
     # --- single requests ------------------------------------------------------------------------------------------
 
     async def ask(self, method: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Answer:
-        """One request with exactly these headers, besides cookies and the token; a stream is not read."""
-        said = dict(headers or {})
-        self.note("out", worded(method, self.address.target, said, body))
-        response = await self._send(method, body, said)
+        """Send one request with these headers, besides cookies and the token; do not read a stream."""
+        fields = dict(headers or {})
+        self.note("out", format_request(method, self.address.target, fields, body))
+        response = await self._send(method, body, fields)
         try:
             is_stream = response.status_code == 200 and response.headers.get("content-type", "").startswith("text/ev")
             content = b"" if is_stream else await response.aread()
         finally:
             await response.aclose()
         answer = Answer(response.status_code, dict(response.headers), content)
-        self.note("in", told(answer))
+        self.note("in", format_answer(answer))
         return answer
 
     async def post(self, message: Json, headers: Mapping[str, str] | None = None) -> Answer:
@@ -141,35 +139,35 @@ class HttpLine:
         body = message if isinstance(message, bytes) else json.dumps(message, ensure_ascii=False).encode()
         return await self.ask("POST", body, {**JSON, **(headers or {})})
 
-    async def open(self, session: str | None = None, headers: Mapping[str, str] | None = None) -> Strand:
-        """GET a stream of this connection; what comes on it is given as frames too."""
-        said = {**SSE, **self.named(session), **(headers or {})}
-        self.note("out", worded("GET", self.address.target, said, None))
-        response = await self._send("GET", None, said)
+    async def open(self, session: str | None = None, headers: Mapping[str, str] | None = None) -> EventStream:
+        """GET a stream of this connection; its messages are received as frames too."""
+        fields = {**SSE, **self.session_headers(session), **(headers or {})}
+        self.note("out", format_request("GET", self.address.target, fields, None))
+        response = await self._send("GET", None, fields)
         content = b"" if response.status_code == 200 else await response.aread()
-        strand = Strand(Answer(response.status_code, dict(response.headers), content), session)
-        self.note("in", told(strand.answer))
+        stream = EventStream(Answer(response.status_code, dict(response.headers), content), session)
+        self.note("in", format_answer(stream.answer))
         if response.status_code == 200:
-            strand.task = asyncio.ensure_future(self._read(strand, response))
-            self._extra.append(strand)
+            stream.task = asyncio.ensure_future(self._read(stream, response))
+            self._extra.append(stream)
         else:
-            strand.ended.set()
+            stream.ended.set()
             await response.aclose()
-        return strand
+        return stream
 
-    def named(self, session: str | None = None) -> dict[str, str]:
-        """The headers that name our connection, and a session."""
+    def session_headers(self, session: str | None = None) -> dict[str, str]:
+        """Return the headers that name our connection and a session."""
         found = {"Acp-Connection-Id": self.connection} if self.connection else {}
         if session is not None:
             found["Acp-Session-Id"] = session
         return found
 
     async def _send(self, method: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
-        said = [(name, value) for name, value in self.address.headers if name.lower() not in map(str.lower, headers)]
+        fields = [(name, value) for name, value in self.address.headers if name.lower() not in map(str.lower, headers)]
         if self.cookies and "Cookie" not in headers:
-            said.append(("Cookie", "; ".join(f"{name}={value}" for name, value in self.cookies.items())))
-        said += [(name, value) for name, value in headers.items() if value]
-        request = self._http.Request(method, self.address.url, headers=said, content=body)
+            fields.append(("Cookie", "; ".join(f"{name}={value}" for name, value in self.cookies.items())))
+        fields += [(name, value) for name, value in headers.items() if value]
+        request = self._http.Request(method, self.address.url, headers=fields, content=body)
         request.extensions["timeout"] = {"connect": REACH, "read": BEGIN, "write": BEGIN, "pool": REACH}
         if "Accept" in headers:  # a stream may be quiet
             request.extensions["timeout"]["read"] = None
@@ -184,54 +182,54 @@ class HttpLine:
                 self.cookies[name.strip()] = value.strip()
         return response
 
-    async def _read(self, strand: Strand, response: Any) -> None:
+    async def _read(self, stream: EventStream, response: Any) -> None:
         parser = EventParser()
         try:
             async for piece in response.aiter_raw():
                 for event in parser.feed(piece):
-                    await self._came(strand, event)
+                    await self._on_event(stream, event)
         except (self._http.HTTPError, OSError):
             pass
         finally:
-            strand.ended.set()
-            strand.news.set()
+            stream.ended.set()
+            stream.changed.set()
             with suppress(Exception):
                 await response.aclose()
 
     # --- a line of frames -----------------------------------------------------------------------------------------
 
-    async def _came(self, strand: Strand, event: ServerSentEvent) -> None:
-        message = parsed(event.data)
-        if isinstance(message, dict) and "method" not in message and strand.session is None:
+    async def _on_event(self, stream: EventStream, event: ServerSentEvent) -> None:
+        message = parse_json(event.data)
+        if isinstance(message, dict) and "method" not in message and stream.session is None:
             session = self._opening.pop(json.dumps(message.get("id")), None)
             if session is not None:
-                await self._settled(session)
+                await self._wait_quiet(session)
             found = message.get("result")
             result = found if isinstance(found, dict) else {}
             opened = result.get("sessionId") or result.get("session_id")
             if isinstance(opened, str) and self.is_eager:
-                self._soon(self.ensure(opened))
+                self._spawn(self.ensure(opened))
         elif isinstance(message, dict) and "id" in message:
-            session = session_of(message) or strand.session
+            session = session_of(message) or stream.session
             if session is not None:
-                self._asked[json.dumps(message["id"])] = session
-        strand.events.append(event)
-        strand.news.set()
+                self._request_methods[json.dumps(message["id"])] = session
+        stream.events.append(event)
+        stream.changed.set()
         self._inlet.deliver([event.data])
 
-    async def _settled(self, session: str) -> None:
-        strand = self.strands.get(session)
-        if strand is None or not strand.is_open:
+    async def _wait_quiet(self, session: str) -> None:
+        stream = self.streams.get(session)
+        if stream is None or not stream.is_open:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(QUIET_AT_MOST):
                 while True:
-                    strand.news.clear()
+                    stream.changed.clear()
                     async with asyncio.timeout(QUIET):
-                        await strand.news.wait()
+                        await stream.changed.wait()
 
     async def receive(self) -> list[Frame]:
-        """What came on any stream, or as the answer of a POST."""
+        """Return the frames from any stream, or from the answer to a POST."""
         return await self._inlet.receive()
 
     def send(self, data: bytes) -> None:
@@ -243,11 +241,11 @@ class HttpLine:
             self._posting = asyncio.ensure_future(self._post_all())
 
     def write_raw(self, data: bytes) -> None:
-        """There are no lines here."""
+        """Skip: there are no lines here."""
         raise Skipped("it is about lines on a pipe, which HTTP has not")
 
     async def drain(self) -> None:
-        """Wait until all is posted."""
+        """Wait until everything is posted."""
         if self._posting is not None:
             await asyncio.wait([self._posting])
 
@@ -255,7 +253,7 @@ class HttpLine:
         """End the connection."""
         await self.drain()
         if self.connection:
-            await self.ask("DELETE", None, self.named())
+            await self.ask("DELETE", None, self.session_headers())
         self._end(TransportClosed("the connection was ended"))
 
     async def _post_all(self) -> None:
@@ -268,43 +266,43 @@ class HttpLine:
             self._posting = None
 
     async def _post(self, data: bytes) -> None:
-        said = parsed(data)
-        message = said if isinstance(said, dict) else {}
+        fields = parse_json(data)
+        message = fields if isinstance(fields, dict) else {}
         method, id = message.get("method"), json.dumps(message.get("id"))
-        if method == "initialize" and not self._is_met:
+        if method == "initialize" and not self._is_initialized:
             if self.connection:  # one that was refused has a connection all the same
-                await self.ask("DELETE", None, self.named())
-            answer = await self._posted(message, data, {})
+                await self.ask("DELETE", None, self.session_headers())
+            answer = await self._post_message(message, data, {})
             self.connection = answer.headers.get("acp-connection-id", "")
-            self._is_met = isinstance(answer.json, dict) and "result" in answer.json
+            self._is_initialized = isinstance(answer.json, dict) and "result" in answer.json
             if answer.status == 200 and self.connection and self.is_eager:
                 self.main = await self.open()
         else:
-            session = session_of(message) or (None if method else self._asked.pop(id, None))
+            session = session_of(message) or (None if method else self._request_methods.pop(id, None))
             if session is not None and method in OPENING_METHODS and method != "session/new":
                 self._opening[id] = session
             if session is not None and method != "session/new" and self.is_eager:
                 await self.ensure(session)
-            answer = await self._posted(message, data, self.named(session))
+            answer = await self._post_message(message, data, self.session_headers(session))
         if answer.body and answer.status < 300:
             self._inlet.deliver([answer.body])
         elif answer.status >= 300:
-            self._refused(message, answer)
+            self._on_refusal(message, answer)
 
-    async def _posted(self, message: Json, data: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _post_message(self, message: Json, data: bytes, headers: Mapping[str, str]) -> Answer:
         response = await self._send("POST", data, {**JSON, **headers})
         content = await response.aread()
         await response.aclose()
         answer = Answer(response.status_code, dict(response.headers), content)
         self.statuses.append((message, answer))
         if answer.status != 202:
-            self.note("note", f"the POST was answered with {told(answer)}")
+            self.note("note", f"the POST was answered with {format_answer(answer)}")
         return answer
 
-    def _refused(self, message: dict[str, Json], answer: Answer) -> None:
-        """A refusal with a status is the answer, whether its body says it as JSON-RPC or not."""
-        said = answer.json
-        if isinstance(said, dict) and isinstance(said.get("error"), dict) and "code" in said["error"]:
+    def _on_refusal(self, message: dict[str, Json], answer: Answer) -> None:
+        """Make a reply of a refusal by status, whether its body is JSON-RPC or not."""
+        fields = answer.json
+        if isinstance(fields, dict) and isinstance(fields.get("error"), dict) and "code" in fields["error"]:
             self.refusals.append(answer.body)
             self._inlet.deliver([answer.body])
         elif "method" in message and "id" in message:
@@ -313,15 +311,15 @@ class HttpLine:
             self.refusals.append(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
             self._inlet.deliver([self.refusals[-1]])
 
-    async def ensure(self, session: str) -> Strand:
-        """The stream of a session, opened if it is not."""
+    async def ensure(self, session: str) -> EventStream:
+        """Return the stream of a session; open it if needed."""
         async with self._locks.setdefault(session, asyncio.Lock()):  # two would be one too many
-            strand = self.strands.get(session)
-            if strand is None or not strand.is_open:
-                strand = self.strands[session] = await self.open(session)
-            return strand
+            stream = self.streams.get(session)
+            if stream is None or not stream.is_open:
+                stream = self.streams[session] = await self.open(session)
+            return stream
 
-    def _soon(self, work: Any) -> None:
+    def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)
@@ -331,24 +329,24 @@ class HttpLine:
         self._inlet.end(error)
 
     async def close(self) -> None:
-        """Leave nothing at the server."""
-        self._end(TransportClosed("the checker let go"))
+        """Close the connection and its streams."""
+        self._end(TransportClosed("the checker closed the connection"))
         waiting = [*self._later, *([self._posting] if self._posting is not None else [])]
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        for strand in self._extra:
-            await strand.close()
-        with suppress(ConnectionFailed, TimeoutError, Unsure):
+        for stream in self._extra:
+            await stream.close()
+        with suppress(ConnectionFailed, TimeoutError, Inconclusive):
             if self.connection:
                 self.note = lambda *_: None
                 async with asyncio.timeout(REACH):
-                    await self.ask("DELETE", None, self.named())
+                    await self.ask("DELETE", None, self.session_headers())
         await self._client.aclose()
 
 
-def parsed(data: bytes) -> Json:
-    """JSON, or None."""
+def parse_json(data: bytes) -> Json:
+    """Return the JSON value, or None."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -356,20 +354,20 @@ def parsed(data: bytes) -> Json:
 
 
 def session_of(message: Json) -> str | None:
-    """The session that a call names."""
+    """Return the session that a call names."""
     params = message.get("params") if isinstance(message, dict) else None
     found = (params.get("sessionId") or params.get("session_id")) if isinstance(params, dict) else None
     return found if isinstance(found, str) else None
 
 
-def worded(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> str:
-    """A request as evidence: without what is secret, which it never has."""
+def format_request(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> str:
+    """Return a request as evidence, without secrets."""
     lines = [f"{method} {target.partition('?')[0]}", *(f"{name}: {value}" for name, value in headers.items())]
     return "\n".join(lines) + ("" if body is None else f"\n\n{body[:4000].decode('utf-8', 'backslashreplace')}")
 
 
-def told(answer: Answer) -> str:
-    """An answer as evidence."""
-    shown = ("content-type", "acp-connection-id", "set-cookie")
-    lines = [str(answer.status), *(f"{name}: {answer.headers[name]}" for name in shown if name in answer.headers)]
+def format_answer(answer: Answer) -> str:
+    """Return an answer as evidence."""
+    names = ("content-type", "acp-connection-id", "set-cookie")
+    lines = [str(answer.status), *(f"{name}: {answer.headers[name]}" for name in names if name in answer.headers)]
     return "\n".join(lines) + (f"\n\n{answer.body[:4000].decode('utf-8', 'backslashreplace')}" if answer.body else "")

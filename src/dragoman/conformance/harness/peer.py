@@ -1,8 +1,6 @@
-"""The other end as a probe sees it: frames in and out in the peer's dialect, every wait bounded, everything recorded.
+"""The peer under test as a probe sees it: frames in and out in its dialect, with timeouts and a record.
 
-Takes a byte transport (a process, a pair of pipes, our own stdio) and a dialect; gives raw messages, and beside each
-call the vocabulary's reading of it. Ordinary messages are spelled by the dialect, a probe about bytes pours its own.
-Two stages stand on this: `agent_stage` before an agent, `client_stage` before a client. It refuses to judge.
+Each received call has its raw message and its v1 form. `agent` and `client` build on it.
 """
 
 from __future__ import annotations
@@ -11,45 +9,45 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from dragoman.conformance.harness.timeouts import Pace
-from dragoman.conformance.verdict import Evidence, Failed, Skipped, Unsure
+from dragoman.conformance.harness.timeouts import Timeouts
+from dragoman.conformance.verdict import Evidence, Failed, Inconclusive, Skipped
 from dragoman.dialect.dialects import load_dialect as find_dialect
 from dragoman.errors import ConnectionFailed, DragomanError, TransportClosed
 from dragoman.schema.side import Side
 from dragoman.wire.frames import Frame, Oversize
 
 Json = Any
+T = TypeVar("T")
 
-# So much of a frame is kept as evidence: enough to see what it is, for a report must stay readable. Characters.
+# How much of a frame is kept as evidence, so that a report stays readable. Characters.
 EXCERPT = 4000
 
-# A wait is cut into so many beats, and a beat counts as no longer than it should be: on a machine that gives us no time
-# the peer gets none either, and would be found late for no fault of its own.
+# A wait is divided into so many steps, and a step counts at most its nominal time: on a busy machine that gives us no
+# CPU the peer gets none either, and would seem late.
 BEATS = 20
 
-# A peer that took long for something gets so many times as long for it the next time, in another probe too: it may be
-# slow, and so may be the machine, and neither is a fault.
+# A peer that was slow for a method gets so many times that time for it later, also in other probes.
 SLOWER = 4.0
 
-# Where no frame proves a failure, for none came, so many of the last ones show what it was about.
+# When no frame proves a failure, mark so many of the last ones.
 PROOF = 3
 
-# So much that is no message is read of one peer: debug output is less, and who floods us has nothing to say. Bytes.
+# How much output that is no message is read from one peer: debug output is less. Bytes.
 NOISE = 8 * 1024 * 1024
 
-# So many frames are kept as evidence; a flood is told by its beginning, and by what was marked.
+# How many frames are kept as evidence, besides the marked ones.
 MOST = 400
 
 
-class Line(Protocol):
-    """What carries the frames: pipes, or something that acts as if it were pipes."""
+class RawChannel(Protocol):
+    """A channel of frames: pipes, or something that acts like pipes."""
 
     async def receive(self) -> list[Frame]:
-        """The next frames; raises ConnectionFailed after the last one."""
+        """Return the next frames; raise ConnectionFailed after the last one."""
         ...
 
     def send(self, data: bytes) -> None:
@@ -61,20 +59,20 @@ class Line(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Wait until the peer has taken most of what was sent."""
+        """Wait until the peer has read most of what was sent."""
         ...
 
     async def send_eof(self) -> None:
-        """End our half of the conversation."""
+        """Close our side of the connection."""
         ...
 
 
-class Flooded(TransportClosed):
-    """The peer writes without end what is no message."""
+class NoiseLimitExceeded(TransportClosed):
+    """The peer writes endless output that is no message."""
 
 
-class Heard(msgspec.Struct, eq=False):
-    """A frame the peer sent: its bytes, its JSON (None when it is none) and its place in the record."""
+class ReceivedFrame(msgspec.Struct, eq=False):
+    """A frame from the peer: its bytes, its JSON (None if it is none), its evidence, and the call in v1 terms."""
 
     at: float
     raw: bytes
@@ -85,7 +83,7 @@ class Heard(msgspec.Struct, eq=False):
 
     @property
     def is_request(self) -> bool:
-        """Whether it wants an answer."""
+        """Whether it expects an answer."""
         return isinstance(self.message, dict) and "method" in self.message and "id" in self.message
 
     @property
@@ -96,177 +94,181 @@ class Heard(msgspec.Struct, eq=False):
 
     @property
     def update(self) -> dict[str, Json]:
-        """The update of a session/update, as the vocabulary says it; empty for anything else."""
+        """The update of a session/update in the terms of v1; empty for anything else."""
         found = self.params.get("update") if self.method == "session/update" and isinstance(self.params, dict) else None
         return found if isinstance(found, dict) else {}
 
     @property
     def kind(self) -> str:
-        """The kind of update in the vocabulary's words, "" for anything else."""
+        """The kind of the update in the terms of v1, "" for anything else."""
         return str(self.update.get("sessionUpdate", ""))
 
 
-class Stage:
+class PeerUnderTest:
     """One conversation with a fresh peer."""
 
-    we: Side
+    our_side: Side
 
-    def __init__(self, transport: Line, dialect: str, pace: Pace, *, needs: str = "") -> None:
+    def __init__(self, transport: RawChannel, dialect: str, timeouts: Timeouts, *, needs: str = "") -> None:
         self.transport = transport
         self.dialect = dialect
-        self.pace = pace
+        self.timeouts = timeouts
         self.needs = needs
-        self.spelling = find_dialect(dialect)
+        self.codec = find_dialect(dialect)
         self.record: list[Evidence] = []
-        self.heard: list[Heard] = []
-        self.tempo: dict[str, float] = {}
-        """The longest that each method took to be answered, in seconds; a run shares one among its probes."""
-        self.gone: ConnectionFailed | None = None
-        """Why nothing more comes; None while the peer can be heard."""
+        self.received: list[ReceivedFrame] = []
+        self.response_times: dict[str, float] = {}
+        """The longest time each method took to be answered, in seconds; shared by the probes of a run."""
+        self.closed: ConnectionFailed | None = None
+        """Why no more frames come; None while the connection is open."""
         self._began = time.monotonic()
         self._noise = 0  # bytes
         self._waited = 0.0  # seconds, as `next` counts them
-        self._unread: list[Heard] = []
+        self._unread: list[ReceivedFrame] = []
         self._last_id = 0
-        self._asked: dict[str, str] = {}  # the methods of our requests, by their ids as JSON
+        self._request_methods: dict[str, str] = {}  # the methods of our requests, by their ids as JSON
 
     # --- saying -------------------------------------------------------------------------------------------------
 
     def send(self, message: Json) -> None:
-        """Say one message, or any bytes as one line. A peer that is gone hears nothing, which is no fault of ours."""
+        """Send one message, or any bytes as one line. Do nothing if the peer is gone."""
         data = message if isinstance(message, bytes) else json.dumps(message, ensure_ascii=False).encode()
-        self._note("out", data.decode("utf-8", "backslashreplace"))
+        self._record("out", data.decode("utf-8", "backslashreplace"))
         try:
             self.transport.send(data)
         except ConnectionFailed as error:
-            self.gone = self.gone or error
+            self.closed = self.closed or error
 
     def write_raw(self, data: bytes) -> None:
         """Write bytes as they are: half a line, several lines."""
-        self._note("out", data.decode("utf-8", "backslashreplace"))
+        self._record("out", data.decode("utf-8", "backslashreplace"))
         try:
             self.transport.write_raw(data)
         except ConnectionFailed as error:
-            self.gone = self.gone or error
+            self.closed = self.closed or error
 
     def call(self, method: str, params: Json, id: Json = None) -> Json:
-        """Say a request exactly so; gives its id."""
+        """Send this request; return its id."""
         if id is None:
             self._last_id += 1
             id = self._last_id
-        self._asked[json.dumps(id)] = method
+        self._request_methods[json.dumps(id)] = method
         self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
         return id
 
-    def tell(self, method: str, params: Json) -> None:
-        """Say a notification exactly so."""
+    def notify(self, method: str, params: Json) -> None:
+        """Send this notification."""
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
-    def reply(self, asked: Heard, result: Json) -> None:
-        """Answer a request with exactly this."""
-        self.send({"jsonrpc": "2.0", "id": asked.message["id"], "result": result})
+    def reply(self, request: ReceivedFrame, result: Json) -> None:
+        """Answer a request with this result."""
+        self.send({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
 
-    def refuse(self, asked: Heard, code: int, message: str) -> None:
+    def refuse(self, request: ReceivedFrame, code: int, message: str) -> None:
         """Answer a request with an error."""
-        self.send({"jsonrpc": "2.0", "id": asked.message["id"], "error": {"code": code, "message": message}})
+        self.send({"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": code, "message": message}})
 
-    def spelled(self, method: str, params: Json) -> tuple[str, Json]:
-        """A call of the vocabulary to the peer, as its dialect says it."""
-        peer = Side.CLIENT if self.we is Side.AGENT else Side.AGENT
-        return self.spelling.lower_call(peer, method, params)
+    def to_wire(self, method: str, params: Json) -> tuple[str, Json]:
+        """Return a call of v1 as the peer's dialect writes it."""
+        peer = Side.CLIENT if self.our_side is Side.AGENT else Side.AGENT
+        return self.codec.lower_call(peer, method, params)
 
-    def answer_as(self, asked: Heard, result: Json) -> None:
-        """Answer a request with a result of the vocabulary, spelled in the peer's dialect."""
-        self.reply(asked, self.spelling.lower_result(self.we, asked.method, result))
+    def reply_in_dialect(self, request: ReceivedFrame, result: Json) -> None:
+        """Answer a request with a result of v1, in the peer's dialect."""
+        self.reply(request, self.codec.lower_result(self.our_side, request.method, result))
 
     # --- hearing ------------------------------------------------------------------------------------------------
 
-    async def next(self, seconds: float) -> Heard | None:
-        """The next frame; None when none came in time or the peer is gone (then `gone` says why)."""
+    async def next_frame(self, seconds: float) -> ReceivedFrame | None:
+        """Return the next frame; None when none came in time or the peer is gone (see `closed`)."""
         end = self._waited + seconds
         beat = max(seconds, 0.001) / BEATS
-        while not self._unread and self.gone is None and self._waited < end:
+        while not self._unread and self.closed is None and self._waited < end:
             began = time.monotonic()
             try:
                 async with asyncio.timeout(beat):
                     frames = await self.transport.receive()
                 self._unread.extend(self._read(frame) for frame in frames)
                 if self._noise > NOISE:
-                    self.gone = Flooded(f"it wrote more than {NOISE >> 20} MiB of what is no message")
-                    self.note(f"nothing more is read: {self.gone}")
+                    self.closed = NoiseLimitExceeded(f"it wrote more than {NOISE >> 20} MiB of what is no message")
+                    self.note(f"nothing more is read: {self.closed}")
             except TimeoutError:
                 pass
             except ConnectionFailed as error:
-                self.gone = error
+                self.closed = error
                 self.note(f"the peer is gone: {error}")
             self._waited += min(time.monotonic() - began, beat)
         if not self._unread:
             return None
         found = self._unread.pop(0)
-        self.heard.append(found)
-        self.attend(found)
+        self.received.append(found)
+        self.on_frame(found)
         return found
 
-    def attend(self, heard: Heard) -> None:
-        """Called with every frame as it is taken; a stage that serves its peer's requests does it here."""
+    def on_frame(self, result: ReceivedFrame) -> None:
+        """Handle each frame as it is taken; subclasses answer the peer's requests here."""
 
-    async def until(self, wanted: Callable[[Heard], bool], seconds: float | None = None) -> Heard | None:
-        """The next frame that is wanted, None when it does not come in time; what comes before is in `heard`."""
-        end = self._waited + (self.pace.answer if seconds is None else seconds)
+    async def wait_for(
+        self, matches: Callable[[ReceivedFrame], bool], seconds: float | None = None
+    ) -> ReceivedFrame | None:
+        """Return the next frame that matches, None when none comes in time; those before it are in `received`."""
+        end = self._waited + (self.timeouts.answer if seconds is None else seconds)
         while (left := end - self._waited) > 0 or self._unread:
-            found = await self.next(left)
+            found = await self.next_frame(left)
             if found is None:
                 return None
-            if wanted(found):
+            if matches(found):
                 return found
         return None
 
-    async def answered(self, id: Json, seconds: float | None = None) -> Heard | None:
-        """The answer to a request of ours, None when none comes in time."""
-        method, began = self._asked.get(json.dumps(id), ""), self._waited
-        seconds = self.pace.answer if seconds is None else seconds
-        if seconds >= self.pace.answer:  # a shorter wait is meant to end without
-            seconds = self.patience(seconds, method, SLOWER)
+    async def wait_reply(self, id: Json, seconds: float | None = None) -> ReceivedFrame | None:
+        """Return the answer to a request of ours, None when none comes in time."""
+        method, began = self._request_methods.get(json.dumps(id), ""), self._waited
+        seconds = self.timeouts.answer if seconds is None else seconds
+        if seconds >= self.timeouts.answer:  # a shorter wait is meant to end without
+            seconds = self.timeout_for(seconds, method, SLOWER)
         # True == 1 in Python: the type has to agree as well.
-        found = await self.until(lambda heard: heard.is_reply and _same(heard.message.get("id"), id), seconds)
+        found = await self.wait_for(lambda result: result.is_reply and _same(result.message.get("id"), id), seconds)
         if found is not None:
-            self.tempo[method] = max(self.tempo.get(method, 0.0), self._waited - began)
+            self.response_times[method] = max(self.response_times.get(method, 0.0), self._waited - began)
         return found
 
-    def patience(self, seconds: float, method: str, times: float) -> float:
-        """So many seconds, or so many times what this method took before, but no longer than a start may take."""
-        return max(seconds, min(times * self.tempo.get(method, 0.0), self.pace.start))
+    def timeout_for(self, seconds: float, method: str, times: float) -> float:
+        """Return `seconds`, or so many times what this method took before, but at most the start timeout."""
+        return max(seconds, min(times * self.response_times.get(method, 0.0), self.timeouts.start))
 
-    def asked_by(self, heard: Heard) -> str:
-        """The method of the request of ours that this answers, "" when it answers none."""
-        return self._asked.get(json.dumps(heard.message.get("id")), "")
+    def method_answered(self, result: ReceivedFrame) -> str:
+        """Return the method of our request that this answers, or ""."""
+        return self._request_methods.get(json.dumps(result.message.get("id")), "")
 
-    async def silence(self, seconds: float | None = None) -> list[Heard]:
-        """Everything that comes within a while: what must not come would be in it."""
-        seconds = self.pace.quiet if seconds is None else seconds
-        start = len(self.heard)
-        await self.until(lambda _: False, seconds)
-        return self.heard[start:]
+    async def collect(self, seconds: float | None = None) -> list[ReceivedFrame]:
+        """Return everything that comes within this time."""
+        seconds = self.timeouts.quiet if seconds is None else seconds
+        start = len(self.received)
+        await self.wait_for(lambda _: False, seconds)
+        return self.received[start:]
 
-    def unasked(self, heard: list[Heard]) -> list[Heard]:
-        """Those of the frames that answer nothing we asked by `call`."""
-        return [each for each in heard if each.is_reply and json.dumps(each.message.get("id")) not in self._asked]
+    def unrequested_replies(self, result: list[ReceivedFrame]) -> list[ReceivedFrame]:
+        """Return the frames that answer no request sent by `call`."""
+        return [
+            each for each in result if each.is_reply and json.dumps(each.message.get("id")) not in self._request_methods
+        ]
 
-    async def left(self) -> bool:
-        """End the peer's input; whether it went by itself in time. Who was slow to come may be slow to go."""
+    async def close_and_wait(self) -> bool:
+        """Close the peer's input; return whether it exits in time. A peer that starts slowly may exit slowly."""
         self.note("our end of the conversation was closed")
         await self.transport.send_eof()
-        await self.until(lambda _: False, self.patience(self.pace.leave, "initialize", SLOWER))
-        return self.gone is not None and "still running" not in str(self.gone)
+        await self.wait_for(lambda _: False, self.timeout_for(self.timeouts.exit, "initialize", SLOWER))
+        return self.closed is not None and "still running" not in str(self.closed)
 
-    def updates(self, kind: str = "", start: int = 0) -> list[Heard]:
-        """The updates heard (since the frame of that number), of one kind in the vocabulary's words or all."""
-        found = [heard for heard in self.heard[start:] if heard.kind]
-        return [heard for heard in found if heard.kind == kind] if kind else found
+    def updates(self, kind: str = "", start: int = 0) -> list[ReceivedFrame]:
+        """Return the updates since the frame of that number, of one kind or all."""
+        found = [result for result in self.received[start:] if result.kind]
+        return [result for result in found if result.kind == kind] if kind else found
 
     # --- judging ------------------------------------------------------------------------------------------------
 
-    def require(self, condition: object, why: str, *proof: Heard | None) -> None:
+    def require(self, condition: object, why: str, *proof: ReceivedFrame | None) -> None:
         """End with `fail` unless this holds; `proof` are the frames that show it."""
         self.mark(*proof)
         if not condition:
@@ -275,53 +277,59 @@ class Stage:
                     each.marked = True
             raise Failed(why)
 
+    def need(self, value: T | None, why: str, *proof: ReceivedFrame | None) -> T:
+        """Return the value; end with `fail` when it is None."""
+        self.require(value is not None, why, *proof)
+        assert value is not None
+        return value
+
     def skip(self, why: str) -> NoReturn:
         """End with `not applicable`."""
         raise Skipped(why)
 
-    def unsure(self, why: str, *proof: Heard | None) -> NoReturn:
+    def inconclusive(self, why: str, *proof: ReceivedFrame | None) -> NoReturn:
         """End with `inconclusive`: the peer did not do what the probe needs."""
         self.mark(*proof)
-        raise Unsure(why)
+        raise Inconclusive(why)
 
-    def mark(self, *proof: Heard | None) -> None:
-        """These frames prove it."""
-        for heard in proof:
-            if heard is not None:
-                heard.evidence.marked = True
+    def mark(self, *proof: ReceivedFrame | None) -> None:
+        """Mark these frames as proof."""
+        for result in proof:
+            if result is not None:
+                result.evidence.marked = True
 
     def note(self, text: str) -> None:
-        """Put a remark of our own between the frames."""
-        self._note("note", text)
+        """Add a note to the record."""
+        self._record("note", text)
 
     def evidence(self) -> list[Evidence]:
-        """The record, cut to a readable length."""
+        """Return the record, cut to a readable length."""
         return self.record[:MOST] + [each for each in self.record[MOST:] if each.marked]
 
     # --- recording ----------------------------------------------------------------------------------------------
 
-    def _note(self, dir: str, text: str) -> Evidence:
+    def _record(self, dir: str, text: str) -> Evidence:
         made = Evidence(t=round(time.monotonic() - self._began, 6), dir=dir, text=text[:EXCERPT], size=len(text))
         self.record.append(made)
         return made
 
-    def _read(self, frame: Frame) -> Heard:
+    def _read(self, frame: Frame) -> ReceivedFrame:
         raw = frame.head if isinstance(frame, Oversize) else frame
-        made = self._note("in", raw.decode("utf-8", "backslashreplace"))
+        made = self._record("in", raw.decode("utf-8", "backslashreplace"))
         try:
             message = json.loads(raw)
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
             self._noise += frame.size if isinstance(frame, Oversize) else len(frame)
-        heard = Heard(at=time.monotonic(), raw=raw, message=message, evidence=made)
+        result = ReceivedFrame(at=time.monotonic(), raw=raw, message=message, evidence=made)
         if isinstance(message, dict) and isinstance(message.get("method"), str):
-            heard.method, heard.params = message["method"], message.get("params")
+            result.method, result.params = message["method"], message.get("params")
             try:
-                heard.method, heard.params = self.spelling.lift_call(self.we, heard.method, heard.params)
+                result.method, result.params = self.codec.lift_call(self.our_side, result.method, result.params)
             except DragomanError:
                 pass  # what our reading cannot make sense of stays as it came
-        return heard
+        return result
 
 
 def _same(one: Json, other: Json) -> bool:

@@ -1,6 +1,6 @@
-"""A first look at a client before it is checked: what it speaks, whether it comes to a prompt, leaves, shows text.
+"""A first look at a peer before the check: its dialect, and whether a plain turn works.
 
-Takes the subject, gives a Trial; raises StartFailed, with what to do, when there is nothing to check.
+Raises StartFailed, with what to do next, when there is nothing to check.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from dragoman.conformance.harness.agent import AgentStage
-from dragoman.conformance.harness.client import ClientStage, offer_choices, offer_sessions
+from dragoman.conformance.harness.agent import AgentUnderTest
+from dragoman.conformance.harness.client import ClientUnderTest, offer_choices, offer_sessions
 from dragoman.conformance.harness.client_process import CommandClient
 from dragoman.conformance.harness.hello import ALL, initialize
-from dragoman.conformance.harness.peer import Flooded
-from dragoman.conformance.harness.targets import Subject
+from dragoman.conformance.harness.peer import NoiseLimitExceeded
+from dragoman.conformance.harness.targets import Target
 from dragoman.conformance.requirement import Level, Requirement
-from dragoman.conformance.verdict import Found
+from dragoman.conformance.verdict import ProbeEnded
 from dragoman.dialect.detect import dialect_of_agent, dialect_of_client
 from dragoman.errors import StartFailed
 from dragoman.schema.side import Side
 
-# Not of the table: it asks nothing, it only looks.
+# Not in the table: it requires nothing.
 CLIENT_PREFLIGHT = Requirement(
     id="client.trial", side=Side.CLIENT, level=Level.MAY, sentence="A first look.", source=""
 )
@@ -30,147 +30,150 @@ CLIENT_PREFLIGHT = Requirement(
 ADVICE = "run it by hand first, and see that it starts the agent of {agent} and prompts it"
 
 
-class Trial(msgspec.Struct, frozen=True):
+class ClientPreflight(msgspec.Struct, frozen=True):
     """What a plain turn shows of a client."""
 
     dialect: str
-    leaves: bool
-    shows: bool
+    exits_after_turn: bool
+    shows_text: bool
 
 
-async def tried(client: CommandClient, dialect: str = "") -> Trial:
-    """Meet the client once for its dialect, if that is not known, and once for a whole turn.
+async def check_client(client: CommandClient, dialect: str = "") -> ClientPreflight:
+    """Start the client once for its dialect, if unknown, and once for a whole turn.
 
-    One that comes to no prompt may want a mode, an option or an older session: it is then offered them.
+    A client that sends no prompt may want a mode, an option or an older session, so offer them then.
     """
     try:
-        client.dialect = dialect or await _spoken(client)
+        client.dialect = dialect or await _detect_dialect(client)
         try:
-            return await _turn(client)
-        except Found:
-            return await _turn(client, offer_choices, offer_sessions)
-    except Found as found:
+            return await _run_turn(client)
+        except ProbeEnded:
+            return await _run_turn(client, offer_choices, offer_sessions)
+    except ProbeEnded as found:
         raise StartFailed(f"{' '.join(str(found).split())}; {ADVICE}") from None
 
 
-async def _spoken(client: CommandClient) -> str:
-    async with client.stage(CLIENT_PREFLIGHT) as stage:
-        assert isinstance(stage, ClientStage)
-        stage.held.add("initialize")
-        heard = await stage.introduced()
-        return dialect_of_client("initialize", heard.message.get("params")) or "v1"
+async def _detect_dialect(client: CommandClient) -> str:
+    async with client.start(CLIENT_PREFLIGHT) as peer:
+        assert isinstance(peer, ClientUnderTest)
+        peer.held.add("initialize")
+        frame = await peer.wait_initialize()
+        return dialect_of_client("initialize", frame.message.get("params")) or "v1"
 
 
-async def _turn(client: CommandClient, *offers: Callable[[ClientStage], None]) -> Trial:
-    async with client.stage(CLIENT_PREFLIGHT) as stage:
-        assert isinstance(stage, ClientStage)
+async def _run_turn(client: CommandClient, *offers: Callable[[ClientUnderTest], None]) -> ClientPreflight:
+    async with client.start(CLIENT_PREFLIGHT) as peer:
+        assert isinstance(peer, ClientUnderTest)
         for offer in offers:
-            offer(stage)
-        prompt = await stage.begun()
-        stage.end(prompt)
-        ending = await stage.over()
-        return Trial(client.dialect, stage.gone is not None, "check-begin" in ending.shown)
+            offer(peer)
+        prompt = await peer.begin_turn()
+        peer.end_turn(prompt)
+        ending = await peer.wait_exit()
+        return ClientPreflight(client.dialect, peer.closed is not None, "check-begin" in ending.stdout)
 
 
-# Not of the table: it asks nothing, it only looks.
+# Not in the table: it requires nothing.
 AGENT_PREFLIGHT = Requirement(id="agent.look", side=Side.AGENT, level=Level.MAY, sentence="A first look.", source="")
 
 
-# The ladder that finds out what an agent speaks: the official dialect first. Banjo cannot be told from it.
+# The dialects to try on an agent, the official one first. Banjo cannot be distinguished from it.
 LADDER = ("v1", "draft", "crow", "2025.1")
 
 
-# All dialects together get so long: agents that load a runtime need up to half a minute on a busy machine. Seconds.
+# The time for all dialects: agents that load a runtime need up to half a minute on a busy machine. Seconds.
 DEADLINE = 40.0
 
 
-# An agent that is silent for so long may not know the words: the next dialect is tried beside it. Seconds.
+# After this time without an answer the next dialect is tried in parallel. Seconds.
 NEXT = 6.0
 
 
-# Whoever waits at a terminal is told so often that we wait. Seconds.
+# How often to report that we wait. Seconds.
 BEAT = 0.5
 
 
-# So much of the end of its stderr tells why an agent is silent. Lines, characters.
-LINES, WORDS = 3, 400
+# How much of the end of stderr explains a silent agent. Lines, characters.
+LINES, CHARACTERS = 3, 400
 
 
-class Look(msgspec.Struct, frozen=True):
-    """What an agent answered to initialize; `why` says what was wrong where it did not introduce itself."""
+class AgentPreflight(msgspec.Struct, frozen=True):
+    """The answer of an agent to initialize; `why` says what was wrong with it."""
 
     dialect: str
-    is_introduced: bool
+    is_initialized: bool
     why: str = ""
 
 
 class Attempt:
     """One dialect that is tried on a fresh agent."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.dialect = subject.dialect
-        self.look: Look | None = None
+    def __init__(self, target: Target) -> None:
+        self.dialect = target.dialect
+        self.result: AgentPreflight | None = None
         self.why = ""
         self.is_flood = False
         self.is_silent = False
-        self._stage: AgentStage | None = None
-        self.task = asyncio.ensure_future(self._meet(subject))
+        self._agent: AgentUnderTest | None = None
+        self.task = asyncio.ensure_future(self._connect(target))
 
-    async def _meet(self, subject: Subject) -> None:
+    async def _connect(self, target: Target) -> None:
         try:
-            async with subject.stage(AGENT_PREFLIGHT) as stage:
-                assert isinstance(stage, AgentStage)
-                self._stage = stage
-                params = initialize(self.dialect, stage.cwd, ALL[self.dialect])
-                heard = await stage.answered(stage.call("initialize", params), stage.pace.start)
-                if heard is not None:
-                    self._answered(heard.message)
-                elif stage.gone is not None:
-                    self.why, self.is_flood = str(stage.gone), isinstance(stage.gone, Flooded)
+            async with target.start(AGENT_PREFLIGHT) as peer:
+                assert isinstance(peer, AgentUnderTest)
+                self._agent = peer
+                params = initialize(self.dialect, peer.cwd, ALL[self.dialect])
+                frame = await peer.wait_reply(peer.call("initialize", params), peer.timeouts.start)
+                if frame is not None:
+                    self._on_answer(frame.message)
+                elif peer.closed is not None:
+                    self.why, self.is_flood = str(peer.closed), isinstance(peer.closed, NoiseLimitExceeded)
                 else:
-                    self.silent(stage.pace.start)
-        except Found as found:
+                    self.note_silence(peer.timeouts.start)
+        except ProbeEnded as found:
             self.why = str(found)
 
-    def _answered(self, message: dict[str, object]) -> None:
+    def _on_answer(self, message: dict[str, object]) -> None:
         result = message.get("result")
         if isinstance(result, dict):
-            self.look = Look(dialect_of_agent(result) or self.dialect, True)
+            self.result = AgentPreflight(dialect_of_agent(result) or self.dialect, True)
             return
-        told = f"refused initialize: {message['error']}" if "error" in message else "answered initialize with no object"
-        self.why = f"it {told}"
-        self.look = Look(self.dialect, False, self.why)
+        self.why = "it answered initialize with no object"
+        if "error" in message:
+            self.why = f"it refused initialize: {message['error']}"
+        self.result = AgentPreflight(self.dialect, False, self.why)
 
     @property
     def is_process(self) -> bool:
-        """Whether a command of the user's runs it."""
-        return self._stage is not None and hasattr(self._stage.transport, "stderr_tail")
+        """Whether a command of the user runs it."""
+        return self._agent is not None and hasattr(self._agent.transport, "stderr_tail")
 
-    def silent(self, seconds: float) -> None:
-        """Remember that nothing came, with the last words of the agent."""
+    def note_silence(self, seconds: float) -> None:
+        """Note that nothing came, with the end of the agent's stderr."""
         self.is_silent = True
-        if self._stage is None:
+        if self._agent is None:
             self.why = f"it could not be reached within {seconds:g} seconds"
             return
-        said = getattr(self._stage.transport, "stderr_tail", str)().strip().splitlines()[-LINES:]
-        words = f"; the end of its stderr: {' / '.join(said)[-WORDS:]}" if said else ""
-        noise = sum(heard.message is None for heard in self._stage.heard)
+        stderr = getattr(self._agent.transport, "stderr_tail", str)().strip().splitlines()[-LINES:]
+        tail = f"; the end of its stderr: {' / '.join(stderr)[-CHARACTERS:]}" if stderr else ""
+        noise = sum(frame.message is None for frame in self._agent.received)
         lines = f", but wrote {noise} lines that are no messages" if noise else ""
-        began = "was started, and " if self.is_process else ""
-        self.why = f"it {began}did not answer initialize within {seconds:g} seconds{lines}{words}"
+        started = "was started, and " if self.is_process else ""
+        self.why = f"it {started}did not answer initialize within {seconds:g} seconds{lines}{tail}"
 
 
-async def look(agent: Callable[[str], Subject], dialect: str = "", say: Callable[[str], None] = lambda _: None) -> Look:
-    """The dialect an agent introduces itself in; `say` is told now and then what is waited for.
+async def check_agent(
+    agent: Callable[[str], Target], dialect: str = "", report: Callable[[str], None] = lambda _: None
+) -> AgentPreflight:
+    """Return the dialect in which an agent answers initialize; `report` gets what we wait for.
 
-    Where the dialect is known any answer is one; else only an introduction is.
+    With a known dialect any answer counts; otherwise only a result does.
     """
     ladder = [dialect] if dialect else list(LADDER)
-    seconds = agent(dialect).pace.start if dialect else DEADLINE
+    seconds = agent(dialect).timeouts.start if dialect else DEADLINE
     attempts: list[Attempt] = []
-    began = asyncio.get_running_loop().time()
+    started = asyncio.get_running_loop().time()
     try:
-        while (past := asyncio.get_running_loop().time() - began) < seconds:
+        while (past := asyncio.get_running_loop().time() - started) < seconds:
             if found := _best(attempts, any_answer=bool(dialect)):
                 return found
             running = [attempt.task for attempt in attempts if not attempt.task.done()]
@@ -182,11 +185,11 @@ async def look(agent: Callable[[str], Subject], dialect: str = "", say: Callable
             if not running or is_flood:
                 break
             names = ", ".join(attempt.dialect for attempt in attempts)
-            say(f"waiting for the agent to answer initialize ({names}): {past:.0f} of {seconds:g} s")
+            report(f"waiting for the agent to answer initialize ({names}): {past:.0f} of {seconds:g} s")
             await asyncio.wait(running, timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
         for attempt in attempts:
             if not attempt.task.done() and not attempt.why:
-                attempt.silent(seconds)
+                attempt.note_silence(seconds)
     finally:
         for attempt in attempts:
             attempt.task.cancel()
@@ -194,21 +197,21 @@ async def look(agent: Callable[[str], Subject], dialect: str = "", say: Callable
     raise StartFailed(_reason(attempts, dialect))
 
 
-def _best(attempts: Sequence[Attempt], *, any_answer: bool) -> Look | None:
+def _best(attempts: Sequence[Attempt], *, any_answer: bool) -> AgentPreflight | None:
     for attempt in attempts:
         if attempt.task.done() and not attempt.task.cancelled():
             attempt.task.result()  # an agent that cannot be started at all says so here
-        if attempt.look is not None and (attempt.look.is_introduced or any_answer):
-            return attempt.look
+        if attempt.result is not None and (attempt.result.is_initialized or any_answer):
+            return attempt.result
     return None
 
 
 def _reason(attempts: Sequence[Attempt], dialect: str) -> str:
-    """What an agent said tells more than that it was silent in another dialect; and what to do next."""
-    told = next((attempt for attempt in attempts if attempt.why and not attempt.is_silent), attempts[0])
+    """Return why no attempt worked, preferring an answer over silence, and what to do next."""
+    chosen = next((attempt for attempt in attempts if attempt.why and not attempt.is_silent), attempts[0])
     advice = []
-    if not dialect and (told.look or told.is_silent):
+    if not dialect and (chosen.result or chosen.is_silent):
         advice.append("say what it speaks with --dialect")
-    if told.is_process:
+    if chosen.is_process:
         advice.append("start it by hand to see what is wrong")
-    return "; ".join([told.why or "it did not answer initialize", *([", or ".join(advice)] if advice else [])])
+    return "; ".join([chosen.why or "it did not answer initialize", *([", or ".join(advice)] if advice else [])])

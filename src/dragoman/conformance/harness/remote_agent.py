@@ -1,8 +1,6 @@
-"""The stage before an agent at an address, and the address as the subject of a check.
+"""The agent under test at a URL, over Streamable HTTP or WebSocket.
 
-Each probe is a connection of its own, over Streamable HTTP or WebSocket as the address says; probes of the wire itself
-word their requests through `line`. What else is asked of agents is asked here too, over the same line. The server is
-not ours to start: it is the same one for all probes. Above is the runner.
+Each probe is a connection of its own to the same server. Probes of the wire send requests through `channel`.
 """
 
 from __future__ import annotations
@@ -15,160 +13,160 @@ from itertools import pairwise
 from typing import Any
 
 from dragoman.conformance.harness import hello
-from dragoman.conformance.harness.agent import AgentStage
-from dragoman.conformance.harness.http_client import Answer, HttpLine, Strand
-from dragoman.conformance.harness.peer import Heard, Json, Stage
+from dragoman.conformance.harness.agent import AgentUnderTest
+from dragoman.conformance.harness.http_client import Answer, EventStream, HttpChannel
+from dragoman.conformance.harness.peer import Json, PeerUnderTest, ReceivedFrame
 from dragoman.conformance.harness.targets import workspace
-from dragoman.conformance.harness.timeouts import PROCESS, Pace
-from dragoman.conformance.harness.ws_client import WsLine
+from dragoman.conformance.harness.timeouts import PROCESS, Timeouts
+from dragoman.conformance.harness.ws_client import WsChannel
 from dragoman.conformance.prompts import Script
 from dragoman.conformance.requirement import Requirement
-from dragoman.conformance.verdict import Found, Unsure
+from dragoman.conformance.verdict import Inconclusive, ProbeEnded
 from dragoman.engine.peer_info import offers
 from dragoman.errors import ConnectionFailed, DragomanError
 
 
-class RemoteStage(AgentStage):
-    """What both ways have in common."""
+class RemoteAgentUnderTest(AgentUnderTest):
+    """What HTTP and WebSocket have in common."""
 
     sessions: list[tuple[object, str]]
     token: str = ""
     tls: str | bool | None = None
     url: str = ""
 
-    async def opened(self, *, capabilities: Json = None, **members: Json) -> str:
-        """As for any agent; the session is remembered, for the server stays."""
-        found = await super().opened(capabilities=capabilities, **members)
+    async def open_session(self, *, capabilities: Json = None, **members: Json) -> str:
+        """Open a session and remember it, because the server stays."""
+        found = await super().open_session(capabilities=capabilities, **members)
         self.sessions.append((self.transport, found))
         return found
 
-    async def tidy(self) -> None:
-        """Close and delete the sessions of this probe, as far as the agent lets us: a server has only so many."""
-        kept = len(self.record)
+    async def close_sessions(self) -> None:
+        """Close and delete the sessions of this probe as far as the agent allows: a server limits their number."""
+        count = len(self.record)
         for method in ("close", "delete"):
             if not offers(f"agent.sessionCapabilities.{method}", self.capabilities):
                 continue
             for transport, session in self.sessions:
-                if transport is self.transport and self.gone is None:
+                if transport is self.transport and self.closed is None:
                     with suppress(DragomanError):  # a dialect that cannot say it
-                        await self.requested(f"session/{method}", {"sessionId": session}, TIDY)
-        del self.record[kept:]
+                        await self.request_in_dialect(f"session/{method}", {"sessionId": session}, TIDY)
+        del self.record[count:]
 
-    def first(self) -> dict[str, Json]:
-        """An initialize, to be said by hand."""
+    def initialize_message(self) -> dict[str, Json]:
+        """Return an initialize to send by hand."""
         params = hello.initialize(self.dialect, self.cwd, hello.ALL[self.dialect])
         return {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": params}
 
-    def opening(self, id: Json = "new") -> dict[str, Json]:
-        """A session/new, to be said by hand."""
+    def new_session_message(self, id: Json = "new") -> dict[str, Json]:
+        """Return a session/new to send by hand."""
         params = hello.new_session(self.dialect, self.cwd, "5e1f0f0e-0c51-4a0a-9d1e-2b1d7a9f2c11")
         return {"jsonrpc": "2.0", "id": id, "method": "session/new", "params": params}
 
-    def message(self, method: str, params: Json, id: Json = "asked") -> dict[str, Json]:
-        """A request of the vocabulary in the agent's dialect, to be said by hand."""
-        spelled, wire = self.spelled(method, params)
+    def request_message(self, method: str, params: Json, id: Json = "asked") -> dict[str, Json]:
+        """Return a request of v1 in the agent's dialect to send by hand."""
+        spelled, wire = self.to_wire(method, params)
         return {"jsonrpc": "2.0", "id": id, "method": spelled, "params": wire}
 
-    def answered_with(self, answer: Answer, what: str, *statuses: int) -> None:
-        """Require that this was answered with one of these statuses."""
+    def require_status(self, answer: Answer, what: str, *statuses: int) -> None:
+        """Require that the answer has one of these statuses."""
         wanted = " or ".join(map(str, statuses))
         self.require(answer.status in statuses, f"{what} was answered with {answer.status}, not {wanted}")
 
-    def count(self) -> None:
-        """Require that the numbers in what the agent said go up by one, without a gap."""
-        text = "".join(str(heard.update.get("content", {}).get("text", "")) for heard in self.updates())
+    def require_counting(self) -> None:
+        """Require that the numbers in the agent's text go up by one, without a gap."""
+        text = "".join(str(frame.update.get("content", {}).get("text", "")) for frame in self.updates())
         found = [int(digits) for digits in re.findall(r"\d+", text)]
         if len(found) < FEW:
-            self.unsure("the agent did not count; give words that make it, for 'flood', with --script")
+            self.inconclusive("the agent did not count; add a prompt for 'flood' that makes it, with --script")
         gap = next((pair for pair in pairwise(found) if pair[1] != pair[0] + 1), None)
         self.require(gap is None, f"after {gap[0] if gap else ''} came {gap[1] if gap else ''}")
         self.note(f"{len(found)} numbers came in order")
 
-    async def garbage(self, *pieces: bytes) -> None:
-        """Open a socket, say these bytes, and go."""
-        address = self.line.address
+    async def send_garbage(self, *pieces: bytes) -> None:
+        """Open a socket, send each of these, and close it."""
+        address = self.channel.address
         context: Any = None
         if address.is_secure:
             from dragoman.transport.remote.address import tls_context
 
             context = tls_context(self.tls, address.display_url)
-        leave = "".join(f"{name}: {value}\r\n" for name, value in address.headers).encode()
+        headers = "".join(f"{name}: {value}\r\n" for name, value in address.headers).encode()
         for piece in pieces:
-            piece = piece.replace(b"Connection: Upgrade\r\n", b"Connection: Upgrade\r\n" + leave)
-            self.note(f"another client says {len(piece)} bytes: {piece[:40]!r}")
+            piece = piece.replace(b"Connection: Upgrade\r\n", b"Connection: Upgrade\r\n" + headers)
+            self.note(f"another client sends {len(piece)} bytes: {piece[:40]!r}")
             try:
-                async with asyncio.timeout(self.pace.answer):
+                async with asyncio.timeout(self.timeouts.answer):
                     reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
                     writer.write(piece)
                     await writer.drain()
-                    heard = asyncio.ensure_future(reader.read(4096))
-                    await asyncio.wait([heard], timeout=GARBLED)
-                    self.note(f"it is answered with {heard.result()[:40]!r}" if heard.done() else "it is not answered")
-                    heard.cancel()
-                    await asyncio.gather(heard, return_exceptions=True)
+                    frame = asyncio.ensure_future(reader.read(4096))
+                    await asyncio.wait([frame], timeout=GARBLED)
+                    self.note(f"it is answered with {frame.result()[:40]!r}" if frame.done() else "it is not answered")
+                    frame.cancel()
+                    await asyncio.gather(frame, return_exceptions=True)
                     writer.transport.abort()
             except (OSError, TimeoutError):
                 continue
 
     @property
-    def line(self) -> HttpLine | WsLine:
-        """What carries the frames."""
-        assert isinstance(self.transport, HttpLine | WsLine)
+    def channel(self) -> HttpChannel | WsChannel:
+        """The channel of frames."""
+        assert isinstance(self.transport, HttpChannel | WsChannel)
         return self.transport
 
 
 # A session that is not closed by then is left to the server. Seconds.
 TIDY = 2.0
 
-# Garbage that is answered at all is answered by then. Seconds.
+# The time for an answer to garbage, if there is one. Seconds.
 GARBLED = 0.5
 
-# Less than so many numbers are no flood.
+# Fewer numbers are no flood.
 FEW = 50
 
 
-class HttpStage(RemoteStage):
-    """Before an agent behind Streamable HTTP."""
+class HttpAgentUnderTest(RemoteAgentUnderTest):
+    """The agent under test over Streamable HTTP."""
 
     @property
-    def line(self) -> HttpLine:
-        """What carries the frames, and makes single requests."""
-        assert isinstance(self.transport, HttpLine)
+    def channel(self) -> HttpChannel:
+        """The channel of frames, which also sends single requests."""
+        assert isinstance(self.transport, HttpChannel)
         return self.transport
 
-    def refused(self, heard: Heard | None, what: str, *codes: int) -> dict[str, Any]:
-        """As for any agent; but where HTTP has a status for it, no code is asked for."""
-        if heard is not None and heard.raw in self.line.refusals:
+    def require_error(self, frame: ReceivedFrame | None, what: str, *codes: int) -> dict[str, Any]:
+        """Require an error; a refusal by HTTP status needs no code."""
+        if frame is not None and frame.raw in self.channel.refusals:
             codes = ()
-        return super().refused(heard, what, *codes)
+        return super().require_error(frame, what, *codes)
 
-    async def answered(self, id: Json, seconds: float | None = None) -> Heard | None:
-        """As for any agent, from when all was posted: a thousand requests take their time, which is ours."""
+    async def wait_reply(self, id: Json, seconds: float | None = None) -> ReceivedFrame | None:
+        """Wait for an answer after everything is posted, because posting a thousand requests takes time."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.pace.start):
-                await self.line.drain()
-        return await super().answered(id, seconds)
+            async with asyncio.timeout(self.timeouts.start):
+                await self.channel.drain()
+        return await super().wait_reply(id, seconds)
 
-    async def connected(self) -> str:
-        """A connection by hand, with no stream; gives its id."""
-        answer = await self.line.post(self.first())
+    async def connect(self) -> str:
+        """Connect by hand, without a stream; return the connection id."""
+        answer = await self.channel.post(self.initialize_message())
         found = answer.headers.get("acp-connection-id", "")
         if answer.status != 200 or not found:
-            self.unsure("the server gave no connection")
-        self.line.connection = found
+            self.inconclusive("the server gave no connection")
+        self.channel.connection = found
         return found
 
-    async def streamed(self) -> Strand:
-        """A connection by hand, with its stream."""
-        await self.connected()
-        self.line.main = strand = await self.line.open()
-        if strand.answer.status != 200:
-            self.unsure(f"the stream of the connection was answered with {strand.answer.status}")
-        return strand
+    async def open_session_stream(self) -> EventStream:
+        """Connect by hand, with the stream of the connection."""
+        await self.connect()
+        self.channel.main = stream = await self.channel.open()
+        if stream.answer.status != 200:
+            self.inconclusive(f"the stream of the connection was answered with {stream.answer.status}")
+        return stream
 
-    async def on_either(self, main: Strand, strand: Strand, id: Json, seconds: float) -> Json:
-        """The answer to a request on either stream, where another requirement is about which."""
-        waits = [asyncio.ensure_future(self.on(each, id, seconds)) for each in (strand, main)]
+    async def wait_on_either(self, main: EventStream, stream: EventStream, id: Json, seconds: float) -> Json:
+        """Return the answer on either stream, where another requirement covers which."""
+        waits = [asyncio.ensure_future(self.wait_on(each, id, seconds)) for each in (stream, main)]
         try:
             for done in asyncio.as_completed(waits):
                 if (found := await done) is not None:
@@ -179,77 +177,79 @@ class HttpStage(RemoteStage):
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def on(self, strand: Strand, id: Json, seconds: float | None = None) -> Json:
-        """The answer to a request on this stream, None when it does not come in time."""
-        end = asyncio.get_running_loop().time() + (self.pace.answer if seconds is None else seconds)
+    async def wait_on(self, stream: EventStream, id: Json, seconds: float | None = None) -> Json:
+        """Return the answer on this stream, None when it does not come in time."""
+        end = asyncio.get_running_loop().time() + (self.timeouts.answer if seconds is None else seconds)
         while True:
-            for message in strand.messages():
+            for message in stream.messages():
                 if isinstance(message, dict) and "method" not in message and message.get("id") == id:
                     return message
             left = end - asyncio.get_running_loop().time()
-            if left <= 0 or strand.ended.is_set():
+            if left <= 0 or stream.ended.is_set():
                 return None
-            strand.news.clear()
-            await asyncio.wait([asyncio.ensure_future(strand.news.wait())], timeout=left)
+            stream.changed.clear()
+            await asyncio.wait([asyncio.ensure_future(stream.changed.wait())], timeout=left)
 
 
-class WsStage(RemoteStage):
-    """Before an agent behind a WebSocket."""
+class WsAgentUnderTest(RemoteAgentUnderTest):
+    """The agent under test over WebSocket."""
 
     @property
-    def line(self) -> WsLine:
+    def channel(self) -> WsChannel:
         """The socket."""
-        assert isinstance(self.transport, WsLine)
+        assert isinstance(self.transport, WsChannel)
         return self.transport
 
-    def other(self) -> WsLine:
-        """Another socket, not dialled yet; close it."""
-        return WsLine(self.url, token=self.token, tls=self.tls, note=self._note)
+    def connect_again(self) -> WsChannel:
+        """Return another socket that is not connected yet; the caller closes it."""
+        return WsChannel(self.url, token=self.token, tls=self.tls, note=self._record)
 
 
-class AddressAgent:
-    """An agent that somebody serves at an address."""
+class UrlAgent:
+    """An agent that runs at a URL."""
 
     def __init__(
         self,
         url: str,
         dialect: str,
         *,
-        pace: Pace = PROCESS,
+        timeouts: Timeouts = PROCESS,
         script: Script | None = None,
         token: str = "",
         tls: str | bool | None = None,
     ) -> None:
         self.url = url
         self.dialect = dialect
-        self.pace = pace
+        self.timeouts = timeouts
         self.script = script
         self.token = token
         self.tls = tls
         self.way = "ws" if url.startswith("ws") else "http"
 
     @asynccontextmanager
-    async def stage(self, requirement: Requirement) -> AsyncIterator[Stage]:
-        """A client of its own for each probe; inconclusive when nobody is there."""
+    async def start(self, requirement: Requirement) -> AsyncIterator[PeerUnderTest]:
+        """Connect a fresh client; inconclusive when nobody answers."""
         with workspace() as folder:
-            kind = WsStage if self.way == "ws" else HttpStage
-            line = (WsLine if self.way == "ws" else HttpLine)(self.url, token=self.token, tls=self.tls)
-            stage = kind(line, self.dialect, self.pace, workspace=folder, needs=requirement.needs, script=self.script)
-            stage.sessions = []
-            stage.url, stage.token, stage.tls = self.url, self.token, self.tls
-            line.note = stage._note
+            kind = WsAgentUnderTest if self.way == "ws" else HttpAgentUnderTest
+            line = (WsChannel if self.way == "ws" else HttpChannel)(self.url, token=self.token, tls=self.tls)
+            peer = kind(
+                line, self.dialect, self.timeouts, workspace=folder, needs=requirement.needs, script=self.script
+            )
+            peer.sessions = []
+            peer.url, peer.token, peer.tls = self.url, self.token, self.tls
+            line.note = peer._record
             try:
-                if isinstance(line, WsLine):
+                if isinstance(line, WsChannel):
                     try:
-                        answer = await line.dial()
+                        answer = await line.connect()
                     except ConnectionFailed as error:
-                        raise Unsure(str(error)) from None
+                        raise Inconclusive(str(error)) from None
                     if answer.status != 101 and not requirement.way:
-                        stage.unsure(f"the upgrade was answered with {answer.status}")
-                yield stage
-                await stage.tidy()
-            except Found:
-                await stage.tidy()
+                        peer.inconclusive(f"the upgrade was answered with {answer.status}")
+                yield peer
+                await peer.close_sessions()
+            except ProbeEnded:
+                await peer.close_sessions()
                 raise
             finally:
                 await line.close()

@@ -1,8 +1,4 @@
-"""What is checked: something that can be started afresh for every probe and spoken to in bytes.
-
-A command (a process of its own, ended with all it started) or an agent of ours in this very process, between two pairs
-of pipes: the bytes are as real, and a probe takes milliseconds. Above is the runner.
-"""
+"""The targets of a check: what can be started afresh for every probe."""
 
 from __future__ import annotations
 
@@ -14,29 +10,29 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
-from dragoman.conformance.harness.agent import AgentStage
-from dragoman.conformance.harness.peer import Stage
-from dragoman.conformance.harness.timeouts import MEMORY, PROCESS, Pace
+from dragoman.conformance.harness.agent import AgentUnderTest
+from dragoman.conformance.harness.peer import PeerUnderTest
+from dragoman.conformance.harness.timeouts import MEMORY, PROCESS, Timeouts
 from dragoman.conformance.prompts import Script
 from dragoman.conformance.requirement import Requirement
 from dragoman.transport.base import Transport
 from dragoman.transport.process.process_tree import StopTimeouts
 from dragoman.transport.stream import StreamTransport
 
-# An agent that was told to go is given so long for each step: it may be slow, and we start hundreds. Seconds.
-FAREWELL = StopTimeouts(eof=1.0, term=1.0, kill=2.0)
+# The time for each step of stopping an agent. Seconds.
+STOP_TIMEOUTS = StopTimeouts(eof=1.0, term=1.0, kill=2.0)
 
 
-class Subject(Protocol):
-    """A peer under test."""
+class Target(Protocol):
+    """A peer to check."""
 
     dialect: str
-    pace: Pace
+    timeouts: Timeouts
     way: str
     """`http` or `ws`; "" for pipes."""
 
-    def stage(self, requirement: Requirement) -> AbstractAsyncContextManager[Stage]:
-        """A fresh peer, and the stage before it."""
+    def start(self, requirement: Requirement) -> AbstractAsyncContextManager[PeerUnderTest]:
+        """Start a fresh peer."""
         ...
 
 
@@ -46,25 +42,25 @@ class CommandAgent:
     way = ""
 
     def __init__(
-        self, command: Sequence[str], dialect: str, *, pace: Pace = PROCESS, script: Script | None = None
+        self, command: Sequence[str], dialect: str, *, timeouts: Timeouts = PROCESS, script: Script | None = None
     ) -> None:
         self.command = list(command)
         self.dialect = dialect
-        self.pace = pace
+        self.timeouts = timeouts
         self.script = script
 
     @asynccontextmanager
-    async def stage(self, requirement: Requirement) -> AsyncIterator[Stage]:
-        """A fresh process, started here, with a fresh folder to work in."""
+    async def start(self, requirement: Requirement) -> AsyncIterator[PeerUnderTest]:
+        """Start a fresh process with a fresh folder to work in."""
         from dragoman.transport.process.transport import spawn
 
         with workspace() as folder:
-            transport = await spawn(self.command, stop_timeouts=FAREWELL)
+            transport = await spawn(self.command, stop_timeouts=STOP_TIMEOUTS)
             try:
-                yield AgentStage(
+                yield AgentUnderTest(
                     transport,
                     self.dialect,
-                    self.pace,
+                    self.timeouts,
                     workspace=folder,
                     needs=requirement.needs,
                     script=self.script,
@@ -74,23 +70,25 @@ class CommandAgent:
 
 
 class MemoryAgent:
-    """An agent in this process: `serve` takes its end of the line and serves until that is closed."""
+    """An agent in this process: `serve` takes its end of the pipes and serves until that is closed."""
 
     way = ""
 
-    def __init__(self, serve: Callable[[Transport], Awaitable[None]], dialect: str, *, pace: Pace = MEMORY) -> None:
+    def __init__(
+        self, serve: Callable[[Transport], Awaitable[None]], dialect: str, *, timeouts: Timeouts = MEMORY
+    ) -> None:
         self._serve = serve
         self.dialect = dialect
-        self.pace = pace
+        self.timeouts = timeouts
 
     @asynccontextmanager
-    async def stage(self, requirement: Requirement) -> AsyncIterator[Stage]:
-        """A fresh agent between two pipes."""
+    async def start(self, requirement: Requirement) -> AsyncIterator[PeerUnderTest]:
+        """Start a fresh agent between two pipes."""
         with workspace() as folder:
-            ours, theirs = piped()
+            ours, theirs = pipe_pair()
             serving = asyncio.ensure_future(self._serve(theirs))
             try:
-                yield AgentStage(ours, self.dialect, self.pace, workspace=folder, needs=requirement.needs)
+                yield AgentUnderTest(ours, self.dialect, self.timeouts, workspace=folder, needs=requirement.needs)
             finally:
                 await ours.close()
                 serving.cancel()
@@ -98,15 +96,15 @@ class MemoryAgent:
                 await theirs.close()
 
 
-def piped() -> tuple[StreamTransport, StreamTransport]:
-    """Two transports joined by pipes, in this process."""
+def pipe_pair() -> tuple[StreamTransport, StreamTransport]:
+    """Return two transports joined by pipes, in this process."""
     (to_read, to_write), (from_read, from_write) = os.pipe(), os.pipe()
     ours = StreamTransport(from_read, to_write, peer="the peer")
     return ours, StreamTransport(to_read, from_write, peer="the checker")
 
 
 class workspace:
-    """A folder for one probe, gone afterwards whatever was left in it."""
+    """A folder for one probe, removed afterwards."""
 
     def __enter__(self) -> str:
         self._path = os.path.realpath(tempfile.mkdtemp(prefix="dragoman-check-"))

@@ -1,8 +1,4 @@
-"""A WebSocket by hand, as a line of frames: one message a text frame, binary ones counted (reference 3.2).
-
-Takes an address and headers, gives what the server said at the upgrade and every frame. Above are the stages of remote
-agents; the websockets library carries the bytes.
-"""
+"""A WebSocket client as a channel of frames (docs/protocol/http.md#websocket): one message a text frame."""
 
 from __future__ import annotations
 
@@ -10,18 +6,18 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dragoman.conformance.harness.http_client import REACH, Answer, told
+from dragoman.conformance.harness.http_client import REACH, Answer, format_answer
 from dragoman.conformance.verdict import Skipped
 from dragoman.errors import ConnectionFailed, StartFailed, TransportClosed
-from dragoman.transport.inlet import FrameQueue
+from dragoman.transport.base import FrameQueue
 from dragoman.transport.remote.address import RemoteOptions, parse_address, tls_context
 from dragoman.wire.frames import Frame
 
-# A socket that was told goodbye has said it back by then, or never does. Seconds.
-FAREWELL = 3.0
+# The time for the server's close frame. Seconds.
+CLOSE_TIMEOUT = 3.0
 
 
-class WsLine:
+class WsChannel:
     """One socket."""
 
     def __init__(
@@ -43,25 +39,25 @@ class WsLine:
 
     @property
     def connection(self) -> str:
-        """What the server calls it."""
+        """The id that the server gave the connection."""
         return self.answer.headers.get("acp-connection-id", "")
 
     @property
     def is_open(self) -> bool:
-        """Whether the server let us in, and has not closed since."""
+        """Whether the server accepted the upgrade and has not closed since."""
         return self.answer.status == 101 and self._ended is None
 
-    async def dial(self, headers: Mapping[str, str] | None = None) -> Answer:
-        """Upgrade; gives the answer, whatever it is. Raises TransportClosed where nobody answers."""
+    async def connect(self, headers: Mapping[str, str] | None = None) -> Answer:
+        """Connect; return the answer to the upgrade, whatever it is. Raise TransportClosed where nobody answers."""
         try:
             from websockets.asyncio.client import connect
             from websockets.exceptions import InvalidHandshake, InvalidStatus
         except ModuleNotFoundError as error:
             raise StartFailed(f"{error.name} is not installed; run: pip install 'dragoman[host]'") from None
-        said = {**dict(self.address.headers), **(headers or {})}
+        fields = {**dict(self.address.headers), **(headers or {})}
         url = self.address.url
-        if "Host" in said:  # another name for the same place
-            url = url.replace(self.address.netloc, said.pop("Host"), 1)
+        if "Host" in fields:  # another name for the same place
+            url = url.replace(self.address.netloc, fields.pop("Host"), 1)
         options: dict[str, Any] = {"proxy": None} if self.address.is_loopback else {}
         if self.address.is_secure:
             options["ssl"] = tls_context(self._tls, self.peer)
@@ -72,13 +68,13 @@ class WsLine:
                 url,
                 host=self.address.host,
                 port=self.address.port,
-                additional_headers={name: value for name, value in said.items() if value},
+                additional_headers={name: value for name, value in fields.items() if value},
                 user_agent_header=None,
                 compression=None,
                 max_size=None,
                 ping_interval=None,
                 open_timeout=REACH,
-                close_timeout=FAREWELL,
+                close_timeout=CLOSE_TIMEOUT,
                 **options,
             )
         except InvalidStatus as error:
@@ -92,7 +88,7 @@ class WsLine:
             raw = self._socket.response.headers.raw_items()
             self.answer = Answer(101, {name.lower(): value for name, value in raw})
             self._reading = asyncio.ensure_future(self._read())
-        self.note("in", told(self.answer))
+        self.note("in", format_answer(self.answer))
         return self.answer
 
     async def _read(self) -> None:
@@ -108,8 +104,8 @@ class WsLine:
                     self.binaries += 1
                     self.note("in", f"a binary frame of {len(data)} bytes")
         except ConnectionClosed as closed:
-            said = f"{closed.rcvd.code} {closed.rcvd.reason}" if closed.rcvd else "without a word"
-            self._end(TransportClosed(f"the server closed the socket: {said}"))
+            fields = f"{closed.rcvd.code} {closed.rcvd.reason}" if closed.rcvd else "without a close frame"
+            self._end(TransportClosed(f"the server closed the socket: {fields}"))
 
     def _end(self, error: ConnectionFailed) -> None:
         self._ended = self._ended or error
@@ -118,15 +114,15 @@ class WsLine:
     # --- a line of frames -----------------------------------------------------------------------------------------
 
     async def receive(self) -> list[Frame]:
-        """The text frames that came."""
+        """Return the text frames."""
         return await self._inlet.receive()
 
     def send(self, data: bytes) -> None:
-        """One text frame."""
-        self.put(data.decode("utf-8", "replace"))
+        """Send one text frame."""
+        self.send_message(data.decode("utf-8", "replace"))
 
-    def put(self, data: str | bytes | list[str]) -> None:
-        """A text frame, a binary one, or a message in pieces."""
+    def send_message(self, data: str | bytes | list[str]) -> None:
+        """Send a text frame, a binary one, or a message in fragments."""
         if self._ended is not None:
             raise self._ended.with_traceback(None)
         self._queue.append(data)
@@ -145,16 +141,16 @@ class WsLine:
             self._sending = None
 
     def write_raw(self, data: bytes) -> None:
-        """There are no lines here."""
+        """Skip: there are no lines here."""
         raise Skipped("it is about lines on a pipe, which a WebSocket has not")
 
     async def drain(self) -> None:
-        """Wait until all was sent."""
+        """Wait until everything is sent."""
         if self._sending is not None:
             await asyncio.wait([self._sending])
 
     async def ping(self, seconds: float) -> bool:
-        """Whether the server answers a ping in time."""
+        """Return whether the server answers a ping in time."""
         try:
             async with asyncio.timeout(seconds):
                 await (await self._socket.ping())
@@ -163,33 +159,33 @@ class WsLine:
         return True
 
     async def send_eof(self) -> None:
-        """Say goodbye, and wait for the same."""
+        """Close the socket, and wait for the server's close frame."""
         await self.drain()
         if self._socket is not None:
             await self._socket.close()
 
     @property
-    def farewell(self) -> int | None:
-        """The code with which the server said goodbye; None when it did not."""
+    def close_code(self) -> int | None:
+        """The close code of the server; None when it sent none."""
         found = self._socket.protocol.close_rcvd if self._socket is not None else None
         return None if found is None else int(found.code)
 
-    def cut(self) -> None:
-        """Let the socket go without a word."""
+    def abort(self) -> None:
+        """Close the socket without a close frame."""
         if self._socket is not None:
             self._socket.transport.abort()
 
     async def close(self) -> None:
-        """Leave nothing behind."""
+        """Close the socket and stop reading."""
         if self._sending is not None:
             self._sending.cancel()
         if self._socket is not None:
             try:
-                async with asyncio.timeout(FAREWELL):
+                async with asyncio.timeout(CLOSE_TIMEOUT):
                     await self._socket.close()
             except TimeoutError:
-                self.cut()
+                self.abort()
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
-        self._end(TransportClosed("the checker let go"))
+        self._end(TransportClosed("the checker closed the connection"))

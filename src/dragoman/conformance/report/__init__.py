@@ -1,1 +1,1 @@
-"""What a check found, for people and for machines: text, JSON, JUnit, one page, and the comparison with a baseline."""
+"""The results of a check as text, JSON, JUnit and HTML, and compared with a baseline."""

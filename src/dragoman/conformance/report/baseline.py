@@ -1,8 +1,6 @@
-"""What got worse since an earlier report, and what got better.
+"""What got worse or better since an earlier report.
 
-Takes two reports, gives the rows that changed. What fails and stands not in the earlier report is told apart: nobody
-knows whether it is new, and a check that passes over it would hide a fault. A report of another side or dialect, or of
-a run that was ended, is no baseline.
+New failures that the earlier report does not have are separate: they may not be new.
 """
 
 from __future__ import annotations
@@ -11,12 +9,12 @@ from dragoman.conformance.report.model import Report, Row, read
 from dragoman.conformance.verdict import Outcome
 from dragoman.errors import ConfigFault
 
-# Higher is better; what does not concern a peer is as good as passed.
+# Higher is better; what does not apply to a peer counts as passed.
 _RANK = {Outcome.PASS: 2, Outcome.NOT_APPLICABLE: 2, Outcome.INCONCLUSIVE: 1, Outcome.FAIL: 0}
 
 
-def known(path: str, side: str) -> Report:
-    """The report in a file, to compare with; raises ConfigFault when it can be no baseline for this side."""
+def read_baseline(path: str, side: str) -> Report:
+    """Return the report in a file; raise ConfigFault when it cannot be a baseline for this side."""
     found = read(path)
     if found.side != side:
         raise ConfigFault([f"{path} is a report about {_a(found.side)}; compare with one of `dragoman check {side}`"])
@@ -25,27 +23,27 @@ def known(path: str, side: str) -> Report:
     return found
 
 
-def fits(before: Report, dialect: str, path: str) -> None:
-    """Refuse to compare reports of two dialects: raises ConfigFault."""
+def require_same_dialect(before: Report, dialect: str, path: str) -> None:
+    """Raise ConfigFault if the reports are of two dialects."""
     if before.dialect != dialect:
-        told = f"{path} is about the dialect {before.dialect}, and this peer speaks {dialect}"
-        raise ConfigFault([f"{told}; make a baseline for it, or choose with --dialect"])
+        problem = f"{path} is about the dialect {before.dialect}, and this peer speaks {dialect}"
+        raise ConfigFault([f"{problem}; make a baseline for it, or choose with --dialect"])
 
 
 def worse(before: Report, now: Report) -> list[Row]:
-    """The rows that had a better outcome before."""
+    """Return the rows that had a better outcome before."""
     rows = {row.id: row for row in before.rows}
     return [row for row in now.rows if row.id in rows and _RANK[row.outcome] < _RANK[rows[row.id].outcome]]
 
 
 def better(before: Report, now: Report) -> list[Row]:
-    """The rows that had a worse outcome before."""
+    """Return the rows that had a worse outcome before."""
     rows = {row.id: row for row in before.rows}
     return [row for row in now.rows if row.id in rows and _RANK[row.outcome] > _RANK[rows[row.id].outcome]]
 
 
-def strange(before: Report, now: Report) -> list[Row]:
-    """The rows that fail and were not tried before."""
+def new_failures(before: Report, now: Report) -> list[Row]:
+    """Return the rows that fail and were not tried before."""
     rows = {row.id for row in before.rows}
     return [row for row in now.rows if row.id not in rows and row.outcome is Outcome.FAIL]
 

@@ -1,7 +1,6 @@
-"""A report as JUnit XML, which every CI shows: a suite a chapter, a case a requirement.
+"""A report as JUnit XML for CI: a suite a chapter, a test case a requirement.
 
-A MUST that failed is a failure; a SHOULD or MAY that failed, what was inconclusive and what does not apply are skipped
-tests whose message says why. Takes a report, gives bytes.
+A failed MUST is a failure. A failed SHOULD or MAY, an inconclusive result and what does not apply are skipped tests.
 """
 
 from __future__ import annotations
@@ -9,16 +8,16 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as Xml
 
-from dragoman.conformance.report.model import Report, Row, shown, titles
+from dragoman.conformance.report.model import Report, Row, escape_hidden, titles
 from dragoman.conformance.verdict import Outcome
 
-# So many frames stand in a failure; the JSON and the page have them all.
+# How many frames a failure shows; the JSON and the page have all of them.
 FRAMES = 20
 _FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def encoded(report: Report) -> bytes:
-    """The XML."""
+def to_xml(report: Report) -> bytes:
+    """Return the report as XML."""
     cut = "" if report.complete else " (ended early)"
     suites = Xml.Element("testsuites", name=f"dragoman check {report.side}{cut}", time=f"{report.seconds:.1f}")
     named = titles()
@@ -52,10 +51,9 @@ def _case(suite: Xml.Element, row: Row) -> None:
 
 
 def _frames(row: Row) -> list[str]:
-    """The frames that prove it, or the last ones."""
     proof = [each for each in row.evidence if each.marked] or row.evidence[-FRAMES:]
     return [f"{each.t:9.3f} {each.dir:4} {each.text}" for each in proof[:FRAMES]]
 
 
 def _clean(text: str) -> str:
-    return _FOREIGN.sub("?", shown(text))
+    return _FOREIGN.sub("?", escape_hidden(text))

@@ -1,7 +1,6 @@
-"""A report as values: who was checked, each requirement with what became of it, and the counts.
+"""A report as values: the peer, each requirement with its outcome, and the counts.
 
-Takes verdicts, gives Structs that are written as JSON and read again as a baseline; text, JUnit and the page are drawn
-from them. `shown` makes text of a peer harmless wherever it is written.
+It is written as JSON and read again as a baseline.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dragoman.conformance.requirement import chapters, requirements
+from dragoman.conformance.requirement import CHAPTERS, requirements
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
 from dragoman.errors import ConfigFault
 from dragoman.policy.redaction import Redactor, command_secrets
 
 FORMAT = 1
 
-# Characters that act or hide: controls but tab and newline, marks that turn the direction of writing, surrogates.
+# Characters that act or hide: controls but tab and newline, marks that change the direction of writing, surrogates.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One requirement and what became of it."""
+    """One requirement and its outcome."""
 
     id: str
     level: str
@@ -42,7 +41,7 @@ class Row(msgspec.Struct, kw_only=True):
 
     @property
     def chapter(self) -> str:
-        """The part of the id that the chapter's requirements share."""
+        """The id without its number."""
         return self.id.rpartition(".")[0]
 
 
@@ -57,14 +56,14 @@ class Report(msgspec.Struct, kw_only=True):
     seconds: float
     rows: list[Row]
     complete: bool = True
-    """Whether the check came to its end; one that was ended early knows nothing of the rest."""
+    """Whether the check ran to its end."""
 
     def counts(self) -> dict[str, int]:
-        """How many requirements had which outcome."""
+        """Return how many requirements had which outcome."""
         return {outcome: sum(row.outcome is outcome for row in self.rows) for outcome in Outcome}
 
     @property
-    def is_telling(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Whether anything passed or failed."""
         return any(row.outcome in (Outcome.PASS, Outcome.FAIL) for row in self.rows)
 
@@ -84,7 +83,7 @@ def report(
     secrets: Iterable[str] = (),
     complete: bool = True,
 ) -> Report:
-    """The report of these verdicts, without secrets: these, those of the command line, and what looks like one."""
+    """Return the report of these verdicts, with secrets redacted: these, those of the command line, and likely ones."""
     rules = Redactor([*secrets, *command_secrets(peer)])
     table = requirements()
     rows = []
@@ -118,17 +117,17 @@ def report(
 
 
 def titles() -> dict[str, str]:
-    """The title of each chapter by the name its requirements share."""
-    return {chapter.name: chapter.title for chapter in chapters()}
+    """Return the title of each chapter by its name."""
+    return {chapter.name: chapter.title for chapter in CHAPTERS}
 
 
-def encoded(made: Report) -> bytes:
-    """The report as JSON, indented for people and for diffs."""
+def to_json(made: Report) -> bytes:
+    """Return the report as JSON, indented for people and for diffs."""
     return msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n"
 
 
 def read(path: str) -> Report:
-    """A report that was written before."""
+    """Return the report in a file."""
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=Report)
@@ -138,6 +137,6 @@ def read(path: str) -> Report:
         raise ConfigFault([f"{path} is no report of `dragoman check --json`: {error}"]) from None
 
 
-def shown(text: str) -> str:
-    """Text of a peer with every character that could act or hide made into one that can be seen."""
+def escape_hidden(text: str) -> str:
+    """Return text of a peer with every hidden or control character made visible."""
     return _HIDDEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)

@@ -1,7 +1,4 @@
-"""A report in lines for a terminal: what failed and why, what is doubtful, and the counts by chapter.
-
-Takes a report, gives lines with a word for their style; who prints them makes the text of peers visible.
-"""
+"""A report as lines for a terminal: failures with their reasons, inconclusive results, and the counts by chapter."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import NamedTuple
 from dragoman.conformance.report.model import Report, Row, titles
 from dragoman.conformance.verdict import Outcome
 
-# So much of a frame is shown beside a failure. Characters.
+# How much of a frame is shown with a failure. Characters.
 SHOWN = 300
 
 
@@ -23,7 +20,7 @@ class Line(NamedTuple):
 
 
 def lines(report: Report) -> Iterator[Line]:
-    """The whole summary."""
+    """Return the whole summary."""
     yield from _table(report)
     for title, style, rows in (
         ("Broken (MUST)", "red", [row for row in report.rows if row.is_broken]),
@@ -37,10 +34,10 @@ def lines(report: Report) -> Iterator[Line]:
     doubtful = [row for row in report.rows if row.outcome is Outcome.INCONCLUSIVE]
     if doubtful:
         yield Line("")
-        yield Line("Inconclusive: the peer did not come to the point where it shows", "bold")
+        yield Line("Inconclusive: the peer did not do what the probe needs", "bold")
         yield from (Line(f"  {row.id:20} {' '.join(row.why.split())}", "dim") for row in doubtful)
     yield Line("")
-    yield total(report)
+    yield total_line(report)
 
 
 def _failed(report: Report) -> Iterable[Row]:
@@ -65,22 +62,22 @@ def _table(report: Report) -> Iterator[Line]:
     yield Line(f"{'':28}{'pass':>6}{'fail':>6}{'inconclusive':>14}{'n/a':>6}", "dim")
     for chapter in dict.fromkeys(row.chapter for row in report.rows):
         rows = [row for row in report.rows if row.chapter == chapter]
-        many = {outcome: sum(row.outcome is outcome for row in rows) for outcome in Outcome}
-        style = "red" if any(row.is_broken for row in rows) else "yellow" if many[Outcome.FAIL] else ""
-        counted = f"{many[Outcome.PASS]:6}{many[Outcome.FAIL]:6}{many[Outcome.INCONCLUSIVE]:14}"
-        yield Line(f"{titles().get(chapter, chapter):28}{counted}{many[Outcome.NOT_APPLICABLE]:6}", style)
+        count = {outcome: sum(row.outcome is outcome for row in rows) for outcome in Outcome}
+        style = "red" if any(row.is_broken for row in rows) else "yellow" if count[Outcome.FAIL] else ""
+        counted = f"{count[Outcome.PASS]:6}{count[Outcome.FAIL]:6}{count[Outcome.INCONCLUSIVE]:14}"
+        yield Line(f"{titles().get(chapter, chapter):28}{counted}{count[Outcome.NOT_APPLICABLE]:6}", style)
 
 
-def total(report: Report) -> Line:
-    """The last line: whether the peer keeps the protocol."""
-    many = report.counts()
+def total_line(report: Report) -> Line:
+    """Return the last line: whether the peer follows the protocol."""
+    count = report.counts()
     broken = sum(row.is_broken for row in report.rows)
-    words = f"{many[Outcome.PASS]} passed, {many[Outcome.FAIL]} failed"
-    words += f", {many[Outcome.INCONCLUSIVE]} inconclusive, {many[Outcome.NOT_APPLICABLE]} not applicable"
+    counts = f"{count[Outcome.PASS]} passed, {count[Outcome.FAIL]} failed"
+    counts += f", {count[Outcome.INCONCLUSIVE]} inconclusive, {count[Outcome.NOT_APPLICABLE]} not applicable"
     so_far = "" if report.complete else " so far"
     verdict, style = f"{broken} MUST broken{so_far}", "bold red"
-    if not report.is_telling:
+    if not report.is_conclusive:
         verdict, style = "nothing is known: no requirement came to a pass or a fail", "bold yellow"
     elif not broken:
         verdict, style = f"every MUST that could be tried is kept{so_far}", "bold green"
-    return Line(f"{verdict}: {words} ({report.dialect}, {report.seconds:g} s)", style)
+    return Line(f"{verdict}: {counts} ({report.dialect}, {report.seconds:g} s)", style)

@@ -1,7 +1,6 @@
-"""A report as one page of HTML that needs nothing else: the requirements by chapter, each with its evidence.
+"""A report as one self-contained HTML page: the requirements by chapter, each with its evidence.
 
-Takes a report, gives text. Everything a peer said is escaped, the page's own policy lets no script run but its own few
-lines and fetches nothing; without script all can be read, with it one can filter and search.
+Everything from the peer is escaped. The page runs only its own script and loads nothing; it can be read without script.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from base64 import b64encode
 from html import escape
 from importlib.resources import files
 
-from dragoman.conformance.report.model import Report, Row, shown, titles
+from dragoman.conformance.report.model import Report, Row, escape_hidden, titles
 from dragoman.conformance.verdict import Evidence, Outcome
 
-# What the page shows of one requirement that passed: enough to believe it. Failures are shown whole.
+# How much evidence the page shows of a requirement that passed. Failures are shown whole.
 PASSED = 40
 
 _WORDS = {
@@ -27,7 +26,7 @@ _ARROWS = {"out": "→", "in": "←", "note": "·"}
 
 
 def page(report: Report) -> str:
-    """The page."""
+    """Return the page."""
     style, script = _part("style.css"), _part("script.js")
     policy = f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'"
     cut = "" if report.complete else ", ended early"
@@ -58,10 +57,10 @@ def _chapter(report: Report, name: str) -> str:
 
 
 def _row(row: Row) -> str:
-    kept = row.evidence if row.outcome is Outcome.FAIL else row.evidence[:PASSED]
-    left = len(row.evidence) - len(kept)
+    evidence = row.evidence if row.outcome is Outcome.FAIL else row.evidence[:PASSED]
+    left = len(row.evidence) - len(evidence)
     more = f'<p class="why">{left} more frames are in the JSON report.</p>' if left else ""
-    frames = "".join(_frame(each) for each in kept)
+    frames = "".join(_frame(each) for each in evidence)
     why = f'<p class="why">{_safe(row.why)}</p>' if row.why else ""
     opened = " open" if row.is_broken else ""
     return (
@@ -84,7 +83,7 @@ def _frame(each: Evidence) -> str:
 
 
 def _safe(text: str) -> str:
-    return escape(shown(text))
+    return escape(escape_hidden(text))
 
 
 def _part(name: str) -> str:

@@ -1,0 +1,1 @@
+"""Requirements of agents, each with the probe that tries it."""

@@ -1,0 +1,254 @@
+"""Event streams of Streamable HTTP at an agent: routing, order and reconnecting."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.conformance.harness.agent import PromptTurn
+from dragoman.conformance.harness.http_client import Answer, EventStream, parse_json
+from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.harness.remote_agent import HttpAgentUnderTest
+from dragoman.conformance.requirement import may, must, should
+
+# --- which stream ---------------------------------------------------------------------------------------------------
+
+
+@must("agent.http.06", "A stream is text/event-stream, with 200.", "docs/protocol/http.md#requests")
+async def streams_are_event_streams(agent: HttpAgentUnderTest) -> None:
+    await agent.connect()
+    stream = await agent.channel.open()
+    agent.require_status(stream.answer, "the stream of the connection", 200)
+    agent.require(stream.answer.kind == "text/event-stream", f"a stream is {stream.answer.kind or 'of no type'}")
+
+
+@must("agent.http.07", "Every event is one JSON-RPC message.", "docs/protocol/http.md#streams")
+async def events_are_messages(agent: HttpAgentUnderTest) -> None:
+    await agent.run_turn("plain")
+    strands = [agent.channel.main, *agent.channel.streams.values()]
+    events = [event for stream in strands if stream is not None for event in stream.events]
+    wrong = [event.data[:200] for event in events if not isinstance(parse_json(event.data), dict)]
+    agent.require(not wrong, f"an event is no JSON object: {wrong[:1]}")
+    agent.require(events, "no event came in a whole turn")
+
+
+@must(
+    "agent.http.08", "The answer to session/new comes on the stream of the connection.", "docs/protocol/http.md#streams"
+)
+async def new_sessions_are_sent_on_the_connection(agent: HttpAgentUnderTest) -> None:
+    stream = await agent.open_session_stream()
+    answer = await agent.channel.post(agent.new_session_message(), agent.channel.session_headers())
+    if answer.status >= 300:
+        agent.inconclusive(f"session/new was answered with {answer.status}")
+    found = await agent.wait_on(stream, "new", agent.timeouts.start)
+    agent.require(found is not None, "the answer to session/new does not come on the stream of the connection")
+
+
+async def _run_turn(agent: HttpAgentUnderTest) -> tuple[PromptTurn, EventStream, EventStream]:
+    """Run a turn on the two streams."""
+    turn = await agent.run_turn("plain")
+    main, stream = agent.channel.main, agent.channel.streams.get(agent.session)
+    if main is None or stream is None or stream.answer.status != 200:
+        agent.inconclusive("the stream of the session was not granted")
+    return turn, main, stream
+
+
+def _updates(stream: EventStream) -> list[Json]:
+    messages = stream.messages()
+    return [each for each in messages if isinstance(each, dict) and str(each.get("method", "")).startswith("session/")]
+
+
+@must("agent.http.09", "Updates come on the stream of their session.", "docs/protocol/http.md#streams")
+async def updates_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
+    turn, main, stream = await _run_turn(agent)
+    if not agent.updates(start=turn.start):
+        agent.inconclusive("no update came")
+    agent.require(not _updates(main), "an update came on the stream of the connection")
+    agent.require(_updates(stream), "no update came on the stream of the session")
+
+
+@must(
+    "agent.http.10",
+    "The answer to a prompt comes on the stream of its session, after the updates.",
+    "docs/protocol/http.md#streams",
+)
+async def turns_end_on_their_stream(agent: HttpAgentUnderTest) -> None:
+    turn, _, stream = await _run_turn(agent)
+    messages = [each for each in stream.messages() if isinstance(each, dict)]
+    places = [place for place, each in enumerate(messages) if "method" not in each and each.get("id") == turn.id]
+    agent.require(places, "the answer to the prompt did not come on the stream of its session")
+    late = [each for each in messages[places[0] + 1 :] if "agent_message_chunk" in str(each)]
+    agent.require(not late, "after the answer to the prompt came a piece of the agent's message")
+
+
+@must(
+    "agent.http.11",
+    "A question for leave comes on the stream of its session, and its answer is taken with 202.",
+    "docs/protocol/http.md#streams",
+)
+async def questions_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
+    await agent.open_session()
+    turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("ask")))
+    asked = [frame for frame in agent.received if frame.method == "session/request_permission"]
+    if not asked:
+        agent.inconclusive("the agent did not ask for permission")
+    stream = agent.channel.streams[agent.session]
+    arrived = [each for each in stream.messages() if isinstance(each, dict) and each == asked[0].message]
+    agent.require(arrived, "the question did not come on the stream of its session", asked[0])
+    if "id" in asked[0].message:
+        answers = [answer for sent, answer in agent.channel.statuses if "method" not in sent]
+        agent.require_status(answers[0], "the answer to a question", 202)
+    agent.require(turn.answer is not None, "the turn does not end after the question was answered")
+
+
+# --- coming back --------------------------------------------------------------------------------------------------
+
+
+async def _reattach(agent: HttpAgentUnderTest) -> tuple[Answer, EventStream, EventStream, str]:
+    """Run a turn, then load the session by hand on a second connection."""
+    await agent.run_turn("plain")
+    session = agent.session
+    await agent.channel.ask("DELETE", None, agent.channel.session_headers())
+    main = await agent.open_session_stream()
+    stream = await agent.channel.open(session)
+    agent.require(stream.answer.status == 200, f"the stream of the session was answered with {stream.answer.status}")
+    load = agent.request_message("session/load", {"sessionId": session, "cwd": agent.cwd, "mcpServers": []}, "load")
+    return await agent.channel.post(load, agent.channel.session_headers(session)), main, stream, session
+
+
+@must(
+    "agent.http.28",
+    "A session is loaded again over another connection: stream first, then session/load with both headers.",
+    "docs/protocol/http.md#reattach",
+    "v1 banjo crow",
+    needs="agent.loadSession",
+)
+async def sessions_outlive_connections(agent: HttpAgentUnderTest) -> None:
+    answer, main, stream, session = await _reattach(agent)
+    agent.require_status(answer, "session/load with both headers", 202)
+    found = await agent.wait_on_either(main, stream, "load", agent.timeouts.start)
+    agent.require(found is not None and "result" in found, f"the load was refused: {found}")
+    prompt = {"sessionId": session, "prompt": [{"type": "text", "text": agent.prompt_for("plain")}]}
+    again = await agent.channel.post(
+        agent.request_message("session/prompt", prompt, "again"), agent.channel.session_headers(session)
+    )
+    agent.require_status(again, "a prompt in the loaded session", 202)
+    ended = await agent.wait_on_either(main, stream, "again", agent.timeouts.turn)
+    agent.require(ended is not None and "result" in ended, f"the prompt in the loaded session ended with {ended}")
+    agent.require(_updates(stream) or _updates(main), "no history came")
+
+
+@must(
+    "agent.http.29",
+    "The answer to session/load comes on the stream of the connection.",
+    "docs/protocol/http.md#streams",
+    "v1 banjo crow",
+    needs="agent.loadSession",
+)
+async def loads_are_answered_to_the_connection(agent: HttpAgentUnderTest) -> None:
+    await agent.open_session()
+    params = {"sessionId": agent.session, "cwd": agent.cwd, "mcpServers": []}
+    answer = await agent.channel.post(
+        agent.request_message("session/load", params, "load"), agent.channel.session_headers(agent.session)
+    )
+    if answer.status != 202:
+        agent.inconclusive(f"session/load was answered with {answer.status}")
+    main = agent.channel.main
+    assert main is not None
+    found = await agent.wait_on_either(main, await agent.channel.ensure(agent.session), "load", agent.timeouts.start)
+    agent.require(found in main.messages(), "the answer to session/load does not come on the stream of the connection")
+
+
+# --- order, and who reads -----------------------------------------------------------------------------------------
+
+
+@must("agent.http.30", "A thousand updates come without a gap and in order.", "docs/protocol/peers.md#reports-ordering")
+async def floods_are_whole(agent: HttpAgentUnderTest) -> None:
+    await agent.run_turn("flood")
+    agent.require_counting()
+
+
+@should(
+    "agent.http.31", "What is said before its stream is read waits for the reader.", "docs/protocol/http.md#python-sdk"
+)
+async def late_readers_miss_nothing(agent: HttpAgentUnderTest) -> None:
+    await agent.initialize()
+    agent.channel.is_eager = False
+    await agent.open_session()
+    prompt = {"sessionId": agent.session, "prompt": [{"type": "text", "text": agent.prompt_for("plain")}]}
+    answer = await agent.channel.post(
+        agent.request_message("session/prompt", prompt, "late"), agent.channel.session_headers(agent.session)
+    )
+    if answer.status != 202:
+        agent.inconclusive(f"a prompt before the stream was answered with {answer.status}")
+    await agent.collect()
+    stream = await agent.channel.open(agent.session)
+    assert agent.channel.main is not None
+    ended = await agent.wait_on_either(agent.channel.main, stream, "late", agent.timeouts.turn)
+    agent.require(ended is not None, "the end of a turn that began before its stream was read never comes")
+    arrived = _updates(stream) or _updates(agent.channel.main)
+    agent.require(arrived, "the updates of a turn that began before its stream was read are lost")
+
+
+@should(
+    "agent.http.32",
+    "A second GET on a stream is refused, or takes it over: the two do not share it.",
+    "docs/protocol/http.md#typescript-sdk",
+)
+async def streams_are_not_shared(agent: HttpAgentUnderTest) -> None:
+    await agent.open_session()
+    first = await agent.channel.ensure(agent.session)
+    second = await agent.channel.open(agent.session)
+    if second.answer.status != 200:
+        agent.require_status(second.answer, "a second GET on a stream", 409, 400, 429)
+        return
+    before = len(first.events), len(second.events)
+    agent.channel.streams[agent.session] = second  # so that no third one is opened
+    for _ in range(3):
+        await agent.prompt(agent.prompt_for("tour"))
+    arrived = [len(stream.events) - old for stream, old in zip((first, second), before, strict=True)]
+    agent.require(
+        0 in arrived, f"two GETs on one stream share it: {arrived[0]} events came to one, {arrived[1]} to the other"
+    )
+
+
+async def _stream_with_ids(agent: HttpAgentUnderTest) -> EventStream:
+    await agent.run_turn("stream")
+    stream = await agent.channel.ensure(agent.session)
+    if not any(event.id for event in stream.events):
+        agent.skip("events have no ids")
+    return stream
+
+
+@may("agent.http.33", "Where events have ids, no two of one stream have the same.", "docs/protocol/http.md#durability")
+async def ids_are_unique(agent: HttpAgentUnderTest) -> None:
+    ids = [event.id for event in (await _stream_with_ids(agent)).events if event.id]
+    agent.require(len(set(ids)) == len(ids), "two events of a stream have the same id")
+
+
+@may(
+    "agent.http.34",
+    "Where events have ids, a stream that was cut goes on after Last-Event-ID.",
+    "docs/protocol/http.md#durability",
+)
+async def cut_streams_go_on(agent: HttpAgentUnderTest) -> None:
+    stream = await _stream_with_ids(agent)
+    whole = [event.data for event in stream.events]
+    middle = len(whole) // 2
+    await stream.close()
+    again = await agent.channel.open(agent.session, {"Last-Event-ID": stream.events[middle].id.decode()})
+    agent.require_status(again.answer, "a GET with Last-Event-ID", 200)
+    end = asyncio.get_running_loop().time() + agent.timeouts.answer
+    while len(again.events) < len(whole) - middle - 1 and asyncio.get_running_loop().time() < end:
+        again.changed.clear()
+        await asyncio.wait([asyncio.ensure_future(again.changed.wait())], timeout=agent.timeouts.quiet)
+    got = [event.data for event in again.events]
+    agent.require(got == whole[middle + 1 :], f"{len(got)} events came, not the {len(whole) - middle - 1} that follow")
+
+
+@may("agent.http.35", "A cookie that the server sets has a name and a value.", "docs/protocol/http.md#cookies")
+async def cookies_can_be_returned(agent: HttpAgentUnderTest) -> None:
+    answer = await agent.channel.post(agent.initialize_message())
+    agent.channel.connection = answer.headers.get("acp-connection-id", "")
+    if "set-cookie" not in answer.headers:
+        agent.skip("the server sets no cookie")
+    agent.require(agent.channel.cookies, f"the cookie {answer.headers['set-cookie']!r} has no name or no value")

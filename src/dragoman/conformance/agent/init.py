@@ -1,0 +1,243 @@
+"""The answer of an agent to initialize."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentUnderTest
+from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.json_shape import mismatch, non_empty
+from dragoman.conformance.requirement import must, should
+from dragoman.engine.peer_info import offers
+
+VERSION = {"crow": "protocol_version"}
+INFO = {"crow": "agent_info", "2025.1": "agent_info"}
+UNHEARD_OF = 65535  # the largest version that can be said
+
+# Optional methods with their capability, and params that name an unknown session.
+OPTIONAL: dict[str, tuple[str, dict[str, Any]]] = {
+    "session/load": ("agent.loadSession", {"sessionId": "none", "cwd": "/", "mcpServers": []}),
+    "session/resume": ("agent.sessionCapabilities.resume", {"sessionId": "none", "cwd": "/", "mcpServers": []}),
+    "session/list": ("agent.sessionCapabilities.list", {}),
+    "session/delete": ("agent.sessionCapabilities.delete", {"sessionId": "none"}),
+    "session/close": ("agent.sessionCapabilities.close", {"sessionId": "none"}),
+    "session/fork": ("agent.sessionCapabilities.fork", {"sessionId": "none", "cwd": "/", "mcpServers": []}),
+}
+
+
+@must("agent.init.01", "initialize is answered with an object.", "docs/protocol/initialize.md#result")
+async def initialize_is_answered(agent: AgentUnderTest) -> None:
+    params = hello.initialize(agent.dialect, agent.cwd, hello.ALL[agent.dialect])
+    result = agent.require_result(await agent.request("initialize", params, agent.timeouts.start), "initialize")
+    agent.require(isinstance(result, dict), "initialize was not answered with an object", agent.received[-1])
+
+
+async def _version(agent: AgentUnderTest) -> Json:
+    result = await agent.initialize()
+    return result.get(VERSION.get(agent.dialect, "protocolVersion"))
+
+
+@must(
+    "agent.init.02",
+    "The version in the answer is a whole number.",
+    "docs/protocol/initialize.md#version",
+    "v1 banjo crow draft",
+)
+async def the_version_is_a_number(agent: AgentUnderTest) -> None:
+    problem = mismatch(await _version(agent), int, "the version")
+    agent.require(not problem, problem, agent.initialize_reply)
+
+
+@must(
+    "agent.init.03",
+    "A version that both know is agreed on.",
+    "docs/protocol/initialize.md#version",
+    "v1 banjo crow draft",
+)
+async def the_known_version_is_agreed_on(agent: AgentUnderTest) -> None:
+    found = await _version(agent)
+    if not isinstance(found, int):
+        agent.inconclusive("the agent names no version")
+    agent.require(found == 1, f"asked for version 1, the agent answered {found}", agent.initialize_reply)
+
+
+@must(
+    "agent.init.04",
+    "A version that nobody has is not agreed to: the agent names its own.",
+    "docs/protocol/initialize.md#version, docs/protocol/peers.md#sdk-version-echo",
+    "v1",
+)
+async def unknown_versions_are_not_accepted(agent: AgentUnderTest) -> None:
+    """An agent that echoes the requested version may not support it."""
+    params = hello.initialize(agent.dialect, agent.cwd, {}) | {"protocolVersion": UNHEARD_OF}
+    frame = await agent.request("initialize", params, agent.timeouts.start)
+    if frame is None:
+        agent.inconclusive("an initialize of another version was not answered")
+    result = frame.message.get("result")
+    found = result.get("protocolVersion") if isinstance(result, dict) else None
+    agent.require(found != UNHEARD_OF, f"the agent agrees to version {UNHEARD_OF}, which does not exist", frame)
+
+
+async def _require_shape(agent: AgentUnderTest, shape: Json) -> None:
+    result = await agent.initialize()
+    problem = mismatch(result, shape)
+    agent.require(not problem, problem, agent.initialize_reply)
+
+
+@must(
+    "agent.init.05",
+    "loadSession is true or false, where it is said.",
+    "docs/protocol/initialize.md#agent-capabilities",
+    "v1 banjo",
+)
+async def load_session_is_a_switch(agent: AgentUnderTest) -> None:
+    await _require_shape(agent, {"agentCapabilities?": {"loadSession?": bool}})
+
+
+@must(
+    "agent.init.06",
+    "promptCapabilities and mcpCapabilities hold true or false.",
+    "docs/protocol/initialize.md#agent-capabilities",
+    "v1 banjo",
+)
+async def prompt_capabilities_are_switches(agent: AgentUnderTest) -> None:
+    prompt = {"image?": bool, "audio?": bool, "embeddedContext?": bool}
+    mcp = {"http?": bool, "sse?": bool}
+    await _require_shape(agent, {"agentCapabilities?": {"promptCapabilities?": prompt, "mcpCapabilities?": mcp}})
+
+
+@must(
+    "agent.init.07",
+    "Session capabilities are objects, or absent.",
+    "docs/protocol/initialize.md#agent-capabilities",
+    "v1",
+)
+async def session_capabilities_are_objects(agent: AgentUnderTest) -> None:
+    names = ("list", "delete", "additionalDirectories", "resume", "close", "fork")
+    await _require_shape(agent, {"agentCapabilities?": {"sessionCapabilities?": {f"{name}?": dict for name in names}}})
+
+
+@should(
+    "agent.init.08",
+    "The agent says its name and version.",
+    "docs/protocol/initialize.md#result, docs/protocol/peers.md#absent-members",
+    "v1",
+)
+@must(
+    "agent.init.09",
+    "The agent says its name and version.",
+    "docs/protocol/dialect-matrix.md#opening",
+    "banjo 2025.1 crow draft",
+)
+async def the_agent_has_name_and_version(agent: AgentUnderTest) -> None:
+    await _require_shape(agent, {INFO.get(agent.dialect, "agentInfo"): {"name": non_empty, "version": str}})
+
+
+@must("agent.init.10", "Every login offered has an id and a name.", "docs/protocol/auth.md#methods", "v1 banjo")
+async def logins_can_be_named(agent: AgentUnderTest) -> None:
+    await _require_shape(agent, {"authMethods?": [{"id": non_empty, "name": non_empty}]})
+
+
+@must(
+    "agent.init.11",
+    "No session is opened before initialize: the error is that of a wrong state.",
+    "docs/protocol/errors.md#wrong-state",
+    "2025.1 draft",
+)
+async def sessions_before_initialize_are_a_wrong_state(agent: AgentUnderTest) -> None:
+    frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, "one"), agent.timeouts.start)
+    agent.require_error(frame, "session/new before initialize", agent.error_code("invalid_state"))
+
+
+@should(
+    "agent.init.12", "No session is opened before initialize.", "docs/protocol/initialize.md#order", "v1 banjo crow"
+)
+async def sessions_before_initialize_are_refused(agent: AgentUnderTest) -> None:
+    frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, "one"), agent.timeouts.start)
+    agent.require_error(frame, "session/new before initialize")
+
+
+@must("agent.init.13", "A second initialize is answered, one way or the other.", "docs/protocol/initialize.md#order")
+async def a_second_initialize_is_answered(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    params = hello.initialize(agent.dialect, agent.cwd, {})
+    agent.require(await agent.request("initialize", params), "a second initialize was not answered")
+
+
+@must(
+    "agent.init.14",
+    "Capabilities that the agent does not know are ignored.",
+    "docs/protocol/initialize.md#omitted-capabilities",
+)
+async def unknown_capabilities_are_ignored(agent: AgentUnderTest) -> None:
+    params = hello.initialize(agent.dialect, agent.cwd, {**hello.ALL[agent.dialect], "skillOfTheFuture": {"a": 1}})
+    frame = await agent.request("initialize", params, agent.timeouts.start)
+    agent.require_result(frame, "initialize with an unknown capability")
+
+
+@must(
+    "agent.init.15", "A client need not say who it is nor what it can do.", "docs/protocol/initialize.md#params", "v1"
+)
+async def a_minimal_initialize_is_enough(agent: AgentUnderTest) -> None:
+    frame = await agent.request("initialize", {"protocolVersion": 1}, agent.timeouts.start)
+    agent.require_result(frame, "initialize with nothing but a version")
+
+
+@must(
+    "agent.init.16",
+    "Every method whose capability is offered is there.",
+    "docs/protocol/initialize.md#gates, docs/protocol/peers.md#offered-but-missing",
+    "v1 banjo",
+)
+async def what_is_offered_is_there(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    for method, (gate, params) in OPTIONAL.items():
+        if offers(gate, agent.capabilities):
+            frame = await agent.request(method, {**params, "cwd": agent.cwd} if "cwd" in params else params)
+            error = frame.message.get("error") if frame else None
+            found = error.get("code") if isinstance(error, dict) else None
+            agent.require(found != -32601, f"{method} is offered and not there", frame)
+            if frame is None or (isinstance(error, dict) and type(found) is not int):
+                outcome = f"was refused with {found!r}" if frame else "was not answered"
+                agent.inconclusive(f"{method} {outcome}: that does not say whether it is there", frame)
+
+
+@should(
+    "agent.init.17", "A method whose capability is not offered is refused.", "docs/protocol/initialize.md#gates", "v1"
+)
+async def what_is_not_offered_is_refused(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    closed = [method for method, (gate, _) in OPTIONAL.items() if not offers(gate, agent.capabilities)]
+    if not closed:
+        agent.skip("the agent offers every optional method")
+    for method in closed:
+        params = OPTIONAL[method][1]
+        agent.require_error(await agent.request(method, params), f"{method}, which is not offered,")
+
+
+@must(
+    "agent.init.18", "After an initialize that was refused, a good one is taken.", "docs/protocol/initialize.md#order"
+)
+async def a_refused_initialize_may_be_repeated(agent: AgentUnderTest) -> None:
+    first = await agent.request("initialize", "hello", agent.timeouts.start)
+    if first is not None and "error" not in first.message:
+        agent.skip("the agent accepts any initialize")
+    params = hello.initialize(agent.dialect, agent.cwd, hello.ALL[agent.dialect])
+    agent.require_result(
+        await agent.request("initialize", params, agent.timeouts.start), "initialize after one that was refused"
+    )
+
+
+@should(
+    "agent.init.19",
+    "A null for a capability means that it is not there.",
+    "docs/protocol/initialize.md#omitted-capabilities",
+    "v1",
+)
+async def null_capabilities_are_none(agent: AgentUnderTest) -> None:
+    capabilities = {"fs": None, "terminal": None, "elicitation": None, "session": None}
+    frame = await agent.request(
+        "initialize", hello.initialize(agent.dialect, agent.cwd, capabilities), agent.timeouts.start
+    )
+    agent.require_result(frame, "initialize with null for capabilities")

@@ -1,0 +1,256 @@
+"""Permission requests of an agent, and what it does with the answer."""
+
+from __future__ import annotations
+
+import os
+
+from dragoman.conformance import json_shape
+from dragoman.conformance.agent.toolcall import status_history
+from dragoman.conformance.harness.agent import REJECT, AgentUnderTest, PromptTurn
+from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.json_shape import mismatch
+from dragoman.conformance.requirement import must, should
+
+QUESTION = "session/request_permission"
+# What an agent does to a file or a machine through its client.
+DEEDS = ("fs/write_text_file", "terminal/create")
+KINDS = json_shape.one_of("allow_once", "allow_always", "reject_once", "reject_always")
+
+
+async def collect_questions(agent: AgentUnderTest) -> tuple[PromptTurn, ReceivedFrame]:
+    """Start a turn that waits for permission to write a file."""
+    await agent.open_session()
+    agent.hold(QUESTION)
+    turn = agent.start_turn(agent.prompt_for("write"))
+    question = await agent.wait_for(lambda frame: frame.method == QUESTION, agent.timeouts.turn)
+    if question is None:
+        agent.inconclusive("the agent did not ask for permission")
+    return turn, question
+
+
+def _changes(agent: AgentUnderTest) -> tuple[bool, list[ReceivedFrame]]:
+    """Return whether the file exists, and the requests that changed something."""
+    deeds = [frame for frame in agent.received if frame.method in DEEDS]
+    return os.path.exists(agent.new) or bool(deeds), deeds
+
+
+async def _wait_for_permission(agent: AgentUnderTest) -> tuple[PromptTurn, ReceivedFrame]:
+    """Start a turn that waits for permission; inconclusive if it changed something before."""
+    turn, question = await collect_questions(agent)
+    await agent.collect()
+    if _changes(agent)[0]:
+        agent.inconclusive("the file was written before the answer", question)
+    agent.mark(question)
+    return turn, question
+
+
+async def _require_denied(agent: AgentUnderTest, what: str, result: Json) -> None:
+    turn, question = await _wait_for_permission(agent)
+    if question.is_request:
+        agent.reply(question, result)
+    else:
+        agent.answer_permission(question, result)
+    del agent.handlers[QUESTION]
+    await agent.wait_turn(turn)
+    await agent.collect()
+    done, deeds = _changes(agent)
+    agent.require(not done, f"{what} was taken as permission: the file was written", *deeds)
+
+
+@must(
+    "agent.permission.01",
+    "A question has a session, a tool call and at least one option.",
+    "docs/protocol/permission.md#ask",
+    "v1 banjo",
+)
+async def questions_are_whole(agent: AgentUnderTest) -> None:
+    _, question = await collect_questions(agent)
+    shape = {
+        "sessionId": json_shape.non_empty,
+        "toolCall": {"toolCallId": json_shape.non_empty},
+        "options": json_shape.non_empty_list,
+    }
+    problem = mismatch(question.message.get("params"), shape)
+    agent.require(not problem, problem, question)
+
+
+@must(
+    "agent.permission.02",
+    "Every option has an id, a name and a known kind.",
+    "docs/protocol/permission.md#options, docs/protocol/peers.md#unknown-option-kinds",
+    "v1 banjo",
+)
+async def options_are_whole(agent: AgentUnderTest) -> None:
+    """Strict clients refuse a question with an unknown kind."""
+    _, question = await collect_questions(agent)
+    problem = mismatch(
+        question.message["params"].get("options"), [{"optionId": str, "name": str, "kind": KINDS}], "options"
+    )
+    agent.require(not problem, problem, question)
+
+
+@must(
+    "agent.permission.03",
+    "No two options of a question have the same id.",
+    "docs/protocol/permission.md#options",
+    "v1 banjo",
+)
+async def options_differ(agent: AgentUnderTest) -> None:
+    _, question = await collect_questions(agent)
+    ids = [option.get("optionId") for option in question.message["params"].get("options") or []]
+    agent.require(len(set(ids)) == len(ids), f"two options have the same id: {ids}", question)
+
+
+@should(
+    "agent.permission.04",
+    "The tool call of a question was announced before.",
+    "docs/protocol/peers.md#tool-call-order",
+    "v1 banjo",
+)
+async def calls_are_announced_before_they_are_asked_for(agent: AgentUnderTest) -> None:
+    _, question = await collect_questions(agent)
+    known = {frame.update.get("toolCallId") for frame in agent.updates("tool_call")}
+    call = (question.message["params"].get("toolCall") or {}).get("toolCallId")
+    if call is None:
+        agent.inconclusive("the question names no tool call", question)
+    agent.require(
+        call in known, f"permission is requested for the tool call {call!r}, which was not announced", question
+    )
+
+
+@must(
+    "agent.permission.05",
+    "What was refused is not done.",
+    "docs/protocol/permission.md#ask, docs/protocol/draft.md#trust",
+    "v1 banjo crow draft",
+)
+async def refused_is_refused(agent: AgentUnderTest) -> None:
+    turn, question = await _wait_for_permission(agent)
+    agent.permission_kinds = REJECT
+    agent.answer_permission(question, agent.permission_outcome(question.params))
+    await agent.wait_turn(turn)
+    done, deeds = _changes(agent)
+    agent.require(not done, "permission was denied, and the file was written", question, *deeds)
+
+
+@must(
+    "agent.permission.06",
+    "Nothing is done before the answer.",
+    "docs/protocol/permission.md#ask, docs/protocol/draft.md#tool-call-order",
+    "v1 banjo crow draft",
+)
+async def nothing_is_done_before(agent: AgentUnderTest) -> None:
+    _, question = await collect_questions(agent)
+    await agent.collect()
+    done, deeds = _changes(agent)
+    agent.require(not done, "the file was written while the permission request was open", question, *deeds)
+
+
+@must(
+    "agent.permission.07",
+    "A question that was closed without an answer is no leave.",
+    "docs/protocol/permission.md#ask",
+    "v1 banjo",
+)
+async def closed_questions_are_no_permission(agent: AgentUnderTest) -> None:
+    await _require_denied(agent, "the outcome cancelled", {"outcome": {"outcome": "cancelled"}})
+
+
+@must(
+    "agent.permission.08",
+    "A turn in which something was refused comes to an end.",
+    "docs/protocol/permission.md#ask",
+    "v1 banjo crow draft",
+)
+async def refused_turns_end(agent: AgentUnderTest) -> None:
+    await agent.open_session()
+    agent.permission_kinds = REJECT
+    turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("write")))
+    questions = [frame for frame in agent.received if frame.method == QUESTION]
+    if not questions or (agent.dialect != "crow" and not questions[0].is_request):
+        agent.inconclusive("the agent sent no permission request that can be answered")
+    agent.require(turn.answer, "a turn in which permission was denied was not answered")
+
+
+@should(
+    "agent.permission.09",
+    "A tool call that was refused is not told as completed.",
+    "docs/protocol/permission.md#ask",
+    "v1 banjo",
+)
+async def refused_calls_are_not_completed(agent: AgentUnderTest) -> None:
+    await agent.open_session()
+    agent.permission_kinds = REJECT
+    await agent.prompt(agent.prompt_for("write"))
+    questions = [frame for frame in agent.received if frame.method == QUESTION]
+    if not questions:
+        agent.inconclusive("the agent did not ask for permission")
+    if _changes(agent)[0]:
+        agent.inconclusive("what was refused was done")
+    call = str((questions[0].message["params"].get("toolCall") or {}).get("toolCallId"))
+    found = [frame for frame in agent.updates() if frame.kind in ("tool_call", "tool_call_update")]
+    wrong = [frame for status, frame in status_history(found).get(call, []) if status == "completed"]
+    agent.require(not wrong, "a tool call that was refused is reported as completed", *questions, *wrong)
+
+
+@must(
+    "agent.permission.10",
+    "An error in answer to a question is no leave.",
+    "docs/protocol/permission.md#ask",
+    "v1 banjo draft",
+)
+async def errors_are_no_permission(agent: AgentUnderTest) -> None:
+    turn, question = await _wait_for_permission(agent)
+    agent.refuse(question, -32601, "Method not found")
+    await agent.wait_turn(turn)
+    await agent.collect()
+    done, deeds = _changes(agent)
+    agent.require(not done, "an error was taken as permission: the file was written", question, *deeds)
+
+
+@must(
+    "agent.permission.11",
+    "An option that was not offered is no leave.",
+    "docs/protocol/permission.md#unknown-outcomes",
+    "v1 banjo",
+)
+async def unknown_options_are_no_permission(agent: AgentUnderTest) -> None:
+    outcome = {"outcome": {"outcome": "selected", "optionId": "no-such-option"}}
+    await _require_denied(agent, "an option that was not offered", outcome)
+
+
+@must(
+    "agent.permission.12",
+    "A question names the session it belongs to.",
+    "docs/protocol/permission.md#ask",
+    "v1 banjo draft",
+)
+async def questions_name_their_session(agent: AgentUnderTest) -> None:
+    _, question = await collect_questions(agent)
+    found = question.message["params"].get("sessionId")
+    agent.require(found == agent.session, f"a question names the session {found!r}, not the one at work", question)
+
+
+@must(
+    "agent.permission.13",
+    "An answer that makes no sense is no leave.",
+    "docs/protocol/extensions.md#lenient-reading",
+    "v1 banjo",
+)
+async def nonsense_is_no_permission(agent: AgentUnderTest) -> None:
+    await _require_denied(agent, "an answer that makes no sense", {"outcome": "yes"})
+
+
+@must(
+    "agent.permission.14", "A question is a request, with an id.", "docs/protocol/permission.md#ask", "v1 banjo draft"
+)
+async def questions_can_be_answered(agent: AgentUnderTest) -> None:
+    _, question = await collect_questions(agent)
+    agent.require("id" in question.message, "a permission request has no id", question)
+
+
+@should("agent.permission.15", "A question offers a way to refuse.", "docs/protocol/permission.md#options", "v1 banjo")
+async def there_is_a_way_to_refuse(agent: AgentUnderTest) -> None:
+    _, question = await collect_questions(agent)
+    kinds = [option.get("kind") for option in question.message["params"].get("options") or []]
+    agent.require(set(kinds) & set(REJECT), f"the options are {kinds}: none refuses", question)

@@ -1,0 +1,371 @@
+"""JSON-RPC at an agent: ids, answers, errors, batches."""
+
+from __future__ import annotations
+
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentUnderTest
+from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.json_shape import mismatch
+from dragoman.conformance.requirement import must, should
+from dragoman.schema.methods import find_method
+from dragoman.schema.side import Side
+
+LARGEST = 2**53 - 1  # the largest whole number that every JSON reader keeps
+
+# Requests that an agent should refuse: by their params, their session, their name.
+REFUSED: dict[str, Json] = {
+    "session/prompt": {},
+    "session/load": {"sessionId": "no-such-session"},
+    "no/such_method": {},
+    "_example.org/no_such_method": {},
+}
+
+
+def _new_session_params(agent: AgentUnderTest, session: str = "one") -> Json:
+    return hello.new_session(agent.dialect, agent.cwd, session)
+
+
+async def _require_same_id(agent: AgentUnderTest, id: Json) -> None:
+    await agent.initialize()
+    agent.call("session/new", _new_session_params(agent), id=id)
+    frame = agent.need(
+        await agent.wait_for(lambda frame: frame.is_reply), f"a request with the id {id!r} was not answered"
+    )
+    found = frame.message.get("id")
+    same = found == id and type(found) is type(id)
+    agent.require(same, f"the answer's id is {found!r}, not {id!r}", frame)
+
+
+@must(
+    "agent.rpc.01",
+    "A request with a string id is answered with that very string as id.",
+    "docs/protocol/json-rpc.md#ids",
+)
+async def a_string_id_comes_back(agent: AgentUnderTest) -> None:
+    await _require_same_id(agent, "17")
+
+
+@must(
+    "agent.rpc.02",
+    "A notification is never answered, known or not.",
+    "docs/protocol/json-rpc.md#notifications, docs/protocol/peers.md#errors-without-id",
+)
+async def notifications_get_no_answer(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    agent.notify("no/such_notification", {})
+    agent.notify("_vendor/notification", {})
+    frame = agent.unrequested_replies(await agent.collect())
+    agent.require(not frame, "a notification was answered", *frame)
+
+
+@must(
+    "agent.rpc.03", "A request of an unknown method is refused with -32601.", "docs/protocol/errors.md#unknown-methods"
+)
+async def unknown_methods_are_refused(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    agent.require_error(await agent.request("no/such_method", {}), "an unknown method", -32601)
+
+
+async def _provoke_messages(agent: AgentUnderTest) -> list[ReceivedFrame]:
+    """Provoke an answer, an error and a session; return all messages."""
+    await agent.initialize()
+    await agent.request("session/new", _new_session_params(agent))
+    await agent.request("no/such_method", {})
+    return [each for each in agent.received if isinstance(each.message, dict)]
+
+
+@must("agent.rpc.04", 'Every message says jsonrpc: "2.0".', "docs/protocol/json-rpc.md#envelope")
+async def messages_state_the_version(agent: AgentUnderTest) -> None:
+    for frame in await _provoke_messages(agent):
+        agent.require(frame.message.get("jsonrpc") == "2.0", 'a message lacks jsonrpc: "2.0"', frame)
+
+
+@must(
+    "agent.rpc.05",
+    "An answer has a result or an error, never both and never neither.",
+    "docs/protocol/json-rpc.md#envelope",
+)
+async def answers_have_one_outcome(agent: AgentUnderTest) -> None:
+    for frame in await _provoke_messages(agent):
+        if "method" not in frame.message:
+            both = ("result" in frame.message) + ("error" in frame.message)
+            agent.require(both == 1, "an answer has " + ("both result and error" if both else "no outcome"), frame)
+
+
+@must(
+    "agent.rpc.06", "An error has a whole number as code and a text as message.", "docs/protocol/errors.md#error-object"
+)
+async def errors_have_code_and_message(agent: AgentUnderTest) -> None:
+    """Provoke many errors, because agents build them in more than one place."""
+    params = hello.initialize(agent.dialect, agent.cwd, hello.ALL[agent.dialect])
+    await agent.request("initialize", params, agent.timeouts.start)
+    for method, params in REFUSED.items():
+        await agent.request(method, params)
+    await agent.request("session/new", _new_session_params(agent))
+    found = [each for each in agent.received if each.is_reply and "error" in each.message]
+    for frame in found:
+        problem = mismatch(frame.message["error"], {"code": int, "message": str})
+        agent.require(
+            not problem, f"the error for {agent.method_answered(frame) or 'nothing we asked'}: {problem}", frame
+        )
+    if not found:
+        agent.inconclusive("the agent refused nothing")
+
+
+@must("agent.rpc.07", "A request is answered once.", "docs/protocol/json-rpc.md#envelope")
+async def requests_are_answered_once(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    id = agent.call("session/new", _new_session_params(agent))
+    await agent.wait_reply(id)
+    await agent.collect()
+    found = [each for each in agent.received if each.is_reply and each.message.get("id") == id]
+    if not found:
+        agent.inconclusive("session/new was not answered")
+    agent.require(len(found) == 1, f"a request was answered {len(found)} times", *found)
+
+
+@must(
+    "agent.rpc.08",
+    "The id 0 is an id like any other, and comes back.",
+    "docs/protocol/json-rpc.md#ids, docs/protocol/peers.md#id-shapes",
+)
+async def zero_is_an_id(agent: AgentUnderTest) -> None:
+    await _require_same_id(agent, 0)
+
+
+@must(
+    "agent.rpc.09",
+    "A client's request may have the id of a request of the agent's.",
+    "docs/protocol/json-rpc.md#ids",
+    "v1 banjo draft",
+)
+async def ids_of_both_sides_are_apart(agent: AgentUnderTest) -> None:
+    await agent.open_session()
+    agent.hold("session/request_permission")
+    turn = agent.start_turn(agent.prompt_for("ask"))
+    asked = await agent.wait_for(lambda frame: frame.method == "session/request_permission", agent.timeouts.turn)
+    if asked is None:
+        agent.inconclusive("the agent did not ask for permission")
+    id = asked.message["id"]
+    agent.call("no/such_method", {}, id=id)
+    frame = await agent.wait_reply(id)
+    agent.require(frame is not None, "a request with the id of an open request of the agent's was not answered", asked)
+    agent.cancel()
+    agent.answer_permission(asked, {"outcome": {"outcome": "cancelled"}})
+    await agent.wait_turn(turn)
+
+
+BATCH = b'[{"jsonrpc":"2.0","id":901,"method":"no/such_method"},{"jsonrpc":"2.0","method":"no/such_notification"}]'
+
+
+async def _survives(agent: AgentUnderTest, line: bytes, what: str) -> list[ReceivedFrame]:
+    await agent.initialize()
+    agent.send(line)
+    frame = await agent.collect()
+    await agent.require_alive(what)
+    return frame
+
+
+@must(
+    "agent.rpc.10",
+    "A batch does not end the connection.",
+    "docs/protocol/json-rpc.md#batches, docs/protocol/peers.md#batches",
+)
+async def batches_are_survived(agent: AgentUnderTest) -> None:
+    await _survives(agent, BATCH, "a batch")
+
+
+@should(
+    "agent.rpc.11",
+    "A batch is refused as a whole: one -32600 with id null.",
+    "docs/protocol/json-rpc.md#batches, docs/protocol/peers.md#batches",
+)
+async def batches_are_refused_as_a_whole(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    agent.send(BATCH)
+    frame = await agent.wait_for(lambda frame: frame.is_reply)
+    if agent.closed is not None:
+        agent.inconclusive("the agent is gone")
+    frame = agent.need(frame, "a batch was not answered")
+    error = frame.message.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    agent.require((code, frame.message.get("id", 0)) == (-32600, None), "a batch was not refused as a whole", frame)
+
+
+@must(
+    "agent.rpc.12",
+    "A line that is no JSON does not end the connection.",
+    "docs/protocol/json-rpc.md#robust-reading, docs/protocol/peers.md#malformed-lines",
+)
+async def invalid_json_is_survived(agent: AgentUnderTest) -> None:
+    await _survives(agent, b'{"jsonrpc": "2.0", "id": 902, "method": ', "a line that is no JSON")
+
+
+@should(
+    "agent.rpc.13",
+    "A line that is no JSON is answered with -32700 and id null.",
+    "docs/protocol/json-rpc.md#robust-reading, docs/protocol/peers.md#malformed-lines",
+)
+async def invalid_json_is_answered(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    agent.send(b'{"jsonrpc": "2.0", "id": 902, "method": ')
+    frame = await agent.wait_for(lambda frame: frame.is_reply)
+    if agent.closed is not None:
+        agent.inconclusive("the agent is gone")
+    frame = agent.need(frame, "a line that is no JSON was not answered")
+    error = frame.message.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    agent.require(
+        (code, frame.message.get("id", 0)) == (-32700, None), "it was not answered with -32700, id null", frame
+    )
+
+
+@must("agent.rpc.14", "JSON that is no object does not end the connection.", "docs/protocol/json-rpc.md#robust-reading")
+async def other_json_is_survived(agent: AgentUnderTest) -> None:
+    """docs/protocol/peers.md#sdk-non-object"""
+    await agent.initialize()
+    for line in (b"5", b'"text"', b"null", b"true"):
+        agent.send(line)
+    await agent.collect()
+    await agent.require_alive("JSON that is no object")
+
+
+@must(
+    "agent.rpc.15",
+    "Members that nobody knows are ignored.",
+    "docs/protocol/extensions.md#unknown-members, docs/protocol/dialects.md#banjo-notes",
+)
+async def unknown_members_are_ignored(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    params = {**_new_session_params(agent), "memberOfTheFuture": {"a": [1]}}
+    agent.send({"jsonrpc": "2.0", "id": 903, "method": "session/new", "params": params, "memberOfTheFuture": 1})
+    agent.require_result(await agent.wait_reply(903), "session/new with unknown members")
+
+
+@must(
+    "agent.rpc.16",
+    "A request of an unknown extension method is refused with -32601.",
+    "docs/protocol/extensions.md#own-methods, docs/protocol/peers.md#extension-answers",
+)
+async def unknown_extensions_are_refused(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    agent.require_error(await agent.request("_example.org/no_such_method", {}), "an unknown extension method", -32601)
+
+
+@must(
+    "agent.rpc.17",
+    "_meta is accepted on the params of a request.",
+    "docs/protocol/extensions.md#meta",
+    "v1 banjo draft",
+)
+async def meta_is_accepted(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    meta = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01", "example.org/key": {"a": 1}}
+    agent.require_result(
+        await agent.request("session/new", {**_new_session_params(agent), "_meta": meta}), "session/new with _meta"
+    )
+
+
+@must("agent.rpc.18", "An answer to a request nobody made is ignored.", "docs/protocol/json-rpc.md#envelope")
+async def answers_to_nothing_are_ignored(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    agent.send({"jsonrpc": "2.0", "id": 904, "result": {}})
+    found = agent.unrequested_replies(await agent.collect())
+    agent.require(not found, "an answer to nothing was answered", *found)
+    await agent.require_alive("an answer without a request")
+
+
+@must("agent.rpc.19", "An error with id null does not end the connection.", "docs/protocol/peers.md#errors-without-id")
+async def errors_without_id_are_survived(agent: AgentUnderTest) -> None:
+    line = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
+    await _survives(agent, line, "an error with id null")
+
+
+@must(
+    "agent.rpc.20",
+    "A request that lacks its params is refused with -32602.",
+    "docs/protocol/errors.md#wrong-params, docs/protocol/peers.md#missing-params",
+)
+async def missing_params_are_refused(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    agent.send({"jsonrpc": "2.0", "id": 905, "method": "session/prompt"})
+    agent.require_error(await agent.wait_reply(905), "a prompt without params", -32602)
+
+
+@must("agent.rpc.21", "Params that are a list are refused.", "docs/protocol/errors.md#wrong-params")
+async def a_list_of_params_is_refused(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    agent.require_error(
+        await agent.request("session/prompt", ["session", "prompt"]), "a prompt whose params are a list"
+    )
+
+
+@must(
+    "agent.rpc.22",
+    "Many requests may be under way at once; each gets its answer.",
+    "docs/protocol/json-rpc.md#concurrency",
+)
+async def many_requests_are_answered(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    ids = {agent.call("no/such_method", {"number": number}) for number in range(20)}
+
+    def rest(frame: ReceivedFrame) -> bool:
+        if frame.is_reply:
+            ids.discard(frame.message.get("id"))
+        return not ids
+
+    await agent.wait_for(rest)
+    agent.require(not ids, f"{len(ids)} of 20 requests sent at once were not answered")
+
+
+@must("agent.rpc.23", "The members of a message may stand in any order.", "docs/protocol/peers.md#id-shapes")
+async def members_come_in_any_order(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    agent.send({"params": {}, "method": "no/such_method", "id": 906, "jsonrpc": "2.0"})
+    agent.require(await agent.wait_reply(906), "a request whose id and method come last was not answered")
+
+
+@must("agent.rpc.24", "An id that was used before, and answered, may be used again.", "docs/protocol/json-rpc.md#ids")
+async def ids_may_come_again(agent: AgentUnderTest) -> None:
+    await agent.initialize()
+    for which in ("first", "second"):
+        agent.call("no/such_method", {}, id=907)
+        agent.require(await agent.wait_reply(907), f"the {which} of two requests with the same id was not answered")
+
+
+@should(
+    "agent.rpc.25", "The error of an unknown method names the method.", "docs/protocol/peers.md#method-not-found-text"
+)
+async def unknown_methods_are_named(agent: AgentUnderTest) -> None:
+    """The name may be in the message or in the data."""
+    await agent.initialize()
+    frame = await agent.request("no/such_method_either", {})
+    if frame is None or not isinstance(frame.message.get("error"), dict):
+        agent.inconclusive("an unknown method was not refused", frame)
+    error = frame.message["error"]
+    code = "no/such_method_either" in f"{error.get('message')} {error.get('data')}"
+    agent.require(code, "the error does not say which method is unknown", frame)
+
+
+@must("agent.rpc.26", "An id as large as 2^53 - 1 comes back as it is.", "docs/protocol/json-rpc.md#ids")
+async def large_ids_come_back(agent: AgentUnderTest) -> None:
+    await _require_same_id(agent, LARGEST)
+
+
+@should(
+    "agent.rpc.27",
+    "Methods of the agent's own begin with an underscore.",
+    "docs/protocol/extensions.md#own-methods, docs/protocol/peers.md#vendor-methods",
+    "v1 banjo",
+)
+async def extensions_have_an_underscore(agent: AgentUnderTest) -> None:
+    await agent.run_turn("plain")
+    await agent.run_turn("read")
+    called = [frame for frame in agent.received if isinstance(frame.message, dict) and "method" in frame.message]
+    odd = [frame for frame in called if not _is_known(str(frame.message["method"]))]
+    names = ", ".join(sorted({str(frame.message["method"]) for frame in odd}))
+    agent.require(not odd, f"the agent calls {names}, which is unknown", *odd)
+
+
+def _is_known(method: str) -> bool:
+    return method.startswith(("_", "$/")) or find_method(Side.CLIENT, method) is not None

@@ -1,0 +1,268 @@
+"""Updates of an agent."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from dragoman.conformance import json_shape
+from dragoman.conformance.harness import hello
+from dragoman.conformance.harness.agent import AgentUnderTest
+from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.json_shape import Shape, mismatch
+from dragoman.conformance.requirement import Probe, must, should
+
+KINDS = frozenset(
+    {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"}
+    | {"available_commands_update", "current_mode_update", "config_option_update", "session_info_update"}
+    | {"usage_update", "notice", "compaction_update", "compaction_summary_chunk", "plan_update", "plan_removed"}
+    | {"subagent_update", "session_message", "session_message_chunk"}
+)
+_WORD = re.compile(r"[^\s/]+")
+ENTRY = {
+    "content": str,
+    "priority": json_shape.one_of("high", "medium", "low"),
+    "status": json_shape.one_of("pending", "in_progress", "completed"),
+}
+
+
+def wire_update(frame: ReceivedFrame) -> Json:
+    """Return the update on the wire: `update`, or `data` in dialects that call it so."""
+    params = frame.message.get("params")
+    if not isinstance(params, dict):
+        return None
+    return params.get("update", params.get("data"))
+
+
+async def collect_updates(agent: AgentUnderTest, purpose: str, kind: str, **members: Any) -> list[ReceivedFrame]:
+    """Run a turn; return its updates of a kind, inconclusive if there are none."""
+    await agent.run_turn(purpose)
+    await agent.collect()
+    found = agent.updates(kind)
+    found = [frame for frame in found if all(_has(wire_update(frame), name, value) for name, value in members.items())]
+    if not found:
+        agent.inconclusive(f"the agent sent no {kind}" + (f" with {members}" if members else ""))
+    return found
+
+
+def _has(update: Json, name: str, value: Json) -> bool:
+    content = update.get("content") if isinstance(update, dict) else None
+    return isinstance(content, dict) and content.get(name) == value
+
+
+def updates_match(purpose: str, kind: str, shape: Shape, **members: Any) -> Probe:
+    """Return a probe: every update of a kind has this shape."""
+
+    async def looks_right(agent: AgentUnderTest) -> None:
+        for frame in await collect_updates(agent, purpose, kind, **members):
+            problem = mismatch(wire_update(frame), shape)
+            agent.require(not problem, f"{kind}: {problem}", frame)
+
+    return looks_right
+
+
+must("agent.update.04", "A piece of a message holds a content block.", "docs/protocol/updates.md#chunks", "v1 banjo")(
+    updates_match("plain", "agent_message_chunk", {"content": json_shape.block})
+)
+must("agent.update.05", "A piece of a thought holds a content block.", "docs/protocol/updates.md#chunks", "v1 banjo")(
+    updates_match("think", "agent_thought_chunk", {"content": json_shape.block})
+)
+must(
+    "agent.update.06",
+    "The id of a message is a text, where there is one.",
+    "docs/protocol/updates.md#message-ids",
+    "v1",
+)(updates_match("plain", "agent_message_chunk", {"messageId?": str}))
+must(
+    "agent.update.07", "Every entry of a plan has content, priority and status.", "docs/protocol/updates.md#plan", "v1"
+)(updates_match("plan", "plan", {"entries": [ENTRY]}))
+must("agent.update.08", "Every command has a name and a description.", "docs/protocol/updates.md#commands", "v1 banjo")(
+    updates_match(
+        "plain",
+        "available_commands_update",
+        {"availableCommands": [{"name": json_shape.non_empty, "description": str, "input?": dict}]},
+    )
+)
+must(
+    "agent.update.12",
+    "What is told of the context is counted in whole numbers.",
+    "docs/protocol/updates.md#context-usage, docs/protocol/peers.md#null-usage",
+    "v1",
+)(updates_match("usage", "usage_update", {"used": json_shape.natural, "size": json_shape.natural}))
+must("agent.update.13", "A title is a text, or null to take it away.", "docs/protocol/updates.md#session-info", "v1")(
+    updates_match("title", "session_info_update", {"title?": str, "updatedAt?": str})
+)
+must(
+    "agent.update.22",
+    "A notice has a severity and a title with something in it.",
+    "docs/protocol/updates.md#notice",
+    "v1",
+)(updates_match("notice", "notice", {"severity": str, "title": json_shape.non_empty, "description?": str}))
+must("agent.update.23", "A compaction has an id and a status.", "docs/protocol/updates.md#compaction", "v1")(
+    updates_match("compact", "compaction_update", {"compactionId": json_shape.non_empty, "status": str})
+)
+
+PICTURE = {"content": {"data": json_shape.base64, "mimeType": re.compile("image/.+").fullmatch}}
+SOUND = {"content": {"data": json_shape.base64, "mimeType": re.compile("audio/.+").fullmatch}}
+must(
+    "agent.update.16", "A picture has bytes in base64 and a media type.", "docs/protocol/content.md#image", "v1 banjo"
+)(updates_match("image", "agent_message_chunk", PICTURE, type="image"))
+must("agent.update.17", "A sound has bytes in base64 and a media type.", "docs/protocol/content.md#audio", "v1 banjo")(
+    updates_match("audio", "agent_message_chunk", SOUND, type="audio")
+)
+must(
+    "agent.update.19",
+    "A link to a resource has a URI and a name.",
+    "docs/protocol/content.md#resource-link",
+    "v1 banjo",
+)(
+    updates_match(
+        "resource", "agent_message_chunk", {"content": json_shape.BLOCKS["resource_link"]}, type="resource_link"
+    )
+)
+
+
+@must(
+    "agent.update.01",
+    "An update names a session that was opened.",
+    "docs/protocol/updates.md#frame",
+    "v1 banjo crow draft",
+)
+async def sessions_are_named(agent: AgentUnderTest) -> None:
+    await agent.run_turn("plain")
+    for frame in agent.received:
+        if frame.method == "session/update":
+            params = frame.message.get("params")
+            found = params.get(hello.UPDATED[agent.dialect]) if isinstance(params, dict) else None
+            agent.require(found == agent.session, f"an update names the session {found!r}, which was not opened", frame)
+
+
+@must("agent.update.02", "An update is an object that says its kind.", "docs/protocol/updates.md#frame", "v1 banjo")
+async def updates_state_their_kind(agent: AgentUnderTest) -> None:
+    await agent.run_turn("plain")
+    for frame in agent.received:
+        if frame.method == "session/update":
+            problem = mismatch(frame.message.get("params"), {"update": {"sessionUpdate": json_shape.non_empty}})
+            agent.require(not problem, problem, frame)
+
+
+@must(
+    "agent.update.03",
+    "The kind of an update is known, or begins with an underscore.",
+    "docs/protocol/updates.md#frame",
+    "v1",
+)
+async def kinds_are_known(agent: AgentUnderTest) -> None:
+    """In v1 the kinds are a closed list (docs/protocol/peers.md#unknown-updates)."""
+    await agent.run_turn("tour")
+    for frame in agent.updates():
+        problem = mismatch(frame.kind, KINDS, "the kind of an update")
+        agent.require(not problem, problem, frame)
+
+
+@should(
+    "agent.update.09",
+    "The name of a command is a word, without the slash.",
+    "docs/protocol/updates.md#commands",
+    "v1 banjo",
+)
+async def command_names_are_words(agent: AgentUnderTest) -> None:
+    for frame in await collect_updates(agent, "plain", "available_commands_update"):
+        for command in wire_update(frame).get("availableCommands") or []:
+            name = str(command.get("name"))
+            agent.require(_WORD.fullmatch(name), f"the command {name!r} is no word", frame)
+
+
+@must(
+    "agent.update.10",
+    "A change of mode names a mode that is available.",
+    "docs/protocol/updates.md#mode-and-options, docs/protocol/sessions.md#modes",
+    "v1 banjo",
+)
+async def reported_modes_are_available(agent: AgentUnderTest) -> None:
+    found = await collect_updates(agent, "mode", "current_mode_update")
+    known = [mode.get("id") for mode in (agent.setup.get("modes") or {}).get("availableModes") or []]
+    if not known:
+        agent.inconclusive("the session has no modes, so it is unknown whether this one is available", *found)
+    for frame in found:
+        mode = wire_update(frame).get("currentModeId")
+        agent.require(mode in known, f"the mode is now {mode!r}, none of {known}", frame)
+
+
+@must("agent.update.11", "A change of options tells all options.", "docs/protocol/updates.md#mode-and-options", "v1")
+async def all_options_are_reported(agent: AgentUnderTest) -> None:
+    found = await collect_updates(agent, "option", "config_option_update")
+    names = {option.get("id") for option in agent.setup.get("configOptions") or []}
+    for frame in found:
+        now = {option.get("id") for option in wire_update(frame).get("configOptions") or []}
+        agent.require(names <= now, f"the options {sorted(names - now)} are not sent", frame)
+
+
+async def _require_not_sent(agent: AgentUnderTest, purpose: str, *kinds: str) -> None:
+    await agent.open_session(capabilities=hello.NOTHING[agent.dialect])
+    await agent.prompt(agent.prompt_for(purpose))
+    await agent.collect()
+    found = [frame for frame in agent.updates() if frame.kind in kinds]
+    agent.require(not found, f"a client that did not announce it got {kinds[0]}", *found)
+
+
+@must("agent.update.14", "Notices go to clients that announced them only.", "docs/protocol/updates.md#gates", "v1")
+async def notices_are_announced(agent: AgentUnderTest) -> None:
+    await _require_not_sent(agent, "notice", "notice")
+
+
+@must("agent.update.15", "Compactions go to clients that announced them only.", "docs/protocol/updates.md#gates", "v1")
+async def compactions_are_announced(agent: AgentUnderTest) -> None:
+    await _require_not_sent(agent, "compact", "compaction_update", "compaction_summary_chunk")
+
+
+@must(
+    "agent.update.18",
+    "An embedded resource has a URI, and either text or bytes.",
+    "docs/protocol/content.md#resource",
+    "v1 banjo",
+)
+async def resources_are_whole(agent: AgentUnderTest) -> None:
+    for frame in await collect_updates(agent, "resource", "agent_message_chunk", type="resource"):
+        content = wire_update(frame)["content"].get("resource")
+        problem = mismatch(content, {"uri": json_shape.non_empty}, "resource")
+        agent.require(not problem, problem, frame)
+        both = ("text" in content) + ("blob" in content)
+        agent.require(both == 1, f"a resource has {'both text and bytes' if both else 'neither text nor bytes'}", frame)
+
+
+@must("agent.update.20", "An update is a notification: it has no id.", "docs/protocol/updates.md#frame")
+async def updates_want_no_answer(agent: AgentUnderTest) -> None:
+    await agent.run_turn("plain")
+    for frame in agent.received:
+        if frame.method == "session/update":
+            agent.require("id" not in frame.message, "an update has an id", frame)
+
+
+def meta_members(value: Json) -> list[Json]:
+    """Return every _meta in a message, except in the input and output of tools."""
+    if isinstance(value, list):
+        return [found for item in value for found in meta_members(item)]
+    if not isinstance(value, dict):
+        return []
+    here = [value["_meta"]] if "_meta" in value else []
+    return here + [
+        found for name, item in value.items() if not name.startswith(("raw", "_")) for found in meta_members(item)
+    ]
+
+
+@must("agent.update.21", "_meta is an object wherever it stands.", "docs/protocol/extensions.md#meta")
+async def meta_is_an_object(agent: AgentUnderTest) -> None:
+    await agent.run_turn("tour")
+    for frame in agent.received:
+        for found in meta_members(frame.message):
+            agent.require(found is None or isinstance(found, dict), f"_meta is {found!r}, not an object", frame)
+
+
+@should("agent.update.24", "Pieces of a message are not empty.", "docs/protocol/peers.md#empty-chunks")
+async def pieces_are_not_empty(agent: AgentUnderTest) -> None:
+    for frame in await collect_updates(agent, "plain", "agent_message_chunk"):
+        content = frame.update.get("content")
+        agent.require(
+            not isinstance(content, dict) or content.get("text") != "", "a piece of a message is empty", frame
+        )

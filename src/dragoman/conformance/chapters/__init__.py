@@ -1,1 +1,0 @@
-"""The requirements, one table a file; every module here has CHAPTER."""

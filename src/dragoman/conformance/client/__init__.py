@@ -1,0 +1,1 @@
+"""Requirements of clients, each with the probe that tries it."""

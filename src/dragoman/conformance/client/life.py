@@ -1,0 +1,240 @@
+"""How a client initializes its agent."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.conformance.harness.client import INITIALIZE_RESULT, ClientUnderTest
+from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.requirement import must, should
+
+# Longer than an impatient client waits, short enough for a person. Seconds.
+SLOW = 1.2
+
+# Methods that our agent, which offers nothing, does not have.
+UNOFFERED = frozenset(
+    {
+        f"session/{name}"
+        for name in ("load", "list", "resume", "delete", "close", "fork", "set_mode", "set_config_option")
+    }
+    | {"logout", "providers/list", "session/set_model"}
+)
+
+
+def initialize_result(**members: Json) -> Json:
+    """Return a result of initialize with these members."""
+    return {**INITIALIZE_RESULT, **members}
+
+
+async def require_prompt(client: ClientUnderTest, answer: Json, what: str) -> None:
+    """Require that the client sends a prompt after this answer to initialize."""
+    client.answers["initialize"] = answer
+    prompt = await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.start)
+    end = client.environment.exit_state()
+    prompt = client.need(prompt, f"the client gave up an agent {what}: {end.stderr_excerpt()}")
+    await client.require_alive(prompt, f"an agent {what}")
+
+
+@must("client.life.01", "The first message is initialize.", "docs/protocol/initialize.md#order")
+async def initialize_comes_first(client: ClientUnderTest) -> None:
+    frame = await client.next_frame(client.timeouts.start)
+    if frame is None:
+        client.inconclusive("the client said nothing")
+    client.require(frame.method == "initialize", f"the first message is {frame.method or 'no call'}", frame)
+
+
+@must(
+    "client.life.02",
+    "The protocol version is an integer.",
+    "docs/protocol/initialize.md#version",
+    "v1 banjo draft crow",
+)
+async def the_version_is_an_integer(client: ClientUnderTest) -> None:
+    frame = await client.wait_initialize()
+    name = "protocol_version" if client.dialect == "crow" else "protocolVersion"
+    version = frame.message.get("params", {}).get(name)
+    client.require(type(version) is int, f"{name} is {version!r}, not an integer", frame)
+
+
+@should(
+    "client.life.03",
+    "The client tells its name and version.",
+    "docs/protocol/initialize.md#params",
+    "v1 banjo 2025.1 crow",
+)
+async def the_client_has_a_name(client: ClientUnderTest) -> None:
+    frame = await client.wait_initialize()
+    info = frame.params.get("clientInfo") if isinstance(frame.params, dict) else None
+    offered_values = (
+        isinstance(info, dict) and isinstance(info.get("name"), str) and isinstance(info.get("version"), str)
+    )
+    client.require(offered_values, "the client does not tell its name and version", frame)
+
+
+@must(
+    "client.life.04",
+    "The capabilities for files and terminals are booleans.",
+    "docs/protocol/initialize.md#client-capabilities",
+    "v1 banjo",
+)
+async def capabilities_are_booleans(client: ClientUnderTest) -> None:
+    frame = await client.wait_initialize()
+    offered = frame.message.get("params", {}).get("clientCapabilities", {})
+    client.require(isinstance(offered, dict), "clientCapabilities is not an object", frame)
+    files = offered.get("fs") or {}
+    offered_values = [files.get(name, False) for name in ("readTextFile", "writeTextFile")] + [
+        offered.get("terminal", False)
+    ]
+    client.require(all(isinstance(each, bool) for each in offered_values), "a capability is not a boolean", frame)
+
+
+@must("client.life.05", "Nothing is asked before initialize was answered.", "docs/protocol/initialize.md#order")
+async def the_answer_is_waited_for(client: ClientUnderTest) -> None:
+    client.held.add("initialize")
+    first = await client.wait_initialize()
+    early = await client.collect()
+    client.require(not early, "the client went on before initialize was answered", *early)
+    client.reply_in_dialect(first, INITIALIZE_RESULT)
+
+
+@should(
+    "client.life.06",
+    "An agent that answers with an unknown version is left, and no session opened.",
+    "docs/protocol/initialize.md#version",
+    "v1",
+)
+async def an_unknown_version_is_left(client: ClientUnderTest) -> None:
+    client.answers["initialize"] = initialize_result(protocolVersion=999)
+    frame = await client.wait_for(lambda frame: frame.method == "session/new", client.timeouts.answer)
+    client.require(frame is None, "the client opens a session with an agent of version 999", frame)
+    if not client.received:
+        client.inconclusive("the client said nothing")
+
+
+@must(
+    "client.life.07",
+    "An agent that tells neither name nor capabilities is met all the same.",
+    "docs/protocol/peers.md#absent-members",
+    "v1 banjo",
+)
+async def a_minimal_initialize_result_is_enough(client: ClientUnderTest) -> None:
+    await require_prompt(client, {"protocolVersion": 1}, "with neither name nor capabilities")
+
+
+@must("client.life.08", "Capabilities nobody knows are ignored.", "docs/protocol/peers.md#unknown-fields", "v1 banjo")
+async def unknown_capabilities_are_ignored(client: ClientUnderTest) -> None:
+    more = {"sessionCapabilities": {"subagents": {}}, "vendorThing": {"a": [1]}, "_meta": {"x": {}}}
+    methods = [{"id": "env", "name": "Key", "type": "env_var", "vars": [{"name": "KEY"}]}]
+    await require_prompt(
+        client, initialize_result(agentCapabilities=more, authMethods=methods, extra=1), "with unknown capabilities"
+    )
+
+
+@must(
+    "client.life.09",
+    "A null in place of an optional member is as good as its absence.",
+    "docs/protocol/initialize.md#omitted-capabilities",
+    "v1 banjo",
+)
+async def nulls_are_absences(client: ClientUnderTest) -> None:
+    nothing = {"sessionCapabilities": {"list": None, "resume": None}, "auth": None, "_meta": None}
+    await require_prompt(
+        client, initialize_result(agentInfo=None, agentCapabilities=nothing), "with nulls in its introduction"
+    )
+
+
+async def _run_turn(client: ClientUnderTest) -> list[ReceivedFrame]:
+    async with client.turn():
+        await client.sync()
+    await client.wait_exit()
+    return client.received
+
+
+@must("client.life.10", "A connection is initialized once.", "docs/protocol/initialize.md#order")
+async def initialize_comes_once(client: ClientUnderTest) -> None:
+    found = [each for each in await _run_turn(client) if each.method == "initialize"]
+    client.require(len(found) == 1, f"initialize came {len(found)} times", *found)
+
+
+@must(
+    "client.life.11",
+    "What the agent does not offer is not asked for.",
+    "docs/protocol/initialize.md#gates",
+    "v1 banjo draft",
+)
+async def only_what_is_offered_is_asked_for(client: ClientUnderTest) -> None:
+    found = [each for each in await _run_turn(client) if each.method in UNOFFERED]
+    client.require(not found, f"the client asks for {found[0].method if found else ''}, which is not offered", *found)
+
+
+def _login_agent(client: ClientUnderTest) -> None:
+    methods = [
+        {"id": "in-terminal", "name": "Sign in here", "type": "terminal", "args": ["login"]},
+        {"id": "by-agent", "name": "Sign in in a browser"},
+    ]
+    client.answers["initialize"] = initialize_result(authMethods=methods)
+    client.held.add("session/new")
+
+
+async def _refuse_sessions(client: ClientUnderTest) -> None:
+    """Refuse sessions for a while; answer everything else."""
+
+    def refuse(frame: ReceivedFrame) -> bool:
+        if frame.method == "session/new" and frame.is_request:
+            client.refuse(frame, client.codec.error_codes["auth_required"], "Authentication required")
+        return frame.method == "authenticate"
+
+    await client.wait_for(refuse, client.timeouts.answer)
+    if not any(each.method == "session/new" for each in client.received):
+        client.inconclusive("the client opened no session")
+
+
+@must(
+    "client.life.12",
+    "When it has to authenticate, the client names a method the agent offered for it.",
+    "docs/protocol/auth.md#authenticate",
+    "v1",
+)
+async def only_an_offered_method_is_used(client: ClientUnderTest) -> None:
+    """The client may give up instead."""
+    _login_agent(client)
+    await _refuse_sessions(client)
+    for frame in client.received:
+        if frame.method == "authenticate":
+            method = frame.message.get("params", {}).get("methodId")
+            client.require(method == "by-agent", f"the client authenticates with {method!r}", frame)
+
+
+@must(
+    "client.life.13",
+    "A session refused for want of authentication is not asked for again and again.",
+    "docs/protocol/auth.md#required",
+    "v1 banjo draft",
+)
+async def refusals_are_accepted(client: ClientUnderTest) -> None:
+    _login_agent(client)
+    await _refuse_sessions(client)
+    found = [each for each in client.received if each.method == "session/new"]
+    client.require(len(found) <= 2, f"the client asked for a session {len(found)} times without authenticating", *found)
+
+
+@must("client.life.14", "Without a session there is no prompt.", "docs/protocol/sessions.md#new", "v1 banjo crow draft")
+async def no_prompt_without_a_session(client: ClientUnderTest) -> None:
+    client.held.add("session/new")
+    opening = await client.wait_call("session/new", client.timeouts.start)
+    client.refuse(opening, -32603, "Internal error")
+    frame = await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.answer)
+    client.require(frame is None, "the client prompts though no session was opened", frame)
+
+
+@should("client.life.15", "An agent may take its time to introduce itself.", "docs/protocol/peers.md#slow-start")
+async def a_slow_agent_is_waited_for(client: ClientUnderTest) -> None:
+    client.held.add("initialize")
+    first = await client.wait_initialize()
+    await asyncio.sleep(SLOW)
+    client.reply_in_dialect(first, INITIALIZE_RESULT)
+    prompt = client.need(
+        await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.start),
+        f"the client gave up an agent that took {SLOW:g} seconds to answer initialize",
+    )
+    client.end_turn(prompt)

@@ -1,0 +1,324 @@
+"""The order of a client's messages: early, late, cancelled."""
+
+from __future__ import annotations
+
+import re
+
+from dragoman.conformance.harness.client import SESSION, ClientUnderTest
+from dragoman.conformance.harness.client_environment import ClientExit
+from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.requirement import may, must, should
+
+# More than the buffer of a slow reader holds.
+FLOOD = 3000
+
+# Long enough that a client which draws it is still busy when the next one comes. Characters.
+LONG = 60_000
+
+OPTIONS = [
+    {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+    {"optionId": "no", "name": "Reject", "kind": "reject_once"},
+]
+
+
+def ask_permission(client: ClientUnderTest, call: str, id: Json) -> Json:
+    """Ask for permission and do not wait."""
+    tool = {"toolCallId": call, "title": "Write a file", "kind": "edit", "locations": [{"path": f"{client.cwd}/a.txt"}]}
+    params = {"sessionId": client.session, "toolCall": tool, "options": OPTIONS}
+    return client.call(*client.in_dialect("session/request_permission", params), id=id)
+
+
+async def wait_new_session(client: ClientUnderTest) -> ReceivedFrame:
+    """Return the client's session/new, unanswered."""
+    client.held.add("session/new")
+    return await client.wait_call("session/new", client.timeouts.start)
+
+
+async def require_prompt(client: ClientUnderTest, what: str) -> ReceivedFrame:
+    """Require the client's prompt; return it."""
+    prompt = await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.start)
+    stderr = client.environment.exit_state().stderr_excerpt()
+    prompt = client.need(prompt, f"the client gave up after {what}: {stderr}")
+    client.chunk("check-begin\n")
+    return prompt
+
+
+@must(
+    "client.order.01",
+    "An update that comes before the answer to session/new is borne.",
+    "docs/protocol/peers.md#early-updates",
+    "v1 banjo draft",
+)
+async def updates_may_come_before_the_session(client: ClientUnderTest) -> None:
+    frame = await wait_new_session(client)
+    commands = [{"name": "help", "description": "Helps"}]
+    client.update("available_commands_update", availableCommands=commands)
+    client.reply_in_dialect(frame, {"sessionId": SESSION})
+    what = "an update before the answer to session/new"
+    await client.require_alive(await require_prompt(client, what), what)
+
+
+@must(
+    "client.order.02",
+    "Text that comes before the first prompt is borne.",
+    "docs/protocol/peers.md#updates-outside-turns",
+)
+async def text_may_come_before_the_prompt(client: ClientUnderTest) -> None:
+    frame = await wait_new_session(client)
+    session = client.session if client.dialect == "2025.1" else SESSION
+    client.reply_in_dialect(frame, {"sessionId": session})
+    client.chunk("before the prompt\n")
+    what = "text before the first prompt"
+    await client.require_alive(await require_prompt(client, what), what)
+
+
+@must(
+    "client.order.03",
+    "An update that comes after the answer to the prompt is borne.",
+    "docs/protocol/peers.md#updates-outside-turns",
+    "v1 banjo",
+)
+async def updates_may_come_after_the_turn(client: ClientUnderTest) -> None:
+    await client.run_turn()
+    client.update("usage_update", used=10, size=1000)
+    client.update("session_info_update", title="A session")
+    end = await client.wait_exit()
+    client.require(not end.crashed, f"an update after the turn broke the client: {end.stderr_excerpt()}")
+
+
+def _shown_numbers(client: ClientUnderTest, end: ClientExit, mark: str) -> list[int]:
+    """Return the numbers after a mark in the client's output; skip if it shows nothing."""
+    if "check-begin" not in end.stdout:
+        client.inconclusive("the client does not show the agent's text on its standard output")
+    return [int(number) for number in re.findall(rf"{mark}-(\d+)\.", end.stdout)]
+
+
+@must("client.order.04", "Text is shown in the order in which it came.", "docs/protocol/peers.md#sdk-order")
+async def text_is_shown_in_order(client: ClientUnderTest) -> None:
+    """Send a long chunk, then short ones: concurrent handlers would overtake each other."""
+    async with client.turn():
+        client.chunk(f"piece-0. {'long ' * (LONG // 5)}\n")
+        for number in range(1, 20):
+            client.chunk(f"piece-{number}.\n")
+    numbers = _shown_numbers(client, await client.wait_exit(), "piece")
+    client.require(numbers == sorted(numbers), f"twenty pieces of text were shown in the order {numbers}")
+    client.require(numbers, "of twenty pieces of text none was shown")
+
+
+@must(
+    "client.order.05",
+    "Everything that came before the answer to the prompt is shown.",
+    "docs/protocol/peers.md#sdk-order",
+)
+async def all_text_is_shown(client: ClientUnderTest) -> None:
+    async with client.turn():
+        for number in range(50):
+            client.chunk(f"tail-{number}. {'word ' * 40}\n")
+    numbers = _shown_numbers(client, await client.wait_exit(), "tail")
+    missing = sorted(set(range(50)) - set(numbers))
+    client.require(not missing, f"the pieces {missing} of fifty were never shown")
+
+
+@must(
+    "client.order.06",
+    "Thousands of updates in one turn are borne, and the last is shown.",
+    "docs/protocol/peers.md#slow-consumer",
+)
+async def floods_are_tolerated(client: ClientUnderTest) -> None:
+    prompt = await client.begin_turn()
+    for number in range(FLOOD):
+        client.chunk(f"flood-{number}.\n")
+    await client.flush()
+    await client.require_alive(prompt, f"{FLOOD} updates")
+
+
+@must(
+    "client.order.07",
+    "Leave may be asked for a tool call nobody announced.",
+    "docs/protocol/peers.md#tool-call-order",
+    "v1 banjo draft",
+)
+async def unannounced_calls_may_be_asked_for(client: ClientUnderTest) -> None:
+    async with client.turn():
+        frame = client.need(
+            await client.wait_reply(ask_permission(client, "unannounced", "question")),
+            "a question about an unannounced tool call was never answered",
+        )
+        client.require("result" in frame.message, "a question about an unannounced tool call got an error", frame)
+
+
+@must(
+    "client.order.08",
+    "A turn may end while a question is still open.",
+    "docs/protocol/peers.md#late-permission-answers",
+    "v1 banjo",
+)
+async def a_turn_may_end_with_a_question_open(client: ClientUnderTest) -> None:
+    async with client.turn():
+        client.update("tool_call", toolCallId="open", title="Write", kind="edit", status="pending")
+        ask_permission(client, "open", "question")
+    await client.require_end("a turn that ended with a question open")
+
+
+async def cancel_turn(client: ClientUnderTest) -> tuple[ReceivedFrame, ReceivedFrame]:
+    """Send Ctrl-C in a turn; return prompt and cancel, or end as inconclusive."""
+    prompt = await client.begin_turn()
+    if not await client.sync():
+        await client.collect()
+    client.environment.interrupt()
+    wait = client.timeouts.answer if client.environment.is_watched else client.timeouts.turn
+    frame = await client.wait_for(lambda frame: frame.method == "session/cancel", wait)
+    if frame is None:
+        client.inconclusive("the client sent no cancel on Ctrl-C")
+    return prompt, frame
+
+
+@must(
+    "client.order.09",
+    "session/cancel is a notification that names the session.",
+    "docs/protocol/prompt-turns.md#cancel",
+    "v1 banjo 2025.1 draft",
+)
+async def a_cancel_is_a_notification(client: ClientUnderTest) -> None:
+    prompt, frame = await cancel_turn(client)
+    client.require("id" not in frame.message, "session/cancel came as a request", frame)
+    session = frame.params.get("sessionId") if isinstance(frame.params, dict) else None
+    client.require(session == client.session, f"session/cancel names the session {session!r}", frame)
+    client.end_turn(prompt, "cancelled")
+
+
+@must(
+    "client.order.10",
+    "After a cancel every question is answered with cancelled.",
+    "docs/protocol/prompt-turns.md#cancel",
+    "v1 banjo",
+)
+async def questions_after_a_cancel_are_answered_with_it(client: ClientUnderTest) -> None:
+    prompt, _ = await cancel_turn(client)
+    client.update("tool_call", toolCallId="crossed", title="Write", kind="edit", status="pending")
+    frame = client.need(
+        await client.wait_reply(ask_permission(client, "crossed", "question")),
+        "a question after a cancel was never answered",
+    )
+    outcome = frame.message.get("result", {}).get("outcome") if isinstance(frame.message.get("result"), dict) else None
+    choice = outcome.get("outcome") if isinstance(outcome, dict) else None
+    client.require(choice == "cancelled", f"a question after a cancel was answered with {outcome or 'an error'}", frame)
+    client.end_turn(prompt, "cancelled")
+
+
+@should(
+    "client.order.11",
+    "After a cancel updates are still taken, until the prompt is answered.",
+    "docs/protocol/peers.md#after-cancel",
+)
+async def updates_after_a_cancel_are_accepted(client: ClientUnderTest) -> None:
+    prompt, _ = await cancel_turn(client)
+    client.chunk("still here\n")
+    await client.sync()
+    client.require(client.closed is None, "the client left before its cancelled prompt was answered")
+    client.end_turn(prompt, "cancelled")
+    await client.require_end("an update after a cancel")
+
+
+@must(
+    "client.order.12",
+    "A cancelled turn may all the same end with end_turn.",
+    "docs/protocol/peers.md#after-cancel",
+    "v1 banjo crow draft",
+)
+async def a_cancelled_turn_may_end_like_any_other(client: ClientUnderTest) -> None:
+    prompt, _ = await cancel_turn(client)
+    client.end_turn(prompt, "end_turn")
+    await client.require_end("a cancelled turn that ended with end_turn")
+
+
+@must("client.order.13", "A cancelled turn may all the same end with an error.", "docs/protocol/peers.md#after-cancel")
+async def a_cancelled_turn_may_fail(client: ClientUnderTest) -> None:
+    prompt, _ = await cancel_turn(client)
+    client.refuse(prompt, -32099, "'NoneType' object has no attribute 'startswith'")
+    await client.require_end("a cancelled turn that ended with an error")
+
+
+@must(
+    "client.order.14",
+    "A turn may end while a tool call is still in progress.",
+    "docs/protocol/peers.md#tool-call-order",
+    "v1 banjo draft",
+)
+async def tool_calls_may_stay_open(client: ClientUnderTest) -> None:
+    """copilot, kimi, fast-agent, hermes and deepagents do this."""
+    async with client.turn():
+        client.update("tool_call", toolCallId="unfinished", title="Run", kind="execute", status="in_progress")
+    await client.require_end("a turn that ended with a tool call in progress")
+
+
+@must(
+    "client.order.15",
+    "Text that comes after a cancelled answer is borne.",
+    "docs/protocol/peers.md#updates-outside-turns",
+    "v1 banjo",
+)
+async def text_may_come_after_a_cancelled_answer(client: ClientUnderTest) -> None:
+    prompt = await client.begin_turn()
+    client.end_turn(prompt, "cancelled")
+    client.chunk("one more thing\n")
+    end = await client.wait_exit()
+    client.require(not end.crashed, f"text after a cancelled answer broke the client: {end.stderr_excerpt()}")
+
+
+@must(
+    "client.order.16",
+    "A request of the agent is answered while a prompt is open.",
+    "docs/protocol/json-rpc.md#concurrency",
+)
+async def requests_are_answered_in_a_turn(client: ClientUnderTest) -> None:
+    """Otherwise agent and client wait for each other."""
+    async with client.turn():
+        frame = await client.wait_reply(client.call("_vendor/in_turn", {}))
+        client.require(frame is not None, "a request was not answered while the prompt was open")
+
+
+@should(
+    "client.order.17",
+    "After a cancel the client waits for the answer to its prompt before it prompts again.",
+    "docs/protocol/peers.md#second-prompt",
+)
+async def no_prompt_follows_before_the_answer(client: ClientUnderTest) -> None:
+    prompt, _ = await cancel_turn(client)
+    frame = await client.collect(5 * client.timeouts.quiet)
+    again = [each for each in frame if each.method == "session/prompt"]
+    client.require(not again, "the client prompts again before its cancelled prompt was answered", *again)
+    client.end_turn(prompt, "cancelled")
+
+
+@must(
+    "client.order.18",
+    "A replayed history before the answer to session/new is borne.",
+    "docs/protocol/peers.md#early-updates",
+    "v1 banjo",
+)
+async def history_may_come_before_the_session(client: ClientUnderTest) -> None:
+    frame = await wait_new_session(client)
+    client.session = SESSION
+    client.update("user_message_chunk", content={"type": "text", "text": "an older question"})
+    client.update("agent_message_chunk", content={"type": "text", "text": "an older answer"})
+    client.reply_in_dialect(frame, {"sessionId": SESSION})
+    what = "a history before the answer to session/new"
+    await client.require_alive(await require_prompt(client, what), what)
+
+
+@may(
+    "client.order.19",
+    "A cancelled prompt may also be taken back with $/cancel_request, which names a request that is open.",
+    "docs/protocol/prompt-turns.md#cancel-request",
+    "v1 banjo",
+)
+async def open_requests_are_cancelled_by_id(client: ClientUnderTest) -> None:
+    prompt, _ = await cancel_turn(client)
+    await client.collect()
+    cancels = [frame for frame in client.received if frame.message.get("method") == "$/cancel_request"]
+    client.end_turn(prompt, "cancelled")
+    if not cancels:
+        client.skip("the client cancels by session/cancel alone")
+    wrong = [frame for frame in cancels if (frame.message.get("params") or {}).get("requestId") != prompt.message["id"]]
+    client.require(not wrong, "a request was cancelled that is not open", *wrong)

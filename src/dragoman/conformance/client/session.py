@@ -1,0 +1,214 @@
+"""Sessions and prompts of a client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from dragoman.conformance.harness.client import SESSION, ClientUnderTest
+from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.requirement import must
+
+
+async def wait_new_session(client: ClientUnderTest) -> tuple[ReceivedFrame, Json]:
+    """Return the client's session/new, and its raw params."""
+    frame = await client.wait_call("session/new", client.timeouts.start)
+    params = frame.message.get("params")
+    client.require(isinstance(params, dict), "session/new has no params", frame)
+    return frame, params
+
+
+async def require_prompt_after(client: ClientUnderTest, what: str, **members: Json) -> None:
+    """Require that the client sends a prompt after this answer to session/new."""
+    client.answers["session/new"] = {"sessionId": SESSION, **members}
+    prompt = await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.start)
+    stderr = client.environment.exit_state().stderr_excerpt()
+    prompt = client.need(prompt, f"the client gave up a session with {what}: {stderr}")
+    await client.require_alive(prompt, f"a session with {what}")
+
+
+async def require_session_id(client: ClientUnderTest, id: str) -> None:
+    """Require that the client uses the session id of its agent."""
+    client.answers["session/new"] = {"sessionId": id}
+    prompt = await client.wait_call("session/prompt", client.timeouts.start)
+    given = prompt.message.get("params", {}).get("sessionId")
+    client.require(given == id and isinstance(given, str), f"the session {id!r} is called {given!r}", prompt)
+    client.session = id
+    client.end_turn(prompt)
+
+
+@must(
+    "client.session.01",
+    "The folder of a session is an absolute path.",
+    "docs/protocol/sessions.md#cwd",
+    "v1 banjo crow draft",
+)
+async def the_folder_is_absolute(client: ClientUnderTest) -> None:
+    frame, params = await wait_new_session(client)
+    folder = params.get("workingDirectory" if client.dialect == "draft" else "cwd")
+    is_absolute = isinstance(folder, str) and os.path.isabs(folder)
+    client.require(is_absolute, f"the folder {folder!r} is no absolute path", frame)
+
+
+@must(
+    "client.session.02",
+    "session/new has a list of MCP servers, if an empty one.",
+    "docs/protocol/sessions.md#new",
+    "v1",
+)
+async def the_servers_are_listed(client: ClientUnderTest) -> None:
+    frame, params = await wait_new_session(client)
+    client.require(isinstance(params.get("mcpServers"), list), "session/new has no list mcpServers", frame)
+
+
+@must(
+    "client.session.03",
+    "A session id is used as it was given, whatever it looks like.",
+    "docs/protocol/peers.md#id-texts",
+    "v1 banjo draft",
+)
+async def session_ids_are_opaque(client: ClientUnderTest) -> None:
+    await require_session_id(client, "https://agent.example/s?a=1&b=[ä] %20/#5")
+
+
+@must(
+    "client.session.04", "A session id of digits stays a string.", "docs/protocol/peers.md#id-texts", "v1 banjo draft"
+)
+async def session_ids_of_digits_are_strings(client: ClientUnderTest) -> None:
+    await require_session_id(client, "0")
+
+
+@must(
+    "client.session.05",
+    "Modes and options that are null are as good as none.",
+    "docs/protocol/sessions.md#lifecycle",
+    "v1 banjo",
+)
+async def nulls_open_a_session(client: ClientUnderTest) -> None:
+    await require_prompt_after(client, "modes and options that are null", modes=None, configOptions=None)
+
+
+@must(
+    "client.session.06", "A list of models beside the session id is borne.", "docs/protocol/peers.md#models", "v1 banjo"
+)
+async def models_are_tolerated(client: ClientUnderTest) -> None:
+    models = {"currentModelId": "a", "availableModels": [{"modelId": "a", "name": "A", "description": None}]}
+    await require_prompt_after(client, "models", models=models)
+
+
+@must(
+    "client.session.07",
+    "An option of an unknown type does not spoil the session.",
+    "docs/protocol/sessions.md#config-options",
+    "v1 banjo",
+)
+async def unknown_options_are_tolerated(client: ClientUnderTest) -> None:
+    slider = {"id": "heat", "name": "Heat", "type": "range", "category": "_vendor", "currentValue": 3, "range": [1, 5]}
+    await require_prompt_after(client, "an option of an unknown type", configOptions=[slider])
+
+
+@must("client.session.08", "The ids of modes may be URLs.", "docs/protocol/peers.md#id-texts", "v1 banjo")
+async def mode_ids_are_opaque(client: ClientUnderTest) -> None:
+    url = "https://agentclientprotocol.com/protocol/session-modes#agent"
+    modes = {"currentModeId": url, "availableModes": [{"id": url, "name": "Agent", "description": None}]}
+    await require_prompt_after(client, "a mode whose id is a URL", modes=modes)
+
+
+@must(
+    "client.session.09",
+    "MCP servers behind HTTP are only told to agents that take them.",
+    "docs/protocol/sessions.md#mcp-servers",
+    "v1",
+)
+async def servers_behind_http_are_kept_back(client: ClientUnderTest) -> None:
+    frame, params = await wait_new_session(client)
+    servers = params.get("mcpServers") or []
+    kinds = [each.get("type") for each in servers if isinstance(each, dict) and each.get("type") in ("http", "sse")]
+    client.require(not kinds, f"an agent that takes no MCP over {kinds} is sent them", frame)
+
+
+@must(
+    "client.session.10",
+    "Additional folders are only told to agents that take them.",
+    "docs/protocol/sessions.md#roots",
+    "v1",
+)
+async def additional_folders_are_kept_back(client: ClientUnderTest) -> None:
+    frame, params = await wait_new_session(client)
+    client.require("additionalDirectories" not in params, "an agent that takes no further folders is sent some", frame)
+
+
+@must(
+    "client.session.11",
+    "A prompt is a list of blocks that each have a type.",
+    "docs/protocol/prompt-turns.md#prompt",
+    "v1 banjo crow draft",
+)
+async def a_prompt_has_blocks(client: ClientUnderTest) -> None:
+    prompt = await client.wait_call("session/prompt", client.timeouts.start)
+    params = prompt.message.get("params")
+    blocks = params.get("content" if client.dialect == "draft" else "prompt") if isinstance(params, dict) else None
+    good = isinstance(blocks, list) and blocks and all(isinstance(each, dict) and "type" in each for each in blocks)
+    client.require(good, "the prompt is no list of blocks with types", prompt)
+
+
+@must(
+    "client.session.12",
+    "Without capabilities a prompt has only texts and links in it.",
+    "docs/protocol/prompt-turns.md#prompt-content",
+    "v1 banjo",
+)
+async def a_prompt_keeps_to_what_is_accepted(client: ClientUnderTest) -> None:
+    prompt = await client.wait_call("session/prompt", client.timeouts.start)
+    blocks = prompt.message.get("params", {}).get("prompt")
+    kinds = {each.get("type") for each in blocks if isinstance(each, dict)} if isinstance(blocks, list) else set()
+    odd = kinds - {"text", "resource_link"}
+    client.require(not odd, f"the prompt has {odd} in it, which the agent does not take", prompt)
+
+
+@must("client.session.13", "A session has one prompt at a time.", "docs/protocol/peers.md#second-prompt")
+async def prompts_come_one_by_one(client: ClientUnderTest) -> None:
+    async with client.turn():
+        frame = [each for each in await client.collect(5 * client.timeouts.quiet) if each.method == "session/prompt"]
+        client.require(not frame, "a second prompt came while the first was open", *frame)
+
+
+@must(
+    "client.session.14", "Every _meta of the client is an object.", "docs/protocol/extensions.md#meta", "v1 banjo draft"
+)
+async def every_meta_is_an_object(client: ClientUnderTest) -> None:
+    async with client.turn():
+        await client.sync()
+    await client.wait_exit()
+    wrong = [
+        each for each in client.received if any(not isinstance(meta, dict | None) for meta in _metas(each.message))
+    ]
+    client.require(not wrong, "a _meta is not an object", *wrong)
+
+
+def _metas(value: Json) -> Iterator[Json]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "_meta":
+                yield inner
+            yield from _metas(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _metas(inner)
+
+
+@must(
+    "client.session.15",
+    "The prompt goes to the session that was opened.",
+    "docs/protocol/sessions.md#new",
+    "crow 2025.1",
+)
+async def the_prompt_goes_to_its_session(client: ClientUnderTest) -> None:
+    wanted = await client.wait_call("session/new", client.timeouts.start)
+    id = wanted.message["params"].get("session_id") if client.dialect == "2025.1" else SESSION
+    if not isinstance(id, str):
+        client.inconclusive(f"the session is called {id!r}, which is no text", wanted)
+    prompt = await client.wait_call("session/prompt", client.timeouts.start)
+    given = prompt.message.get("params", {}).get("session_id")
+    client.require(given == id, f"the session {id!r} is called {given!r}", wanted, prompt)
+    client.end_turn(prompt)

@@ -1,0 +1,104 @@
+"""Faults in an agent's initialize."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.conformance.faults.edits import (
+    Edit,
+    edit_all_incoming,
+    edit_errors,
+    edit_incoming,
+    edit_replies,
+    edit_results,
+    fail_with,
+    with_,
+)
+from tests.conformance.faults.fault import Fault, FaultContext, Json, seed
+
+
+def offering(**members: Json) -> Fault:
+    """Change the agent's capabilities; a dict changes a group, None removes a member."""
+
+    def edit(result: Json) -> None:
+        told = result["agentCapabilities"]
+        for name, value in members.items():
+            told[name] = {**told.get(name, {}), **value} if isinstance(value, dict) else value
+            if isinstance(value, dict):
+                told[name] = {member: item for member, item in told[name].items() if item is not None}
+
+    return edit_results("initialize", edit)
+
+
+def refusing(method: str, matches: Edit, code: int = -32602) -> Fault:
+    """Refuse requests that match."""
+
+    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+        if matches(message.get("params")):
+            error = {"code": code, "message": "Invalid params"}
+            context.send({"jsonrpc": "2.0", "id": message.get("id"), "error": error})
+        else:
+            yield message
+
+    return edit_incoming(method, whole)
+
+
+def accepting(method: str, result: Json, matches: Edit = lambda _: True) -> Fault:
+    """Answer requests that match with this result instead of an error."""
+
+    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+        odd = "error" in message and matches(context.request(message).get("params") or {})
+        yield {"jsonrpc": "2.0", "id": message["id"], "result": result} if odd else message
+
+    return edit_replies(method, whole)
+
+
+def _agrees(context: FaultContext, message: Json) -> Iterable[Json]:
+    wanted = context.request(message).get("params")
+    wanted = wanted.get("protocolVersion") if isinstance(wanted, dict) else None
+    is_odd = wanted == 65535
+    yield {**message, "result": {**message["result"], "protocolVersion": wanted}} if is_odd else message
+
+
+def _not_again(context: FaultContext, message: Json) -> Iterable[Json]:
+    context.notes["introduced"] = context.notes.get("introduced", 0) + 1
+    if context.notes["introduced"] < 2:
+        yield message
+
+
+def _resents(context: FaultContext, message: Json) -> Iterable[Json]:
+    is_introduction = message.get("method") == "initialize"
+    resents = context.notes.get("resents")
+    context.notes["resents"] = resents or (is_introduction and not isinstance(message.get("params"), dict))
+    if not (resents and is_introduction):
+        yield message
+
+
+def _missing(context: FaultContext, message: Json) -> Iterable[Json]:
+    yield from fail_with(-32601, "Method not found")(context, message)
+
+
+def _early(context: FaultContext, message: Json) -> Iterable[Json]:
+    too_early = "error" in message and all(each["method"] != "initialize" for each in context.requests_in.values())
+    yield {"jsonrpc": "2.0", "id": message["id"], "result": {"sessionId": "s"}} if too_early else message
+
+
+seed("agent.init.01", edit_results("initialize", lambda _: ["initialized"]))
+seed("agent.init.02", edit_results("initialize", with_(protocolVersion="1")))
+seed("agent.init.03", edit_results("initialize", with_(protocolVersion=2)))
+seed("agent.init.04", edit_replies("initialize", _agrees))
+seed("agent.init.05", offering(loadSession="yes"))
+seed("agent.init.06", offering(promptCapabilities={"image": 1}))
+seed("agent.init.07", offering(sessionCapabilities={"resume": True}))
+seed("agent.init.08", edit_results("initialize", lambda result: {**result, "agentInfo": {"name": "everything"}}))
+seed("agent.init.09", edit_results("initialize", lambda result: {**result, "agentInfo": {"name": "everything"}}))
+seed("agent.init.10", edit_results("initialize", with_(authMethods=[{"name": "Sign in"}])))
+seed("agent.init.11", edit_errors("session/new", with_(code=-32600)))
+seed("agent.init.12", edit_replies("session/new", _early))
+seed("agent.init.13", edit_incoming("initialize", _not_again))
+seed("agent.init.14", refusing("initialize", lambda params: "skillOfTheFuture" in str(params)))
+seed("agent.init.15", refusing("initialize", lambda params: "clientInfo" not in params))
+seed("agent.init.16", edit_replies("session/fork", _missing))
+seed("agent.init.17", offering(sessionCapabilities={"list": None}))
+seed("agent.init.18", edit_all_incoming(_resents))
+seed("agent.init.19", refusing("initialize", lambda params: "'fs': None" in str(params)))

@@ -1,0 +1,117 @@
+"""Faults in how a client initializes its agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from tests.conformance.faults.edits import (
+    disconnect_on,
+    edit_all_incoming,
+    edit_all_outgoing,
+    edit_calls,
+    edit_params,
+    with_,
+    without,
+)
+from tests.conformance.faults.fault import ClientFault, FaultContext, Json, seed
+
+# The timeout of an impatient client. Seconds.
+HURRY = 0.4
+
+
+def request(method: str, params: Json, id: Json) -> Json:
+    """Return a message of the fault."""
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def _first(_: FaultContext, message: Json) -> Iterable[Json]:
+    return [{"jsonrpc": "2.0", "method": "_vendor/hello", "params": {}}, message]
+
+
+def _at_once(_: FaultContext, message: Json) -> Iterable[Json]:
+    return [message, request("_vendor/early", {}, "early")]
+
+
+def _again(_: FaultContext, message: Json) -> Iterable[Json]:
+    return [message, request("initialize", {"protocolVersion": 1}, "again")]
+
+
+def _lists(_: FaultContext, message: Json) -> Iterable[Json]:
+    return [message, request("session/list", {}, "unoffered")]
+
+
+def _goes_on(_: FaultContext, message: Json) -> Iterable[Json]:
+    result = message.get("result")
+    if isinstance(result, dict) and result.get("protocolVersion") == 999:
+        return [{**message, "result": {**result, "protocolVersion": 1}}]
+    return [message]
+
+
+def _answered(message: Json, code: int) -> bool:
+    error = message.get("error")
+    return isinstance(error, dict) and error.get("code") == code
+
+
+def _makes_up_a_method(context: FaultContext, message: Json) -> Iterable[Json]:
+    if _answered(message, -32000):
+        context.send(request("authenticate", {"methodId": "password"}, "auth"))
+    return [message]
+
+
+def _insists(context: FaultContext, message: Json) -> Iterable[Json]:
+    if _answered(message, -32000) and not context.notes.get("insisted"):
+        context.notes["insisted"] = True
+        for number in range(4):
+            context.send(request("session/new", {"cwd": "/", "mcpServers": []}, f"again-{number}"))
+    return [message]
+
+
+def _prompts_anyway(context: FaultContext, message: Json) -> Iterable[Json]:
+    if _answered(message, -32603):
+        context.send(
+            request("session/prompt", {"sessionId": "", "prompt": [{"type": "text", "text": "Hello"}]}, "anyway")
+        )
+    return [message]
+
+
+def _hurries(context: FaultContext, message: Json) -> Iterable[Json]:
+    if isinstance(message, dict) and message.get("method") == "initialize":
+        context.notes["alarm"] = asyncio.get_running_loop().call_later(HURRY, context.disconnect)
+    return [message]
+
+
+def _calms(context: FaultContext, message: Json) -> Iterable[Json]:
+    if "alarm" in context.notes:
+        context.notes["alarm"].cancel()
+    return [message]
+
+
+def _introduces(message: Json, name: str) -> bool:
+    result = message.get("result") if isinstance(message, dict) else None
+    return isinstance(result, dict) and "protocolVersion" in result and name not in result
+
+
+def _introduction(message: Json) -> dict[str, Json]:
+    result = message.get("result") if isinstance(message, dict) else None
+    return result if isinstance(result, dict) and "protocolVersion" in result else {}
+
+
+seed("client.life.01", edit_calls("initialize", _first))
+seed("client.life.02", edit_params("initialize", with_(protocolVersion="1")))
+seed("client.life.03", edit_params("initialize", without("clientInfo")))
+seed("client.life.04", edit_params("initialize", lambda told: told["clientCapabilities"].update(terminal="yes")))
+seed("client.life.05", edit_calls("initialize", _at_once))
+seed("client.life.06", edit_all_incoming(_goes_on))
+seed("client.life.07", disconnect_on(lambda message: _introduces(message, "agentInfo")))
+seed("client.life.08", disconnect_on(lambda message: "extra" in _introduction(message)))
+seed("client.life.09", disconnect_on(lambda message: _introduction(message).get("agentInfo", 0) is None))
+seed("client.life.10", edit_calls("session/new", _again))
+seed("client.life.11", edit_calls("session/new", _lists))
+seed("client.life.12", edit_all_incoming(_makes_up_a_method))
+seed("client.life.13", edit_all_incoming(_insists))
+seed("client.life.14", edit_all_incoming(_prompts_anyway))
+seed(
+    "client.life.15",
+    ClientFault(outgoing=edit_all_outgoing(_hurries).outgoing, incoming=edit_all_incoming(_calms).incoming),
+)
