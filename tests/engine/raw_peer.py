@@ -31,14 +31,14 @@ SETTINGS = EmulatorSettings(cwd="/work", now=lambda: "2025-01-01T00:00:00Z", new
 
 
 class Talk(NamedTuple):
-    """Both ends: our connection, the peer, and what was reported."""
+    """Both ends: our connection, the raw peer, and what was reported."""
 
     connection: Connection
     peer: ScriptedPeer
     reports: list[str]
 
     async def answers(self) -> list[dict[str, Any]]:
-        """Everything said to the peer up to now: a last question is answered after it."""
+        """Return everything sent to the peer so far; a last request marks the end."""
         heard = len(self.peer.heard)
         await self.peer.request("last", "_echo", {})
         return self.peer.heard[heard:-1]
@@ -69,7 +69,7 @@ async def talking(
     dialect: str | Dialect = "v1",
     ends: tuple[Transport, Transport] | None = None,
 ) -> AsyncIterator[Talk]:
-    """A connection with these functions (of the params) or handlers, and its peer; `_echo` is always served."""
+    """Open a connection with these functions (of the params) or handlers, and its peer; `_echo` is always served."""
     ours, theirs = ends or memory_pair()
     reports: list[str] = []
     served: dict[str, Handler] = {"_echo": make_handler(lambda params: params)}
@@ -104,5 +104,5 @@ def note(method: str, params: Any) -> dict[str, Any]:
 
 
 def result(id: Any, value: Any) -> dict[str, Any]:
-    """A reply."""
+    """A result."""
     return {"jsonrpc": "2.0", "id": id, "result": value}

@@ -1,4 +1,4 @@
-"""`$/cancel_request`: whoever asked may stop what it asked for, and still gets its one answer."""
+"""`$/cancel_request`: a sender may cancel its request, and still gets its one answer."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_an_agent_cancels_a_request() -> None:
             await playing
 
 
-async def test_a_request_that_is_given_up_ends_the_other_side_s_handler() -> None:
+async def test_a_cancelled_request_ends_the_other_side_s_handler() -> None:
 
     begun, ended = asyncio.Event(), asyncio.Event()
     agent = Agent("waits", version="1")
@@ -99,10 +99,10 @@ async def test_a_request_that_is_given_up_ends_the_other_side_s_handler() -> Non
         ("draft", {"protocolVersion": 1, "capabilities": {"loadSession": True}}, False),
     ],
 )
-async def test_a_request_that_a_ledger_watches_is_given_up_like_any_other(
+async def test_a_request_that_an_emulator_observes_is_cancelled_like_any_other(
     dialect: str, introduction: dict[str, Any], is_told: bool
 ) -> None:
-    """The peer hears of it where its dialect has the word; its late answer surprises nobody."""
+    """The peer is told where its dialect can express it; its late answer is expected."""
 
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
@@ -131,7 +131,7 @@ async def test_a_request_that_a_ledger_watches_is_given_up_like_any_other(
             assert connection.emulation is not None
             assert not connection.emulation.outgoing_runs
             await playing
-    assert not [text for text in reports if "nobody made" in text]
+    assert not [text for text in reports if "never sent" in text]
 
 
 async def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled_and_nothing_is_held_up() -> None:
@@ -154,7 +154,7 @@ async def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled_and_nothin
 
 
 async def test_a_prompt_and_its_cancel_in_one_read_end_the_turn() -> None:
-    """The client may change its mind before the agent has run at all."""
+    """The client may cancel before the agent has run at all."""
 
     ours, theirs = memory_pair()
     connection = waiting_agent().start_connection(ours, report=lambda _: None)

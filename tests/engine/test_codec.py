@@ -1,4 +1,4 @@
-"""A dialect at work: error numbers, what a peer may not slip in, and what cannot be said."""
+"""A dialect in use: error codes, side data that a peer must not set, and messages it cannot express."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from tests.engine.raw_peer import Talk, call, note, result, run, talking
 ERRORS = json.loads((Path(__file__).parents[1] / "data" / "dialects" / "errors.json").read_text(encoding="utf-8"))
 DIALECTS = ("v1", "banjo", "2025.1", "crow", "draft")
 
-# --- errors -----------------------------------------------------------------------------------------------------
-
 
 async def _numbers(dialect: str) -> dict[str, int]:
-    """What the peer hears, by the kind of what a handler raises."""
+    """The error codes that the peer gets, by the kind of what a handler raises."""
 
     def refuse(params: Any) -> None:
         raise ProtocolError(params["kind"], "it is so", {"detail": 1})
@@ -41,7 +39,7 @@ async def _numbers(dialect: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_error_is_said_with_the_number_of_its_dialect(dialect: str) -> None:
+def test_an_error_is_sent_with_the_code_of_its_dialect(dialect: str) -> None:
     expected = {kind: codes[dialect] for kind, codes in ERRORS["codes"].items()}
     assert run(_numbers(dialect)) == expected
 
@@ -130,8 +128,6 @@ async def test_a_crow_client_is_told_every_fault_of_its_params() -> None:
     await connection.close()
 
 
-# --- what is ours alone -----------------------------------------------------------------------------------------
-
 OURS = {"inferred": ["prompt"], "credentials": {"token": "x"}, "mode": "root"}
 EVERY_LETTER = b"".join(b"\\u%04x" % letter for letter in b"dragoman")
 ESCAPED = (b"dragoman", b"\\u0064ragoman", b"drago\\u006Dan", EVERY_LETTER)
@@ -194,7 +190,7 @@ async def test_only_the_capabilities_of_initialize_may_carry_our_key() -> None:
 @pytest.mark.item("003-16", "004-49", "000-23")
 @pytest.mark.parametrize("dialect", ["v1", "banjo", "2025.1", "draft"])
 async def test_unknown_members_and_foreign_meta_change_nothing(dialect: str) -> None:
-    """Seed 003 note 2, seed 004 section 13.1, seed 000 Version History."""
+    """docs/protocol/extensions.md#unknown-members."""
     odd = {"unheard": [1, {"of": None}], "_meta": {"traceparent": "00-ab-cd-01", "acme.example/x": {"deep": [1]}}}
     session = "session_id" if dialect == "2025.1" else "sessionId"
     blocks = "prompt" if dialect in ("v1", "banjo") else "content"
@@ -229,10 +225,7 @@ async def test_unknown_members_and_foreign_meta_change_nothing(dialect: str) -> 
     await connection.close()
 
 
-# --- what cannot be said ----------------------------------------------------------------------------------------
-
-
-async def test_a_notification_the_dialect_has_no_words_for_is_reported_once_and_nothing_is_sent() -> None:
+async def test_a_notification_the_dialect_cannot_express_is_reported_once_and_not_sent() -> None:
 
     update = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
     async with talking(dialect="2025.1") as talk:
@@ -247,10 +240,10 @@ async def test_a_notification_the_dialect_has_no_words_for_is_reported_once_and_
         assert "usage_update" in talk.reports[0]
 
 
-async def test_a_request_the_dialect_has_no_words_for_fails_and_nothing_is_sent() -> None:
+async def test_a_request_the_dialect_cannot_express_fails_and_is_not_sent() -> None:
 
     async with talking(dialect="crow", we=Side.CLIENT) as talk:
-        with pytest.raises(ProtocolError, match="crow dialect cannot say") as caught:
+        with pytest.raises(ProtocolError, match="crow dialect cannot express") as caught:
             await talk.connection.request("session/set_mode", {"sessionId": "s", "modeId": "m"})
         assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
         assert await talk.answers() == []
@@ -269,7 +262,7 @@ async def test_a_request_the_dialect_has_no_words_for_fails_and_nothing_is_sent(
         ("crow", "error", {"result": {"stop_reason": "error"}}),
     ],
 )
-async def test_a_stop_reason_without_a_word_is_an_error(dialect: str, reason: str, heard: dict[str, Any]) -> None:
+async def test_a_stop_reason_the_dialect_lacks_is_an_error(dialect: str, reason: str, heard: dict[str, Any]) -> None:
     prompt = {
         "crow": {"session_id": "s", "prompt": []},
         "draft": {"sessionId": "s", "content": []},

@@ -21,8 +21,6 @@ from dragoman.transport.memory import memory_pair
 from dragoman.transport.stream import StreamTransport
 from tests.engine.raw_peer import call, note, result, talking
 
-# --- each request is answered once --------------------------------------------------------------------------------
-
 
 async def _later(params: Any) -> Any:
     await asyncio.sleep(0)
@@ -76,7 +74,7 @@ async def test_a_request_gets_one_answer_whatever_its_handler_does(function: Any
         assert await talk.answers() == []
 
 
-async def test_a_handler_that_answers_twice_is_heard_once() -> None:
+async def test_a_handler_that_answers_twice_sends_one_answer() -> None:
     def handler(_: Incoming, done: DoneCallback) -> None:
         done({"n": 1}, None)
         done({"n": 2}, None)
@@ -160,9 +158,6 @@ async def test_params_that_are_wrong_are_refused_with_every_fault() -> None:
         assert {fault["path"] for fault in heard["error"]["data"]["errors"]} == {"cwd", "mcpServers"}
 
 
-# --- what is no message -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("frame", "code", "id"),
     [
@@ -180,7 +175,9 @@ async def test_params_that_are_wrong_are_refused_with_every_fault() -> None:
         (b"[" * 100_000 + b"]" * 100_000, -32700, None),
     ],
 )
-async def test_a_client_that_sends_no_message_is_told_and_served_on(frame: bytes, code: int, id: Any) -> None:
+async def test_a_client_that_sends_no_message_gets_an_error_and_is_still_served(
+    frame: bytes, code: int, id: Any
+) -> None:
 
     async with talking() as talk:
         talk.peer.send(frame)
@@ -220,9 +217,6 @@ async def test_a_fault_in_a_dialect_costs_one_message() -> None:
         with pytest.raises(ProtocolError, match="ZeroDivisionError"):
             await asking
         assert await talk.answers() == []
-
-
-# --- what is too large ------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -290,9 +284,6 @@ async def test_an_answer_that_cannot_be_read_fails_its_request_only(garbage: byt
         assert await talk.answers() == []
 
 
-# --- asking -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
@@ -324,7 +315,7 @@ async def test_a_request_of_ours_ends_with_what_the_peer_answers(answer: dict[st
         assert await talk.answers() == []
 
 
-async def test_a_result_that_is_taken_first_is_taken_before_the_next_message_and_its_fault_is_told() -> None:
+async def test_on_result_runs_before_the_next_message_and_its_error_is_raised() -> None:
 
     order: list[str] = []
 
@@ -360,7 +351,7 @@ async def test_answers_nobody_waits_for_are_reported_and_harmless() -> None:
 
 
 async def test_both_ends_count_from_zero_and_never_mix_up_their_ids() -> None:
-    """peers.md 2"""
+    """docs/protocol/peers.md#id-shapes"""
 
     async with talking({"_mine": _later}) as talk:
         asking = asyncio.create_task(talk.connection.request("_ask", {}))
@@ -381,10 +372,10 @@ async def test_a_request_that_is_not_answered_in_time_fails_and_is_cancelled() -
         await talk.peer.expect(method="$/cancel_request", params={"requestId": asked["id"]})
         talk.peer.send(result(asked["id"], {"too": "late"}))
         assert await talk.answers() == []
-        assert talk.reports == []  # a late answer is no surprise
+        assert talk.reports == []  # a late answer is expected
 
 
-async def test_cancelling_who_waits_tells_the_peer_where_the_dialect_can_say_it() -> None:
+async def test_cancelling_a_request_tells_the_peer_where_the_dialect_can() -> None:
 
     for name, says in (("v1", True), ("banjo", True), ("crow", False), ("2025.1", False), ("draft", False)):
         async with talking(dialect=name) as talk:
@@ -395,9 +386,6 @@ async def test_cancelling_who_waits_tells_the_peer_where_the_dialect_can_say_it(
             if says:
                 await talk.peer.expect(method="$/cancel_request", params={"requestId": asked["id"]})
             assert await talk.answers() == []
-
-
-# --- limits -----------------------------------------------------------------------------------------------------
 
 
 async def test_requests_beyond_the_limit_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,12 +443,12 @@ async def test_a_peer_that_floods_a_handler_which_waits_for_it_is_overload(monke
         asking = asyncio.create_task(talk.connection.request("_ask", {}))
         for n in range(2000):
             talk.peer.send(note("_tell", {"n": n}))
-        with pytest.raises(Overloaded, match="that nobody has read yet"):
+        with pytest.raises(Overloaded, match="that no handler has taken yet"):
             await asking
         assert isinstance(talk.connection.failure, Overloaded)
 
 
-async def test_a_peer_that_takes_no_bytes_is_told_of_as_a_stall() -> None:
+async def test_a_peer_that_takes_no_bytes_is_reported_as_a_stall() -> None:
 
     async with talking(ends=memory_pair(limit=100, stall=0.05)) as talk:
         asking = [asyncio.create_task(talk.connection.request("_ask", {"text": "x" * 100})) for _ in range(3)]
@@ -468,9 +456,6 @@ async def test_a_peer_that_takes_no_bytes_is_told_of_as_a_stall() -> None:
             with pytest.raises(WriteStalled, match=r"took no bytes for 0\.05 seconds"):
                 await request
         assert isinstance(talk.connection.failure, WriteStalled)
-
-
-# --- the end ----------------------------------------------------------------------------------------------------
 
 
 async def test_requests_made_before_the_end_of_input_are_still_answered() -> None:
@@ -487,7 +472,7 @@ async def test_requests_made_before_the_end_of_input_are_still_answered() -> Non
 
     async with talking({"_wait": wait}, ends=(ours, memory_pair()[0])) as talk:
         frames = [call(1, "_echo", {"n": 1}), call(2, "_wait", {"n": 2}), note("_echo", {}), call(3, "_echo", {})]
-        text = b"\r\n".join(msgspec.json.encode(frame) for frame in frames)  # the last line lacks its end
+        text = b"\r\n".join(msgspec.json.encode(frame) for frame in frames)  # the last line lacks its newline
         os.write(from_peer, text)
         os.close(from_peer)
         await begun.wait()
@@ -520,7 +505,7 @@ async def test_what_is_open_fails_with_the_reason_and_handlers_are_cancelled() -
         for request in (asking, talk.connection.request("_again", {})):
             with pytest.raises(ConnectionFailed, match="no more"):
                 await request
-        talk.connection.notify("_note", {})  # says nothing, fails nothing
+        talk.connection.notify("_note", {})  # sends nothing, fails nothing
 
 
 async def test_a_second_initialize_cannot_change_what_was_offered() -> None:
@@ -533,7 +518,7 @@ async def test_a_second_initialize_cannot_change_what_was_offered() -> None:
         assert not talk.connection.offers("client.fs.readTextFile")
 
 
-async def test_an_agent_cannot_introduce_itself_as_a_client() -> None:
+async def test_an_agent_cannot_initialize_as_a_client() -> None:
 
     async with talking(we=Side.CLIENT) as talk:
         peer: ScriptedPeer = talk.peer

@@ -1,4 +1,4 @@
-"""A request's handler begins at once: what it does before it first waits is done before the next message."""
+"""A request's handler starts at once: its synchronous part runs before the next message."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_work_that_waits_after_others_that_did_not_has_a_task_of_its_own()
 
 
 @pytest.mark.parametrize("mark", ["kept", "cancelled", "variable"])
-async def test_a_task_on_which_work_left_its_mark_is_not_used_again(mark: str) -> None:
+async def test_a_task_that_the_work_changed_is_not_reused(mark: str) -> None:
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
 
     kept: list[Any] = []
@@ -175,7 +175,7 @@ async def test_an_exception_before_the_first_wait_is_the_task_s() -> None:
 
 
 @pytest.mark.parametrize("waits_for", ["event", "sleep", "task", "done"])
-async def test_work_that_is_cancelled_right_after_it_began_hears_of_it_where_it_waits(waits_for: str) -> None:
+async def test_work_that_is_cancelled_right_after_its_start_gets_the_cancel_where_it_waits(waits_for: str) -> None:
 
     heard: list[str] = []
     inner = asyncio.ensure_future(asyncio.Event().wait())
@@ -207,7 +207,7 @@ async def test_work_that_is_cancelled_right_after_it_began_hears_of_it_where_it_
     inner.cancel()
 
 
-async def test_a_request_and_its_cancel_in_one_read_are_both_heard() -> None:
+async def test_a_request_and_its_cancel_in_one_read_are_both_handled() -> None:
 
     async def wait(_: Any) -> Any:
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Ledgers at work on a connection: what their flows pass on, ask and make up is answered like everything else."""
+"""Emulators on a connection: what their flows pass on, request and make up is answered like everything else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT = {"terminalId": "t", "timeout": 3_600_000}
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_a_draft_agent_hears_of_an_exit_when_it_happens_however_long_its_timeout(at_once: bool) -> None:
+async def test_a_draft_agent_gets_an_exit_at_once_however_long_its_timeout(at_once: bool) -> None:
     def ended(_: Any) -> Any:
         return {"exitCode": 3}
 

@@ -1,4 +1,4 @@
-"""Flows: a ledger's generators, stepped without tasks, so that what they pass on keeps its place."""
+"""Flows: an emulator's generators, stepped without tasks, so that what they pass on keeps its order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dragoman.errors import Kind, ProtocolError
 
 
 class Stage:
-    """Carries out effects: notes them, and answers at once, later or with a failure."""
+    """Carries out effects: records them, and answers at once, later or with an error."""
 
     def __init__(self) -> None:
         self.effects: list[Any] = []
@@ -96,7 +96,7 @@ def test_an_error_nobody_takes_is_the_flow_s_answer() -> None:
     assert (error.kind, error.message) == (Kind.TIMEOUT, "too late")
 
 
-def test_a_fault_in_a_flow_is_an_error_for_who_asked() -> None:
+def test_a_fault_in_a_flow_is_an_error_for_the_caller() -> None:
     def flow() -> Flow:
         yield NotifyUser("before")
         raise KeyError("ours")
@@ -132,7 +132,7 @@ def test_wake_lets_the_longest_waiting_flow_go_on_and_says_whether_there_was_one
     assert [value for value, _ in stage.ended] == [("first", 5), True, ("second", 5), True, False]
 
 
-def test_a_flow_that_is_started_beside_runs_until_it_waits() -> None:
+def test_a_flow_that_is_started_by_another_runs_until_it_waits() -> None:
     def beside() -> Flow:
         yield NotifyUser("beside")
         yield Wait("never")
@@ -146,7 +146,7 @@ def test_a_flow_that_is_started_beside_runs_until_it_waits() -> None:
     assert stage.ended == [("done", None)]
 
 
-def test_flows_that_wait_are_told_when_the_connection_ends() -> None:
+def test_waiting_flows_fail_when_the_connection_ends() -> None:
     def flow() -> Flow:
         yield Wait("key")
 

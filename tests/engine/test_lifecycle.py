@@ -1,4 +1,4 @@
-"""What may be said when: initialize first and once, one turn at a time in a session."""
+"""Which method is allowed when: initialize first and once, one turn at a time in a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order without deadlock: what is said in order is heard in order, whatever handlers wait for."""
+"""Order without deadlock: messages are delivered in wire order, whatever handlers wait for."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_updates_are_seen_in_order_and_before_the_result() -> None:
 
 
 async def test_a_notification_handler_that_awaits_its_peer_gets_the_answer_with_10000_updates_behind_it() -> None:
-    """peers.md P3: handlers run one after the other even when one of them waits."""
+    """docs/protocol/peers.md#sdk-order: handlers run one after the other even when one of them waits."""
 
     async with joined(talker(10_000)) as agent:
         session = await agent.open_session("/")
@@ -73,7 +73,9 @@ async def test_a_notification_handler_that_awaits_its_peer_gets_the_answer_with_
 
 
 async def test_updates_before_the_answer_to_session_new_are_kept() -> None:
-    """peers.md 13: copilot, crow, pydantic-acp and vibe speak of a session before its client knows its id."""
+    """docs/protocol/peers.md#early-updates: copilot, crow, pydantic-acp and vibe send updates of a session before its
+    client knows its id.
+    """
     scenario = [
         asked("initialize"),
         answer(protocolVersion=1),
@@ -89,7 +91,9 @@ async def test_updates_before_the_answer_to_session_new_are_kept() -> None:
 
 
 async def test_late_updates_are_delivered_as_late() -> None:
-    """peers.md 14: updates after the prompt was answered belong to no turn, and are not lost."""
+    """docs/protocol/peers.md#updates-outside-turns: updates after the prompt was answered belong to no turn, and are
+    not lost.
+    """
 
     def chunk(text: str) -> Action:
         update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}

@@ -1,4 +1,4 @@
-"""Gates: what a peer did not offer is refused on our side and never reaches the wire."""
+"""Capabilities: a method that a peer did not offer is refused on our side and never sent."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_a_client_never_calls_what_its_agent_did_not_offer(method: str) ->
                 assert await talk.answers() == []
 
 
-async def test_before_the_peer_introduced_itself_nothing_is_offered() -> None:
+async def test_before_initialize_nothing_is_offered() -> None:
 
     async with talking() as talk:
         with pytest.raises(ProtocolError) as caught:

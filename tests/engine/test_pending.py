@@ -1,4 +1,4 @@
-"""Requests of ours under way: each has an id of its own, and its answer is known by it however the peer writes it."""
+"""Our pending requests: each has its own id, and its answer is found however the peer writes the id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_ids_count_from_zero_and_are_never_used_again() -> None:
 
 @pytest.mark.parametrize("id", [1, "1", 1.0, "01"])
 def test_an_answer_is_known_by_its_id_as_number_or_text(id: Any) -> None:
-    """peers.md 2: some peers make strings of ids."""
+    """docs/protocol/peers.md#id-shapes: some peers turn ids into strings."""
     exchanges = PendingRequests()
     asked(exchanges, "first")
     asked(exchanges, "second")
@@ -47,7 +47,7 @@ def test_any_id_can_be_looked_for(id: Any) -> None:
     assert exchanges.was_abandoned(id) is False
 
 
-def test_a_late_answer_to_what_was_given_up_is_expected() -> None:
+def test_a_late_answer_to_an_abandoned_request_is_expected() -> None:
     exchanges = PendingRequests()
     id = asked(exchanges)
     exchanges.abandon(id)
@@ -58,7 +58,7 @@ def test_a_late_answer_to_what_was_given_up_is_expected() -> None:
     assert not exchanges.was_abandoned(77)
 
 
-def test_only_so_many_given_up_requests_are_remembered() -> None:
+def test_only_so_many_abandoned_requests_are_remembered() -> None:
     exchanges = PendingRequests()
     for _ in range(MAX_ABANDONED + 10):
         exchanges.abandon(asked(exchanges))

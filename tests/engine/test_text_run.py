@@ -1,4 +1,4 @@
-"""Runs of text: what goes the short way together is what would have gone the long way, one by one."""
+"""Text runs: the fast path delivers the same as the general path does one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.engine.raw_peer import note, run, talking
 
 
 def piece(text: Any = "hello", session: str = "s", **beside: Any) -> dict[str, Any]:
-    """A bare piece of text, or what `beside` makes of it."""
+    """A text chunk, with changes."""
     content = {"type": "text", "text": text, **beside.pop("content", {})}
     update = {"sessionUpdate": "agent_message_chunk", "content": content, **beside.pop("update", {})}
     return note("session/update", {"sessionId": session, "update": update, **beside.pop("params", {})}) | beside
@@ -44,7 +44,7 @@ BARE = [
     line(piece()).replace(b'":', b'": ').replace(b',"', b', "'),
 ]
 
-# What must be read the long way, whatever comes before it.
+# What must take the general path, whatever comes before it.
 OTHER = [
     line(piece(id=7)),
     line(piece(id=None)),
@@ -70,9 +70,9 @@ Heard = list[tuple[Any, ...]]
 
 
 async def hearing(frames: list[bytes], *, together: bool, pause: int = 0) -> Heard:
-    """What a client hears of a block: update by update, calls, and what it answers.
+    """What a client gets from a block: updates, calls, and what it answers.
 
-    A tap that takes nothing forces the long way. Every `pause`th update has to be awaited.
+    A tap that takes nothing forces the general path. Every `pause`th update has to be awaited.
     """
     heard: Heard = []
 
@@ -128,7 +128,7 @@ def test_whatever_is_not_bare_text_ends_a_run_and_begins_none(frame: bytes) -> N
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(BARE * 4 + OTHER), max_size=12), st.sampled_from([0, 1, 3]))
-def test_a_block_is_heard_the_same_whichever_way_it_takes(frames: list[bytes], pause: int) -> None:
+def test_a_block_is_delivered_the_same_by_both_paths(frames: list[bytes], pause: int) -> None:
     async def main() -> None:
         together = await hearing(frames, together=True, pause=pause)
         assert together == await hearing(frames, together=False, pause=pause)

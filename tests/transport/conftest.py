@@ -1,4 +1,4 @@
-"""Keeps the records of spawned processes out of the user's own state folder."""
+"""Keep the pidfiles of spawned processes out of the user's own state folder."""
 
 from __future__ import annotations
 

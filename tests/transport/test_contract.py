@@ -1,4 +1,4 @@
-"""What every transport promises, shown on memory, pipes and a real process."""
+"""What every transport guarantees, tested on memory, pipes and a real process."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def everything(transport: Transport) -> list[Frame]:
 
 
 def send_often(transport: Transport) -> None:
-    """A pipe only says at the second write that its reader is gone."""
+    """A pipe reports only at the second write that its reader is gone."""
     for _ in range(3):
         transport.send(b"into the void")
 
@@ -163,7 +163,7 @@ def test_a_cancelled_receive_loses_no_frame(kind: str) -> None:
 
 
 @every_transport
-def test_two_receivers_at_once_are_a_mistake_that_is_told(kind: str) -> None:
+def test_two_receivers_at_once_raise(kind: str) -> None:
     async def work(transport: Transport) -> None:
         first = asyncio.create_task(transport.receive())
         await asyncio.sleep(0)
@@ -268,7 +268,7 @@ async def test_a_reader_that_is_slow_but_moving_is_no_stall(
     await right.close()
 
 
-async def test_an_unread_batch_stops_the_reading_so_that_the_producer_feels_it() -> None:
+async def test_an_unread_batch_stops_the_reading_so_that_the_producer_slows_down() -> None:
 
     left, right = pipes()
     for _ in range(3000):

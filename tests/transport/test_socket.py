@@ -1,4 +1,4 @@
-"""An agent that runs already is reached by its address: a socket of this machine."""
+"""Connect to a running agent by its address: a local socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from dragoman import Agent, StartFailed, Turn, connect
 from dragoman.testing import check_transport
 from dragoman.transport.base import Transport
-from dragoman.transport.socket import dial, parse_local_address
+from dragoman.transport.socket import dial_local, parse_local_address
 from dragoman.transport.stream import StreamTransport
 
 WITHIN = 20.0
@@ -21,7 +21,7 @@ WITHIN = 20.0
 
 @asynccontextmanager
 async def listening(family: socket.AddressFamily, place: str | tuple[str, int]) -> AsyncIterator[socket.socket]:
-    """A socket that people can dial."""
+    """A listening socket."""
     with socket.socket(family, socket.SOCK_STREAM) as door:
         door.bind(place)
         door.listen()
@@ -73,7 +73,7 @@ async def test_it_keeps_the_contract_of_transports(tmp_path: Path) -> None:
         path = tmp_path / "contract.sock"
         path.unlink(missing_ok=True)
         async with listening(socket.AF_UNIX, str(path)) as door:
-            ours, theirs = await asyncio.gather(dial(f"unix://{path}"), accept(door))
+            ours, theirs = await asyncio.gather(dial_local(f"unix://{path}"), accept(door))
         return ours, theirs
 
     await check_transport(joined)
@@ -86,7 +86,7 @@ async def test_it_keeps_the_contract_of_transports(tmp_path: Path) -> None:
         ("tcp://example.org:9000", "tcp://127.0.0.1:9000"),
         ("tcp://127.0.0.1", "the port is missing"),
         ("tcp://127.0.0.1:99999", "tcp://127.0.0.1:9000"),
-        ("unix:agent.sock", "whole path"),
+        ("unix:agent.sock", "full path"),
     ],
 )
 def test_what_cannot_be_an_address_here_says_what_can(wrong: str, says: str) -> None:

@@ -1,4 +1,4 @@
-"""Standard input and output as an agent sees them: the protocol's alone, whatever they are."""
+"""Standard input and output of an agent: used by the protocol alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_null_device_serves_too() -> None:
     assert b"the client closed the connection" in done.stderr
 
 
-def test_a_closed_input_is_told() -> None:
+def test_a_closed_input_is_reported() -> None:
     done = subprocess.run(["sh", "-c", '"$0" -c "$1" <&-', sys.executable, AGENT], stderr=subprocess.PIPE, timeout=20)
     assert b"StartFailed: standard input or output is closed" in done.stderr
 
@@ -147,7 +147,7 @@ def test_the_modules_import_nothing_heavy_beyond_asyncio() -> None:
 
 
 def test_no_module_names_a_heavy_import_at_its_top() -> None:
-    # Some versions of asyncio load subprocess and ssl themselves, so what is loaded does not tell the whole.
+    # Some versions of asyncio load subprocess and ssl themselves, so the loaded modules alone prove nothing.
     import dragoman.transport
 
     heavy = ("import subprocess", "import ssl", "import socket", "import shutil", "import tempfile")

@@ -1,4 +1,4 @@
-"""Nesting past the limit is told without building the values, whatever stands in strings."""
+"""Nesting past the limit is detected without decoding, whatever is in strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Envelopes: what is a call, a reply, a failure; what is none of them and what a peer hears of it."""
+"""Envelopes: calls, results, errors; and what a peer gets for anything else."""
 
 from __future__ import annotations
 
@@ -33,11 +33,8 @@ def refused(frame: bytes) -> Malformed:
     return caught.value
 
 
-# --- reading ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("id", IDS)
-def test_any_id_that_json_rpc_allows_is_read_and_said_again(id: Any) -> None:
+def test_any_id_that_json_rpc_allows_is_read_and_written(id: Any) -> None:
     call = parse_envelope(json.dumps({"jsonrpc": "2.0", "id": id, "method": "m"}).encode())
     assert call.id == id
     assert type(call.id) is type(id)
@@ -75,7 +72,7 @@ def test_jsonrpc_may_be_absent_or_wrong_and_other_members_may_be_there() -> None
     assert parse_envelope(b'{"jsonrpc":1.0,"id":1,"method":"m","extra":{"id":5}}').id == 1
 
 
-def test_of_a_key_said_twice_the_last_one_counts() -> None:
+def test_of_a_duplicate_key_the_last_one_counts() -> None:
     envelope = parse_envelope(b'{"id":1,"id":2,"method":"a","method":"b","params":1,"params":{"x":1}}')
     assert (envelope.id, envelope.method, bytes(envelope.params)) == (2, "b", b'{"x":1}')  # type: ignore[arg-type]
 
@@ -94,7 +91,7 @@ def test_what_is_no_json_is_a_parse_error_without_id(frame: bytes) -> None:
 def test_batches_and_other_values_are_invalid_requests_without_id(frame: bytes) -> None:
     error = refused(frame)
     assert (error.kind, error.id) == (Kind.INVALID_REQUEST, None)
-    assert not any(name in error.message for name in ("int", "str ", "NoneType", "bool "))  # the words of JSON
+    assert not any(name in error.message for name in ("int", "str ", "NoneType", "bool "))  # JSON's names
 
 
 def test_a_message_without_method_result_and_error_is_an_invalid_request_with_its_id() -> None:
@@ -152,9 +149,6 @@ def test_any_bytes_are_an_envelope_or_malformed(frame: bytes) -> None:
         assert isinstance(envelope, Envelope)
 
 
-# --- errors of peers --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "code", "message", "data"),
     [
@@ -182,9 +176,6 @@ def test_no_error_of_a_peer_raises_anything_else_than_a_protocol_error(text: byt
         read_error(Raw(text))
     except ProtocolError:
         pass
-
-
-# --- what is too large to be held -------------------------------------------------------------------------------
 
 
 def oversize(frame: bytes) -> Oversize:
@@ -238,10 +229,7 @@ def test_a_nested_id_is_never_taken_for_the_message_s_own(value: Any) -> None:
     assert parse_excerpt(oversize(frame)).id is UNSET
 
 
-# --- saying -----------------------------------------------------------------------------------------------------
-
-
-def test_what_is_said_is_json_rpc_in_one_line() -> None:
+def test_encoded_messages_are_json_rpc_in_one_line() -> None:
     assert encode_call(UNSET, "m", b'{"a":1}') == b'{"jsonrpc":"2.0","method":"m","params":{"a":1}}'
     assert encode_call(1, "m", None) == b'{"jsonrpc":"2.0","id":1,"method":"m"}'
     assert encode_result("x", b"{}") == b'{"jsonrpc":"2.0","id":"x","result":{}}'
@@ -249,7 +237,7 @@ def test_what_is_said_is_json_rpc_in_one_line() -> None:
     assert b"\n" not in encode_call("a\nb", "c\nd", None)
 
 
-def test_a_garbled_answer_is_no_call_whatever_debris_it_ends_with() -> None:
+def test_a_garbled_answer_is_no_call_whatever_it_ends_with() -> None:
     with pytest.raises(Malformed) as caught:
         parse_envelope(b'{"jsonrpc":"2.0","id":"a","result":{,"method":"session/prompt"}')
     assert (caught.value.id, caught.value.is_call) == ("a", False)

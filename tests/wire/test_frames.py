@@ -48,7 +48,7 @@ def test_frames_come_in_order_and_without_their_line_ends() -> None:
     assert frames_of(b'{"a":1}\n{"b":2}\r\n{"c":3}\n') == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
 
-def test_blank_lines_vanish() -> None:
+def test_blank_lines_are_dropped() -> None:
     assert frames_of(b"\n\r\n  \t\r\n\n1\n\n \n2") == [b"1", b"2"]
 
 

@@ -1,4 +1,4 @@
-"""What a strict decoder refuses is read as far as it makes sense."""
+"""JSON that a strict decoder refuses is read as far as possible."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_clean_text_stays_as_it_is(text: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(categories=["Cs", "L"])))
-def test_cleaned_text_can_always_be_said(text: str) -> None:
+def test_cleaned_text_can_always_be_encoded(text: str) -> None:
     clean_text(text).encode()
     assert clean_text(clean_text(text)) == clean_text(text)
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_give_values_that_can_be_said_or_a_parse_error(frame: bytes) -> None:
+def test_any_bytes_give_values_that_can_be_encoded_or_a_parse_error(frame: bytes) -> None:
     try:
         value = repair(frame)
     except ProtocolError as error:

@@ -1,1 +1,1 @@
-"""Exchanges, lifecycle and flows without I/O, and the one async driver of them: the connection."""
+"""Requests, lifecycle and flows without I/O, and the Connection that runs them on a transport."""

@@ -1,8 +1,7 @@
-"""A dialect at work on one connection: envelopes to vocabulary, vocabulary to frames.
+"""Translate one peer's messages: envelopes to the vocabulary, the vocabulary to frames. Stateless, no I/O.
 
-Official v1 needs almost no work and has a path of its own: params stay raw bytes until somebody looks, and a Struct is
-encoded as it is. Every other dialect goes through its spelling on plain JSON values. No I/O, no memory (that is the
-ledger's).
+Official v1 takes a short path: params stay raw bytes until they are read, and a Struct is encoded as it is. Every other
+dialect goes through its tables on plain JSON values.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from dragoman.schema.side import Side
 from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UpdateParams, UserMessageChunk
 from dragoman.wire.envelope import WireError
 
-# The results in which v1 peers may say something otherwise than the vocabulary: models (dialect/v1/spelling).
+# Results in which v1 peers may use members that the vocabulary spells otherwise: models (dialect/v1/codec).
 _V1_TRANSLATED_RESULTS: frozenset[str] = frozenset(
     {"session/new", "session/load", "session/resume", "session/fork", "session/set_config_option"}
 )
@@ -37,7 +36,7 @@ _NON_V1_STATUSES = frozenset({"awaiting_permission", "denied", "cancelled"})
 
 
 class PeerCodec:
-    """How one peer's dialect is spoken by us, who play `we`."""
+    """The codec for one peer's dialect; `side` is the side we play."""
 
     __slots__ = ("_kind_by_code", "dialect", "is_native", "side")
 
@@ -48,17 +47,14 @@ class PeerCodec:
         self._kind_by_code: dict[int, str] = {}
         for kind in KINDS:
             self._kind_by_code.setdefault(dialect.error_codes[kind], kind)
-        self._kind_by_code.setdefault(
-            V1_CODES[Kind.CANCELLED], Kind.CANCELLED
-        )  # no seed has a number for it, or this number
-
-    # --- calls ----------------------------------------------------------------------------------------------
+        # No document defines a code for it, or it is this one.
+        self._kind_by_code.setdefault(V1_CODES[Kind.CANCELLED], Kind.CANCELLED)
 
     def lift_call(self, method: str, params: Any, has_side_data: bool) -> tuple[str, Method | None, Any]:
-        """A call of the peer in the vocabulary: method, row, params (raw or values)."""
+        """Translate a call of the peer; return its method, its row and its params (raw or values)."""
         if self.is_native and not has_side_data:
             row = METHODS.get((self.side, method))
-            if row is not None:  # banjo's extras fail the strict reading, and are then read again
+            if row is not None:  # banjo's extra members fail strict decoding, and are then lifted by lift_raw_params
                 return method, row, params
         source = json_values(params)
         if has_side_data:
@@ -67,20 +63,18 @@ class PeerCodec:
         return method, METHODS.get((self.side, method)), source
 
     def lift_raw_params(self, method: str, source: Any) -> Any:
-        """Params that were taken raw, as plain values of the vocabulary: banjo's extras in v1 are read now."""
+        """Return raw params as plain values of the vocabulary, with banjo's extra v1 members translated."""
         return self.dialect.lift_call(self.side, method, json_values(source))[1]
 
     def lower_call(self, method: str, params: Any) -> tuple[str, bytes]:
-        """A call of ours as the peer spells it."""
+        """Translate a call of ours into the peer's dialect."""
         if self.is_native and _is_valid_v1(method, params):
             return method, encode(params)
         method, lowered = self.dialect.lower_call(self.side.other, method, json_values(params))
         return method, encode(lowered)
 
-    # --- answers --------------------------------------------------------------------------------------------
-
     def lift_result(self, method: str, result: Any, has_side_data: bool) -> Any:
-        """The result of a request of ours, in the vocabulary (raw or values)."""
+        """Translate the result of a request of ours (raw or values)."""
         if self.is_native and not has_side_data and method not in _V1_TRANSLATED_RESULTS:
             return result
         source = json_values(result)
@@ -93,27 +87,25 @@ class PeerCodec:
         return lifted
 
     def lower_result(self, method: str, result: Any) -> bytes:
-        """The result of a request of the peer, as it spells it; some stop reasons are errors in some dialects."""
-        is_said = self.is_native and isinstance(result, Model) and not result.meta
-        if is_said and getattr(result, "stop_reason", None) not in STOP_ERRORS:
+        """Translate our result for the peer; in some dialects a stop reason is an error."""
+        is_plain = self.is_native and isinstance(result, Model) and not result.meta
+        if is_plain and getattr(result, "stop_reason", None) not in STOP_ERRORS:
             return encode(result)
         return encode(self.dialect.lower_result(self.side, method, json_values({} if result is None else result)))
 
-    # --- errors ---------------------------------------------------------------------------------------------
-
     def lift_error(self, error: WireError) -> ProtocolError:
-        """An error of the peer: a known `data.kind` decides, else the first kind with that number."""
+        """Translate an error of the peer: a known `data.kind` decides, otherwise the first kind with that code."""
         data = error.data
-        said = data.get("kind") if isinstance(data, dict) else None
-        kind = said if said in KINDS else self._kind_by_code.get(error.code, Kind.INTERNAL_ERROR)
-        if kind == Kind.SESSION_NOT_FOUND and said is None and isinstance(data, dict) and "uri" in data:
-            kind = Kind.RESOURCE_NOT_FOUND  # official v1 has one number for both (reference 1.14)
+        named_kind = data.get("kind") if isinstance(data, dict) else None
+        kind = named_kind if named_kind in KINDS else self._kind_by_code.get(error.code, Kind.INTERNAL_ERROR)
+        if kind == Kind.SESSION_NOT_FOUND and named_kind is None and isinstance(data, dict) and "uri" in data:
+            kind = Kind.RESOURCE_NOT_FOUND  # official v1 has one code for both (docs/protocol/errors.md#kinds)
         if data is not None and not isinstance(data, dict):
             data = {"details": data}
         return ProtocolError(str(kind), error.message, data, code=error.code)
 
     def lower_error(self, error: ProtocolError) -> bytes:
-        """An error of ours with the number this dialect gives its kind."""
+        """Encode an error of ours with the code that this dialect gives its kind."""
         code = self.dialect.error_codes.get(error.kind, -32603)
         data: dict[str, Any] = {**(error.data or {}), "kind": error.kind}
         if error.code is not None and self._kind_by_code.get(error.code) is None and error.kind == Kind.INTERNAL_ERROR:
@@ -125,24 +117,26 @@ class PeerCodec:
         return encode({"code": code, "message": message, "data": data})
 
     def _with_peer_path(self, fault: Any) -> Any:
-        """A fault with its path as the peer wrote it; what another peer may have put here stays as it is."""
+        """Return the fault with its path in the peer's spelling; leave anything of another shape unchanged."""
         if not isinstance(fault, dict) or not isinstance(fault.get("path"), str):
             return fault
         return {**fault, "path": peer_error_path(self.dialect.name, self.side, fault["path"])}
 
 
-def _message_with_peer_path(message: str, faults: list[Any], located: list[Any]) -> str:
-    """The sentence about the first fault, which begins with its path."""
-    before, after = (part[0].get("path") if part and isinstance(part[0], dict) else None for part in (faults, located))
+def _message_with_peer_path(message: str, faults: list[Any], peer_faults: list[Any]) -> str:
+    """Return the message with the path of the first fault, which it begins with, in the peer's spelling."""
+    before, after = (
+        part[0].get("path") if part and isinstance(part[0], dict) else None for part in (faults, peer_faults)
+    )
     if isinstance(before, str) and isinstance(after, str) and before and message.startswith(f"{before} "):
         return after + message[len(before) :]
     return message
 
 
 def _is_valid_v1(method: str, params: Any) -> bool:
-    """Whether a Struct of the vocabulary is official v1 as it stands."""
+    """Whether a Struct of the vocabulary is valid official v1 without translation."""
     if not isinstance(params, Model) or params.meta:
-        return False  # side data may hold what no wire sees
+        return False  # side data may hold members that must not be sent
     if method == "session/update":
         update = getattr(params, "update", None)
         return getattr(update, "status", None) not in _NON_V1_STATUSES and not getattr(update, "meta", None)
@@ -152,12 +146,12 @@ def _is_valid_v1(method: str, params: Any) -> bool:
 
 
 def may_have_side_data(frame: bytes) -> bool:
-    """Whether a frame may name our side data, plainly or escaped. (`in` is three times slower on bytes.)"""
+    """Whether a frame may contain our side data, plain or escaped. (`in` is three times slower on bytes.)"""
     return frame.find(b"dragoman") >= 0 or frame.find(b"\\u00") >= 0
 
 
 def is_bare_text(params: Any) -> bool:
-    """Whether an update is a chunk of text with nothing beside it: most of every stream, and nothing to look for."""
+    """Whether an update is a text chunk without meta, like most updates of a stream."""
     update = params.update
     if type(update) not in CHUNK_TYPES or params.meta is not UNSET or update.meta is not UNSET:
         return False
@@ -166,7 +160,7 @@ def is_bare_text(params: Any) -> bool:
 
 
 def chunk_of(params: Any) -> Chunk | None:
-    """The bare piece of text that a typed update is, for the short way; None when there is more to it."""
+    """Return the text chunk that a typed update consists of; None when the update holds more than that."""
     if type(params) is not UpdateParams or not is_bare_text(params):
         return None
     update: Any = params.update
@@ -177,29 +171,30 @@ def chunk_of(params: Any) -> Chunk | None:
 
 
 def update_of(chunk: Chunk) -> UpdateParams:
-    """The typed update that a bare piece of text is."""
+    """Return the typed update of a text chunk."""
     return UpdateParams(
         session_id=chunk.session, update=_CHUNK_TYPE_BY_KIND[chunk.kind](content=TextContent(text=chunk.text))
     )
 
 
-# What a host tells of itself among the agent's capabilities, in any dialect (reference 5.17): it is no side data.
+# What a host adds to the agent's capabilities, in any dialect (docs/protocol/extensions.md#attach): kept when side data
+# is removed.
 _HOST_CAPABILITY_NAMES = ("attach", "host")
 
 
 def _host_capabilities(source: Any) -> dict[str, Any]:
-    """What the answer to initialize says that a host adds."""
+    """Return what a host added to the result of initialize."""
     for name in ("agentCapabilities", "agent_capabilities", "capabilities"):
-        told = source.get(name) if isinstance(source, dict) else None
-        meta = told.get("_meta") if isinstance(told, dict) else None
-        beside = meta.get(SIDE_DATA_KEY) if isinstance(meta, dict) else None
-        if isinstance(beside, dict):
-            return {key: beside[key] for key in _HOST_CAPABILITY_NAMES if key in beside}
+        capabilities = source.get(name) if isinstance(source, dict) else None
+        meta = capabilities.get("_meta") if isinstance(capabilities, dict) else None
+        side_data = meta.get(SIDE_DATA_KEY) if isinstance(meta, dict) else None
+        if isinstance(side_data, dict):
+            return {key: side_data[key] for key in _HOST_CAPABILITY_NAMES if key in side_data}
     return {}
 
 
 def strip_side_data(value: Any, method: str) -> Any:
-    """The values without what the peer put under `_meta.dragoman`: it is ours alone (capabilities excepted)."""
+    """Return the values without `_meta.dragoman`, which only we may set; client capabilities keep it."""
     if isinstance(value, list):
         return [strip_side_data(item, "") for item in value]
     if not isinstance(value, dict):

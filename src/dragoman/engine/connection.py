@@ -1,10 +1,9 @@
-"""The connection: the one async driver of the engine. Frames of a transport become calls of handlers, in order.
+"""The connection: reads the frames of a transport and calls the handlers, in wire order.
 
-The reader never awaits a handler. While nothing is under way, messages are dispatched as they are read; as soon as a
-notification handler has to be awaited, the rest queue in the inbox and one dispatcher takes them in wire order.
-Requests run as tasks of their own, begun at once; replies are delivered when their turn comes. Below is a transport,
-beside it the peer's dialect (Speech, Ledger), above are the roles. `we` is the side we play: the same code serves an
-agent, a client and both halves of a proxy.
+The reader never awaits a handler. While no handler is awaited, it dispatches each message as it reads it. Once a
+notification handler has to be awaited, later messages queue in the inbox, and one task dispatches them in order.
+Requests run as tasks that start at once. The same code serves an agent, a client and both halves of a proxy; `side` is
+the side we play.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine import malformed
 from dragoman.engine.codec import PeerCodec, is_bare_text, may_have_side_data, update_of
 from dragoman.engine.decode import STRICT_ERRORS, decode_strict, json_values
-from dragoman.engine.emulation import Emulation, ignore_answer
+from dragoman.engine.emulation import Emulation
 from dragoman.engine.errors import to_protocol_error
+from dragoman.engine.flow import ignore_answer
 from dragoman.engine.handler import Handler, answer_notification
 from dragoman.engine.inbox import Inbox
 from dragoman.engine.incoming import Incoming
@@ -42,13 +42,13 @@ from dragoman.wire.envelope import (
 )
 from dragoman.wire.frames import Frame
 
-# Sees calls before they are translated; says whether it took the call, and what must be awaited before the next.
+# Gets each call before it is translated. Returns whether it took the call, and what to await before the next one.
 Tap = Callable[[Envelope, bytes], tuple[bool, Awaitable[None] | None]]
 
-# Takes a bare piece of text as session and typed update, without anything around them: the hot path of every stream.
+# Gets a text chunk as session id and typed update: the hot path of every stream.
 UpdateSink = Callable[[str, Any], Awaitable[None] | None]
 
-# Takes a whole run of them; says whether it did, else each goes to the Sink, which may have to be awaited in between.
+# Gets a whole run of text chunks. Returns False to get them one by one through the UpdateSink, which may be awaited.
 TextRunSink = Callable[[TextRun], bool]
 
 UPDATE = "session/update"
@@ -56,7 +56,7 @@ _EMPTY_PARAMS = Raw(b"{}")
 
 
 class Connection(Sender):
-    """One peer, being talked to. Handlers get its calls; `request` and `notify` make ours."""
+    """A connection to one peer. Handlers get the peer's calls; `request` and `notify` send ours."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Connection(Sender):
         self.handlers = handlers
         self.fallback = fallback
         self.on_close: Callable[[BaseException], None] | None = None
-        self.on_eof: Callable[[], Awaitable[None]] | None = None  # the peer says no more, and may still listen
+        self.on_eof: Callable[[], Awaitable[None]] | None = None  # the peer sends nothing more, but may still read
         self.tap: Tap | None = None
         self.on_update: UpdateSink | None = None
         self.on_text_run: TextRunSink = lambda run: False
@@ -85,22 +85,20 @@ class Connection(Sender):
         if peer_dialect is not None:
             self.set_dialect(peer_dialect)
 
-    # --- life -------------------------------------------------------------------------------------------------
-
     def set_dialect(self, peer_dialect: Dialect) -> None:
-        """Pin the peer's dialect to this connection."""
+        """Set the peer's dialect for the life of this connection."""
         self.codec = PeerCodec(peer_dialect, self.side)
-        ledger = peer_dialect.open_emulator(self.side.other, self.settings)
-        self.emulation = None if ledger is None else Emulation(self, ledger)
+        emulator = peer_dialect.open_emulator(self.side.other, self.settings)
+        self.emulation = None if emulator is None else Emulation(self, emulator)
 
     def start(self) -> None:
-        """Begin to read; needs a running event loop."""
+        """Start reading; needs a running event loop."""
         self._loop = asyncio.get_running_loop()
         self.running_requests = RunningRequests(self.log_failure)
         self._reader_task = self._loop.create_task(self._run(), name=f"dragoman {self.transport.peer}")
 
     async def close(self, reason: str = "") -> None:
-        """End the connection: what is open fails, handlers are cancelled, the transport is let go."""
+        """Close the connection: fail pending requests, cancel handlers, close the transport."""
         self._fail(
             TransportClosed(f"the connection to {self.transport.peer} was closed" + (f": {reason}" if reason else ""))
         )
@@ -118,13 +116,13 @@ class Connection(Sender):
         except ConnectionFailed as error:
             try:
                 async with asyncio.timeout(EOF_GRACE):
-                    await self._inbox.wait_idle()  # what arrived before the end is still delivered, in order
+                    await self._inbox.wait_idle()  # deliver what arrived before the end, in order
             except TimeoutError:
                 pass
             if type(error) is TransportClosed:
                 await (self.running_requests.wait_finished(EOF_GRACE) if self.on_eof is None else self.on_eof())
             self._fail(error)
-        except Exception as fault:  # ours; whoever waits is told rather than left waiting
+        except Exception as fault:  # a defect of ours: fail the pending requests instead of leaving them waiting
             self.log_failure(f"reading from {self.transport.peer}", fault)
             self._fail(ConnectionFailed(f"reading from {self.transport.peer} failed: {fault}"))
         finally:
@@ -140,8 +138,8 @@ class Connection(Sender):
             return
         self._failure = error
         self.outbox.is_closed = True
-        for exchange in list(self._pending.by_id.values()):
-            exchange.done(None, closed_error(error))
+        for request in list(self._pending.by_id.values()):
+            request.done(None, closed_error(error))
         self._pending.by_id.clear()
         if self.emulation is not None:
             self.emulation.fail(closed_error(error))
@@ -152,14 +150,14 @@ class Connection(Sender):
             self.on_close(error)
 
     def note_peer_eof(self) -> None:
-        """The peer says nothing more: whatever it is asked, now or later, is never answered."""
-        self._peer_eof = TransportClosed(f"{self.transport.peer} has ended its input and can answer nothing more")
-        for exchange in list(self._pending.by_id.values()):
-            exchange.done(None, closed_error(self._peer_eof))
+        """Fail all requests to the peer, now and later: its output has ended, so it cannot answer."""
+        self._peer_eof = TransportClosed(f"{self.transport.peer} closed its output and cannot answer any more")
+        for request in list(self._pending.by_id.values()):
+            request.done(None, closed_error(self._peer_eof))
         self._pending.by_id.clear()
 
     def close_soon(self, error: BaseException) -> None:
-        """End the connection soon, for this reason, after what was said has been written."""
+        """Close the connection for this reason once everything is written."""
         self._loop.create_task(self._close_with_error(error))
 
     async def _close_with_error(self, error: BaseException) -> None:
@@ -168,10 +166,8 @@ class Connection(Sender):
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the connection ended; None while it lives."""
+        """Why the connection ended; None while it is open."""
         return self._failure
-
-    # --- reading ----------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
         self.transport.listen(self._take_frames)
@@ -181,7 +177,7 @@ class Connection(Sender):
                 await self._wait_for_space()
 
     def _take_frames(self, frames: list[Frame]) -> bool:
-        """Frames straight from the transport; refused when the reader has to wait before it reads on."""
+        """Take frames straight from the transport; return False when the reader has to wait before it reads on."""
         if self._inbox.is_full or self._failure is not None:
             return False
         self._accept_frames(frames)
@@ -193,12 +189,12 @@ class Connection(Sender):
             inbox.space_available.clear()
             await inbox.space_available.wait()
         if inbox.size > INBOX_HARD_BYTES:
-            error = Overloaded(f"{self.transport.peer} sent {inbox.size} bytes that nobody has read yet")
+            error = Overloaded(f"{self.transport.peer} sent {inbox.size} bytes that no handler has taken yet")
             await self.transport.close(str(error))
             raise error
 
     def _accept_frames(self, frames: list[Frame]) -> None:
-        """The frames of one block, in wire order; bare pieces of text that follow each other go together."""
+        """Accept the frames of one block in wire order; deliver consecutive text chunks together."""
         start, end = 0, len(frames)
         while start < end:
             run = text_run_at(frames, start) if self._accepts_text_runs() else None
@@ -209,7 +205,7 @@ class Connection(Sender):
                 start += self._deliver_text_run(run)
 
     def _accepts_text_runs(self) -> bool:
-        """Whether a bare piece of text could go to its sink now, with nothing and nobody in between."""
+        """Whether a text chunk could be delivered now: nothing queued, tapped or emulated."""
         return (
             self.on_update is not None
             and not self._inbox.is_busy
@@ -220,25 +216,25 @@ class Connection(Sender):
         )
 
     def _deliver_text_run(self, run: TextRun) -> int:
-        """Give a run to its sink, as one or piece by piece until one has to be awaited; how many were given."""
+        """Deliver a run whole, or chunk by chunk until one has to be awaited; return how many were delivered."""
         session, updates = run
         sink = self.on_update
         assert sink is not None
-        given = len(updates)
+        count = len(updates)
         try:
             if self.on_text_run(run):
-                return given
-            for given, update in enumerate(updates, 1):
+                return count
+            for count, update in enumerate(updates, 1):
                 waiting = sink(session, update)
                 if waiting is not None:
                     self._inbox.block_on(waiting)
-                    return given
-        except Exception as error:  # of a hook: costs this one update
+                    return count
+        except Exception as error:  # raised by a hook: only this update is lost
             self.log_failure(UPDATE, error)
-        return given
+        return count
 
     def _accept_frame(self, frame: Frame) -> None:
-        """One frame, in wire order: dispatched now if nothing is under way, queued otherwise."""
+        """Dispatch one frame now, or queue it while a handler is awaited."""
         if type(frame) is not bytes:
             malformed.report_oversize(self, frame)  # type: ignore[arg-type]
             return
@@ -257,42 +253,40 @@ class Connection(Sender):
             self._inbox.push(envelope, frame)
 
     def _may_overtake(self, envelope: Envelope) -> bool:
-        exchange = None if envelope.id is UNSET else self._pending.find(envelope.id)
-        return exchange is not None and exchange.is_nested
-
-    # --- dispatching ------------------------------------------------------------------------------------------
+        request = None if envelope.id is UNSET else self._pending.find(envelope.id)
+        return request is not None and request.is_nested
 
     def _dispatch(self, envelope: Envelope, frame: bytes) -> Awaitable[None] | None:
-        """One message of the peer; what it returns must be awaited before the next one is dispatched."""
+        """Dispatch one message; what it returns must be awaited before the next message."""
         method = envelope.method
         try:
             if method is UNSET:
                 self._process_answer(envelope, frame)
                 return None
             if self.tap is not None:
-                taken, waiting = self.tap(envelope, frame)
-                if taken:
+                is_taken, waiting = self.tap(envelope, frame)
+                if is_taken:
                     return waiting
-            speech = self.codec or self._detect_dialect(envelope)
+            codec = self.codec or self._detect_dialect(envelope)
             sink = self.on_update if method == UPDATE and envelope.id is UNSET else None
             if (
                 sink is not None
-                and speech.is_native
+                and codec.is_native
                 and not (self.emulation and UPDATE in self.emulation.emulator.incoming)
             ):
                 try:
                     params = decode_strict(UpdateParams, envelope.params or _EMPTY_PARAMS)
                 except STRICT_ERRORS:
-                    pass  # odd: read it the long way
+                    pass  # unusual: decode it leniently below
                 else:
                     if is_bare_text(params):
                         return sink(params.session_id, params.update)
-            elif sink is not None and not speech.is_native:
-                bare = self._lift_chunk(speech, envelope)
-                if bare is not None:
-                    return sink(bare.session_id, bare.update)
-            name, row, source = speech.lift_call(method, envelope.params, may_have_side_data(frame))
-            incoming = Incoming(envelope.id, name, row, source, speech)
+            elif sink is not None and not codec.is_native:
+                update = self._lift_chunk(codec, envelope)
+                if update is not None:
+                    return sink(update.session_id, update.update)
+            name, row, source = codec.lift_call(method, envelope.params, may_have_side_data(frame))
+            incoming = Incoming(envelope.id, name, row, source, codec)
             if self.emulation is not None:
                 flow = self.emulation.emulator.incoming.get(name)
                 if flow is not None:
@@ -302,14 +296,14 @@ class Connection(Sender):
             if incoming.id is UNSET:
                 return self.handle(incoming, ignore_answer)
             return self.handle(incoming, self.answer_callback(incoming.id, name))
-        except Exception as error:  # one message, whatever is wrong with it, never ends the connection
+        except Exception as error:  # no single message may end the connection
             self.log_failure("an answer" if method is UNSET else str(method), error)
             if method is not UNSET and envelope.id is not UNSET:
-                self._send_error(envelope.id, to_protocol_error(error))
+                self.send_error(envelope.id, to_protocol_error(error))
             return None
 
     def _lift_chunk(self, codec: PeerCodec, envelope: Envelope) -> Any:
-        """The update that a bare piece of text is, by the short way; None when it has to take the long one."""
+        """Return the update of a text chunk by the fast path; None when it needs the general path."""
         chunk = None if envelope.params is UNSET else codec.dialect.chunk_form.parse_params(envelope.params)
         if chunk is not None and self.emulation is not None:
             chunk = self.emulation.emulator.pass_chunk(chunk)
@@ -326,9 +320,9 @@ class Connection(Sender):
         return self.codec
 
     def handle(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-        """Give a call to its handler; a request's coroutine becomes a task, a notification's is returned.
+        """Give a call to its handler; run a request's coroutine as a task, return a notification's.
 
-        Which of the two a method is its row says: a prompt without an id must not hold up its own cancel.
+        The method's row decides which of the two it is: a prompt without an id must not delay its own cancel.
         """
         is_request = incoming.id is not UNSET
         has_task = is_request if incoming.row is None else incoming.row.request
@@ -336,7 +330,7 @@ class Connection(Sender):
             self.note_initialize(incoming.values)
         handler = self.handlers.get(incoming.method) or self._default_handler(incoming.method)
         if has_task and self.running_requests.is_full:
-            done(None, ProtocolError(Kind.RATE_LIMITED, "too many requests are under way; wait for some to end"))
+            done(None, ProtocolError(Kind.RATE_LIMITED, "too many requests are running; wait for some to end"))
             return None
         try:
             work = handler(incoming, done)
@@ -352,7 +346,9 @@ class Connection(Sender):
         return answer_notification(work, done) if is_request else work
 
     def _default_handler(self, method: str) -> Handler:
-        """The handler of a method that nobody put into the table: cancelling needs nothing but the connection."""
+        """Return the handler of a method without an entry: `$/cancel_request` is handled here, the rest by the
+        fallback.
+        """
         return self._cancel_running_request if method == "$/cancel_request" else self.fallback
 
     def _cancel_running_request(self, incoming: Incoming, _: DoneCallback) -> None:

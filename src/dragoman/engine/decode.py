@@ -1,7 +1,6 @@
-"""Params and results as Structs: strictly first, leniently when that fails.
+"""Decode params and results into Structs: strictly first, leniently when that fails.
 
-Takes raw JSON bytes or JSON values and the Struct type of the table's row; gives the Struct. No type means plain JSON
-values (extension methods). The faults of the second pass that did not matter go to `noted`.
+Without a type, as for extension methods, the result is plain JSON values.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from msgspec import UNSET, Raw
 from dragoman.schema.methods import decoder_for
 from dragoman.wire.repair import repair
 
-# What strict decoding raises when the second, lenient reading has to decide.
+# Errors of strict decoding after which lenient decoding is tried.
 STRICT_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 _decode_any = msgspec.json.Decoder().decode
@@ -23,7 +22,7 @@ _decoders: dict[type, Callable[[Any], Any]] = {}
 
 
 def decode_strict(kind: type, raw: Raw) -> Any:
-    """The Struct of raw JSON, by strict decoding alone; raises one of NOT_STRICT."""
+    """Decode raw JSON strictly; raise one of STRICT_ERRORS."""
     decode = _decoders.get(kind)
     if decode is None:
         decode = _decoders[kind] = decoder_for(kind).decode
@@ -31,7 +30,7 @@ def decode_strict(kind: type, raw: Raw) -> Any:
 
 
 def decode_as(kind: type | None, source: Any) -> Any:
-    """The Struct that the source says; ProtocolError with every fault when a required part is wrong."""
+    """Decode a source into a Struct; raise ProtocolError with every fault when a required part is wrong."""
     if kind is None:
         return json_values(source)
     if type(source) is Raw:
@@ -48,7 +47,7 @@ def decode_as(kind: type | None, source: Any) -> Any:
 
 
 def json_values(source: Any) -> Any:
-    """The plain JSON values of a source."""
+    """Return a source as plain JSON values."""
     if type(source) is Raw:
         try:
             return _decode_any(source)
@@ -70,7 +69,7 @@ def _decode_lenient(kind: type, source: Any) -> Any:
 
 
 def with_unknown_members(params: Any, source: Any) -> Any:
-    """The params as plain values together with the members of their source that no type knows."""
+    """Return params as plain values, plus the members of their source that no type knows."""
     if (type(source) is not Raw and not isinstance(source, dict)) or not isinstance(params, msgspec.Struct):
         return params
     from dragoman.schema.unknown_members import find_unknown_members, merge_unknown_members

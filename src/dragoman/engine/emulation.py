@@ -1,8 +1,7 @@
-"""Running a dialect's ledger on a connection: its flows take messages and the connection carries out their effects.
+"""Run the flows of a dialect's emulator on a connection and carry out their effects.
 
-Takes what comes in or goes out and has a flow; what a flow passes on keeps its place in wire order. Requests whose
-flows are under way can be called off: ours by the id that `run_outgoing` gives, the peer's by its own. Below are flows
-(without I/O); beside it is the connection that owns it.
+Messages that a flow passes on keep their place in wire order. A request whose flow is running can be cancelled: ours by
+the id that `run_outgoing` returns, the peer's by its own id.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from dragoman.dialect.emulator import (
 )
 from dragoman.engine.decode import decode_as, with_unknown_members
 from dragoman.engine.errors import cancelled_error
-from dragoman.engine.flow import CancelEffect, Execute, FlowRun, Flows
+from dragoman.engine.flow import CancelEffect, Execute, FlowRun, Flows, ignore_answer
 from dragoman.engine.incoming import Incoming
 from dragoman.engine.pending import DoneCallback
 from dragoman.errors import ProtocolError
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Emulation:
-    """What one connection does for a peer whose dialect lacks something."""
+    """What one connection does for a peer whose dialect lacks a feature."""
 
     def __init__(self, connection: Connection, emulator: Emulator) -> None:
         self._connection = connection
@@ -47,23 +46,23 @@ class Emulation:
         self._flows = Flows(self._execute_effect)
         self._delivered_count = 0
         self._started_count = 0
-        self.outgoing_runs: dict[Id, FlowRun] = {}  # requests of ours whose flows are under way
-        self.incoming_runs: dict[Id, FlowRun] = {}  # and the peer's, by its ids
+        self.outgoing_runs: dict[Id, FlowRun] = {}  # our requests whose flows are running
+        self.incoming_runs: dict[Id, FlowRun] = {}  # the peer's, by its ids
 
     def fail(self, error: ProtocolError) -> None:
-        """The connection is over."""
+        """Fail every flow: the connection ended."""
         self._flows.fail(error)
         self.outgoing_runs.clear()
         self.incoming_runs.clear()
 
     def cancel_request(self, id: Id, wait: bool) -> None:
-        """Nobody needs the answer to this request of ours any more; told to wait, it is still answered."""
+        """Cancel this request of ours; with `wait`, it is still answered."""
         run = self.outgoing_runs.get(id)
         if run is not None:
             run.cancel(wait)
 
     def cancel_peer_request(self, id: Id) -> bool:
-        """The peer takes back a request, which is still answered; whether its flow is under way."""
+        """Cancel a request of the peer, which is still answered; return whether its flow is running."""
         run = self.incoming_runs.get(id)
         if run is None:
             return False
@@ -71,7 +70,7 @@ class Emulation:
         return True
 
     def run_incoming(self, incoming: Incoming, make_flow: FlowMaker) -> Awaitable[None] | None:
-        """A call of the peer that the ledger has a flow for; what is returned must be awaited in order."""
+        """Run the flow of a call of the peer; what it returns must be awaited in order."""
         connection = self._connection
         id = incoming.id
         is_request = not isinstance(id, UnsetType)
@@ -84,7 +83,7 @@ class Emulation:
         except ProtocolError as error:
             done(None, error)
             return None
-        awaited: list[Awaitable[None]] = []
+        works: list[Awaitable[None]] = []
         source = incoming.source
 
         def execute(effect: Any, answer: DoneCallback) -> CancelEffect | None:
@@ -95,7 +94,7 @@ class Emulation:
                 incoming.source = with_unknown_members(effect.params, source)
             work = connection.handle(incoming, _with_typed_result(incoming.row, answer))
             if work is not None:
-                awaited.append(work)
+                works.append(work)
             if not is_request:
                 answer(None, None)
             return self._delivery_canceller(incoming.id)
@@ -104,12 +103,12 @@ class Emulation:
             self._flows.start(flow, execute, done)
         else:
             self._run_request_flow(flow, execute, done, self.incoming_runs, id)
-        return _await_all(awaited) if awaited else None
+        return _await_all(works) if works else None
 
     def run_outgoing(self, method: str, source: Any, done: DoneCallback, *, raw: bool = False) -> Id | UnsetType:
-        """A call of ours that the ledger has a flow for; `raw` asks for a result with what no type knows.
+        """Run the flow of a call of ours; `raw` asks for a result with unknown members.
 
-        Gives an id to call it off by, which the peer never sees; none when it was answered at once.
+        Return an id to cancel it by, which the peer never sees; UNSET when it was answered at once.
         """
         connection = self._connection
         row = METHODS.get((connection.side.other, method))
@@ -121,27 +120,27 @@ class Emulation:
             done(None, error)
             return UNSET
         is_request = row is not None and row.request
-        heard: list[Any] = []  # the result as the peer said it, with what no type knows
+        wire_result: list[Any] = []  # the peer's result, with unknown members
 
         def execute(effect: Any, answer: DoneCallback) -> CancelEffect | None:
             if not isinstance(effect, Pass):
                 return self._execute_effect(effect, answer)
-            said = source if effect.params is params else with_unknown_members(effect.params, source)
+            outgoing = source if effect.params is params else with_unknown_members(effect.params, source)
             if is_request:
                 typed = _with_typed_result(row, answer)
 
-                def hear(result: Any, error: ProtocolError | None) -> None:
-                    heard[:] = [result]
+                def note_result(result: Any, error: ProtocolError | None) -> None:
+                    wire_result[:] = [result]
                     typed(result, error)
 
-                return self._request_canceller(connection.send_request(method, said, hear, raw=True))
-            connection.send_notification(method, said, foreign=True)
+                return self._request_canceller(connection.send_request(method, outgoing, note_result, raw=True))
+            connection.send_notification(method, outgoing, foreign=True)
             answer(None, None)
             return None
 
         def finish(result: Any, error: ProtocolError | None) -> None:
-            if raw and error is None and heard:
-                result = with_unknown_members(result, heard[0])
+            if raw and error is None and wire_result:
+                result = with_unknown_members(result, wire_result[0])
             done(result, error)
 
         flow = self.emulator.outgoing[method](self.emulator, params)
@@ -154,10 +153,10 @@ class Emulation:
     def _run_request_flow(
         self, flow: Flow, execute: Execute, done: DoneCallback, runs: dict[Id, FlowRun], id: Id
     ) -> Id | UnsetType:
-        """Run the flow of a request, and have it in the table until it is answered; gives the id if it is there."""
+        """Run a request's flow and keep it in `runs` until it is answered; return its id if it is still running."""
 
         def finish(result: Any, error: ProtocolError | None) -> None:
-            if (begun := runs.get(id)) is not None and begun.is_over:  # a peer may use an id twice at a time
+            if (current := runs.get(id)) is not None and current.is_over:  # a peer may use an id twice at a time
                 del runs[id]
             done(result, error)
 
@@ -168,22 +167,22 @@ class Emulation:
         return id
 
     def _request_canceller(self, id: Id | UnsetType) -> CancelEffect | None:
-        """How to call off what the peer was asked; nothing when it has been answered already."""
+        """Return a function that cancels this request to the peer; None when it is already answered."""
         return None if isinstance(id, UnsetType) else lambda wait: self._connection.cancel_request(id, wait=wait)
 
     def _delivery_canceller(self, id: Id | UnsetType) -> CancelEffect | None:
-        """How our own side is told that the peer needs no answer to what it was handed."""
+        """Return a function that tells our side that the peer cancelled a request."""
         if isinstance(id, UnsetType):
             return None
-        told = Deliver("$/cancel_request", {"requestId": id}, request=False)
+        cancel = Deliver("$/cancel_request", {"requestId": id}, request=False)
 
-        def take_back(_: bool) -> None:
-            self._deliver(told, ignore_answer)
+        def deliver_cancel(_: bool) -> None:
+            self._deliver(cancel, ignore_answer)
 
-        return take_back
+        return deliver_cancel
 
     def _execute_effect(self, effect: Any, answer: DoneCallback) -> CancelEffect | None:
-        """An effect that is the same whichever way its message goes."""
+        """Carry out an effect that is the same in both directions."""
         connection = self._connection
         if isinstance(effect, SendNotification):
             connection.send_notification(effect.method, effect.params, foreign=True)
@@ -193,8 +192,8 @@ class Emulation:
         elif isinstance(effect, Deliver):
             return self._delivery_canceller(self._deliver(effect, answer))
         elif isinstance(effect, Sleep):
-            alarm = asyncio.get_running_loop().call_later(effect.seconds, self._answer_if_open, answer)
-            return partial(_cancel_sleep, alarm, answer)
+            timer = asyncio.get_running_loop().call_later(effect.seconds, self._answer_if_open, answer)
+            return partial(_cancel_sleep, timer, answer)
         elif isinstance(effect, NotifyUser):
             connection.report_translation(effect.text)
             answer(None, None)
@@ -203,14 +202,14 @@ class Emulation:
         return None
 
     def _deliver(self, effect: Deliver, answer: DoneCallback) -> Id | UnsetType:
-        """Hand our own side a call; gives the id that it is known by there."""
+        """Deliver a call to our own side; return the id it has there."""
         connection = self._connection
         row = METHODS.get((connection.side, effect.method))
         self._delivered_count += 1
         id: Id | UnsetType = f"ledger:{self._delivered_count}" if effect.request else UNSET
         incoming = Incoming(id, effect.method, row, effect.params)
         work = connection.handle(incoming, _with_typed_result(row, answer))
-        if work is not None:  # a notification made up by the ledger: attended like a request, nobody waits for it
+        if work is not None:  # a notification made by the emulator: run it as a task, since nothing awaits it
             connection.running_requests.start(incoming, work, ignore_answer)
         if not effect.request:
             answer(None, None)
@@ -222,7 +221,7 @@ class Emulation:
 
 
 def _with_typed_result(row: Method | None, answer: DoneCallback) -> DoneCallback:
-    """Flows read results as Structs; a relay answers with plain values."""
+    """Convert results to Structs for a flow; a relay answers with plain values."""
 
     def done(result: Any, error: ProtocolError | None) -> None:
         if error is None and row is not None and row.result is not None:
@@ -236,7 +235,6 @@ def _with_typed_result(row: Method | None, answer: DoneCallback) -> DoneCallback
 
 
 def _cancel_sleep(timer: asyncio.TimerHandle, answer: DoneCallback, _: bool) -> None:
-    """Nobody waits for this alarm any more."""
     timer.cancel()
     answer(None, cancelled_error())
 
@@ -244,7 +242,3 @@ def _cancel_sleep(timer: asyncio.TimerHandle, answer: DoneCallback, _: bool) -> 
 async def _await_all(works: list[Awaitable[None]]) -> None:
     for work in works:
         await work
-
-
-def ignore_answer(_: Any, __: ProtocolError | None) -> None:
-    """Nobody waits for the answer."""

@@ -1,4 +1,4 @@
-"""The one function that turns an exception of a handler into an error for the peer."""
+"""Turn an exception of a handler into an error for the peer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _KIND_BY_EXCEPTION: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def to_protocol_error(exception: BaseException) -> ProtocolError:
-    """What the peer is told of this exception."""
+    """Return the error that the peer gets for this exception."""
     if isinstance(exception, ProtocolError):
         return exception
-    for kind, meaning in _KIND_BY_EXCEPTION:
-        if isinstance(exception, kind):
-            return ProtocolError(meaning, str(exception) or meaning.replace("_", " "))
+    for exception_type, kind in _KIND_BY_EXCEPTION:
+        if isinstance(exception, exception_type):
+            return ProtocolError(kind, str(exception) or kind.replace("_", " "))
     return ProtocolError(
         Kind.INTERNAL_ERROR,
         f"{type(exception).__name__}: {exception}",
@@ -30,10 +30,10 @@ def to_protocol_error(exception: BaseException) -> ProtocolError:
 
 
 def cancelled_error() -> ProtocolError:
-    """The answer to a request whose sender no longer wants one."""
+    """Return the error that answers a cancelled request."""
     return ProtocolError(Kind.CANCELLED, "the request was cancelled")
 
 
 def is_expected(exception: BaseException) -> bool:
-    """Whether the exception is one a handler may raise on purpose, so nobody needs its traceback."""
+    """Whether a handler may raise this exception on purpose, so that no traceback is needed."""
     return isinstance(exception, ProtocolError | asyncio.CancelledError | TimeoutError | OSError | ConnectionFailed)

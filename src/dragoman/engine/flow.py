@@ -1,8 +1,8 @@
-"""Running a ledger's flows: steps a generator, carries out its effects, goes on when answers arrive.
+"""Run an emulator's flows: step a generator, carry out its effects, resume it when answers arrive.
 
-No I/O and no tasks: an answer that comes at once is used at once, one that comes later resumes the flow from the
-callback that brought it. So what a flow passes on keeps its place in the order of the wire. A flow whose answer nobody
-wants any more is called off: what it waits for is told so, and the flow ends by an error raised where it stands.
+No I/O and no tasks. An answer that comes at once is used at once; a later one resumes the flow from its callback. So
+what a flow passes on keeps its place in wire order. Cancelling a flow cancels what it waits for and raises an error in
+it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import Any
 
 from dragoman.dialect.emulator import Flow, Start, Wait, Wake
 from dragoman.engine.errors import cancelled_error, to_protocol_error
+from dragoman.engine.pending import DoneCallback
 from dragoman.errors import ProtocolError
 
-DoneCallback = Callable[[Any, ProtocolError | None], None]
-
-# Calls an effect off. Told to wait, the effect is still answered, now or later; else its answer is of no use.
+# Cancels an effect. With True the effect is still answered, now or later; otherwise its answer is dropped.
 CancelEffect = Callable[[bool], None]
 
-# Carries out one effect and calls back with its answer: now, later, or never (the connection ended).
+# Carries out one effect and calls back with its answer: now, later, or never if the connection ended.
 Execute = Callable[[Any, DoneCallback], CancelEffect | None]
 
 
@@ -34,20 +33,20 @@ class Flows:
         self._waiting: dict[str, list[DoneCallback]] = {}
 
     def start(self, flow: Flow, execute: Execute, done: DoneCallback) -> FlowRun:
-        """Run a flow; `execute` may answer effects of its own (Pass), the rest go to the connection's."""
+        """Run a flow; `execute` may carry out effects of its own (Pass) and leaves the rest to the connection."""
         run = FlowRun(self, flow, execute, done)
         run.begin()
         return run
 
     def fail(self, error: ProtocolError) -> None:
-        """The connection is over: whoever waits is told so."""
+        """Fail every waiting flow: the connection ended."""
         waiting = [done for queue in self._waiting.values() for done in queue]
         self._waiting.clear()
         for done in waiting:
             done(None, error)
 
     def execute_effect(self, effect: Any, execute: Execute, answer: DoneCallback) -> CancelEffect | None:
-        """One effect: those between flows here, the others by the connection."""
+        """Carry out one effect: those between flows here, the others by `execute`."""
         if isinstance(effect, Wait):
             self._waiting.setdefault(effect.key, []).append(answer)
             return lambda _: self._cancel_wait(effect.key, answer)
@@ -62,14 +61,14 @@ class Flows:
             first(effect.value, None)
             answer(True, None)
         elif isinstance(effect, Start):
-            self.start(effect.flow, self._execute, _ignore_answer)
+            self.start(effect.flow, self._execute, ignore_answer)
             answer(None, None)
         else:
             return execute(effect, answer)
         return None
 
     def _cancel_wait(self, key: str, answer: DoneCallback) -> None:
-        """A flow that is called off waits no more, and is not woken in another's place."""
+        """Stop waiting; a later Wake goes to another flow."""
         waiting = self._waiting.get(key, [])
         if answer in waiting:
             waiting.remove(answer)
@@ -79,7 +78,7 @@ class Flows:
 
 
 class FlowRun:
-    """One flow under way. `_now` catches answers that arrive while their effect is still being carried out."""
+    """One running flow. `_early_answer` holds an answer that arrives while its effect is still being carried out."""
 
     __slots__ = (
         "_cancel_effect",
@@ -98,18 +97,18 @@ class FlowRun:
         self._flow = flow
         self._execute = execute
         self._done = done
-        self._effect_number = 0  # which one the flow waits for: the answer to another comes too late
+        self._effect_number = 0  # the effect that the flow waits for; answers to others are too late
         self._cancel_effect: CancelEffect | None = None
         self._is_stepping = False
         self._early_answer: tuple[Any, ProtocolError | None] | None = None
         self.is_over = False
 
     def begin(self) -> None:
-        """Take the flow to the first effect that is not answered at once."""
+        """Run the flow until an effect is not answered at once."""
         self._step(None, None)
 
     def cancel(self, wait: bool) -> None:
-        """Its answer is not wanted any more; told to wait, what it asked for is still let end by itself."""
+        """Cancel the flow; with `wait`, what it waits for may still end by itself."""
         stop, effect = self._cancel_effect, self._effect_number
         if stop is not None:
             stop(wait)
@@ -135,13 +134,13 @@ class FlowRun:
                 except StopIteration as stop:
                     self._end(stop.value, None)
                     return
-                except Exception as fault:  # a fault in a ledger must not end the connection
+                except Exception as fault:  # a defect in an emulator must not end the connection
                     self._end(None, to_protocol_error(fault))
                     return
                 answer = partial(self._answer, self._effect_number)
                 try:
                     self._cancel_effect = self._flows.execute_effect(effect, self._execute, answer)
-                except Exception as fault:  # what cannot be carried out is an answer too
+                except Exception as fault:  # an effect that fails is answered by its error
                     self._early_answer = (None, to_protocol_error(fault))
                 if self._early_answer is None:
                     return
@@ -154,5 +153,5 @@ class FlowRun:
         self._done(value, error)
 
 
-def _ignore_answer(_: Any, __: ProtocolError | None) -> None:
-    return None
+def ignore_answer(_: Any, __: ProtocolError | None) -> None:
+    """Ignore the answer."""

@@ -1,7 +1,7 @@
-"""What a handler is, and how handlers are made of functions.
+"""Handlers, and how to make one from a function.
 
 A handler takes a call and a callback for its answer. What it returns must be awaited: before the next message for a
-notification, as a task of its own for a request. Knows nothing of connections.
+notification, as a task for a request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Handler = Callable[[Incoming, DoneCallback], Awaitable[None] | None]
 
 
 def make_handler(function: Callable[[Any], Any]) -> Handler:
-    """A handler from a function of the params: what it returns, now or later, is the answer."""
+    """Make a handler from a function of the params; its return value, or that of its coroutine, is the answer."""
 
     def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         result = function(incoming.params)
@@ -35,12 +35,12 @@ async def _answer_later(work: Coroutine[Any, Any, Any], done: DoneCallback) -> N
 
 
 def answer_notification(work: Awaitable[None] | None, done: DoneCallback) -> Awaitable[None] | None:
-    """A notification that came with an id: handled as ever, and answered, for somebody may wait."""
+    """Answer a notification that came with an id, since the peer may wait for it."""
     if work is None:
         done({}, None)
         return None
 
-    async def awaited() -> None:
+    async def await_and_answer() -> None:
         try:
             await work
         except Exception as error:
@@ -48,4 +48,4 @@ def answer_notification(work: Awaitable[None] | None, done: DoneCallback) -> Awa
             raise
         done({}, None)
 
-    return awaited()
+    return await_and_answer()

@@ -1,7 +1,6 @@
-"""What arrived and waits for its turn: bounded in bytes, taken in wire order by one dispatcher.
+"""The queue of received messages while a handler is awaited: bounded in bytes, dispatched in wire order.
 
-While no handler has to be awaited the inbox stays empty and costs nothing. Takes envelopes from the reader and gives
-them, one after the other, to `dispatch`; an awaitable that dispatching returns is awaited before the next one.
+While no handler has to be awaited, the inbox stays empty and costs nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Inbox:
         self.size = 0
 
     def block_on(self, waiting: Awaitable[None]) -> None:
-        """Await this before anything else is dispatched; what arrives meanwhile queues."""
+        """Await this before anything else is dispatched; later messages queue."""
         self.is_busy = True
         self._waiting = waiting
         self._wake.set()
@@ -48,7 +47,7 @@ class Inbox:
         return self.size > INBOX_BYTES
 
     async def run(self) -> None:
-        """Await what has to be awaited and dispatch what queued behind it, for ever."""
+        """Await handlers and dispatch the messages that queued behind them, forever."""
         queue = self._queue
         while True:
             await self._wake.wait()
@@ -71,7 +70,7 @@ class Inbox:
             self.space_available.set()
 
     async def wait_idle(self) -> None:
-        """Return when nothing waits."""
+        """Return when nothing is queued or awaited."""
         while self.is_busy:
             self.space_available.clear()
             await self.space_available.wait()

@@ -1,7 +1,6 @@
-"""A call as it reaches a handler: the method's row, its typed params, and what it was on the wire.
+"""A call as a handler gets it: the method's row, its typed params and its source.
 
-Made by Speech, taken by handlers and relays. Params are decoded when somebody looks at them, so a relay that only
-passes a message on never pays for it.
+Params are decoded when they are first read, so a relay that only forwards a message never decodes it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dragoman.engine.decode import STRICT_ERRORS, decode_as, decode_strict, json
 from dragoman.schema.methods import Method
 from dragoman.wire.envelope import Id
 
-# Where the params stand: raw vocabulary JSON, JSON values, or already a Struct.
+# The params in one of three forms: raw vocabulary JSON, JSON values, or a Struct.
 Source = Raw | Any
 
 
@@ -31,7 +30,7 @@ class Incoming:
         self.method = method
         self.row = row
         self.source = source
-        self._codec = codec  # how to read the source again, where it is raw and odd
+        self._codec = codec  # reads the source again when strict decoding fails
         self._params: Any = UNSET
 
     @property
@@ -41,7 +40,9 @@ class Incoming:
 
     @property
     def params(self) -> Any:
-        """The params as their Struct, plain JSON for an extension; invalid ones raise with every fault listed."""
+        """The params as a Struct, or plain JSON for an extension; raises ProtocolError with every fault when they are
+        invalid.
+        """
         if self._params is UNSET:
             kind = self.row.params if self.row is not None else None
             if type(self.source) is Raw and kind is not None:
@@ -60,7 +61,7 @@ class Incoming:
 
     @property
     def values(self) -> Any:
-        """The params as plain values of the vocabulary, with the members no type knows."""
+        """The params as plain values of the vocabulary, with unknown members."""
         if type(self.source) is Raw and self._codec is not None and self.row is not None:
             self.source = self._codec.lift_raw_params(self.method, self.source)
         return json_values(self.source)

@@ -1,7 +1,7 @@
-"""The wire state of a connection and its sessions: what may be said when (seed 000 "Protocol States"). No I/O.
+"""The state of a connection and its sessions: which method is allowed when (docs/protocol/dialects.md#y2025-states).
 
-A table from method to the state it needs. A connection is created, then initialized; a session is idle or processing.
-A wrong state is an invalid_state error, whose number is the dialect's affair. Content of sessions lives elsewhere.
+A connection is created, then initialized; a session is idle or processing. A wrong state is an invalid_state error. No
+I/O.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dragoman.errors import Kind, ProtocolError
 
 IDLE, PROCESSING = "idle", "processing"
 
-# Methods that may come before initialize; everything else needs it first.
+# Methods allowed before initialize.
 BEFORE_INITIALIZE = frozenset({"initialize", "$/cancel_request"})
 
-# The states of a session in which a method is allowed; methods not listed are allowed in any.
+# The session states in which a method is allowed; methods not listed are allowed in any.
 SESSION_STATES: dict[str, frozenset[str]] = {
     "session/prompt": frozenset({IDLE}),
     "session/load": frozenset({IDLE}),
@@ -36,7 +36,7 @@ class Lifecycle:
         self.sessions: dict[str, str] = {}
 
     def check_allowed(self, method: str, session: str | None = None) -> None:
-        """Raise invalid_state unless this method may be said now."""
+        """Raise invalid_state unless this method is allowed now."""
         if not self.is_initialized and method not in BEFORE_INITIALIZE and not method.startswith("_"):
             raise ProtocolError(Kind.INVALID_STATE, f"{method} came before initialize; send initialize first")
         if self.is_initialized and method == "initialize":
@@ -44,22 +44,22 @@ class Lifecycle:
         allowed = SESSION_STATES.get(method)
         state = self.sessions.get(session) if session is not None else None
         if allowed is not None and state is not None and state not in allowed:
-            why = _STATE_ERRORS.get(method, f"the session is {state}")
-            raise ProtocolError(Kind.INVALID_STATE, why, {"sessionId": session, "state": state})
+            reason = _STATE_ERRORS.get(method, f"the session is {state}")
+            raise ProtocolError(Kind.INVALID_STATE, reason, {"sessionId": session, "state": state})
 
     def open_session(self, session: str) -> None:
-        """A session exists and is idle."""
+        """Add a session, idle."""
         self.sessions[session] = IDLE
 
     def begin_turn(self, session: str) -> None:
-        """A turn begins."""
+        """Mark the session as processing."""
         self.sessions[session] = PROCESSING
 
     def end_turn(self, session: str) -> None:
-        """The turn is over."""
+        """Mark the session as idle."""
         if session in self.sessions:
             self.sessions[session] = IDLE
 
     def close_session(self, session: str) -> None:
-        """The session is gone from this connection."""
+        """Remove the session."""
         self.sessions.pop(session, None)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-# Unhandled input past this stops the reader, so a slow handler slows the peer instead of filling memory.
+# Above this much undispatched input the reader stops, so a slow handler slows the peer instead of filling memory.
 INBOX_BYTES = 16 * 1024 * 1024
 
-# A handler that waits for its own peer needs the reader to go on; past this the connection fails as overloaded.
+# A handler that awaits its own peer needs the reader to go on; above this the connection fails as overloaded.
 INBOX_HARD_BYTES = 256 * 1024 * 1024
 
-# Requests of the peer that may be under way at once; more are answered rate_limited, for each holds a task.
+# Requests of the peer that may run at once, each a task; more are answered with rate_limited.
 MAX_RUNNING_REQUESTS = 4096
 
-# When the peer's input has ended, requests it had made may still finish for this long. Seconds.
+# How long running requests may still finish after the peer's output has ended. Seconds.
 EOF_GRACE = 1.0
 
-# How long a close waits for handlers that were cancelled; one that will not end must not keep its process. Seconds.
+# How long a close waits for cancelled handlers; one that does not end must not keep its process alive. Seconds.
 CLOSE_GRACE = 10.0
 
-# A producer that never waits gives way to the reader after this many bytes, so that a cancel gets through.
+# A producer that never waits lets the reader run after this many bytes, so that a cancel gets through.
 YIELD_BYTES = 64 * 1024
 
-# Different things said once to the user (losses, decisions); a peer that makes up more is not worth the memory.
+# Distinct messages reported to the user once (losses, decisions); a peer that causes more must not fill memory.
 MAX_REPORTS = 1000

@@ -1,4 +1,4 @@
-"""The event loop our own programs run on: uvloop where it is installed, asyncio's own otherwise."""
+"""Run our programs on uvloop where it is installed, otherwise on asyncio's own loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a program to its end on the fastest loop there is."""
+    """Run a coroutine to its end on the fastest loop available."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(work)
 

@@ -1,7 +1,6 @@
-"""What a peer sent that is no message for us: broken or oversize frames, and answers to nothing.
+"""Handle frames that are no valid message: broken or oversize frames, and answers to no request.
 
-Takes the connection it came on; tells the user, the peer that may wait for an answer, or whoever waits for the peer.
-None of it ends the connection.
+Reports each to the user, and answers the peer or fails the request that waits for it. None ends the connection.
 """
 
 from __future__ import annotations
@@ -18,44 +17,44 @@ from dragoman.wire.frames import Oversize
 if TYPE_CHECKING:
     from dragoman.engine.sender import Sender
 
-# So much of a line that is no message is shown.
+# How much of a malformed line a report shows.
 REPORT_EXCERPT = 200
 
 
 def report_malformed(connection: Sender, frame: bytes, error: Malformed) -> None:
-    """Noise on an agent's stdout is reported; a client that speaks broken JSON is told."""
+    """Report noise on an agent's stdout; answer a client that sends broken JSON with an error."""
     looks_like_json = frame.lstrip()[:1] in (b"{", b"[")
     excerpt = frame[:REPORT_EXCERPT].decode("utf-8", "backslashreplace")
-    connection.report(f"{connection.transport.peer} sent a line that is no message ({error.message}): {excerpt!r}")
-    exchange = None if error.is_call or error.id is None else connection.pop_pending(error.id)
-    if exchange is not None:
-        exchange.done(None, ProtocolError(error.kind, f"the answer to {exchange.method}: {error.message}"))
+    connection.report(f"{connection.transport.peer} sent a line that is not a message ({error.message}): {excerpt!r}")
+    request = None if error.is_call or error.id is None else connection.pop_pending(error.id)
+    if request is not None:
+        request.done(None, ProtocolError(error.kind, f"the answer to {request.method}: {error.message}"))
     elif connection.side is Side.AGENT or looks_like_json:
-        # The id of an answer counts our requests, not the peer's: said back, it could end one of those.
+        # The id of an answer is one of ours; sent back, it could end a request of the peer with the same id.
         is_answer = error.kind == Kind.PARSE_ERROR and not error.is_call
-        connection.send_error(None if is_answer else error.id, error=error)
+        connection.send_error(None if is_answer else error.id, error)
 
 
 def report_oversize(connection: Sender, frame: Oversize) -> None:
-    """A message that was skipped for its size: its sender is told, or whoever waits for it as an answer."""
-    known = parse_excerpt(frame)
+    """Answer an oversize request with an error; fail our request if the oversize message is its answer."""
+    excerpt = parse_excerpt(frame)
     text = f"a message of {frame.size} bytes is over the limit"
     connection.report(f"{connection.transport.peer}: {text}; it was skipped")
-    if known.method is UNSET and known.id is not UNSET:
-        exchange = connection.pop_pending(known.id)
-        if exchange is not None:
-            exchange.done(None, ProtocolError(Kind.TOO_LARGE, f"{text}; the answer was skipped"))
+    if excerpt.method is UNSET and excerpt.id is not UNSET:
+        request = connection.pop_pending(excerpt.id)
+        if request is not None:
+            request.done(None, ProtocolError(Kind.TOO_LARGE, f"{text}; the answer was skipped"))
             return
-    found = None if known.id is UNSET else known.id
-    kind = Kind.INVALID_REQUEST if found is None else Kind.TOO_LARGE
-    connection.send_error(found, error=ProtocolError(kind, f"{text}; send it in parts", {"size": frame.size}))
+    id = None if excerpt.id is UNSET else excerpt.id
+    kind = Kind.INVALID_REQUEST if id is None else Kind.TOO_LARGE
+    connection.send_error(id, ProtocolError(kind, f"{text}; send it in parts", {"size": frame.size}))
 
 
 def report_unexpected_answer(connection: Sender, envelope: Envelope) -> None:
-    """Errors without id (peers.md 1) and replies nobody waits for are told, never fatal."""
+    """Report errors without id (docs/protocol/peers.md#errors-without-id) and answers to no request; never fatal."""
     peer = connection.transport.peer
     if envelope.error is not UNSET:
         error = read_error(envelope.error)
         connection.report(f"{peer} reported an error outside any request: {error.code} {error.message}")
     else:
-        connection.report(f"{peer} answered a request nobody made (id {envelope.id!r})")
+        connection.report(f"{peer} answered a request that was never sent (id {envelope.id!r})")

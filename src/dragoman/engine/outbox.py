@@ -1,7 +1,7 @@
-"""What we say, on its way to the transport: written at once or in bursts, and told when it is too much.
+"""Write frames to the transport and tell producers when to slow down.
 
-Takes frames, and forms: a frame with a gap for one text, for the chunks of a stream differ in nothing else. Knows when
-a producer should give way, to a peer that reads slowly or to our own reader, so that a cancel gets through.
+A FrameTemplate is a frame with a gap for one text, since the chunks of a stream differ in nothing else. Producers wait
+for a peer that reads slowly, and for our own reader, so that a cancel gets through.
 """
 
 from __future__ import annotations
@@ -23,35 +23,34 @@ class FrameTemplate(NamedTuple):
 
 
 class Outbox:
-    """The way out of one connection."""
+    """The outgoing frames of one connection."""
 
     __slots__ = ("_send", "_transport", "_unyielded_bytes", "is_closed", "should_throttle")
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._send = transport.send
-        self._unyielded_bytes = 0  # bytes since the producer last gave way
-        self.should_throttle = False  # whether a producer should await `give_way`
+        self._unyielded_bytes = 0  # bytes since the producer last waited
+        self.should_throttle = False  # whether a producer should await `throttle`
         self.is_closed = False
 
     def write(self, frame: bytes) -> None:
-        """Send a frame; nothing happens any more once the connection has ended."""
+        """Send a frame; do nothing once the connection has ended."""
         if self.is_closed:
             return
-        self._unyielded_bytes += (
-            len(frame) + 1
-        )  # as the transport counts: a turn then ends with a full block, not just after it
+        # Counted like the transport does, so that a turn ends with a full block, not just after it.
+        self._unyielded_bytes += len(frame) + 1
         if self._unyielded_bytes >= YIELD_BYTES:
             self.should_throttle = True
         try:
             self._send(frame)
         except ConnectionFailed:
-            pass  # the reader hears of it and ends the connection with the reason
+            pass  # the reader gets the same error and ends the connection with it
 
     def send_template(self, template: FrameTemplate, text: str) -> bool:
-        """Send a form with this text in its gap; whether the sender should give way now."""
+        """Send a template with this text in its gap; return whether the sender should await `throttle`."""
         head, tail = template
-        try:  # no name for what is put together: a large text would be held once more
+        try:  # the joined text has no name, so that a large one is not kept longer
             frame = head + encode_plain(text) + tail
         except UnicodeEncodeError:
             frame = head + encode(text) + tail
@@ -59,7 +58,7 @@ class Outbox:
         return self.should_throttle
 
     async def throttle(self) -> None:
-        """Let the peer catch up when it reads too slowly, or our own reader when we have said a lot."""
+        """Wait for a peer that reads too slowly, or let our own reader run after much output."""
         self._unyielded_bytes = 0
         self.should_throttle = False
         if self._transport.congested():
@@ -69,6 +68,6 @@ class Outbox:
 
 
 def build_template(frame: bytes, placeholder: str) -> FrameTemplate | None:
-    """The frame as a form with a gap where this text stands; None where it does not stand."""
-    head, mark, tail = frame.partition(encode(placeholder))
-    return FrameTemplate(head, tail) if mark else None
+    """Make a template from a frame, with a gap in place of the placeholder; None when the frame does not contain it."""
+    head, separator, tail = frame.partition(encode(placeholder))
+    return FrameTemplate(head, tail) if separator else None

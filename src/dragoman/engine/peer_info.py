@@ -1,7 +1,7 @@
-"""Who we talk to: what the peer said it can do, and so what may be said to it.
+"""What the peer can do, and so which methods may be sent to it.
 
-Learns from the initialize that passes on a connection, in either direction, and tells the dialect's ledger. A gate is a
-path of the table's row; what the peer did not offer is refused here and never sent.
+Learns from the initialize that passes on a connection in either direction, and tells the dialect's emulator. A gate is
+the capability path of a method's row; a method that the peer does not offer is refused here and never sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dragoman.schema.side import Side
 
 
 def offers(gate: str, capabilities: Any) -> bool:
-    """Whether capabilities (a Struct or JSON values) open this gate; no gate is always open."""
+    """Whether capabilities (a Struct or JSON values) include this gate; no gate is always included."""
     if not gate:
         return True
     value = to_json(capabilities) if isinstance(capabilities, msgspec.Struct) else capabilities
@@ -31,12 +31,12 @@ def offers(gate: str, capabilities: Any) -> bool:
     return value is not UNSET and value is not None and value is not False
 
 
-# The draft's names of what a client can do, for the lists of what an agent requires.
+# The draft's names of client capabilities that official v1 spells otherwise.
 _OFFICIAL_NAMES = {"fs.read": "fs.readTextFile", "fs.write": "fs.writeTextFile", "terminal.create": "terminal"}
 
 
 def missing_capabilities(required: Any, capabilities: Any) -> list[str]:
-    """The paths in a tree of required client capabilities (the draft's words) that a client does not offer."""
+    """Return the paths of required client capabilities (in the draft's names) that the client does not offer."""
     return [
         path
         for path in _capability_paths(required)
@@ -59,17 +59,17 @@ _INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
 
 class PeerInfo:
-    """The peer of one connection, as far as it introduced itself."""
+    """What the peer of one connection said about itself."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
         self._gates: dict[str, bool] = {}
         self._unannounced: frozenset[str] = frozenset()
         self.capabilities: Any = None
-        self.is_initialized = False  # once it is, nobody changes what was offered
+        self.is_initialized = False  # after this, what was offered cannot change
 
     def note_initialize(self, params: Any, emulator: Emulator | None) -> None:
-        """The client's initialize passed: remember what it offers."""
+        """Remember what the client offers in its initialize."""
         try:
             params = decode_as(_INITIALIZE.params, params)
         except ProtocolError:
@@ -80,7 +80,7 @@ class PeerInfo:
             emulator.note_initialize(params)
 
     def note_initialize_result(self, result: Any, emulator: Emulator | None) -> None:
-        """The agent's answer to initialize passed: remember what it offers."""
+        """Remember what the agent offers in its answer to initialize."""
         try:
             result = decode_as(_INITIALIZE.result, result)
         except ProtocolError:
@@ -97,21 +97,21 @@ class PeerInfo:
         self._gates.clear()
 
     def offers(self, gate: str) -> bool:
-        """Whether what this gate leads to may be said to the peer."""
-        known = self._gates.get(gate)
-        if known is None:
-            # A capability of ours opens what we say (the draft's pushed output): only the peer's can be missing.
-            ours = gate.startswith(f"{self._side.value}.")
-            known = self._gates[gate] = ours or gate in self._unannounced or offers(gate, self.capabilities)
-        return known
+        """Whether methods behind this gate may be sent to the peer."""
+        is_open = self._gates.get(gate)
+        if is_open is None:
+            # Our own capability allows what we send (the draft's pushed output); only the peer's can be missing.
+            is_own = gate.startswith(f"{self._side.value}.")
+            is_open = self._gates[gate] = is_own or gate in self._unannounced or offers(gate, self.capabilities)
+        return is_open
 
     def refusal(self, row: Method | None) -> ProtocolError | None:
-        """Why a method may not be said to the peer; None when it may."""
+        """Return why a method may not be sent to the peer; None when it may."""
         if row is None or not row.gate or self.offers(row.gate):
             return None
-        what = row.gate.partition(".")[2]
+        capability = row.gate.partition(".")[2]
         return ProtocolError(
             Kind.CAPABILITY_UNSUPPORTED,
-            f"{row.name} needs {what}, which the peer does not offer",
-            {"method": row.name, "capability": what},
+            f"{row.name} needs {capability}, which the peer does not offer",
+            {"method": row.name, "capability": capability},
         )

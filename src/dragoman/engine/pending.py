@@ -1,7 +1,6 @@
-"""Requests under way in either direction: who waits for which id. No I/O.
+"""Our requests that wait for an answer, by id. No I/O.
 
-Ids are always our own for what we ask, and the peer's for what it asks; the two tables never meet, for both ends
-count from zero (peers.md 2).
+Our ids and the peer's are in separate tables, since both ends count from zero (docs/protocol/peers.md#id-shapes).
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from dragoman.wire.envelope import Id
 
 DoneCallback = Callable[[Any, ProtocolError | None], None]
 
-# Late replies to requests that were given up are expected for a while; after so many the oldest are forgotten.
+# Late answers to abandoned requests are expected; above this many the oldest ids are forgotten.
 MAX_ABANDONED = 1024
 
-# Digits of the longest number we ever give out as an id.
+# Digits of the longest number we use as an id.
 MAX_ID_DIGITS = 19
 
 
 class PendingRequest:
-    """One request of ours: its method, who waits, and whether a notification handler sent it."""
+    """One request of ours: its method, its callback, and whether a notification handler sent it."""
 
     __slots__ = ("done", "is_nested", "is_raw", "is_verbatim", "method")
 
@@ -32,12 +31,12 @@ class PendingRequest:
         self.method = method
         self.done = done
         self.is_nested = is_nested
-        self.is_raw = is_raw  # whoever waits takes the result untyped
-        self.is_verbatim = is_verbatim  # whoever waits takes the whole envelope, untranslated
+        self.is_raw = is_raw  # the callback takes the result untyped
+        self.is_verbatim = is_verbatim  # the callback takes the whole envelope, untranslated
 
 
 class PendingRequests:
-    """The requests we have sent and not yet seen answered."""
+    """Our requests without an answer yet."""
 
     __slots__ = ("_abandoned", "_last_id", "by_id")
 
@@ -47,32 +46,32 @@ class PendingRequests:
         self._abandoned: dict[Id, None] = {}
 
     def add(self, request: PendingRequest) -> int:
-        """Take a fresh id for this request."""
+        """Add a request and return its new id."""
         self._last_id += 1
         self.by_id[self._last_id] = request
         return self._last_id
 
     def find(self, id: Id) -> PendingRequest | None:
-        """The request with that id, if it is open."""
+        """Return the open request with that id."""
         return self.by_id.get(self._own_id(id))
 
     def pop(self, id: Id) -> PendingRequest | None:
-        """Take the request out of the table."""
+        """Remove and return the request with that id."""
         return self.by_id.pop(self._own_id(id), None)
 
     def _own_id(self, id: Id) -> Id:
-        """The id as we said it: some peers make strings of numbers."""
+        """Return the id as we sent it: some peers turn numbers into strings."""
         if isinstance(id, str) and len(id) <= MAX_ID_DIGITS and id.isascii() and id.isdigit():
             return int(id)
         return id
 
     def abandon(self, id: Id) -> None:
-        """Stop waiting; a reply that still comes is no surprise."""
+        """Stop waiting; a late answer is then expected."""
         if self.by_id.pop(id, None) is not None:
             self._abandoned[id] = None
             if len(self._abandoned) > MAX_ABANDONED:
                 del self._abandoned[next(iter(self._abandoned))]
 
     def was_abandoned(self, id: Id) -> bool:
-        """Whether this id belonged to a request we stopped waiting for."""
+        """Whether this id belongs to an abandoned request."""
         return self._own_id(id) in self._abandoned

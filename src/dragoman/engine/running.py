@@ -1,7 +1,6 @@
-"""Requests of the peer under way: each a task, begun at once, bounded in number, cancelled by id.
+"""The peer's requests that are running: each a task that starts at once, bounded in number, cancelled by id.
 
-Above is the connection, which owns it; below are the handlers' coroutines. Nothing is fired and forgotten: what is
-still running when the connection ends is cancelled with it.
+The connection owns it and cancels what still runs when it ends.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from dragoman.wire.envelope import Id
 
 
 class RunningRequests:
-    """The peer's requests that are being answered."""
+    """The peer's requests that are running."""
 
     def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
         self._on_failure = on_failure
@@ -32,7 +31,7 @@ class RunningRequests:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many are under way as may be."""
+        """Whether no more requests may start."""
         return len(self._tasks) >= MAX_RUNNING_REQUESTS
 
     def start(self, incoming: Incoming, work: Awaitable[None], done: DoneCallback) -> None:
@@ -45,7 +44,7 @@ class RunningRequests:
         if incoming.id is not UNSET:
             key = incoming.id
             self._by_id[key] = task
-            task.add_done_callback(lambda ended: self._remove_task(key, ended))
+            task.add_done_callback(lambda done_task: self._remove_task(key, done_task))
 
     async def _run_handler(self, incoming: Incoming, work: Awaitable[None], done: DoneCallback) -> None:
         try:
@@ -57,33 +56,33 @@ class RunningRequests:
             self._on_failure(f"the handler of {incoming.method}", error)
             done(None, to_protocol_error(error))
 
-    def _remove_task(self, id: Id, ended: asyncio.Task[Any]) -> None:
-        if self._by_id.get(id) is ended:  # a peer may use an id twice at a time
+    def _remove_task(self, id: Id, done_task: asyncio.Task[Any]) -> None:
+        if self._by_id.get(id) is done_task:  # a peer may use an id twice at a time
             del self._by_id[id]
 
     @property
     def is_busy(self) -> bool:
-        """Whether any request is under way."""
+        """Whether any request is running."""
         return bool(self._tasks)
 
     def cancel(self, id: Id) -> bool:
-        """Cancel the handler of this request; whether there was one."""
+        """Cancel the handler of this request; return whether there was one."""
         task = self._by_id.get(id)
         return task is not None and task.cancel()
 
     def cancel_all(self) -> None:
-        """Cancel every handler but the one that asks for it, which would wait for itself."""
+        """Cancel every handler except the calling one, which would wait for itself."""
         self._starter.close()
         for task in self._other_tasks():
             task.cancel()
 
     async def wait_finished(self, timeout: float) -> None:
-        """Let the handlers end by themselves, for a while."""
+        """Wait until the handlers end by themselves, up to a timeout."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=timeout)
 
     async def wait_cancelled(self) -> None:
-        """Return when every other handler, cancelled before, has ended; one that will not end is told."""
+        """Wait until every other handler has ended after its cancel; report those that do not."""
         others = self._other_tasks()
         left = (await asyncio.wait(others, timeout=CLOSE_GRACE))[1] if others else set()
         for _ in left:

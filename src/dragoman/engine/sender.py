@@ -1,8 +1,6 @@
-"""Our half of a connection: what we tell, what we ask and who waits for it, what we answer.
+"""The sending half of a connection: notifications, requests and their answers, and answers to the peer.
 
-Takes messages of the vocabulary, lowers them into the peer's dialect and writes them; gives the peer's answers to those
-who wait, in the order the connection hands them over. Above is the connection, which reads and dispatches; below are
-the outbox, the peer's speech and its ledger.
+Lowers messages into the peer's dialect and writes them; gives the peer's answers to the callbacks, in wire order.
 """
 
 from __future__ import annotations
@@ -20,8 +18,9 @@ from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine import malformed
 from dragoman.engine.codec import PeerCodec, chunk_of, may_have_side_data
 from dragoman.engine.decode import decode_as, json_values
-from dragoman.engine.emulation import Emulation, ignore_answer
+from dragoman.engine.emulation import Emulation
 from dragoman.engine.errors import cancelled_error, is_expected, to_protocol_error
+from dragoman.engine.flow import ignore_answer
 from dragoman.engine.limits import MAX_REPORTS
 from dragoman.engine.outbox import FrameTemplate, Outbox, build_template
 from dragoman.engine.peer_info import PeerInfo
@@ -34,12 +33,12 @@ from dragoman.wire.envelope import Envelope, Id, encode_call, encode_error, enco
 
 logger = logging.getLogger("dragoman")
 
-# Set while a notification handler runs: the reply to what it asks must overtake the inbox it is holding up.
+# Set while a notification handler runs: the answer to its own request must not queue behind that handler.
 handler_connection: contextvars.ContextVar[Sender | None] = contextvars.ContextVar("dragoman_inside", default=None)
 
 
 class Sender:
-    """What we say to one peer."""
+    """Sends messages to one peer."""
 
     def __init__(
         self, transport: Transport, side: Side, settings: EmulatorSettings, report: Callable[[str], None] | None = None
@@ -49,36 +48,32 @@ class Sender:
         self.peer_side = side.other
         self.settings = settings
         self.report = report or logger.info
-        self.on_translation_note: Callable[[str], None] = lambda _: (
-            None
-        )  # hears what was lost or made up in translation
+        self.on_translation_note: Callable[[str], None] = lambda _: None  # gets what was lost or made up in translation
         self.peer = PeerInfo(side)
         self.codec: PeerCodec | None = None
         self.emulation: Emulation | None = None
         self.outbox = Outbox(transport)
         self._reported: set[str] = set()
         self._pending = PendingRequests()
-        self._nested_count = 0  # requests of notification handlers, whose replies overtake
-        self.resume_reading: Callable[[], None] = lambda: None  # lets the reader go on past the inbox's bound
+        self._nested_count = 0  # requests of notification handlers, whose answers bypass the inbox
+        self.resume_reading: Callable[[], None] = lambda: None  # lets the reader go on past the inbox's limit
         self._failure: BaseException | None = None
-        self._peer_eof: BaseException | None = None  # why nothing that we ask is answered any more
+        self._peer_eof: BaseException | None = None  # why no request can be answered any more
 
     def note_initialize(self, params: Any) -> None:
-        """The client's initialize passed here, in either direction."""
+        """Note the client's initialize, in either direction."""
         self.peer.note_initialize(params, self.emulation.emulator if self.emulation is not None else None)
 
     def note_initialize_result(self, result: Any) -> None:
-        """The agent's answer to initialize passed here, in either direction."""
+        """Note the agent's answer to initialize, in either direction."""
         self.peer.note_initialize_result(result, self.emulation.emulator if self.emulation is not None else None)
 
     def offers(self, gate: str) -> bool:
         """Whether the peer advertised the capability at this path."""
         return self.peer.offers(gate)
 
-    # --- asking -----------------------------------------------------------------------------------------------
-
     def notify(self, method: str, params: Any, *, foreign: bool = False) -> None:
-        """Send a notification; one the peer's dialect has no words for is reported, once."""
+        """Send a notification; report it once if the peer's dialect cannot express it."""
         if method == "session/update" and self._send_chunk(params):
             return
         if self.emulation is not None and method in self.emulation.emulator.outgoing:
@@ -87,25 +82,25 @@ class Sender:
         self.send_notification(method, params, foreign=foreign)
 
     def _send_chunk(self, params: Any) -> bool:
-        """Send an update by the short way, if it is a bare piece of text and the dialect is not v1 anyway."""
-        speech = self.codec
-        if speech is None or speech.is_native or (chunk := chunk_of(params)) is None:
+        """Send an update by the fast path if it is a text chunk and the dialect is not v1."""
+        codec = self.codec
+        if codec is None or codec.is_native or (chunk := chunk_of(params)) is None:
             return False
         if self.emulation is not None and (chunk := self.emulation.emulator.pass_chunk(chunk)) is None:
             return False
-        self.outbox.write(encode_call(UNSET, "session/update", speech.dialect.chunk_form.render_params(chunk)))
+        self.outbox.write(encode_call(UNSET, "session/update", codec.dialect.chunk_form.render_params(chunk)))
         return True
 
     def notification_template(self, method: str, params: Any, placeholder: str) -> FrameTemplate | None:
-        """A notification as a form with a gap where `gap` stands; None where frames are not that simple."""
-        speech = self.codec
-        if speech is None or not speech.is_native or (self.emulation and method in self.emulation.emulator.outgoing):
+        """Make a template of a notification with a gap at `placeholder`; None where frames are not that simple."""
+        codec = self.codec
+        if codec is None or not codec.is_native or (self.emulation and method in self.emulation.emulator.outgoing):
             return None
-        name, body = speech.lower_call(method, params)
+        name, body = codec.lower_call(method, params)
         return build_template(encode_call(UNSET, name, body), placeholder)
 
     def send_notification(self, method: str, params: Any, *, foreign: bool = False) -> None:
-        """Lower and send a notification, past the ledger."""
+        """Lower and send a notification, bypassing the emulator."""
         assert self.codec is not None
         try:
             if (foreign and not self.codec.is_native) or (foreign and not isinstance(params, bytes)):
@@ -117,21 +112,21 @@ class Sender:
         self.outbox.write(encode_call(UNSET, name, body))
 
     def report_once(self, text: str) -> None:
-        """Report something, but not again and again."""
+        """Report this text, but only once."""
         if text not in self._reported and len(self._reported) < MAX_REPORTS:
             self._reported.add(text)
             self.report_translation(text)
 
     def report_translation(self, text: str) -> None:
-        """Something was lost or made up in translation: reported, and told to whoever keeps a log."""
+        """Report what was lost or made up in translation, also to the log."""
         self.report(text)
         self.on_translation_note(text)
 
     def call(self, method: str, params: Any, done: DoneCallback, *, raw: bool = False) -> Id | UnsetType:
-        """Send a request; `done` gets its answer in wire order. Gives an id to call it off by, unless refused."""
-        over = self._failure or self._peer_eof
-        if over is not None:
-            done(None, closed_error(over))
+        """Send a request; `done` gets its answer in wire order. Return an id to cancel it by, unless refused."""
+        failure = self._failure or self._peer_eof
+        if failure is not None:
+            done(None, closed_error(failure))
             return UNSET
         refusal = self.peer.refusal(METHODS.get((self.peer_side, method)))
         if refusal is not None:
@@ -144,28 +139,28 @@ class Sender:
         return self.send_request(method, params, done, raw)
 
     def forward(self, method: str, params: Any, done: DoneCallback) -> Id | UnsetType:
-        """Send a request whose params are spelled already; `done` gets the envelope that answers it."""
-        over = self._failure or self._peer_eof
-        if over is not None:
-            done(None, closed_error(over))
+        """Send a request whose params are in the peer's dialect; `done` gets the answer's envelope."""
+        failure = self._failure or self._peer_eof
+        if failure is not None:
+            done(None, closed_error(failure))
             return UNSET
         id = self._pending.add(PendingRequest(method, done, is_verbatim=True))
         self.outbox.write(encode_call(id, method, None if params is UNSET else params))
         return id
 
     def send_request(self, method: str, params: Any, done: DoneCallback, raw: bool = False) -> Id | UnsetType:
-        """Lower and send a request, past the gate and the ledger."""
+        """Lower and send a request, bypassing capability check and emulator."""
         assert self.codec is not None
         try:
             name, body = self.codec.lower_call(method, params)
         except ProtocolError as error:
             done(None, error)
             return UNSET
-        nested = handler_connection.get() is self
-        if nested:
+        is_nested = handler_connection.get() is self
+        if is_nested:
             self._nested_count += 1
             self.resume_reading()
-        id = self._pending.add(PendingRequest(method, done, is_nested=nested, is_raw=raw))
+        id = self._pending.add(PendingRequest(method, done, is_nested=is_nested, is_raw=raw))
         self.outbox.write(encode_call(id, name, body))
         return id
 
@@ -184,7 +179,7 @@ class Sender:
     ) -> Any:
         """Send a request and await its typed result; cancelling it tells the peer.
 
-        `first` gets the result before anything that the peer says after it is dispatched.
+        `on_result` gets the result before any later message of the peer is dispatched.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -196,9 +191,9 @@ class Sender:
                     if on_result is not None:
                         on_result(result)
                     future.set_result(result)
-                except Exception as fault:  # of `first`: for who waits, not for the reader
+                except Exception as fault:  # raised by `on_result`: for the caller, not for the reader
                     future.set_exception(fault)
-            else:  # who waits is told that the connection failed, not that the peer answered an error
+            else:  # the caller gets the connection's failure, not an error of the peer
                 failed = isinstance(error.__cause__, ConnectionFailed)
                 future.set_exception(error.__cause__ if failed and error.__cause__ else error)
 
@@ -216,115 +211,108 @@ class Sender:
             raise
 
     def cancel_request(self, id: Id | UnsetType, *, wait: bool) -> None:
-        """Take back a request of ours, and tell the peer where its dialect has a word for that.
+        """Cancel a request of ours, and tell the peer if its dialect can.
 
-        Told to wait, `done` still gets an answer: the peer's, or ours where the peer cannot be told. Else whatever
-        still comes is dropped.
+        With `wait`, `done` still gets an answer: the peer's, or ours if the peer cannot be told. Otherwise a late
+        answer is dropped.
         """
         if isinstance(id, UnsetType):
             return
-        exchange = self._pending.by_id.get(id)
-        if exchange is None:
+        request = self._pending.by_id.get(id)
+        if request is None:
             if self.emulation is not None:
                 self.emulation.cancel_request(id, wait)
             return
-        if exchange.is_nested:  # whoever took it back holds nothing up any more
-            exchange.is_nested = False
+        if request.is_nested:  # the cancelled request no longer blocks the inbox
+            request.is_nested = False
             self._nested_count -= 1
-        is_told = exchange.is_verbatim or (self.codec is not None and self.codec.dialect.cancels)
-        if is_told:
+        tells_peer = request.is_verbatim or (self.codec is not None and self.codec.dialect.cancels)
+        if tells_peer:
             self.send_notification("$/cancel_request", {"requestId": id})
-        if not (wait and is_told):
+        if not (wait and tells_peer):
             self._pending.abandon(id)
-        if wait and not is_told:
-            exchange.done(None, cancelled_error())
+        if wait and not tells_peer:
+            request.done(None, cancelled_error())
 
     def has_pending_requests(self, excluding: str) -> bool:
-        """Whether we wait for an answer to anything but this method."""
-        return any(exchange.method != excluding for exchange in self._pending.by_id.values())
-
-    # --- being answered ---------------------------------------------------------------------------------------
+        """Whether a request other than this method is pending."""
+        return any(request.method != excluding for request in self._pending.by_id.values())
 
     def _process_answer(self, envelope: Envelope, frame: bytes) -> None:
-        exchange = None if envelope.id is UNSET else self.pop_pending(envelope.id)
-        if exchange is None:
+        request = None if envelope.id is UNSET else self.pop_pending(envelope.id)
+        if request is None:
             if envelope.id is UNSET or not self._pending.was_abandoned(envelope.id):
                 malformed.report_unexpected_answer(self, envelope)
             return
-        if exchange.is_verbatim:
-            exchange.done(envelope, None)
+        if request.is_verbatim:
+            request.done(envelope, None)
             return
         assert self.codec is not None
         try:
             if envelope.error is not UNSET and (envelope.result is UNSET or bytes(envelope.error) != b"null"):
                 raise self.codec.lift_error(read_error(envelope.error))
-            result: Any = self.codec.lift_result(exchange.method, envelope.result, may_have_side_data(frame))
-            if not exchange.is_raw:
-                result = self._read_result(exchange.method, result)
+            result: Any = self.codec.lift_result(request.method, envelope.result, may_have_side_data(frame))
+            if not request.is_raw:
+                result = self._read_result(request.method, result)
             if self.emulation is not None:
-                heed = self.emulation.emulator.result_observers.get(exchange.method)
-                if heed is not None:
-                    heed(self.emulation.emulator, result)
+                observe = self.emulation.emulator.result_observers.get(request.method)
+                if observe is not None:
+                    observe(self.emulation.emulator, result)
         except Exception as error:
             if not isinstance(error, ProtocolError):
-                self.log_failure(f"the answer to {exchange.method}", error)
-            exchange.done(None, to_protocol_error(error))
+                self.log_failure(f"the answer to {request.method}", error)
+            request.done(None, to_protocol_error(error))
             return
-        if exchange.method == "initialize":
+        if request.method == "initialize":
             self.note_initialize_result(result)
-        exchange.done(result, None)
+        request.done(result, None)
 
     def _read_result(self, method: str, result: Any) -> Any:
-        """A result as its Struct; one that cannot be read is the peer's fault, not that of our params."""
+        """Decode a result; an unreadable one is an error of the peer, not of our params."""
         row = METHODS.get((self.peer_side, method))
         try:
             return decode_as(row.result if row is not None else None, result)
         except ProtocolError as error:
-            what = f"the answer to {method} cannot be read: {error.message}"
-            raise ProtocolError(Kind.INTERNAL_ERROR, what, error.data) from None
+            message = f"the answer to {method} cannot be read: {error.message}"
+            raise ProtocolError(Kind.INTERNAL_ERROR, message, error.data) from None
 
     def pop_pending(self, id: Id) -> PendingRequest | None:
-        """The request of ours with this id, which is over; None when there is none."""
-        exchange = self._pending.pop(id)
-        if exchange is not None and exchange.is_nested:
+        """Remove and return our request with this id; None when there is none."""
+        request = self._pending.pop(id)
+        if request is not None and request.is_nested:
             self._nested_count -= 1
-        return exchange
-
-    # --- answering --------------------------------------------------------------------------------------------
+        return request
 
     def answer_callback(self, id: Id, method: str) -> DoneCallback:
-        """A callback that answers this request, once."""
-        open_ = True
+        """Return a callback that answers this request, once."""
+        is_open = True
 
         def done(result: Any, error: ProtocolError | None) -> None:
-            nonlocal open_
-            if not open_:
+            nonlocal is_open
+            if not is_open:
                 return
-            open_ = False
+            is_open = False
             if error is not None:
-                self._send_error(id, error)
+                self.send_error(id, error)
                 return
             assert self.codec is not None
             if method == "initialize":
                 self.note_initialize_result(result)
             try:
-                said = self.codec.lower_result(method, result)
-            except Exception as fault:  # also a handler's result that is no JSON
+                encoded = self.codec.lower_result(method, result)
+            except Exception as fault:  # also when the handler's result cannot be encoded
                 if not isinstance(fault, ProtocolError):
                     self.log_failure(f"the answer to {method}", fault)
-                self._send_error(id, to_protocol_error(fault))
+                self.send_error(id, to_protocol_error(fault))
                 return
-            self.outbox.write(encode_result(id, said))
+            self.outbox.write(encode_result(id, encoded))
 
         return done
 
-    def send_error(self, id: Id, *, error: ProtocolError) -> None:
-        """Refuse what the peer sent: a request that a tap took, or what cannot be read."""
-        self._send_error(id, error)
-
-    def _send_error(self, id: Id, error: ProtocolError) -> None:
-        speech = self.codec or PeerCodec(load_dialect("v1"), self.side)
-        self.outbox.write(encode_error(id, speech.lower_error(error)))
+    def send_error(self, id: Id, error: ProtocolError) -> None:
+        """Answer a request with an error."""
+        codec = self.codec or PeerCodec(load_dialect("v1"), self.side)
+        self.outbox.write(encode_error(id, codec.lower_error(error)))
 
     def log_failure(self, where: str, error: BaseException) -> None:
         if is_expected(error):

@@ -1,8 +1,8 @@
-"""Runs of text: the short way in for most of every stream.
+"""Runs of text chunks: the fast path for most frames of a stream.
 
-Takes the frames of a block, gives the updates at one place in it that are bare pieces of one message and follow each
-other. Each is read in one step, envelope and params together. The first frame that is anything else, or odd in any way,
-ends the run, and the connection reads it the long way. No I/O, no memory.
+Takes the frames of a block and returns the consecutive text chunks of one message at a position. Each is decoded in one
+step, envelope and params together. The first frame that is anything else ends the run; the connection then decodes that
+frame by the general path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dragoman.wire.depth import is_too_deep
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import Frame
 
-# How encoders begin the frame of an update; others are read the long way, which takes no more than a little longer.
+# How encoders usually begin the frame of an update; others take the general path, which is only a little slower.
 _UPDATE_PREFIXES = (b'{"jsonrpc":"2.0","method":"session/update",', b'{"jsonrpc": "2.0", "method": "session/update",')
 
 
@@ -37,44 +37,44 @@ _decode = msgspec.json.Decoder(_UpdateFrame).decode
 
 
 class TextRun(NamedTuple):
-    """Bare pieces of one message, in wire order: chunks of one kind, with nothing but text in them."""
+    """Consecutive text chunks of one message and one kind, in wire order."""
 
     session: str
     updates: list[Any]
 
 
 def text_run_at(frames: list[Frame], start: int) -> TextRun | None:
-    """The run that begins with the frame at `start`; None when that is not a bare piece of text."""
+    """Return the run that begins with the frame at `start`; None when that frame is not a text chunk."""
     first = frames[start]
     if type(first) is not bytes or not first.startswith(_UPDATE_PREFIXES):
         return None
     session = ""
     kind: Any = None
-    message: Any = UNSET
+    message_id: Any = UNSET
     updates: list[Any] = []
     try:
         for frame in islice(frames, start, None):
-            said = _decode(frame)  # type: ignore[arg-type]
-            params = said.params
+            message = _decode(frame)  # type: ignore[arg-type]
+            params = message.params
             update: Any = params.update
             if type(update) is not kind:
                 if updates or type(update) not in CHUNK_TYPES:
                     break
-                session, kind, message = params.session_id, type(update), update.message_id
+                session, kind, message_id = params.session_id, type(update), update.message_id
             content = update.content
             if (
                 type(content) is not TextContent
                 or content.meta is not UNSET
                 or content.annotations is not UNSET
                 or update.meta is not UNSET
-                or update.message_id != message
+                or update.message_id != message_id
                 or params.meta is not UNSET
                 or params.session_id != session
-                or said.id is not UNSET
+                or message.id is not UNSET
                 or is_too_deep(frame)  # type: ignore[arg-type]
             ):
                 break
             updates.append(update)
-    except (*STRICT_ERRORS, TypeError):  # odd, or too large to be bytes
+    except (*STRICT_ERRORS, TypeError):  # unusual, or an Oversize
         pass
     return TextRun(session, updates) if updates else None

@@ -1,75 +1,74 @@
-"""The contract of every transport, and the limits they share.
+"""The interface of every transport, the limits they share, and the queue of received frames.
 
-A transport takes whole frames (no newline) and gives whole frames, in order, to and from one peer. Above is
-the engine; below is whatever carries bytes. It refuses to know what a frame says.
+A transport sends and receives whole frames (without newline), in order, to and from one peer.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from dragoman.errors import ConnectionFailed, TransportClosed
 from dragoman.wire.frames import Frame
 
-# Above this many queued bytes a producer should wait: a few pipe-fulls, so the peer never idles meanwhile.
+# Above this many queued bytes a producer should wait: a few pipe buffers, so the peer never idles meanwhile.
 HIGH_WATER = 256 * 1024
 
-# Waiting producers go on below this: far enough from HIGH_WATER that they do not wake for every write.
+# Waiting producers resume below this: far enough from HIGH_WATER that they do not wake for every write.
 LOW_WATER = 64 * 1024
 
-# One write call for this many bytes: the default pipe holds as much, a larger join gains nothing.
+# One write call takes up to this many bytes: the size of the default pipe; larger writes gain nothing.
 COALESCE_SIZE = 64 * 1024
 
-# One read call for up to this many bytes: one wake-up then serves about a thousand chunk updates.
+# One read call takes up to this many bytes: about a thousand chunk updates per wake-up.
 READ_SIZE = 256 * 1024
 
-# A peer that takes no byte for so long while some wait for it is stuck (two full pipes), not slow. Seconds.
+# A peer that takes no bytes for this long while some are queued is stuck (two full pipes), not slow. Seconds.
 WRITE_STALL = 60.0
 
-# How long a close tries to get rid of what is still queued. Seconds; people wait for it.
+# How long a close tries to write what is still queued. Seconds; people wait for it.
 CLOSE_TIMEOUT = 2.0
 
-# After one half of the connection broke, the other half may still hold the explanation. Seconds.
+# After one half of the connection broke, the other half may still deliver the explanation. Seconds.
 HALF_CLOSED_GRACE = 1.0
 
+# The first write of a long pass comes early, so that the peer can start working (decision 0012). After each full block
+# the next is twice as large; passes that reached the largest size keep it.
+FIRST_BLOCK_SIZE = 4 * 1024
 
-class Outgoing(NamedTuple):
-    """One frame on its way out, with what a transport needs to route it without parsing it."""
+# A transport stops reading above this many unreceived bytes, so that the peer slows down.
+MAX_QUEUED_BYTES = 1024 * 1024
 
-    data: bytes
-    session: str | None = None
-    reply_to: bool | None = None
-
-
-# Takes the frames of one block at once; says whether it took them, else they wait for `receive`.
+# Gets the frames of one block. Returns whether it took them; otherwise they wait for `receive`.
 FrameConsumer = Callable[[list[Frame]], bool]
 
 
 class Transport(Protocol):
-    """Moves frames to and from one peer. Bound to the event loop it is used in; one receiver at a time."""
+    """Moves frames to and from one peer. Bound to one event loop; one receiver at a time."""
 
     peer: str
     """How error messages name the other end."""
 
     async def receive(self) -> list[Frame]:
-        """The next frames in order, never an empty list; cancelling it loses nothing.
+        """Return the next frames in order, never an empty list; a cancel loses no frame.
 
-        Raises TransportClosed (AgentExited for a process) when the frames ended or this end was closed, and
-        WriteStalled when the peer stopped taking bytes. Frames that had arrived are given first.
+        Raise TransportClosed (AgentExited for a process) when the frames ended or this end was closed, and WriteStalled
+        when the peer stopped reading. Frames that had arrived are returned first.
         """
         ...
 
     def listen(self, take: FrameConsumer) -> None:
-        """Offer frames to `take` first, the moment they are read, while somebody waits in `receive`.
+        """Offer frames to `take` first, as they are read, while a `receive` is waiting.
 
-        It saves a pass of the event loop for each block. A transport may never offer any: `receive` gives them all.
+        This saves a pass of the event loop per block. A transport may never offer any: `receive` returns them all.
         """
         ...
 
     def send(self, data: bytes, session: str | None = None) -> None:
-        """Queue one frame; the first of a loop pass leaves at once, later ones together when the pass ends.
+        """Queue one frame; the first of a loop pass is written at once, later ones together at the end of the pass.
 
-        Raises TransportClosed or WriteStalled when it is already known that nothing can be sent any more.
+        Raise TransportClosed or WriteStalled when nothing can be sent any more.
         """
         ...
 
@@ -78,9 +77,86 @@ class Transport(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Return when little is queued. Raises TransportClosed or WriteStalled when that can never be."""
+        """Return when little is queued. Raise TransportClosed or WriteStalled when that can never happen."""
         ...
 
     async def close(self, reason: str = "") -> None:
-        """Flush within a bounded patience and let go of everything. Idempotent; raises nothing."""
+        """Flush within a bounded time and release everything. Idempotent; raises nothing."""
         ...
+
+
+def close_error(peer: str, reason: str) -> TransportClosed:
+    """Return the error of a transport that was closed at this end."""
+    return TransportClosed(f"the connection to {peer} was closed{f': {reason}' if reason else ''}")
+
+
+class FrameQueue:
+    """Frames that arrived and were not received yet."""
+
+    __slots__ = ("_batch", "_consumer", "_end_error", "_on_drained", "_waiter", "queued_bytes")
+
+    def __init__(self) -> None:
+        self.queued_bytes = 0  # bytes not received yet
+        self._batch: list[Frame] = []
+        self._consumer: FrameConsumer | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._end_error: ConnectionFailed | None = None
+        self._on_drained: Callable[[], None] | None = None
+
+    async def receive(self) -> list[Frame]:
+        """Return the next frames; after the last one, raise the error given to `end`."""
+        while not self._batch:
+            if self._end_error is not None:
+                raise self._end_error.with_traceback(None)
+            if self._waiter is not None:
+                raise RuntimeError("receive() is already waiting; a transport has one receiver")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        batch, self._batch, self.queued_bytes = self._batch, [], 0
+        if self._on_drained is not None:
+            on_drained, self._on_drained = self._on_drained, None
+            on_drained()
+        return batch
+
+    def listen(self, take: FrameConsumer) -> None:
+        """Offer each delivery to `take` first, while nothing older is queued."""
+        self._consumer = take
+
+    def deliver(self, frames: list[Frame]) -> None:
+        """Add frames that arrived."""
+        if self._end_error is not None:
+            return
+        if not self._batch and self._consumer is not None and self._waiter is not None and self._consumer(frames):
+            return
+        self._batch += frames
+        self.queued_bytes += sum(len(frame) if type(frame) is bytes else 0 for frame in frames)
+        self._wake_receiver()
+
+    def push(self, frame: bytes) -> None:
+        """Add one frame without offering it to the consumer."""
+        self._batch.append(frame)
+        self.queued_bytes += len(frame)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the transport should stop reading until `call_when_drained` calls back."""
+        return self.queued_bytes > MAX_QUEUED_BYTES
+
+    def call_when_drained(self, on_drained: Callable[[], None]) -> None:
+        """Call this once, when everything queued now has been received."""
+        self._on_drained = on_drained
+
+    def end(self, error: ConnectionFailed) -> None:
+        """End the queue; only the first error counts."""
+        if self._end_error is None:
+            self._end_error = error
+            self._wake_receiver()
+
+    def _wake_receiver(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

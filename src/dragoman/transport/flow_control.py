@@ -1,8 +1,4 @@
-"""The count of bytes that wait to be taken by a peer: who may go on, and when to give up.
-
-A transport adds what it queues and takes off what left; producers wait here for low water; if nothing leaves
-for too long, the transport is told once. Knows no bytes, only their number.
-"""
+"""Count the bytes that a peer has not taken yet: make producers wait, and detect a stall."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from dragoman.transport.base import HIGH_WATER, LOW_WATER
 
 
 class FlowControl:
-    """Counts queued bytes, wakes producers at low water, reports a stall."""
+    """Counts queued bytes, wakes producers at low water, reports a stall once."""
 
     __slots__ = (
         "_error",
@@ -42,18 +38,18 @@ class FlowControl:
         self._error: ConnectionFailed | None = None
 
     def add(self, size: int) -> None:
-        """These bytes wait now."""
+        """Add queued bytes."""
         self.queued_bytes += size
 
     def start_stall_timer(self) -> None:
-        """The peer began to refuse bytes: from now on it must take some within the stall limit."""
+        """Start the stall timer: the peer refused bytes and must take some within the stall limit."""
         loop = asyncio.get_running_loop()
         self._last_progress = loop.time()
         if self._timer is None and self._error is None:
             self._timer = loop.call_later(self._stall, self._check_stall)
 
     def remove(self, size: int) -> None:
-        """The peer took these bytes."""
+        """Subtract bytes that the peer took."""
         self.queued_bytes -= size
         if self._timer is not None:
             self._last_progress = asyncio.get_running_loop().time()
@@ -61,26 +57,26 @@ class FlowControl:
             self._wake_waiters()
 
     def congested(self) -> bool:
-        """Whether more than high water waits."""
+        """Whether more than HIGH_WATER bytes are queued."""
         return self.queued_bytes > self._high
 
     async def drain(self) -> None:
-        """Wait for low water; raises what `fail` was given."""
+        """Wait for low water; raise the error given to `fail`."""
         await self._wait_below(self._low)
 
     async def wait_empty(self) -> None:
-        """Wait until nothing is queued; raises what `fail` was given."""
+        """Wait until nothing is queued; raise the error given to `fail`."""
         await self._wait_below(0)
 
     def fail(self, error: ConnectionFailed) -> None:
-        """Nothing will leave any more: producers that wait now or later get this error."""
+        """Raise this error in producers that wait now or later: nothing more can be written."""
         self._error = error
         self.queued_bytes = 0
         self._stop_stall_timer()
         for _, waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(error)
-                waiter.exception()  # a producer that was cancelled meanwhile must not leave a warning
+                waiter.exception()  # avoid a warning for a producer that was cancelled
         self._waiters.clear()
 
     async def _wait_below(self, mark: int) -> None:

@@ -1,8 +1,8 @@
-"""An agent's own standard input and output as a transport, taken away from everybody else.
+"""An agent's own standard input and output as a transport that nothing else can use.
 
-Gives a StreamTransport on private descriptors. Descriptor 1 and sys.stdout then lead to stderr and descriptor
-0 is empty, so a stray print, a library or a child process can neither corrupt nor eat the protocol (peers.md
-C5). Below is the stream transport; refuses to know who reads the other end.
+The transport gets private descriptors. Descriptor 1 and sys.stdout then lead to stderr and descriptor 0 is empty, so a
+stray print, a library or a child process can neither corrupt nor consume the protocol
+(docs/protocol/peers.md#reports-stdout).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def stdio(*, peer: str = "the client", stall: float = WRITE_STALL, max_frame: in
 
 def take_stdio() -> tuple[int, int]:
     """Move standard input and output to private descriptors (input, output); prints then go to stderr."""
-    # Python sets these to None when the descriptor was closed at start; something else may live there by now.
+    # Python sets these to None when the descriptor was closed at start; another file may use it by now.
     if sys.__stdin__ is None or sys.__stdout__ is None:
         raise StartFailed("standard input or output is closed; start the agent from an ACP client")
     if sys.stdout is not None:
-        sys.stdout.flush()  # printed before the protocol began: not ours to take back
+        sys.stdout.flush()  # printed before the protocol began, so it belongs to stdout
     read_fd, write_fd = private_descriptor(0, os.O_RDONLY), private_descriptor(1, os.O_WRONLY)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -44,17 +44,17 @@ def take_stdio() -> tuple[int, int]:
 
 
 def private_descriptor(fd: int, flags: int) -> int:
-    """A descriptor of our own for the same pipe, closed in children.
+    """Return our own descriptor for the same pipe, closed in children.
 
-    Opened anew where the system allows it: a duplicate shares the non-blocking flag with every process that
-    inherited the pipe (a wrapping shell, a stderr joined to stdout), and their writes would fail.
+    Reopened where the system allows it: a duplicate shares the non-blocking flag with every process that inherited the
+    pipe (a wrapping shell, a stderr joined to stdout), and their writes would fail.
     """
     copy = os.dup(fd)
     if sys.platform != "linux" or not stat.S_ISFIFO(os.fstat(fd).st_mode):
         return copy
     try:
-        fresh = os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
+        new_fd = os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
     except OSError:  # the pipe belongs to another user
         return copy
     os.close(copy)
-    return fresh
+    return new_fd

@@ -1,8 +1,7 @@
-"""Frames over two file descriptors (pipes, sockets, ttys, files): one read a block, one write a burst.
+"""Frames over two file descriptors (pipes, sockets, ttys, files): one read per block, one write per burst.
 
-Takes descriptors it then owns, gives the Transport contract. Below is only `os.read`, `os.write` and the
-loop's readiness callbacks, because a stream layer would copy and wake once more for each block. Knows
-nothing of processes, and nothing of what a frame says.
+Owns the descriptors. Uses only `os.read`, `os.write` and the loop's readiness callbacks, since asyncio streams would
+copy and wake once more for each block.
 """
 
 from __future__ import annotations
@@ -17,19 +16,17 @@ from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
 from dragoman.transport.base import (
     CLOSE_TIMEOUT,
     COALESCE_SIZE,
+    FIRST_BLOCK_SIZE,
     HALF_CLOSED_GRACE,
     READ_SIZE,
     WRITE_STALL,
     FrameConsumer,
+    close_error,
 )
 from dragoman.transport.flow_control import FlowControl
 from dragoman.wire.frames import MAX_FRAME, Frame, LineSplitter
 
 _NEWLINE = memoryview(b"\n")
-
-# The first write of a long pass comes early, so that the peer has something to do meanwhile. After each full block the
-# next is twice as large, and passes that reached the largest go on with it.
-FIRST_BLOCK_SIZE = 4 * 1024
 
 
 class StreamTransport:
@@ -48,7 +45,7 @@ class StreamTransport:
         self._loop = asyncio.get_running_loop()
         self._stall = stall
         self._receive_error: ConnectionFailed | None = None  # why no more frames come
-        self._send_error: ConnectionFailed | None = None  # why no more frames go
+        self._send_error: ConnectionFailed | None = None  # why no more frames can be sent
         self._closing: asyncio.Future[None] | None = None
 
         self._read_fd = read_fd
@@ -64,13 +61,13 @@ class StreamTransport:
         self._unwritten: list[bytes] = []  # frames of this loop pass
         self._unwritten_size = 0
         self._backlog: deque[memoryview] = deque()  # what a write call did not take
-        self._awaits_writable = False  # whether the loop tells us when the peer takes more
+        self._awaits_writable = False  # whether the loop calls us when the peer takes more
         self._pass_frames = 0  # how many frames this loop pass has
         self._was_burst = False  # whether the last pass had several
-        self._block_size = FIRST_BLOCK_SIZE  # so many bytes make a write before the pass ends
+        self._block_size = FIRST_BLOCK_SIZE  # how many bytes are written before the pass ends
         self._had_full_block = False  # whether this pass had a full block
         self._flow_control = FlowControl(stall, self._on_stall)
-        # A tty keeps its blocking mode: the shell that lent it to us shares that flag.
+        # A tty keeps its blocking mode: we share that flag with the shell.
         self._write_is_pollable = _is_pollable(write_fd) and not os.isatty(write_fd)
         if self._write_is_pollable:
             os.set_blocking(write_fd, False)
@@ -78,10 +75,8 @@ class StreamTransport:
             os.set_blocking(read_fd, False)
         self._start_reading()
 
-    # --- reading -------------------------------------------------------------------------------------------
-
     async def receive(self) -> list[Frame]:
-        """The frames of the next block; raises TransportClosed or WriteStalled after the last one."""
+        """Return the frames of the next block; after the last one, raise TransportClosed or WriteStalled."""
         while not self._batch:
             if self._receive_error is not None:
                 raise self._receive_error.with_traceback(None)
@@ -98,7 +93,7 @@ class StreamTransport:
         return batch
 
     def listen(self, take: FrameConsumer) -> None:
-        """Offer each block to `take` as it is read, while nothing older waits."""
+        """Offer each block to `take` as it is read, while nothing older is queued."""
         self._consumer = take
 
     def _start_reading(self) -> None:
@@ -156,10 +151,8 @@ class StreamTransport:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    # --- writing -------------------------------------------------------------------------------------------
-
     def send(self, data: bytes, session: str | None = None) -> None:
-        """Queue one frame; alone it is written at once, in a burst together with its neighbours."""
+        """Queue one frame; alone it is written at once, in a burst together with others."""
         if self._send_error is not None:
             raise self._send_error.with_traceback(None)
         self._unwritten.append(data)
@@ -168,15 +161,15 @@ class StreamTransport:
         self._pass_frames += 1
         if self._pass_frames == 1:
             self._loop.call_soon(self._end_pass)
-        # After a burst another is likely, and the first frame waits for its neighbours: a write is dear. A backlog is
-        # tried again at each full block: the peer may have read on while we are far from the end of our pass.
+        # After a burst another is likely, so the first frame waits for the next ones: a write is expensive. A backlog
+        # is tried again at each full block: the peer may have read on while our pass is far from its end.
         if self._unwritten_size >= self._block_size or (
             self._pass_frames == 1 and not self._was_burst and not self._backlog
         ):
             self._flush()
 
     def write_raw(self, data: bytes) -> None:
-        """Write bytes as they are, with no line end: for those who try how a peer takes them."""
+        """Write bytes without a line end, to test how a peer handles them."""
         if self._send_error is not None:
             raise self._send_error.with_traceback(None)
         if self._unwritten:
@@ -187,15 +180,15 @@ class StreamTransport:
             self._write_or_wait()
 
     async def send_eof(self) -> None:
-        """Let the peer see the end of its input; it can still be heard."""
-        await self._close_writing(TransportClosed(f"nothing more is said to {self.peer}"))
+        """Close our output, so that the peer sees the end of its input; it can still send."""
+        await self._close_writing(TransportClosed(f"the output to {self.peer} is closed"))
 
     def has_reader(self) -> bool:
         """Whether anybody can still read what we write."""
         if self._send_error is not None or self._write_fd < 0:
             return False
         poll = select.poll()
-        poll.register(self._write_fd, 0)  # the end of a reader is told unasked
+        poll.register(self._write_fd, 0)  # POLLERR and POLLHUP are reported without being requested
         return not poll.poll(0)
 
     def congested(self) -> bool:
@@ -216,20 +209,20 @@ class StreamTransport:
             self._flush()
 
     def _flush(self) -> None:
-        """Join the fresh frames and write as much as the peer takes."""
-        fresh, size = self._unwritten, self._unwritten_size
+        """Join the new frames and write as much as the peer takes."""
+        frames, size = self._unwritten, self._unwritten_size
         self._unwritten, self._unwritten_size = [], 0
         if size >= self._block_size:
             self._block_size, self._had_full_block = min(self._block_size * 2, COALESCE_SIZE), True
-        if len(fresh) == 1 and len(fresh[0]) > COALESCE_SIZE:  # a whole file or image: no copy for one newline
-            self._backlog.extend((memoryview(fresh[0]), _NEWLINE))
+        if len(frames) == 1 and len(frames[0]) > COALESCE_SIZE:  # a whole file or image: do not copy it for one newline
+            self._backlog.extend((memoryview(frames[0]), _NEWLINE))
         else:
-            fresh.append(b"")
-            self._backlog.append(memoryview(b"\n".join(fresh)))
+            frames.append(b"")
+            self._backlog.append(memoryview(b"\n".join(frames)))
         self._write_or_wait()
 
     def _write_or_wait(self) -> None:
-        """Write from the backlog; what the peer does not take now is written when it does."""
+        """Write from the backlog; the rest is written when the peer takes more."""
         self._write_backlog()
         if self._backlog and self._send_error is None and not self._awaits_writable:
             self._awaits_writable = True
@@ -251,25 +244,25 @@ class StreamTransport:
         while backlog:
             piece = backlog[0]
             try:
-                taken = os.write(self._write_fd, piece)
+                written = os.write(self._write_fd, piece)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 self._on_write_error(error)
                 return
-            self._flow_control.remove(taken)
-            if taken == len(piece):
+            self._flow_control.remove(written)
+            if written == len(piece):
                 backlog.popleft()
             else:
-                backlog[0] = piece[taken:]
+                backlog[0] = piece[written:]
                 if self._write_is_pollable:
                     return
 
     def _on_write_error(self, error: OSError) -> None:
-        """The peer takes nothing more, but may have said why: read on for a moment before giving up."""
-        closed = TransportClosed(f"{self.peer} no longer reads: {error.strerror}")
-        self._stop_writing(closed)
-        self._loop.call_later(HALF_CLOSED_GRACE, self._end_reading, closed)
+        """Read on for a moment before giving up: the peer reads nothing more, but may have sent why."""
+        closed_error = TransportClosed(f"{self.peer} no longer reads: {error.strerror}")
+        self._stop_writing(closed_error)
+        self._loop.call_later(HALF_CLOSED_GRACE, self._end_reading, closed_error)
 
     def _stop_writing(self, error: ConnectionFailed) -> None:
         if self._send_error is None:
@@ -289,24 +282,21 @@ class StreamTransport:
         self._stop_writing(error)
         self._end_reading(error)
 
-    # --- ending --------------------------------------------------------------------------------------------
-
     async def close(self, reason: str = "") -> None:
         """Flush for a bounded time, then close both descriptors."""
         if self._closing is not None:
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
-        because = f": {reason}" if reason else ""
-        closed = TransportClosed(f"the connection to {self.peer} was closed{because}")
+        closed_error = close_error(self.peer, reason)
         try:
-            await self._close_writing(closed)
+            await self._close_writing(closed_error)
         finally:
-            self._release(closed)
+            self._release(closed_error)
             self._closing.set_result(None)
 
     async def _close_writing(self, error: ConnectionFailed, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Flush what is queued, then give the peer its end of file. New frames are refused at once."""
+        """Flush what is queued, then close our output. New frames are refused at once."""
         if self._send_error is None:
             self._send_error = error
         try:
@@ -331,6 +321,6 @@ class StreamTransport:
 
 
 def _is_pollable(fd: int) -> bool:
-    """Whether readiness can be asked for: epoll refuses regular files and devices like /dev/null."""
+    """Whether the loop can watch it: epoll refuses regular files and devices like /dev/null."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)

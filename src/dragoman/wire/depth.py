@@ -1,7 +1,6 @@
-"""How deep a frame nests, without building what it says.
+"""Check how deep a frame nests without decoding it, so that later code may recurse safely.
 
-Takes one frame, gives yes or no: is it nested past the limit? Whatever walks values later may then recurse without
-counting. Nearly every frame is told by its length or its number of brackets; only the rest is looked at closely.
+The length or the number of brackets is enough for nearly every frame; only the rest is scanned.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 import re
 from itertools import accumulate
 
-# Deeper than any real message (the deepest recorded one has 14 levels) and far from the interpreter's own limit.
+# Deeper than any real message (the deepest recorded one has 14 levels) and far below the interpreter's own limit.
 MAX_DEPTH = 200
 
-# Looked at in parts, so that a large message is not held twice.
+# Scanned in parts, so that a large message is not held twice.
 _PART_SIZE = 1024 * 1024
 
 _NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'{}[]"')
@@ -30,12 +29,12 @@ def is_too_deep(frame: bytes) -> bool:
 
 
 def _structural_bytes(frame: bytes) -> list[bytes]:
-    """Brackets and the quotes that open or close strings, nothing else."""
+    """Return only the brackets and the quotes that open or close strings."""
     found: list[bytes] = []
     start = 0
     while start < len(frame):
         end = min(start + _PART_SIZE, len(frame))
-        if frame[end - 1 : end] == b"\\":  # an escape must not be cut in two
+        if frame[end - 1 : end] == b"\\":  # do not split an escape
             run = _BACKSLASHES_PATTERN.match(frame, end)
             end = (run.end() if run else end) + 1
         part = frame[start:end]

@@ -1,7 +1,7 @@
-"""JSON-RPC envelopes: a frame becomes a call, a reply or a failure whose params and result stay raw.
+"""JSON-RPC envelopes: parse frames into calls, results and errors, and encode them. Params and results stay raw.
 
-Takes frames from `frames`, gives Envelopes to the engine and bytes for what the engine says. Knows no method and
-no dialect. A frame that is no envelope raises ProtocolError with the kind a peer should hear, and the id if found.
+Knows no method and no dialect. A frame that is no envelope raises Malformed with the kind to answer and the id if
+found.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Id = int | str | float | None
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """One JSON-RPC object; a call has a method, a reply a result, a failure an error."""
+    """One JSON-RPC object; a call has a method, an answer a result or an error."""
 
     id: Id | UnsetType = UNSET
     method: str | UnsetType = UNSET
@@ -31,14 +31,14 @@ class Envelope(msgspec.Struct, gc=False):
 
 
 class WireError(msgspec.Struct):
-    """The error member of a failure, as far as the peer filled it in."""
+    """The error member of an answer, as far as the peer filled it in."""
 
     code: int = -32603
     message: str = ""
     data: Any = None
 
 
-# What a line that is JSON but no object is, in the words of JSON.
+# JSON's names for values that are no object.
 _JSON_TYPE_NAMES: dict[type, str] = {
     int: "a number",
     float: "a number",
@@ -52,7 +52,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def parse_envelope(frame: bytes) -> Envelope:
-    """The envelope of a frame; a second, lenient reading decides when the strict one fails."""
+    """Parse a frame: strictly first, leniently when that fails."""
     try:
         envelope = _decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -65,7 +65,7 @@ def parse_envelope(frame: bytes) -> Envelope:
 
 
 class Malformed(ProtocolError):
-    """A frame that is no envelope; `id` and `is_call` are what could be found out about it."""
+    """A frame that is no envelope; `id` and `is_call` are what is known of it."""
 
     def __init__(self, kind: str, message: str, found: Envelope | None = None) -> None:
         super().__init__(kind, message)
@@ -85,20 +85,22 @@ def _parse_lenient(frame: bytes) -> Envelope:
         raise Malformed(Kind.INVALID_REQUEST, "batches are not supported; send one message a line")
     if not isinstance(value, dict):
         raise Malformed(Kind.INVALID_REQUEST, f"a message is an object, not {_JSON_TYPE_NAMES[type(value)]}")
-    found = value.get("id", UNSET)
-    if isinstance(found, bool) or not isinstance(found, int | str | float | None | UnsetType):
+    id = value.get("id", UNSET)
+    if isinstance(id, bool) or not isinstance(id, int | str | float | None | UnsetType):
         raise Malformed(Kind.INVALID_REQUEST, "an id is a number, a string or null")
     method = value.get("method", UNSET)
     if method is None and ("result" in value or "error" in value):
-        method = UNSET  # an encoder that writes out what it has not got
+        method = UNSET  # an encoder that writes missing members as null
     if not isinstance(method, str | UnsetType):
-        raise Malformed(Kind.INVALID_REQUEST, "the method is a string", Envelope(id=found, method=""))
+        raise Malformed(Kind.INVALID_REQUEST, "the method is a string", Envelope(id=id, method=""))
     raw = {name: Raw(_encode(value[name])) for name in ("params", "result", "error") if name in value}
-    return Envelope(id=found, method=method, **raw)
+    return Envelope(id=id, method=method, **raw)
 
 
 def read_error(raw: Raw) -> WireError:
-    """The error object of a failure, whatever shape the peer gave it (peers.md 5, 11)."""
+    """Read an error object of any shape (docs/protocol/peers.md#method-not-found-text,
+    docs/protocol/peers.md#missing-params).
+    """
     try:
         return msgspec.json.decode(raw, type=WireError)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -111,7 +113,6 @@ def read_error(raw: Raw) -> WireError:
 
 
 def _error_code(code: Any) -> int:
-    """An error number, for it may be a float or no number at all."""
     usable = isinstance(code, int | float) and not isinstance(code, bool) and abs(code) < 2**63
     return int(code) if usable else -32603
 
@@ -120,8 +121,8 @@ def _error_message(message: Any) -> str:
     return message if isinstance(message, str) else _encode(message).decode()
 
 
-# The id of an oversize message stands at depth one: among the first members, or among the last ones before the
-# brace that closes the message (peers.md 2: some encoders put it last). Anything nested must not be mistaken for it.
+# The id of an oversize message is a member of the top object: among the first, or among the last before the closing
+# brace (docs/protocol/peers.md#id-shapes: some encoders put it last). Nested ids must not match.
 _MEMBER_TEXT = rb'"(?:jsonrpc|id|method)"\s*:\s*(?:-?\d+|null|"(?:[^"\\]|\\.)*")'
 _LEADING_MEMBERS = re.compile(rb"\s*\{\s*((?:" + _MEMBER_TEXT + rb"\s*,\s*)*)")
 _TRAILING_MEMBERS = re.compile(rb"((?:,\s*" + _MEMBER_TEXT + rb"\s*)+)\}\s*\Z")
@@ -130,7 +131,7 @@ _ANSWER_START = re.compile(_LEADING_MEMBERS.pattern + rb'"(?:result|error)"\s*:'
 
 
 def parse_excerpt(frame: Oversize) -> Envelope:
-    """What can be known of a message too large to hold: its id and method, if they stand at either end."""
+    """Return the id and method of an oversize message, if they are near either end."""
     members: dict[bytes, Any] = {}
     for match in (_LEADING_MEMBERS.match(frame.head), _TRAILING_MEMBERS.search(frame.tail)):
         for name, value in _MEMBER.findall(match.group(1)) if match else ():
@@ -143,20 +144,20 @@ def parse_excerpt(frame: Oversize) -> Envelope:
 
 
 def _parse_broken(frame: bytes) -> Envelope | None:
-    """What can be known of a line that cannot be read, if somebody waits for it.
+    """Return what is known of a line that cannot be parsed, if somebody waits for it.
 
-    Whoever nested too deep hears it under the id of the call; whoever waits for an answer that was garbled, by a print
-    from another thread say, must not wait for ever. Of other broken lines the id is not believed: JSON-RPC wants null.
+    A call that nests too deep gets its error under its own id. An answer that was garbled, for example by a print from
+    another thread, must still end its request. For other broken lines JSON-RPC wants the id null.
     """
     is_answer = _ANSWER_START.match(frame) is not None
     if not is_answer and not is_too_deep(frame):
         return None
     found = parse_excerpt(Oversize(len(frame), frame[:EXCERPT_SIZE], frame[-EXCERPT_SIZE:]))
-    return Envelope(id=found.id) if is_answer else found  # a method at the end of an answer is debris
+    return Envelope(id=found.id) if is_answer else found  # a method at the end of an answer is part of the garbage
 
 
 def encode_call(id: Id | UnsetType, method: str, params: bytes | Raw | None) -> bytes:
-    """The frame of a request, or of a notification when the id is UNSET."""
+    """Encode a request, or a notification when the id is UNSET."""
     head = b'{"jsonrpc":"2.0",' if id is UNSET else b'{"jsonrpc":"2.0","id":%b,' % _encode(id)
     if params is None:
         return b'%b"method":%b}' % (head, _encode(method))
@@ -164,10 +165,10 @@ def encode_call(id: Id | UnsetType, method: str, params: bytes | Raw | None) -> 
 
 
 def encode_result(id: Id, result: bytes | Raw) -> bytes:
-    """The frame of a reply."""
+    """Encode an answer with a result."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode(id), result)
 
 
 def encode_error(id: Id, error: bytes | Raw) -> bytes:
-    """The frame of a failure."""
+    """Encode an answer with an error."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode(id), error)

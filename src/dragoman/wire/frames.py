@@ -1,23 +1,23 @@
-"""Newline-delimited framing: bytes in any chunking become frames, in order.
+"""Newline-delimited framing: split bytes in any chunking into frames, in order.
 
-Takes what a transport read, gives complete lines without their line end; blank lines vanish. A line over the
-limit is skipped without being held: only its size, head and tail are kept, so that its id can still be found
-and answered. Knows nothing of JSON.
+Blank lines are dropped. A line over the limit is not held: only its size, head and tail are kept, so that its id can
+still be found and answered.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-# 64 MiB: real agents send whole files and images in one message (peers.md C4); more is a fault or an attack.
+# 64 MiB: real agents send whole files and images in one message (docs/protocol/peers.md#reports-size); more is a defect
+# or an attack.
 MAX_FRAME = 64 * 1024 * 1024
 
-# Enough on either end to find an id, wherever the peer's encoder puts it (peers.md 2).
+# Enough of either end to find an id, wherever the peer's encoder puts it (docs/protocol/peers.md#id-shapes).
 EXCERPT_SIZE = 4 * 1024
 
 
 class Oversize(NamedTuple):
-    """A line that was too large to hold: its size and both ends."""
+    """A line that is too large to hold: its size and both ends."""
 
     size: int
     head: bytes
@@ -28,7 +28,7 @@ Frame = bytes | Oversize
 
 
 class LineSplitter:
-    """Cuts a byte stream into frames; keeps at most one unfinished line."""
+    """Splits a byte stream into frames; holds at most one unfinished line."""
 
     __slots__ = ("_limit", "_parts", "_size", "_skipped")
 
@@ -39,7 +39,7 @@ class LineSplitter:
         self._skipped: Oversize | None = None
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take the next bytes; give the frames they complete."""
+        """Add bytes and return the frames they complete."""
         lines = data.split(b"\n")
         rest = lines.pop()
         frames: list[Frame] = []
@@ -50,7 +50,7 @@ class LineSplitter:
                     frames.append(first)
                 del lines[0]
             limit = self._limit
-            if len(data) <= limit and data.find(b"\r") < 0:  # nearly always: nothing to look for but blank lines
+            if len(data) <= limit and data.find(b"\r") < 0:  # nearly always: only blank lines to drop
                 frames += [line for line in lines if line and not line.isspace()]
                 lines = []
             for line in lines:
@@ -65,7 +65,7 @@ class LineSplitter:
         return frames
 
     def finish(self) -> list[Frame]:
-        """The stream ended: give the last line if it lacked its newline."""
+        """Return the last line if the stream ended without its newline."""
         if not self._parts and self._skipped is None:
             return []
         last = self._complete_line(b"")
@@ -79,14 +79,14 @@ class LineSplitter:
             return
         self._parts.append(part)
         self._size += len(part)
-        if self._size > self._limit + 1:  # one more: a CR may still fall away
+        if self._size > self._limit + 1:  # one more byte, which may be a CR
             line = b"".join(self._parts)
             self._skipped = Oversize(len(line), line[:EXCERPT_SIZE], line[-EXCERPT_SIZE - 1 :])
             self._parts.clear()
             self._size = 0
 
     def _complete_line(self, part: bytes) -> Frame | None:
-        """End the unfinished line with this last part."""
+        """Complete the unfinished line with its last part."""
         if part:
             self._buffer(part)
         skipped, self._skipped = self._skipped, None

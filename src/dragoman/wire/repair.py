@@ -1,9 +1,7 @@
-"""JSON text that a strict decoder refuses, read as far as it makes sense.
+"""Read JSON that the strict decoder refused, as far as possible.
 
-Takes one frame, gives plain JSON values. Broken UTF-8 and lone surrogates become U+FFFD (node cuts emoji in two
-when a stream ends inside one), NaN and infinities become null, of duplicate keys the last one counts, and a mark of
-byte order before the first brace says nothing. What is not JSON even then, or nested past the limit, is a parse error.
-Only entered after the strict decode failed.
+Broken UTF-8 and lone surrogates become U+FFFD (node splits an emoji when a stream ends inside one). NaN and infinities
+become null. Of duplicate keys the last one counts. A byte order mark is ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from dragoman.wire.depth import MAX_DEPTH
 
 
 def repair(frame: bytes) -> Any:
-    """The values of a frame that strict decoding refused; raises a parse error when it is not JSON at all."""
+    """Return the values of a frame that strict decoding refused; raise a parse error when it is not JSON."""
     import json
 
     text = frame.decode("utf-8", "replace").removeprefix("\ufeff")
@@ -31,7 +29,7 @@ def repair(frame: bytes) -> Any:
 
 
 def clean_values(value: Any, depth: int = 0) -> Any:
-    """The same values without lone surrogates; too deep nesting is a RecursionError."""
+    """Return the values without lone surrogates; raise RecursionError when they nest too deep."""
     if isinstance(value, str):
         return clean_text(value)
     if depth > MAX_DEPTH and isinstance(value, dict | list):
@@ -44,7 +42,7 @@ def clean_values(value: Any, depth: int = 0) -> Any:
 
 
 def clean_text(text: str) -> str:
-    """The text with lone surrogates replaced by U+FFFD; a pair that was escaped in two halves is joined."""
+    """Replace lone surrogates by U+FFFD; join a pair that was escaped in two halves."""
     if text.isascii():
         return text
     try:
@@ -59,5 +57,5 @@ def _constant_as_null(_: str) -> None:
 
 
 def _bounded_int(digits: str) -> int | float:
-    """Integers of the JSON kind; digits past what any id or count needs become a float, not a slow bignum."""
+    """Parse an integer; one too long for any id or count becomes a float, not a slow bignum."""
     return int(digits) if len(digits) <= 40 else float(digits)

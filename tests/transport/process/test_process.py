@@ -1,4 +1,4 @@
-"""Agents as real processes: started with clear errors, spoken to, and never left behind."""
+"""Agents as real processes: started with clear errors, used, and never left behind."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.transport.wait import alive, eventually
 WITHIN = 20.0
 QUICK = StopTimeouts(eof=0.1, term=0.3, kill=2.0)
 
-# Writes its pid, then obeys the end of its input.
+# Writes its pid, then ends with its input.
 POLITE = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
 # Writes its pid; neither the end of input nor TERM ends it.
 STUBBORN = (
     "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
     "print(os.getpid(), flush=True)\nwhile True: signal.pause()"
 )
-# Starts a daemon the old way: fork, new session, fork again; writes the daemon's pid.
+# Starts a daemon: fork, new session, fork again; writes the daemon's pid.
 DAEMON = """
 import os, signal, sys
 if os.fork() == 0:
@@ -142,7 +142,7 @@ async def test_a_flood_on_stderr_blocks_nobody_and_only_its_end_is_kept() -> Non
     assert transport.stderr_tail().endswith("the end")
 
 
-async def test_an_exit_is_told_with_its_status_and_the_last_words() -> None:
+async def test_an_exit_is_reported_with_its_status_and_the_end_of_stderr() -> None:
 
     code = "import sys; print('bye', flush=True); sys.stderr.write('no API key\\x1b[2J\\n'); sys.exit(3)"
     transport = await spawn(python(code), peer="agent demo")
@@ -159,7 +159,7 @@ async def test_an_exit_is_told_with_its_status_and_the_last_words() -> None:
     await transport.close()
 
 
-async def test_a_signal_is_told_by_its_name() -> None:
+async def test_a_signal_is_reported_by_its_name() -> None:
 
     transport = await spawn(python("import os; os.kill(os.getpid(), 11)"))
     error = await ending(transport)
@@ -250,7 +250,7 @@ async def test_a_command_that_cannot_start_says_what_to_try(tmp_path: Path) -> N
 
 async def test_a_thousand_frames_and_a_close_leave_no_descriptor_open() -> None:
 
-    await (await spawn(["cat"])).close()  # the warden's pipe and the loop's own
+    await (await spawn(["cat"])).close()  # the watchdog's pipe and the loop's own
     before = sorted(os.listdir("/proc/self/fd"))
     transport = await spawn(["cat"])
     for n in range(1000):
@@ -282,13 +282,13 @@ async def test_an_owner_ended_with_sigkill_leaves_nothing() -> None:
             pids += map(int, frame.split())
     assert all(map(alive, pids))
     os.kill(owner.pid, signal.SIGKILL)
-    # Not our own close: the warden of the owner does this.
+    # Not our own close: the watchdog of the owner does this.
     eventually(lambda: not any(map(alive, pids)), within=10)
     await owner.close()
 
 
 def orphan(state: Path) -> tuple[int, int, str]:
-    """A process as a dead owner leaves it: running, not our child. Gives pid, start time, token."""
+    """A running process whose owner is dead. Returns pid, start time, token."""
     token = os.urandom(8).hex()
     read_fd, write_fd = os.pipe()
     child = os.fork()

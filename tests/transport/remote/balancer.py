@@ -1,8 +1,7 @@
-"""A small balancer before several servers, in a thread with a loop of its own, as HAProxy or nginx would stand there.
+"""A small load balancer in front of several servers, in a thread with its own loop, like HAProxy or nginx.
 
-It ends TLS and begins its own, says for whom it asks, and passes bytes on as they come. Which server a request goes to
-is told by a cookie that it gives out, by the connection's id that it has seen in an answer, or by nothing: then they
-take turns. A server can be taken out while it runs, as for an update.
+It terminates TLS, adds forwarding headers, and passes bytes on as they come. It chooses the server by a cookie, by the
+connection id it saw in a response, or round robin. A server can be taken out while it runs, as for an update.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ COOKIE, ID, NOTHING = "cookie", "id", "nothing"
 
 
 class Balancer:
-    """The balancer's thread, and where it is."""
+    """The balancer's thread and address."""
 
     def __init__(self, servers: Sequence[str], affinity: str, tls: tuple[Path, Path] | None = None) -> None:
         self.port = 0
-        self.asked: list[tuple[int, str]] = []  # which server was asked, and for what
+        self.asked: list[tuple[int, str]] = []  # which server got which request
         self._servers = [urlsplit(server).port or 0 for server in servers]
         self._affinity = affinity
         self._tls = tls
@@ -46,11 +45,11 @@ class Balancer:
         assert self._ready.wait(WITHIN)
 
     def url(self, scheme: str) -> str:
-        """Its address for a way to come: http, ws, and with TLS https, wss."""
+        """Its address for http, ws, https or wss."""
         return f"{scheme}://127.0.0.1:{self.port}/acp"
 
     def take_out(self, server: int) -> None:
-        """Send nobody there any more, and cut who is."""
+        """Send no more clients to this server, and disconnect those it has."""
         self._do(lambda: self._take_out(server))
 
     def put_back(self) -> None:
@@ -104,13 +103,13 @@ class Balancer:
         try:
             await self._carry(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # somebody left
+            pass  # somebody disconnected
         finally:
             self._tasks.discard(task)
             writer.close()
 
     def _choose(self, head: str) -> int:
-        """The server for a request."""
+        """Return the server for a request."""
         there = [number for number in range(len(self._servers)) if number not in self._out]
         told = -1
         if self._affinity == COOKIE and (found := re.search(r"(?im)^cookie:.*\bnode=(\d+)", head)):
@@ -143,7 +142,7 @@ class Balancer:
             back.transport.abort()
 
     def _noted(self, answer: str, server: int, head: str, *, is_socket: bool) -> str:
-        """An answer as the client gets it."""
+        """Return a response as the client gets it."""
         if found := re.search(r"(?im)^acp-connection-id: *(\S+)", answer):
             self._known.setdefault(found[1], server)
         lines = [] if is_socket else ["Connection: close"]
@@ -154,7 +153,7 @@ class Balancer:
 
 
 def _passed_on(head: str, *, is_socket: bool) -> str:
-    """A request as the server gets it; one for each socket, which keeps this balancer small."""
+    """Return a request as the server gets it; one per socket, which keeps this balancer small."""
     if not is_socket:
         head = re.sub(r"(?im)^connection:.*\r\n", "", head)
     first, _, rest = head.partition("\r\n")
@@ -170,7 +169,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @contextmanager
 def replicas(folder: Path, names: Sequence[str], tls: tuple[Path, Path] | None = None) -> Iterator[list[str]]:
-    """Processes that serve the same agent from the same store; their addresses."""
+    """Processes that serve the same agent from the same store; yields their addresses."""
     with ExitStack() as stack:
         started = []
         for name in names:

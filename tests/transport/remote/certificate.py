@@ -1,4 +1,4 @@
-"""A certificate for this machine, signed by nobody."""
+"""A self-signed certificate for this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both ends of a remote connection, real: our server with the transports it accepts, and our client's to it."""
+"""Both ends of a remote connection: our server with the transports it accepts, and our client's transport."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dragoman.transport.remote.server.listener import open_listener
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}'
 INTRODUCED = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}'
 
-# Tests cut connections often; nobody wants to wait for them.
+# Tests cut connections often and must not wait long.
 EAGER = RemoteOptions(backoff=Backoff(initial_delay=0.002, max_delay=0.05, give_up_after=20.0))
 
 
@@ -45,7 +45,7 @@ class Meeting:
     async def meet(
         self, over: str, port: int | None = None, report: Any = None, remote: RemoteOptions = EAGER
     ) -> tuple[Transport, Transport]:
-        """The client's end and the server's, introduced: over HTTP a connection begins with initialize."""
+        """Return the client's end and the server's, initialized: over HTTP a connection begins with initialize."""
         ours = await dial_remote(self.address(over, port), remote, report=report)
         ours.send(INITIALIZE)
         theirs = await self.accepted.get()
@@ -56,7 +56,7 @@ class Meeting:
 
 
 async def anybody(knock: AuthRequest) -> Principal:
-    """A door that asks nobody anything: who may come in is tested elsewhere."""
+    """Allow everybody: authentication is tested elsewhere."""
     return Principal(user="somebody", address=knock.address)
 
 
@@ -64,7 +64,7 @@ async def anybody(knock: AuthRequest) -> Principal:
 async def meeting(limits: ServerLimits | None = None, **options: Any) -> AsyncIterator[Meeting]:
     """A server of ours on the loopback."""
     there = Meeting()
-    endpoint = Endpoint(there.accept, **{"limits": limits, "admit": anybody, **options})
+    endpoint = Endpoint(there.accept, **{"limits": limits, "authenticate": anybody, **options})
     async with open_listener(endpoint) as served:
         there.url, there.port = served.url, served.port
         yield there
@@ -79,7 +79,7 @@ async def take(transport: Transport, count: int) -> list[bytes]:
 
 
 async def ending(transport: Transport) -> str:
-    """Why no more frames come."""
+    """Return why no more frames come."""
     try:
         while True:
             await transport.receive()

@@ -1,4 +1,4 @@
-"""A server of ours that stands for a whole module, in a thread with a loop of its own; tests come with raw clients."""
+"""A server of ours for a whole module, in a thread with its own loop; tests use raw clients."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ agent = Agent("standing")
 
 @agent.prompt
 async def answer(turn: Turn) -> None:
-    """Say the prompt again, word by word."""
+    """Repeat the prompt, word by word."""
     for word in turn.text.split():
         await turn.say(word)
 
 
 async def accept(transport: Transport, visitor: Principal) -> None:
-    """Serve one client by the agent."""
+    """Serve one client with the agent."""
     await agent.serve(transport)
 
 
@@ -45,7 +45,7 @@ def prompt(session: str, text: str, id: int = 2) -> dict[str, Any]:
 
 
 class Standing:
-    """The server's thread, and where it is."""
+    """The server's thread and address."""
 
     def __init__(self, app: Any, tls: tuple[str, str] | None = None, **options: Any) -> None:
         self.app = app
@@ -74,11 +74,11 @@ class Standing:
         self.left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
     def ask(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run something in the server's loop."""
+        """Run a coroutine in the server's loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(WITHIN)
 
     def close(self) -> None:
-        """End the server; nothing of it may be left."""
+        """Stop the server and check that nothing is left."""
         self.loop.call_soon_threadsafe(self._over.set)
         self._thread.join(WITHIN)
         assert not self._thread.is_alive(), "the server did not end"
@@ -111,7 +111,7 @@ def standing(**options: Any) -> Iterator[Standing]:
 
 
 def rest(end: socket.socket) -> bytes:
-    """What the server still says before it hangs up; a hang is a failure by timeout."""
+    """Return what the server still sends before it closes; a hang fails by timeout."""
     said = b""
     try:
         while piece := end.recv(65536):

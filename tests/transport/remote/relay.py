@@ -1,7 +1,7 @@
-"""A relay between a client and a server that does what bad networks do: it cuts connections in the middle of anything.
+"""A relay between a client and a server that behaves like a bad network: it cuts connections at any byte.
 
-Bytes pass in order and none is changed or sent twice; after so many bytes, in whichever direction, a connection is cut
-at once, and sometimes it stands still before. Seeded, so that a run can be repeated.
+Bytes pass in order, unchanged, once; after a number of bytes a connection is cut, and sometimes it freezes first.
+Seeded, so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 
 
 class Relay:
-    """Where it listens, and how often it has cut."""
+    """Its address, and how often it has cut."""
 
     def __init__(self, seed: int, port: int, cuts: int, most: int) -> None:
         self._random = random.Random(seed)
@@ -24,8 +24,8 @@ class Relay:
         self.left = cuts
         self.cut = 0
         self.port = 0
-        self.is_down = False  # nobody gets through
-        self.is_frozen = False  # whoever got through waits for ever, as when a laptop sleeps
+        self.is_down = False  # no connection gets through
+        self.is_frozen = False  # connections freeze, as when a laptop sleeps
 
     async def open(self) -> asyncio.Server:
         """Listen."""
@@ -34,14 +34,14 @@ class Relay:
         return server
 
     def drop(self) -> None:
-        """Cut all that there is now."""
+        """Cut all connections now."""
         for pair in list(self._pairs):
             for writer in pair:
                 writer.transport.abort()
         self.cut += 1
 
     def bite(self, most: int, cuts: int) -> None:
-        """Cut so many more connections from now on, each within that many bytes."""
+        """Cut this many more connections, each within that many bytes."""
         self._most, self.left = most, cuts
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -88,11 +88,11 @@ class Relay:
         self.cut += 1
         with suppress(OSError):
             await writer.drain()
-        if self._random.random() < 0.3:  # stands still for a moment first
+        if self._random.random() < 0.3:  # freeze for a moment first
             await asyncio.sleep(self._random.random() * 0.03)
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""One of several servers of the same agent: it demands a token, and keeps its sessions in a store that all share.
+"""One of several servers of the same agent: it needs a token, and keeps its sessions in a shared store.
 
-    python -m tests.transport.remote.replica NAME STORE TOKEN [CERT KEY]
+python -m tests.transport.remote.replica NAME STORE TOKEN [CERT KEY]
 
-Prints its address and serves until its input ends. Every answer says which of them gave it.
+Prints its address and serves until its input ends. Every answer names the server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A server that answers HTTP requests as a test says, and keeps what it was asked: for the ways of other servers.
+"""A server that answers HTTP requests as a test says, and records them: for deviations of other servers.
 
-An ASGI app under our own server. It takes every message and has every stream, but for the refusals that a test asks
-for; what its streams say comes from the test.
+An ASGI app under our own server. It accepts every message and has every stream, except for the refusals of the test;
+the test sends on its streams.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Asked(NamedTuple):
 
     @property
     def session(self) -> str | None:
-        """What it says to be about."""
+        """The session it names."""
         return self.headers.get("acp-session-id")
 
 
 class Scripted:
-    """The server: what it was asked, the streams it has, and the exceptions to its rules."""
+    """The server: its requests, its streams, and its refusals."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
@@ -45,24 +45,24 @@ class Scripted:
         self.url = ""
 
     def refuse(self, which: Any, status: int, body: bytes = b"") -> None:
-        """Answer the next request for which this is true with a status."""
+        """Answer the next matching request with a status."""
         self.refusals.append((which, status, body))
 
     def stream(self, session: str | None = None) -> asyncio.Queue[bytes | None]:
-        """What goes out by a stream; None ends it."""
+        """The queue of a stream; None ends it."""
         return self.streams.setdefault(session, asyncio.Queue())
 
     def say(self, session: str | None = None, **members: Any) -> None:
-        """A message by a stream, as the official servers write it."""
+        """Send a message on a stream, as the official servers write it."""
         self.stream(session).put_nowait(b"data: " + json.dumps({"jsonrpc": "2.0", **members}).encode() + b"\n\n")
 
     async def heard(self, method: str, times: int = 1) -> None:
-        """Wait until it was sent this so often."""
+        """Wait until it got this method so many times."""
         async with self._news:
             await self._news.wait_for(lambda: [name for name, _ in self.posts()].count(method) >= times)
 
     def posts(self) -> list[tuple[str, str | None]]:
-        """The messages it was sent, by method or what they answer, with their sessions."""
+        """The messages it got, by method or what they answer, with their sessions."""
         return [
             (each.body.get("method") or f"answer to {each.body['id']}", each.session)
             for each in self.asked
@@ -123,7 +123,7 @@ class Scripted:
 
 @asynccontextmanager
 async def scripted(said: list[str] | None = None) -> AsyncIterator[tuple[Scripted, HttpTransport]]:
-    """A scripted server, and our transport to it, introduced."""
+    """A scripted server, and our transport to it, initialized."""
     server = Scripted()
     async with open_listener(server) as served:
         server.url = served.url

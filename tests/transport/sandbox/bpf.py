@@ -1,4 +1,4 @@
-"""A processor for classic BPF, as far as filters of system calls use it: what would the kernel do with this call?"""
+"""An interpreter for classic BPF, as far as system call filters use it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ALLOWED = 0
 
 
 def verdict(program: bytes, audit: int, number: int, *arguments: int) -> int:
-    """0 where the call is allowed, else the errno that it is refused with."""
+    """Return 0 where the call is allowed, otherwise its errno."""
     data = struct.pack("=IIQ6Q", number, audit, 0, *(list(arguments) + [0] * 6)[:6])
     code = list(struct.iter_unpack("=HBBI", program))
     at = accumulator = 0

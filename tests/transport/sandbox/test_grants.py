@@ -1,4 +1,4 @@
-"""What a sandbox grants because of a command: what the user's own needs, and nothing for one that an agent chose."""
+"""What a sandbox grants because of a command: what the user's own command needs, and nothing for an agent's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mechanism(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """A folder to work in, beside a folder with a secret, a tool and a script."""
+    """A folder to work in, next to a folder with a secret, a tool and a script."""
     outside, work = tmp_path / "outside", tmp_path / "work"
     for folder in (outside, work):
         folder.mkdir()
@@ -90,9 +90,6 @@ def first_words_of(command: list[str], cwd: Path, confined: Sandbox) -> str:
         return b"".join(frame for frame in frames if isinstance(frame, bytes)).decode()
 
     return asyncio.run(main())
-
-
-# --- commands that an agent chose -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("line", [("cat", "{}"), ("sh", "-c", 'cat "$0"', "{}"), ("head", "-n1", "{}")])
@@ -147,8 +144,6 @@ def test_a_program_in_the_folder_is_executed(work: Path, mechanism: str) -> None
     _program(work / "mine", "#!/bin/sh\necho mine\n")
     assert output_of(sandbox(mechanism), [work], (str(work / "mine"),)) == [("mine\n", 0)]
 
-
-# --- the command that the user typed --------------------------------------------------------------------------
 
 _AGENT = """
 import json
@@ -205,9 +200,6 @@ def test_links_and_first_lines_in_a_writable_folder_bring_nothing_but_an_install
     assert system_paths.required_paths(str(outside), [str(outside)], [str(work)]) == []
 
 
-# --- folders that are replaced while an agent works -----------------------------------------------------------
-
-
 def test_a_folder_in_a_writable_one_that_becomes_a_link_opens_nothing(work: Path, mechanism: str) -> None:
     outside = work.parent / "outside"
     (work / "inner").mkdir()
@@ -258,19 +250,16 @@ def test_the_private_folder_is_not_in_a_writable_one(
     work: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(work))
-    monkeypatch.setattr("dragoman.transport.sandbox.plan._OTHER_PLACES", (str(work.parent / "outside"),))
+    monkeypatch.setattr("dragoman.transport.sandbox.plan._FALLBACK_FOLDERS", (str(work.parent / "outside"),))
     box = ActiveSandbox(sandbox(mechanism), [str(work)])
     try:
         assert os.path.dirname(box.folder) == str(work.parent / "outside")
     finally:
         box.close()
-    monkeypatch.setattr("dragoman.transport.sandbox.plan._OTHER_PLACES", ())
+    monkeypatch.setattr("dragoman.transport.sandbox.plan._FALLBACK_FOLDERS", ())
     with pytest.raises(SandboxUnavailable, match="set TMPDIR to a folder that is not"):
         ActiveSandbox(sandbox(mechanism), [str(work)])
     assert not [path for path in work.iterdir() if path.name.startswith(FOLDER_PREFIX)]
-
-
-# --- what runs outside of the sandbox -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["prefix", "exec_prefix", "base_prefix", "base_exec_prefix"])

@@ -1,4 +1,4 @@
-"""A sandbox as values: what its words mean, and how it is enforced on machines that have more or less of it."""
+"""A sandbox as values: how it is parsed, and how it is enforced on machines with more or less support."""
 
 from __future__ import annotations
 
@@ -21,11 +21,8 @@ BWRAP = "/usr/bin/bwrap"
 
 
 def machine(abi: int = 6, bwrap: str | None = None, why: str = "bubblewrap (bwrap) is not installed") -> SandboxSupport:
-    """A machine that has this much."""
+    """A machine with this support."""
     return SandboxSupport(abi, lambda _: (bwrap, "" if bwrap else why), "x86_64")
-
-
-# --- the words ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -40,12 +37,12 @@ def machine(abi: int = 6, bwrap: str | None = None, why: str = "bubblewrap (bwra
         ("443,unix", NetworkAccess(frozenset({443}), True)),
     ],
 )
-def test_the_network_is_said_in_words(words: str, meaning: NetworkAccess) -> None:
+def test_the_network_is_parsed(words: str, meaning: NetworkAccess) -> None:
     assert parse_network(words) == meaning
 
 
 @pytest.mark.parametrize("words", ["", "0", "65536", "-1", "http", "443;80", "all,443", "none,443", "all,none", "²"])
-def test_a_network_that_makes_no_sense_is_refused_with_what_can_be_said(words: str) -> None:
+def test_an_invalid_network_is_refused_with_the_valid_values(words: str) -> None:
     with pytest.raises(ValueError, match="none, all"):
         Sandbox(net=words)
 
@@ -86,9 +83,6 @@ def test_a_folder_holds_what_is_below_it(folder: str, path: str, inside: bool) -
     assert contains_path(folder, path) is inside
 
 
-# --- Landlock by version --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("abi", range(1, 9))
 def test_every_version_is_asked_only_for_what_it_knows(abi: int) -> None:
     files, tcp, scopes = landlock.handled_rights(abi)
@@ -108,9 +102,6 @@ def test_tcp_is_left_alone_where_all_of_it_is_wanted() -> None:
 def test_nobody_makes_devices_in_a_folder_that_is_written() -> None:
     assert not landlock.WRITE & (landlock.MAKE_CHAR | landlock.MAKE_BLOCK | landlock.IOCTL_DEV)
     assert not landlock.READ & landlock.WRITE_FILE
-
-
-# --- which mechanism ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,7 +128,7 @@ def test_landlock_is_used_where_it_can_do_what_is_asked_else_bubblewrap(
     ("net", "abi", "bwrap", "words"),
     [
         ("none", 0, None, ["no Landlock", "Linux 5.13", "not installed", "install it"]),
-        ("none", 2, None, ["emptied", "Linux 6.2", "install it"]),
+        ("none", 2, None, ["truncation", "Linux 6.2", "install it"]),
         ("443", 3, BWRAP, ["Linux 6.7", "--sandbox-net all"]),
         ("443", 0, BWRAP, ["no Landlock", "bubblewrap cannot limit TCP to ports"]),
     ],
@@ -182,7 +173,7 @@ def test_a_sandbox_is_made_for_the_folder_that_was_checked_and_not_for_where_a_l
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     for folder in (tmp_path / "link", tmp_path / "link" / "deep"):
-        with pytest.raises(SandboxUnavailable, match="is a link or lies behind one"):
+        with pytest.raises(SandboxUnavailable, match="is a link or inside one"):
             plan_sandbox(Sandbox(), [str(folder)], machine(6))
     named = Sandbox(write=(str(tmp_path / "link"),))  # the user's own
     assert plan_sandbox(named, [], machine(6)).write_paths == (str(tmp_path / "real"),)
@@ -198,9 +189,6 @@ def test_a_policy_that_is_a_link_is_closed_where_it_leads(tmp_path: Path) -> Non
     assert sandbox is not None
     with pytest.raises(SandboxUnavailable, match=r"dotfiles/policy\.toml"):
         plan_sandbox(sandbox, [str(dotfiles)], machine(6))
-
-
-# --- bubblewrap -----------------------------------------------------------------------------------------------
 
 
 def wrapped(**changed: Any) -> list[str]:
@@ -240,7 +228,7 @@ def test_bubblewrap_cuts_the_network_where_none_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("is_root", [True, False])
-def test_bubblewrap_lets_nobody_write_the_settings_of_the_kernel(is_root: bool) -> None:
+def test_bubblewrap_makes_the_kernel_settings_read_only(is_root: bool) -> None:
     line = " ".join(wrapped(is_root=is_root))
     assert "--proc /proc --remount-ro /proc" in line
 
@@ -253,8 +241,6 @@ def test_root_keeps_its_power_over_files_and_nothing_else() -> None:
     assert "CAP_SYS_RESOURCE" not in added
     assert "--cap-add" not in wrapped()
 
-
-# --- the filter of system calls -------------------------------------------------------------------------------
 
 X86 = seccomp.SYSCALLS_BY_MACHINE["x86_64"]
 CLOEXEC = 0o2000000
@@ -292,7 +278,7 @@ def test_unix_sockets_are_made_where_they_were_asked_for() -> None:
     assert verdict(program, X86.audit_arch, X86.socket, 2, 1, 0) == errno.EACCES
 
 
-def test_calls_that_go_around_the_walls_are_not_there() -> None:
+def test_calls_that_bypass_the_sandbox_are_refused() -> None:
     program = seccomp.build_filter("x86_64", inet=True, is_tcp_limited=True, unix=False)
     fast_open = 0x20000000
     assert [verdict(program, X86.audit_arch, number) for number in X86.denied] == [errno.ENOSYS] * 4
@@ -301,12 +287,9 @@ def test_calls_that_go_around_the_walls_are_not_there() -> None:
     assert verdict(program, X86.audit_arch, 307, 3, 0, 1, fast_open) == errno.EACCES
     assert (
         verdict(program, X86.audit_arch, 0x40000000 | 41, 1, 1, 0) == errno.ENOSYS
-    )  # the other numbers of the processor
-    assert verdict(program, 0x40000003, 102) == errno.ENOSYS  # a program of 32 bits
+    )  # the second set of numbers of the processor
+    assert verdict(program, 0x40000003, 102) == errno.ENOSYS  # a 32-bit program
     assert verdict(program, X86.audit_arch, 59) == ALLOWED  # execve
-
-
-# --- what a program needs -------------------------------------------------------------------------------------
 
 
 def test_a_program_brings_its_virtual_environment_and_its_interpreter(tmp_path: Path) -> None:
@@ -343,7 +326,7 @@ def test_a_program_brings_neither_the_whole_system_nor_the_home(
 
 
 @pytest.mark.timeout(60)
-def test_an_interpreter_that_is_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_an_interpreter_that_is_a_pipe_does_not_block(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     script = tmp_path / "script"

@@ -1,7 +1,6 @@
-"""How a child process ended: noticed once, kept as a status, said in words.
+"""Notice the exit of a child process and keep its status.
 
-Takes a pid and calls back inside the loop. The child stays a zombie until `close`, so that its pid and group
-cannot become somebody else's while the tree is being ended.
+The child stays a zombie until `close`, so that its pid and group cannot be reused while its tree is being ended.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _WAIT_FLAGS = getattr(os, "WNOWAIT", 0) | getattr(os, "WEXITED", 0)
 
 
 class ExitWatcher:
-    """Watches one child of ours through a pidfd, or a thread where there is none."""
+    """Watches one child process through a pidfd, or a thread where there is none."""
 
     def __init__(self, pid: int, on_exit: Callable[[], None]) -> None:
         self.status: int | None = None
@@ -35,7 +34,7 @@ class ExitWatcher:
             self._loop.add_reader(self._pidfd, self._on_readable)
 
     async def wait(self, seconds: float) -> None:
-        """Return when the child ended, or after so long."""
+        """Return when the child has exited, or after this many seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._exited.wait()
@@ -43,7 +42,7 @@ class ExitWatcher:
             pass
 
     def describe(self) -> str:
-        """The exit in words: a status or the name of a signal."""
+        """Describe the exit: a status or the name of a signal."""
         if self.status is None:
             return "exited"
         if self.status >= 0:
@@ -54,7 +53,7 @@ class ExitWatcher:
             return f"was ended by signal {-self.status}"
 
     def close(self) -> None:
-        """Stop watching, and let the zombie go."""
+        """Stop watching and reap the zombie."""
         self._stop_watching()
         if not self._reaped:
             try:
@@ -73,7 +72,7 @@ class ExitWatcher:
             os.close(fd)
 
     def _read_status(self, flags: int) -> int | None:
-        """The status, leaving the zombie; None when somebody else took it (SIGCHLD ignored)."""
+        """Return the status and leave the zombie; None when somebody else reaped it (SIGCHLD ignored)."""
         try:
             if not hasattr(os, "waitid"):
                 self._reaped = True
@@ -90,7 +89,7 @@ class ExitWatcher:
         try:
             self._loop.call_soon_threadsafe(self._set_status, status)
         except RuntimeError:
-            pass  # the loop is gone, and with it everybody who wanted to know
+            pass  # the loop is closed, so nobody waits for the exit
 
     def _set_status(self, status: int | None) -> None:
         self.status = status

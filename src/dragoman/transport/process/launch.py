@@ -1,8 +1,4 @@
-"""Starts one command with pipes, an environment and a session of its own.
-
-Takes a command line, gives descriptors and a pid; a command that cannot be started becomes a StartFailed that
-says what to try. Knows nothing of frames, nor of how the process ends.
-"""
+"""Start a command with pipes, an environment and its own session; a failure is a StartFailed that says what to try."""
 
 from __future__ import annotations
 
@@ -37,7 +33,7 @@ class LaunchedProcess:
         self.start_time = process.start_time if process else 0
 
     def mark_reaped(self) -> None:
-        """The child was waited for elsewhere; its object must not try again."""
+        """Tell the Popen object that the child was reaped elsewhere, so that it does not try."""
         self._child.returncode = 0
 
 
@@ -50,52 +46,52 @@ def launch(
     inherit_env: bool | Sequence[str] = True,
     sandbox: ActiveSandbox | None = None,
 ) -> LaunchedProcess:
-    """Start the command, in a sandbox if there is one; raises StartFailed."""
-    import subprocess  # only who spawns pays for it
+    """Start the command, in a sandbox if there is one; raise StartFailed."""
+    import subprocess  # slow to import, needed only here
 
     if sys.platform == "win32":
         raise StartFailed("starting agents needs POSIX process groups; on Windows run Dragoman inside WSL")
     if isinstance(command, str) or not command:
         raise StartFailed("cannot start an agent: give its command as a list, the program first")
     environ = child_environment(env, inherit_env, token, sandbox)
-    words, executable = list(command), None if sandbox is not None else _find_program(command[0], environ)
-    ours: list[int] = []
-    theirs: list[int] = []
-    handed: tuple[int, ...] = ()
+    argv, executable = list(command), None if sandbox is not None else _find_program(command[0], environ)
+    our_fds: list[int] = []
+    child_fds: list[int] = []
+    plan_fds: tuple[int, ...] = ()
     try:
         for readable_by_child in (True, False, False):
             read_fd, write_fd = os.pipe()
-            theirs.append(read_fd if readable_by_child else write_fd)
-            ours.append(write_fd if readable_by_child else read_fd)
-        for fd in ours[:2]:
+            child_fds.append(read_fd if readable_by_child else write_fd)
+            our_fds.append(write_fd if readable_by_child else read_fd)
+        for fd in our_fds[:2]:
             _enlarge_pipe(fd)
         if sandbox is not None:
             marker = {process_tree.MARKER: environ[process_tree.MARKER]}
-            words, environ, plan = sandbox.wrap(words, environ, os.fspath(cwd or os.getcwd()), marker, by_user=True)
-            handed = (plan,)
+            argv, environ, plan = sandbox.wrap(argv, environ, os.fspath(cwd or os.getcwd()), marker, by_user=True)
+            plan_fds = (plan,)
         child = subprocess.Popen(
-            words,
+            argv,
             executable=executable,
-            stdin=theirs[0],
-            stdout=theirs[1],
-            stderr=theirs[2],
+            stdin=child_fds[0],
+            stdout=child_fds[1],
+            stderr=child_fds[2],
             cwd=cwd,
             env=environ,
             start_new_session=True,
-            pass_fds=handed,
+            pass_fds=plan_fds,
         )
     except (OSError, ValueError, TypeError) as error:
-        _close_fds(ours)
+        _close_fds(our_fds)
         raise StartFailed(f"cannot start {command[0]!r}: {_start_error_text(error, command[0], cwd)}") from None
     finally:
-        _close_fds([*theirs, *handed])
-    return LaunchedProcess(child, token, *ours)
+        _close_fds([*child_fds, *plan_fds])
+    return LaunchedProcess(child, token, *our_fds)
 
 
 def child_environment(
     env: Mapping[str, str] | None, inherit_env: bool | Sequence[str], token: str, sandbox: ActiveSandbox | None = None
 ) -> dict[str, str]:
-    """What the child sees: what it inherits, in a sandbox less of it, and always the marker."""
+    """Return the child's environment: what it inherits (less in a sandbox), and always the marker."""
     environ = (
         inherited_environment(env, inherit_env)
         if sandbox is None
@@ -107,7 +103,7 @@ def child_environment(
 
 
 def inherited_environment(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str]) -> dict[str, str]:
-    """Our environment, or the listed names of it, or nothing; and `env` on top."""
+    """Return our environment, the listed names of it, or nothing, with `env` on top."""
     if isinstance(inherit_env, bool):
         environ = dict(os.environ) if inherit_env else {}
     else:
@@ -116,18 +112,18 @@ def inherited_environment(env: Mapping[str, str] | None, inherit_env: bool | Seq
 
 
 def _find_program(name: str, environ: Mapping[str, str]) -> str | None:
-    """Where the program is, when the child's own environment cannot say."""
+    """Return the path of the program when the child's environment has no PATH."""
     if "PATH" in environ or os.sep in name:
         return None
-    for place in os.get_exec_path():
-        path = os.path.join(place, name)
+    for folder in os.get_exec_path():
+        path = os.path.join(folder, name)
         if os.access(path, os.X_OK):
             return path
     return None
 
 
 def _start_error_text(error: Exception, name: str, cwd: str | PathLike[str] | None) -> str:
-    """What went wrong and what to do about it."""
+    """Return what went wrong and what to do."""
     if not isinstance(error, OSError):
         return str(error)
     if cwd is not None and not os.path.isdir(cwd):
@@ -146,7 +142,7 @@ def _start_error_text(error: Exception, name: str, cwd: str | PathLike[str] | No
 
 
 def _enlarge_pipe(fd: int) -> None:
-    """Let the pipe hold one read: fewer switches between two processes; no harm where it is refused."""
+    """Let the pipe hold one read, for fewer context switches; the system may refuse."""
     import fcntl
 
     if hasattr(fcntl, "F_SETPIPE_SZ"):

@@ -1,8 +1,8 @@
-"""What we spawned, written down, so that the next start can end what an earlier one left behind.
+"""Records of spawned process trees, so that the next start can end what an earlier one left behind.
 
-One small file for each tree in $XDG_STATE_HOME/dragoman/run, written at spawn, removed when the tree is gone.
-A record is only ever acted on when boot, pid and start time (or the token in an environment) say that the
-process is the recorded one and its owner is dead. A net below the warden: failing to write is no error.
+One file per tree in $XDG_STATE_HOME/dragoman/run, written at spawn, removed when the tree is gone. A tree is ended only
+if boot, pid and start time (or the token in an environment) prove that it is the recorded one and its owner is dead.
+This backs up the watchdog: a failed write is no error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dragoman.transport.process import process_tree
 
 
 class PidRecord(msgspec.Struct, frozen=True):
-    """One spawned tree and who owns it."""
+    """One spawned tree and its owner."""
 
     token: str
     pid: int
@@ -27,7 +27,7 @@ class PidRecord(msgspec.Struct, frozen=True):
 
 
 def pidfile_folder() -> str:
-    """Where records are kept; created with mode 0700 by the first record."""
+    """Return the folder of the records; the first record creates it with mode 0700."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):  # the XDG rule: a relative path counts as unset
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
@@ -36,9 +36,9 @@ def pidfile_folder() -> str:
 
 def write(token: str, pid: int, start: int, command: list[str]) -> None:
     """Record a tree of ours."""
-    ours = os.getpid()
-    owner = process_tree.read_process_stat(ours)
-    record = PidRecord(token, pid, start, ours, owner.start_time if owner else 0, _boot_id(), command[:1])
+    owner_pid = os.getpid()
+    owner = process_tree.read_process_stat(owner_pid)
+    record = PidRecord(token, pid, start, owner_pid, owner.start_time if owner else 0, _boot_id(), command[:1])
     try:
         os.makedirs(pidfile_folder(), mode=0o700, exist_ok=True)
         fd = os.open(_path(token), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -49,7 +49,7 @@ def write(token: str, pid: int, start: int, command: list[str]) -> None:
 
 
 def remove(token: str) -> None:
-    """The tree is gone."""
+    """Remove the record of a tree that is gone."""
     try:
         os.unlink(_path(token))
     except OSError:
@@ -57,12 +57,12 @@ def remove(token: str) -> None:
 
 
 def reap_orphans() -> list[int]:
-    """End the trees of owners that are dead; gives the pids that were ended."""
+    """End the trees of dead owners; return the pids that were ended."""
     try:
         names = os.listdir(pidfile_folder())
     except OSError:
         return []
-    ended: list[int] = []
+    ended_pids: list[int] = []
     for name in names:
         token, dot, kind = name.partition(".")
         if (dot, kind) != (".", "json"):
@@ -71,16 +71,16 @@ def reap_orphans() -> list[int]:
             with open(_path(token), "rb") as file:
                 record = msgspec.json.decode(file.read(), type=PidRecord)
         except (OSError, msgspec.MsgspecError):
-            continue  # being written by somebody just now, or not ours
+            continue  # being written right now, or not ours
         if record.token != token or not record.token.isalnum():
             continue
         if record.boot and record.boot == _boot_id():  # without /proc nothing can be proved, so nothing is ended
             owner = process_tree.read_process_stat(record.owner)
             if owner is not None and owner.is_alive and owner.start_time == record.owner_start:
                 continue
-            ended += process_tree.ProcessTree(record.pid, record.start, token).kill()
+            ended_pids += process_tree.ProcessTree(record.pid, record.start, token).kill()
         remove(token)
-    return ended
+    return ended_pids
 
 
 def _path(token: str) -> str:
@@ -88,7 +88,7 @@ def _path(token: str) -> str:
 
 
 def _boot_id() -> str:
-    """Which boot start times count from."""
+    """Return the id of the boot that start times count from."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()

@@ -1,7 +1,6 @@
-"""What a process writes to stderr: drained always, kept at the end, quoted in errors.
+"""Drain a process's stderr, keep its end and quote it in errors.
 
-Takes the descriptor of a pipe; a full stderr pipe would block the agent for good (peers.md P1). Keeps a
-bounded ring and hands each piece to a listener, if there is one.
+A full stderr pipe would block the agent forever (docs/protocol/peers.md#sdk-stderr).
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ import asyncio
 import os
 from collections.abc import Callable
 
-# Enough for a long traceback; a host with a thousand agents still pays only 64 MB.
+# Enough for a long traceback; a host with a thousand agents needs only 64 MB.
 TAIL_BYTES = 64 * 1024
 
-# What an error message quotes of it: what fits a screen.
+# How many lines an error message quotes: a screen.
 _EXCERPT_LINES = 12
 _EXCERPT_CHARS = 2000
 
@@ -32,20 +31,20 @@ class StderrTail:
 
     @property
     def is_ended(self) -> bool:
-        """Whether everybody closed the pipe."""
+        """Whether every writer closed the pipe."""
         return self._fd < 0
 
     def text(self) -> str:
-        """What is kept, as text."""
+        """The kept end of stderr, as text."""
         return self._tail.decode("utf-8", "replace")
 
     def excerpt(self) -> str:
-        """The last lines, with control characters made visible: an agent must not style our messages."""
+        """Return the last lines, with control characters made visible: an agent must not style our messages."""
         lines = self.text().strip().splitlines()[-_EXCERPT_LINES:]
         return "\n".join(map(_escape_control, lines))[-_EXCERPT_CHARS:]
 
     def close(self) -> None:
-        """Let go of the pipe."""
+        """Close the pipe."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._loop.remove_reader(fd)

@@ -1,9 +1,7 @@
-"""An agent as a child process: started, spoken to, and ended with everything it started.
+"""An agent as a child process: start it, exchange frames, and end it with everything it started.
 
-`spawn` takes a command and gives a transport. The child leads a session of its own; closing ends the whole
-tree (end of input, TERM, KILL, each with a patience), our own death ends it too (warden), and what still
-remained is ended at the next start (records). Above is the engine; noise on stdout is not this layer's
-business.
+The child leads its own session. `close` ends the whole tree (end of input, TERM, KILL, each with a timeout). If we die,
+the watchdog ends it; what still remains is ended at the next start (pidfiles).
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
-from dragoman.transport.base import HALF_CLOSED_GRACE, WRITE_STALL
+from dragoman.transport.base import HALF_CLOSED_GRACE, WRITE_STALL, close_error
 from dragoman.transport.process import pidfiles
 from dragoman.transport.process.exit_status import ExitWatcher
 from dragoman.transport.process.launch import LaunchedProcess, launch
@@ -46,29 +44,29 @@ async def spawn(
     max_frame: int = MAX_FRAME,
     sandbox: Sandbox | None = None,
 ) -> ProcessTransport:
-    """Start an agent; raises StartFailed with what to try.
+    """Start an agent; raise StartFailed with what to try.
 
-    The child gets our environment (or only the names listed in `inherit_env`, or nothing) and `env` on top.
-    `stderr` is called with each piece the agent writes there; the end of it is kept in any case. In a `sandbox` it
-    may write in `cwd` and sees less of our environment.
+    The child gets our environment (or only the names in `inherit_env`, or nothing) and `env` on top. `stderr` is called
+    with each piece the agent writes there; the end of it is always kept. In a `sandbox` it may write in `cwd` and sees
+    less of our environment.
     """
     global _orphans_reaped
     if not _orphans_reaped:
         _orphans_reaped = True
         pidfiles.reap_orphans()
-    box: ActiveSandbox | None = None
+    active_sandbox: ActiveSandbox | None = None
     if sandbox is not None:
         from dragoman.transport.sandbox.plan import ActiveSandbox
 
-        box = await asyncio.to_thread(ActiveSandbox, sandbox, [os.fspath(cwd or os.getcwd())])
+        active_sandbox = await asyncio.to_thread(ActiveSandbox, sandbox, [os.fspath(cwd or os.getcwd())])
     token = os.urandom(8).hex()
-    WATCHDOG.guard(token, 0)  # before the child exists, so that there is no moment in which we could die alone
+    WATCHDOG.guard(token, 0)  # before the child exists, so that it is guarded from its first moment
     try:
-        launched = launch(command, token, cwd=cwd, env=env, inherit_env=inherit_env, sandbox=box)
+        launched = launch(command, token, cwd=cwd, env=env, inherit_env=inherit_env, sandbox=active_sandbox)
     except BaseException:
         WATCHDOG.unguard(token)
-        if box is not None:
-            box.close()
+        if active_sandbox is not None:
+            active_sandbox.close()
         raise
     WATCHDOG.guard(token, launched.pid)
     pidfiles.write(token, launched.pid, launched.start_time, list(command))
@@ -80,12 +78,12 @@ async def spawn(
         on_stderr=stderr,
         stall=stall,
         max_frame=max_frame,
-        sandbox=box,
+        sandbox=active_sandbox,
     )
 
 
 class ProcessTransport(StreamTransport):
-    """A spawned agent; `close` leaves nothing of it behind."""
+    """A spawned agent; `close` leaves no process behind."""
 
     def __init__(
         self,
@@ -110,15 +108,15 @@ class ProcessTransport(StreamTransport):
 
     @property
     def exit_status(self) -> int | None:
-        """How the process ended: its exit status, or minus the signal; None while it runs."""
+        """The exit status, or minus the signal; None while the process runs."""
         return self._exit_watcher.status
 
     def stderr_tail(self) -> str:
-        """The end of what the agent wrote to stderr, at most 64 KiB."""
+        """The end of the agent's stderr, at most 64 KiB."""
         return self._stderr_tail.text()
 
     async def receive(self) -> list[Frame]:
-        """The next frames; raises AgentExited with exit reason and last words when the process ended."""
+        """Return the next frames; raise AgentExited with exit reason and end of stderr when the process ended."""
         try:
             return await super().receive()
         except TransportClosed:
@@ -130,35 +128,34 @@ class ProcessTransport(StreamTransport):
         raise TransportClosed(self._with_stderr(f"{self.peer} closed its output but is still running"))
 
     async def close(self, reason: str = "") -> None:
-        """End the agent and all it started; bounded by the patience given at spawn."""
+        """End the agent and everything it started, within the timeouts given at spawn."""
         if self._closing is not None:
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
-        because = f": {reason}" if reason else ""
-        error = TransportClosed(f"the connection to {self.peer} was closed{because}")
-        gone = False
+        error = close_error(self.peer, reason)
+        is_gone = False
         try:
-            self._tree.living_members()  # while all parents still live
+            self._tree.living_members()  # note them while all parents still live
             self._discard_output(error)
             await self._close_writing(error, self._stop_timeouts.eof)
             await self._exit_watcher.wait(self._stop_timeouts.eof)
-            gone = await self._tree.terminate(self._stop_timeouts)
+            is_gone = await self._tree.terminate(self._stop_timeouts)
             if self._sandbox is not None:
                 await asyncio.to_thread(self._sandbox.close)
         finally:
-            if not gone:
+            if not is_gone:
                 self._tree.kill()
-            self._release_process(error, gone)
+            self._release_process(error, is_gone)
             self._closing.set_result(None)
 
     def _discard_output(self, error: ConnectionFailed) -> None:
-        """Read on for nobody: an agent that blocks on a full output never sees the end of its input."""
-        ended = self._receive_error is not None
+        """Read and drop the output: an agent that blocks on full output never sees the end of its input."""
+        has_ended = self._receive_error is not None
         self._discarding = True
         self._receive_error = self._receive_error or error
         self._wake_receiver()
-        if not ended and not self._reading:
+        if not has_ended and not self._reading:
             self._start_reading()
 
     def _release_process(self, error: ConnectionFailed, is_gone: bool) -> None:
@@ -169,13 +166,13 @@ class ProcessTransport(StreamTransport):
         WATCHDOG.unguard(self._process.token)
         if self._sandbox is not None:
             self._sandbox.close()
-        if is_gone:  # else the record stays, and the next start tries again
+        if is_gone:  # otherwise the record stays, and the next start tries again
             pidfiles.remove(self._process.token)
 
     def _on_exit(self) -> None:
         if self._stderr_tail.is_ended:
             self._report_exit()
-        else:  # a grandchild may hold the pipes open for ever
+        else:  # a grandchild may hold the pipes open forever
             self._loop.call_later(HALF_CLOSED_GRACE, self._report_exit)
 
     def _on_stderr_end(self) -> None:
@@ -183,7 +180,7 @@ class ProcessTransport(StreamTransport):
             self._report_exit()
 
     def _report_exit(self) -> None:
-        """Exit reason and last words are known: tell everybody who waits."""
+        """Fail everybody who waits, with exit reason and end of stderr."""
         if self._exit_error.done():
             return
         text = self._with_stderr(f"{self.peer} {self._exit_watcher.describe()}")
@@ -195,5 +192,5 @@ class ProcessTransport(StreamTransport):
             self._loop.call_later(HALF_CLOSED_GRACE, self._end_reading, error)
 
     def _with_stderr(self, text: str) -> str:
-        words = self._stderr_tail.excerpt()
-        return f"{text}; last words: {words}" if words else text
+        excerpt = self._stderr_tail.excerpt()
+        return f"{text}; last words: {excerpt}" if excerpt else text

@@ -1,8 +1,8 @@
-"""A small shell that outlives us for a moment and ends what we leave behind.
+"""A small shell process that ends the agents we leave behind when we die.
 
-One for each of our processes, started with the first agent. It blocks on a pipe that only we hold; we tell it
-of each tree, and when the pipe closes because we died (also by SIGKILL) it ends the trees still on its list.
-Above is process; below is /bin/sh, because a second interpreter would cost every start.
+One per process of ours, started with the first agent. It reads a pipe that only we hold. We tell it each tree; when the
+pipe closes because we died (also by SIGKILL), it ends the trees on its list. It is /bin/sh, since a second interpreter
+would slow every start.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import threading
 
 from dragoman.transport.process.process_tree import MARKER
 
-# Lines in: "+ token group" (a later one replaces an earlier one) and "- token". The pause of one second
-# gives the trees time to end by themselves: they saw the end of their input when we died.
+# Input lines: "+ token group" (a later one replaces an earlier one) and "- token". The pause of one second lets the
+# trees end by themselves: their input ended when we died.
 _SCRIPT = r"""
 trap '' HUP INT QUIT TERM
 live=
@@ -45,7 +45,7 @@ fi
 
 
 class Watchdog:
-    """Our side of the pipe; safe to use from several threads and after a fork."""
+    """Our end of the pipe; safe to use from several threads and after a fork."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,7 +62,7 @@ class Watchdog:
             self._write_line(f"+ {token} {group}")
 
     def unguard(self, token: str) -> None:
-        """This tree is gone."""
+        """Stop guarding this tree: it is gone."""
         with self._lock:
             if self._guarded.pop(token, None) is not None:
                 self._write_line(f"- {token} 0")
@@ -83,9 +83,9 @@ class Watchdog:
                 start_new_session=True,  # Ctrl-C in our terminal must not reach it
             )
         except OSError:
-            pass  # no shell: the records of the next start are the net that remains
+            pass  # no shell: the pidfiles remain
         else:
-            shell.returncode = 0  # it ends after us; nobody here will wait for it
+            shell.returncode = 0  # it ends after us, so nothing here waits for it
         finally:
             os.close(read_fd)
 
@@ -95,7 +95,7 @@ class Watchdog:
             os.close(fd)
 
     def _reset_after_fork(self) -> None:
-        """In a fork: the trees are the parent's, and its death must still close the pipe."""
+        """Forget the trees in a forked child: they are the parent's, and its death must still close the pipe."""
         self._lock = threading.Lock()
         self._guarded.clear()
         self._close_pipe()
@@ -104,7 +104,7 @@ class Watchdog:
         try:
             os.write(self._fd, line.encode() + b"\n")
             return
-        except OSError:  # somebody ended the shell: once more, with the whole list
+        except OSError:  # the shell was ended: start it again with the whole list
             self._start_shell()
         try:
             for token, group in self._guarded.items():

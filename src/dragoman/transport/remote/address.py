@@ -1,7 +1,7 @@
-"""Where a remote agent is, and what a client brings along: an URL, a token, headers, TLS.
+"""The address of a remote agent: URL, token, headers, TLS.
 
-Takes what the user wrote, gives an Address that can be dialled and a name for it that can be shown: what is secret in
-an URL (a password, `?token=`) is in no message. Above are the client transports; below is nothing.
+Parses what the user wrote and makes a name that can be shown: secrets in a URL (a password, `?token=`) are in no
+message.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from msgspec import Struct
 from dragoman.errors import StartFailed
 from dragoman.transport.remote.retry import Backoff
 
-# A context as it is, a file or folder of authorities to trust beside those of the system, or False: believe anybody.
+# A context, a file or folder of certificate authorities to trust besides those of the system, or False: trust anybody.
 TLS: TypeAlias = ssl.SSLContext | str | PathLike[str] | bool | None
 
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
-# Members of a query that are secret by their name.
+# Query parameters that are secret by their name.
 _SECRET_PARAMETERS = frozenset(
     {"token", "access_token", "key", "api_key", "apikey", "secret", "password", "sig", "signature"}
 )
 
 
 class RemoteOptions(Struct, frozen=True, kw_only=True):
-    """How a client comes to a remote agent."""
+    """How a client connects to a remote agent."""
 
     token: str = ""  # sent as Authorization: Bearer
     headers: Mapping[str, str] = {}
     tls: TLS = None
-    upgrade: bool = False  # reach an http(s) address by WebSocket
+    upgrade: bool = False  # connect to an http(s) address by WebSocket
     backoff: Backoff = Backoff()
 
 
 class RemoteAddress(Struct, frozen=True, kw_only=True):
-    """A remote agent's place, taken apart."""
+    """The parsed address of a remote agent."""
 
-    url: str  # to dial: without user info and fragment, with its query
-    display_url: str  # for people: without secrets
+    url: str  # to connect to: without user info and fragment, with its query
+    display_url: str  # to show: without secrets
     host: str
     port: int
     is_secure: bool
-    is_websocket: bool  # WebSocket; else Streamable HTTP
+    is_websocket: bool  # WebSocket; otherwise Streamable HTTP
     target: str  # path and query
-    headers: tuple[tuple[str, str], ...] = ()  # what the URL and the options say in headers
+    headers: tuple[tuple[str, str], ...] = ()  # headers from the URL and the options
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it is on this machine, which no proxy knows."""
+        """Whether it is this machine, which is never behind a proxy."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -61,46 +61,48 @@ class RemoteAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def netloc(self) -> str:
-        """Host and port as an URL has them."""
+        """Host and port as in a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         scheme = self.url.partition(":")[0]
         return host if self.port == _DEFAULT_PORTS[scheme] else f"{host}:{self.port}"
 
 
 def redact_url(url: str) -> str:
-    """An URL as it may be printed: no user info, no secret in its query."""
+    """Return a URL that may be printed: without user info and without secrets in its query."""
     try:
         parts = urlsplit(url)
-        place = parts.netloc.rpartition("@")[2]
+        netloc = parts.netloc.rpartition("@")[2]
         query = "&".join(
             f"{name}=..." if name.lower() in _SECRET_PARAMETERS else f"{quote(name)}={quote(value)}"
             for name, value in parse_qsl(parts.query, keep_blank_values=True)
         )
-        return urlunsplit((parts.scheme, place, parts.path, query, ""))
+        return urlunsplit((parts.scheme, netloc, parts.path, query, ""))
     except ValueError:
         return url.partition("?")[0].rpartition("@")[2]
 
 
 def parse_address(url: str, remote: RemoteOptions = RemoteOptions()) -> RemoteAddress:  # noqa: B008 (a value)
-    """Take an URL apart; StartFailed says what is wrong with it."""
+    """Parse a URL; raise StartFailed with what is wrong."""
     name = redact_url(url)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise StartFailed(f"{name}: this is no address; say it like https://host.example/acp") from None
-    if not host or parts.scheme not in _DEFAULT_PORTS or any(ord(each) <= 32 for each in url):
-        raise StartFailed(f"{name}: this is no address; say it like https://host.example/acp or wss://host.example/acp")
+        raise StartFailed(f"{name}: this is not an address; write it like https://host.example/acp") from None
+    if not host or parts.scheme not in _DEFAULT_PORTS or any(ord(char) <= 32 for char in url):
+        raise StartFailed(
+            f"{name}: this is not an address; write it like https://host.example/acp or wss://host.example/acp"
+        )
     scheme = parts.scheme
     if remote.upgrade:
         scheme = {"http": "ws", "https": "wss"}.get(scheme, scheme)
     is_secure = scheme in ("https", "wss")
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     target = path + (f"?{parts.query}" if parts.query else "")
-    place = parts.netloc.rpartition("@")[2]
+    netloc = parts.netloc.rpartition("@")[2]
     address = RemoteAddress(
-        url=urlunsplit((scheme, place, path, parts.query, "")),
-        display_url=redact_url(urlunsplit((scheme, place, parts.path, parts.query, ""))),
+        url=urlunsplit((scheme, netloc, path, parts.query, "")),
+        display_url=redact_url(urlunsplit((scheme, netloc, parts.path, parts.query, ""))),
         host=host,
         port=port or _DEFAULT_PORTS[scheme],
         is_secure=is_secure,
@@ -119,23 +121,23 @@ def parse_address(url: str, remote: RemoteOptions = RemoteOptions()) -> RemoteAd
 def _request_headers(
     user: str | None, password: str | None, remote: RemoteOptions, name: str
 ) -> tuple[tuple[str, str], ...]:
-    said = dict(remote.headers)
-    for key, value in [*said.items(), ("token", remote.token)]:
-        if not key or any(ord(each) < 32 or ord(each) > 126 for each in f"{key}{value}"):
-            what = "the token" if value == remote.token else f"the header {key!r}"
-            raise StartFailed(f"{name}: {what} has characters that no header can have; is there a line end in it?")
+    headers = dict(remote.headers)
+    for key, value in [*headers.items(), ("token", remote.token)]:
+        if not key or any(ord(char) < 32 or ord(char) > 126 for char in f"{key}{value}"):
+            part = "the token" if value == remote.token else f"the header {key!r}"
+            raise StartFailed(f"{name}: {part} has characters that no header can have; is there a line end in it?")
     if remote.token:
-        said["Authorization"] = f"Bearer {remote.token}"
+        headers["Authorization"] = f"Bearer {remote.token}"
     elif user:
         import base64
 
         pair = f"{unquote(user)}:{unquote(password or '')}".encode()
-        said.setdefault("Authorization", f"Basic {base64.b64encode(pair).decode()}")
-    return tuple(said.items())
+        headers.setdefault("Authorization", f"Basic {base64.b64encode(pair).decode()}")
+    return tuple(headers.items())
 
 
 def tls_context(tls: TLS, name: str) -> ssl.SSLContext:
-    """The context with which TLS is spoken; StartFailed when a certificate cannot be read."""
+    """Return the TLS context; raise StartFailed when a certificate cannot be read."""
     if isinstance(tls, ssl.SSLContext):
         return tls
     context = ssl.create_default_context()
@@ -145,13 +147,13 @@ def tls_context(tls: TLS, name: str) -> ssl.SSLContext:
     elif tls is not None and tls is not True:
         import os
 
-        place = fspath(tls)
+        path = fspath(tls)
         try:
-            if os.path.isdir(place):
-                context.load_verify_locations(capath=place)
+            if os.path.isdir(path):
+                context.load_verify_locations(capath=path)
             else:
-                context.load_verify_locations(cafile=place)
+                context.load_verify_locations(cafile=path)
         except (OSError, ssl.SSLError) as error:
-            why = getattr(error, "strerror", None) or "it holds no certificate in PEM form"
-            raise StartFailed(f"{name}: the certificates in {place} cannot be used: {why}") from None
+            reason = getattr(error, "strerror", None) or "it holds no certificate in PEM form"
+            raise StartFailed(f"{name}: the certificates in {path} cannot be used: {reason}") from None
     return context

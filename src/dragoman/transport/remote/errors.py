@@ -1,7 +1,7 @@
-"""From what goes wrong on the way to a remote agent to an error that says what to do next.
+"""Errors of a remote connection that say what to do next. Pure.
 
-Pure: takes statuses, headers and exceptions, gives Unreachable. A table has one sentence for each status. What a server
-says about itself is quoted when it is short and plain; secrets are never in a name that comes here.
+Takes statuses, headers and exceptions, returns Unreachable. What a server says about a refusal is quoted when it is
+short and plain.
 """
 
 from __future__ import annotations
@@ -16,80 +16,80 @@ import msgspec
 
 from dragoman.errors import Kind, TransportClosed, Unreachable
 
-# The longest quote of what a server says about a refusal: a line or two.
+# The longest quote of a server's text: a line or two.
 MAX_QUOTE = 200
 
-# A server that asks for a longer pause than this is as good as away. Seconds.
+# A server that asks for a longer pause than this counts as down. Seconds.
 MAX_RETRY_AFTER = 300.0
 
 _STATUS_SENTENCES: Mapping[int, str] = {
     400: "it does not understand the request; is this the address of an ACP server?",
-    401: "it asks who you are: give a token that is still valid (token=..., or a share link)",
-    403: "it does not let you in: this token, or this origin, has no right to be here",
+    401: "it needs a valid token (token=..., or a share link)",
+    403: "access denied: this token or this origin is not allowed",
     404: "there is no ACP server at this path, or it does not know this connection any more",
     405: "it is not an ACP server, or speaks another profile: try wss:// for https://, or the other way round",
     406: "it has no event stream here; is this the address of an ACP server?",
-    407: "a proxy on the way asks who you are: put user and password into HTTPS_PROXY",
-    409: "somebody else already listens to this stream",
+    407: "a proxy in between needs authentication: put user and password into HTTPS_PROXY",
+    409: "another client already reads this stream",
     413: "the message is too large for it",
-    415: "it takes no JSON here; is this the address of an ACP server?",
-    421: "it is not meant to be called by this name; use the name it was started with",
-    426: "it takes WebSocket only: use wss:// (or ws://) in the address",
-    429: "it is asked too often",
-    501: "it cannot do this",
-    502: "a proxy on the way does not reach it; is it running?",
+    415: "it does not accept JSON here; is this the address of an ACP server?",
+    421: "it does not accept this host name; use the name it was started with",
+    426: "it accepts only WebSocket: use wss:// (or ws://) in the address",
+    429: "it gets too many requests",
+    501: "it does not support this",
+    502: "a proxy in between cannot reach it; is it running?",
     503: "it is shutting down or too busy; try again in a moment",
-    504: "it did not answer a proxy on the way in time",
+    504: "it did not answer a proxy in between in time",
 }
 
-# Statuses that a moment later may be others.
+# Statuses after which a retry may succeed.
 TEMPORARY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 _MARKUP = re.compile(rb"\s*<(!doctype|html|head|body|\?xml)", re.IGNORECASE)
 
 
 class ClosedByServer(TransportClosed):
-    """The server ended the connection on purpose: to come back at once would be to ignore it."""
+    """The server ended the connection on purpose: do not reconnect."""
 
 
 def status_error(
     name: str, status: int, headers: Mapping[str, str] | None = None, body: bytes = b"", *, action: str = ""
 ) -> Unreachable:
-    """The error for an HTTP answer that is not the one we hoped for."""
+    """Return the error for an unexpected HTTP response."""
     headers = headers or {}
-    what = _STATUS_SENTENCES.get(status) or ("it moved" if 300 <= status < 400 else "it refuses")
+    sentence = _STATUS_SENTENCES.get(status) or ("it moved" if 300 <= status < 400 else "it refuses")
     if 300 <= status < 400:
         from dragoman.transport.remote.address import redact_url
 
-        what += f" to {redact_url(headers['location'])}: give that address" if headers.get("location") else ""
-    said = quote_body(body)
+        sentence += f" to {redact_url(headers['location'])}: give that address" if headers.get("location") else ""
+    quote = quote_body(body)
     wait = parse_retry_after(headers.get("retry-after", ""))
-    parts = [f"{name}: HTTP {status}{' to ' + action if action else ''}: {what}"]
+    parts = [f"{name}: HTTP {status}{' to ' + action if action else ''}: {sentence}"]
     if wait is not None:
         parts.append(f"try again in {wait:g} s")
-    if said:
-        parts.append(f"it says: {said}")
+    if quote:
+        parts.append(f"it says: {quote}")
     return Unreachable("; ".join(parts), status=status, is_passing=status in TEMPORARY_STATUSES, wait=wait)
 
 
 def quote_body(body: bytes) -> str:
-    """What a server says about a refusal, on one line; markup of a proxy is no help to anybody."""
+    """Return what a server says about a refusal, on one line; skip the markup of a proxy."""
     if not body or _MARKUP.match(body):
         return "" if not body else "(a web page, so perhaps a proxy answered)"
     try:
-        said = msgspec.json.decode(body)
+        value = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        said = body.decode("utf-8", "replace")
-    if isinstance(said, dict):
-        said = said.get("error", said.get("message", ""))
-    if isinstance(said, dict):
-        said = said.get("message", "")
-    text = " ".join("".join(each if each.isprintable() else " " for each in str(said)).split())
+        value = body.decode("utf-8", "replace")
+    if isinstance(value, dict):
+        value = value.get("error", value.get("message", ""))
+    if isinstance(value, dict):
+        value = value.get("message", "")
+    text = " ".join("".join(char if char.isprintable() else " " for char in str(value)).split())
     return text if len(text) <= MAX_QUOTE else text[: MAX_QUOTE - 3] + "..."
 
 
 def parse_retry_after(value: str) -> float | None:
-    """Retry-After in seconds: a number, or a date."""
+    """Return Retry-After in seconds, from a number or a date."""
     if not value:
         return None
     try:
@@ -103,7 +103,7 @@ def parse_retry_after(value: str) -> float | None:
 
 
 def network_error(name: str, error: BaseException) -> Unreachable:
-    """The error for a connection that never came about, or broke."""
+    """Return the error for a connection that failed or broke."""
     for cause in _causes(error):
         if isinstance(cause, Unreachable):
             return cause
@@ -113,23 +113,23 @@ def network_error(name: str, error: BaseException) -> Unreachable:
                 "give the authority that signed it (tls=FILE), or check the name in the address"
             )
         if isinstance(cause, ssl.SSLWantReadError | ssl.SSLWantWriteError):
-            continue  # no fault but how TLS asks for more bytes; what came instead of them stands above it
+            continue  # not an error: TLS wants more bytes; the real cause is above it
         if isinstance(cause, ssl.SSLError) and _is_tls_eof(cause):
-            what = "it hung up in the middle of TLS; if it always does, perhaps it speaks plain HTTP"
-            return Unreachable(f"{name}: {what}", is_passing=True)
+            sentence = "it closed the connection during TLS; if it always does, perhaps it speaks plain HTTP"
+            return Unreachable(f"{name}: {sentence}", is_passing=True)
         if isinstance(cause, ssl.SSLError):
             return Unreachable(
-                f"{name}: TLS cannot be spoken there ({cause.reason or 'the handshake failed'}); "
+                f"{name}: TLS does not work there ({cause.reason or 'the handshake failed'}); "
                 "does it speak plain HTTP (http://, ws://)?"
             )
-        if (found := _socket_error(name, cause)) is not None:
-            return found
-    said = " ".join(str(error).split()) or type(error).__name__
-    return Unreachable(f"{name}: the connection broke: {said[:MAX_QUOTE]}", is_passing=True)
+        if (socket_error := _socket_error(name, cause)) is not None:
+            return socket_error
+    quote = " ".join(str(error).split()) or type(error).__name__
+    return Unreachable(f"{name}: the connection broke: {quote[:MAX_QUOTE]}", is_passing=True)
 
 
 def _is_tls_eof(error: ssl.SSLError) -> bool:
-    """Whether the other end went away, as one that is killed does, rather than spoke something else."""
+    """Whether the other end disconnected rather than sent something that is no TLS."""
     return isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError) or (
         error.reason == "UNEXPECTED_EOF_WHILE_READING"
     )
@@ -139,28 +139,28 @@ def _socket_error(name: str, cause: BaseException) -> Unreachable | None:
     import socket
 
     if isinstance(cause, socket.gaierror):
-        return Unreachable(f"{name}: nobody knows this host name; check it, and the network", is_passing=True)
+        return Unreachable(f"{name}: this host name is unknown; check it, and the network", is_passing=True)
     if isinstance(cause, ConnectionRefusedError):
         return Unreachable(f"{name}: nobody listens there; is the server running?", is_passing=True)
     if isinstance(cause, TimeoutError):
         return Unreachable(f"{name}: it does not answer; check the address and the network", is_passing=True)
     if isinstance(cause, OSError):
-        why = cause.strerror or str(cause) or type(cause).__name__
-        return Unreachable(f"{name}: {why}", is_passing=True)
+        reason = cause.strerror or str(cause) or type(cause).__name__
+        return Unreachable(f"{name}: {reason}", is_passing=True)
     return None
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """An error and what caused it, the deepest first: the cause says more than who passed it on."""
-    found: list[BaseException] = []
-    next_: BaseException | None = error
-    while next_ is not None and next_ not in found:
-        found.append(next_)
-        next_ = next_.__cause__ or next_.__context__
-    return found[::-1]
+    """Return an error and its causes, the deepest first, since it says the most."""
+    causes: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in causes:
+        causes.append(current)
+        current = current.__cause__ or current.__context__
+    return causes[::-1]
 
 
-# The kind of error that stands in the body of each refusal, for programs.
+# The kind of error in the body of each refusal, for programs.
 STATUS_KINDS: Mapping[int, str] = {
     400: Kind.INVALID_REQUEST,
     401: Kind.AUTH_REQUIRED,

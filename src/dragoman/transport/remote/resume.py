@@ -1,7 +1,6 @@
-"""The frames of one stream on their way out: numbered from 1, kept until the client has them. Pure, no I/O.
+"""Outgoing frames that are kept until they are acknowledged, numbered from 1. Pure, no I/O.
 
-A transport adds frames and takes them for a socket; after a cut it rewinds to what the client says it received. The
-receipt of the other direction is here too: how many frames came, and when that is worth telling.
+After a cut a transport rewinds to what the peer says it received. Acknowledgement counts the other direction.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 import re
 from collections import deque
 
-# Frames and bytes after which a receipt is told without waiting for the second to pass. A server that keeps little for
-# its clients sends no more before it has one: so few bytes that a `buffered` of four times as many does not slow it.
+# Frames and bytes after which an acknowledgement is sent without waiting for ACK_DELAY. A server with a small buffer
+# waits for one: these are few enough that a `buffered` of four times as many does not slow it.
 ACK_FRAMES = 128
 ACK_BYTES = 32 * 1024
 
-# A receipt is told at the latest so long after the frame it is for. Seconds.
+# An acknowledgement is sent at the latest this long after its frame. Seconds.
 ACK_DELAY = 1.0
 
 ACK_METHOD = "_dragoman/ack"
@@ -41,7 +40,7 @@ class ResumeBuffer:
 
     @property
     def unacknowledged_size(self) -> int:
-        """Bytes that nobody but us has: waiting, or sent and not acknowledged where that is asked for."""
+        """Bytes that only we have: waiting, or sent and not acknowledged where acknowledgements are used."""
         return self.waiting_size + self._taken_size if self.keep_bytes is None else self.waiting_size
 
     @property
@@ -50,12 +49,12 @@ class ResumeBuffer:
         return self.last_taken + len(self._waiting_frames)
 
     def add(self, frame: bytes) -> None:
-        """Put a frame at the end."""
+        """Append a frame."""
         self._waiting_frames.append(frame)
         self.waiting_size += len(frame)
 
     def take(self, limit: int | None = None) -> list[bytes]:
-        """The frames that wait, at least one and no more than `limit` bytes of the others; [] when none waits."""
+        """Take the waiting frames: at least one, and no more than `limit` bytes of the others; [] when none waits."""
         frames, size = self._waiting_frames, self.waiting_size
         if limit is not None and size > limit:
             count = size = 0
@@ -78,36 +77,36 @@ class ResumeBuffer:
         return frames
 
     def acknowledge(self, cursor: int) -> None:
-        """The client has every frame up to this number."""
-        surplus = min(cursor - (self.last_taken - len(self._taken_frames)), len(self._taken_frames))
-        for _ in range(surplus):
+        """Drop every frame up to this number: the client has them."""
+        count = min(cursor - (self.last_taken - len(self._taken_frames)), len(self._taken_frames))
+        for _ in range(count):
             self._taken_size -= len(self._taken_frames.popleft())
 
     def first_waiting(self) -> bytes:
-        """The first frame that waits; b"" when none does."""
+        """Return the first frame that waits; b"" when none does."""
         return self._waiting_frames[0] if self._waiting_frames else b""
 
     def replace_first(self, frame: bytes) -> None:
-        """Send this in place of the first frame that waits, under its number."""
+        """Send this instead of the first frame that waits, under its number."""
         self.waiting_size += len(frame) - len(self._waiting_frames[0])
         self._waiting_frames[0] = frame
 
     def rewind(self, cursor: int) -> None:
-        """The client has the frames up to this number and no more: what came after waits again."""
+        """Let every frame after this number wait again: the client has no more than that."""
         missing = self.last_taken - cursor
         if missing < 0 or missing > len(self._taken_frames):
             raise FramesGone(f"the frames after {cursor} are no longer kept")
         self.acknowledge(cursor)
-        again = list(self._taken_frames)
+        frames = list(self._taken_frames)
         self._taken_frames.clear()
-        self._waiting_frames[:0] = again
+        self._waiting_frames[:0] = frames
         self.waiting_size += self._taken_size
         self._taken_size = 0
         self.last_taken = cursor
 
 
 class Acknowledgement:
-    """How many frames were received, and whether the sender should hear of it now."""
+    """Counts received frames and says when to acknowledge them."""
 
     __slots__ = ("_unacknowledged_bytes", "acknowledged_count", "received_count")
 
@@ -117,26 +116,26 @@ class Acknowledgement:
         self._unacknowledged_bytes = 0
 
     def count_frame(self, size: int) -> bool:
-        """One more frame; whether a receipt is due at once."""
+        """Count a frame; return whether an acknowledgement is due at once."""
         self.received_count += 1
         self._unacknowledged_bytes += size
         return self.received_count - self.acknowledged_count >= ACK_FRAMES or self._unacknowledged_bytes >= ACK_BYTES
 
     def next_ack(self) -> bytes:
-        """The frame that tells how far we are; frames of this kind are not counted themselves."""
+        """Return the frame that acknowledges everything so far; such frames are not counted themselves."""
         self.acknowledged_count = self.received_count
         self._unacknowledged_bytes = 0
         return encode_ack(self.received_count)
 
 
 def encode_ack(cursor: int) -> bytes:
-    """The notification that acknowledges all frames up to this number, always in these bytes."""
+    """Encode the notification that acknowledges all frames up to this number, always in these bytes."""
     return b'%b,"params":{"cursor":%d}}' % (_ACK_PREFIX, cursor)
 
 
 def parse_ack(frame: object) -> int | None:
-    """The number that a frame acknowledges; None for every other frame."""
+    """Return the number that a frame acknowledges; None for every other frame."""
     if type(frame) is not bytes or not frame.startswith(_ACK_PREFIX):
         return None
-    found = _ACK_PATTERN.fullmatch(frame)
-    return int(found[1]) if found else None
+    match = _ACK_PATTERN.fullmatch(frame)
+    return int(match[1]) if match else None

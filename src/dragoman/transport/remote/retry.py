@@ -1,8 +1,7 @@
-"""Trying again until it works: pauses that grow, an end, and two lines for the user.
+"""Retry with growing delays until it works or the time is over, with at most two reports to the user.
 
-Takes a way to try and a Patience. Says so at the first failure and at success, and nothing between; of a cut that the
-first try mends, one line. Gives up at once on what no pause will mend (a refused token, a connection that the server
-has forgotten).
+Reports the first failure and the success; a cut that the first try repairs is one line. Gives up at once on errors that
+no delay can fix (a refused token, a connection that the server forgot).
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from dragoman.errors import ConnectionFailed, Unreachable
 
 
 class Backoff(Struct, frozen=True, kw_only=True):
-    """The first and the longest pause between two tries, and after how long to give up. Seconds."""
+    """The first and the longest delay between two tries, and when to give up. Seconds."""
 
-    initial_delay: float = 0.1  # a cut that was only a moment is mended before anybody notices
-    max_delay: float = 10.0  # what a person waits for after the network is back
-    give_up_after: float = 600.0  # a laptop that was closed for a coffee; then somebody should hear of it
+    initial_delay: float = 0.1  # a short cut is repaired before anybody notices
+    max_delay: float = 10.0  # how long a person waits after the network is back
+    give_up_after: float = 600.0  # a laptop that was closed for a while; then the user should know
 
     def delay(self, tries: int, jitter: Callable[[], float] = random.random) -> float:
-        """How long to wait after so many failed tries in a row."""
+        """Return how long to wait after this many failed tries in a row."""
         return float(jitter() * min(self.max_delay, self.initial_delay * 2.0 ** min(tries, 32)))
 
 
-# Tries once: for those who would rather be told.
+# Try once.
 NO_RETRY = Backoff(give_up_after=0.0)
 
 
@@ -42,28 +41,28 @@ MERGE_WINDOW = 1.0
 
 
 class Outage:
-    """Says once that a connection is in trouble and once that it is over, whatever number of its parts find out."""
+    """Reports once that a connection is interrupted and once that it works again, however many parts notice."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._affected_parts = 0
-        self._last_report = float("-inf")  # when something was said last
+        self._last_report = float("-inf")  # time of the last report
 
     def begin(self, text: str) -> None:
-        """One part is in trouble."""
+        """Report that one part is interrupted."""
         self._affected_parts += 1
         if self._affected_parts == 1:
             self._report(text)
 
     def end(self, text: str) -> None:
-        """One part is well again."""
+        """Report that one part works again."""
         self._affected_parts -= 1
         if self._affected_parts == 0 and text:
             self._report(text)
             self._last_report = time.monotonic()
 
     def report_brief(self, text: str) -> None:
-        """One part was in trouble and is well again already; of those that were cut together, one says so."""
+        """Report an interruption that is already over; only once for parts that were cut together."""
         now = time.monotonic()
         if self._affected_parts == 0 and now - self._last_report > MERGE_WINDOW:
             self._last_report = now
@@ -71,7 +70,7 @@ class Outage:
 
 
 class RetryLoop:
-    """One interruption, from the cut to the end of it."""
+    """One interruption, from the cut to its end."""
 
     def __init__(
         self,
@@ -99,15 +98,15 @@ class RetryLoop:
         self._sleep = sleep
 
     async def run(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until it works; raises what the last try raised."""
-        begun, tries = self._clock(), 0
+        """Retry until it works; raise the error of the last try."""
+        started_at, tries = self._clock(), 0
         try:
             while True:
                 try:
                     result = await attempt()
                     break
                 except ConnectionFailed as error:
-                    left = begun + self._backoff.give_up_after - self._clock()
+                    left = started_at + self._backoff.give_up_after - self._clock()
                     if not (isinstance(error, Unreachable) and error.is_passing) or left <= 0:
                         raise
                     tries += 1
@@ -116,17 +115,19 @@ class RetryLoop:
                         text = f"{self._peer}: {self._failure_text}{because}; trying again for {_format_duration(left)}"
                         text += f" ({_strip_peer_name(str(error), self._peer)})"
                         self._outage.begin(text)
-                    pause = self._backoff.delay(tries, self._jitter)
-                    await self._sleep(min(max(pause, error.wait or 0.0), left))
+                    delay = self._backoff.delay(tries, self._jitter)
+                    await self._sleep(min(max(delay, error.wait or 0.0), left))
         except BaseException:
             if tries:
                 self._outage.end("")
             raise
         if tries:
-            self._outage.end(f"{self._peer}: {self._recovery_text} after {_format_duration(self._clock() - begun)}")
+            self._outage.end(
+                f"{self._peer}: {self._recovery_text} after {_format_duration(self._clock() - started_at)}"
+            )
         elif self._was_cut:
             self._outage.report_brief(
-                f"{self._peer}: {self._failure_text} and is mended ({_format_duration(self._clock() - begun)})"
+                f"{self._peer}: {self._failure_text} and is restored ({_format_duration(self._clock() - started_at)})"
             )
         return result
 
@@ -136,7 +137,7 @@ def _format_duration(seconds: float) -> str:
 
 
 def _strip_peer_name(text: str, peer: str) -> str:
-    """A sentence without the name that stands before it already."""
+    """Return the text without the peer's name before it."""
     for name in (peer, peer.removeprefix("agent ")):
         text = text.removeprefix(f"{name}: ")
     return text

@@ -1,7 +1,7 @@
-"""Server-sent events: frames with their numbers become the text of a stream, and the text events again. Pure, no I/O.
+"""Server-sent events: encode numbered frames, and parse a stream of events. Pure, no I/O.
 
-Many events are joined into one body chunk, for a write is the dearest thing. An update that the host took from a log
-has the log's number behind its own in the id: `N.SEQ`.
+Many events are joined into one body chunk, since a write is expensive. An update from a session log has the log's
+number after its own in the id: `N.SEQ`.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ from dragoman.errors import Overloaded
 from dragoman.transport.remote.headers import AFTER_FIELD
 from dragoman.wire.frames import MAX_FRAME
 
-# One chunk of a body for up to this many bytes of frames: a write call takes about as much.
+# The most bytes of frames in one body chunk: about one write call.
 CHUNK_SIZE = 256 * 1024
 
 KEEPALIVE = b": keepalive\n\n"
 
 _NO_AFTER: Mapping[int, bytes] = {}
 
-# Where the host says which entry of the log an update is; no peer can say it, for what stands here is ours alone.
+# Where the host puts the log number of an update; peers cannot set it.
 _SEQ_PREFIX = b'"dragoman":{"seq":'
 _MAX_DIGITS = 20
 
-# What an event has beside its data: field names, an id, a session's name.
+# The size of an event besides its data: field names, an id, a session id.
 _EVENT_OVERHEAD = 64 * 1024
 
 
 def encode_events(frames: list[bytes], first: int, after: Mapping[int, bytes] = _NO_AFTER) -> bytes:
-    """The events of these frames, the first of which has this number; `after` has what some must not overtake."""
-    whole = b"".join(frames)  # most chunks are plain, and looked at once for all their frames
-    if not after and all(whole.find(odd) < 0 for odd in (_SEQ_PREFIX, b"\n", b"\r")):
-        return b"".join([b"id: %d\ndata: %b\n\n" % each for each in enumerate(frames, first)])
+    """Encode frames as events, the first with this number; `after` holds the field for frames that must come after
+    others.
+    """
+    joined = b"".join(frames)  # one check for all frames, since most chunks are plain
+    if not after and all(joined.find(pattern) < 0 for pattern in (_SEQ_PREFIX, b"\n", b"\r")):
+        return b"".join([b"id: %d\ndata: %b\n\n" % numbered for numbered in enumerate(frames, first)])
     parts = []
     for number, frame in enumerate(frames, first):
         if number in after:
@@ -41,10 +43,10 @@ def encode_events(frames: list[bytes], first: int, after: Mapping[int, bytes] = 
     return b"".join(parts)
 
 
-def _encode_event(frame: bytes, number: int, place: int) -> bytes:
+def _encode_event(frame: bytes, number: int, seq_at: int) -> bytes:
     name = b"%d" % number
-    if place >= 0:
-        digits = frame[place + len(_SEQ_PREFIX) : place + len(_SEQ_PREFIX) + _MAX_DIGITS]
+    if seq_at >= 0:
+        digits = frame[seq_at + len(_SEQ_PREFIX) : seq_at + len(_SEQ_PREFIX) + _MAX_DIGITS]
         seq = digits[: len(digits) - len(digits.lstrip(b"0123456789"))]
         if seq:
             name += b"." + seq
@@ -54,13 +56,13 @@ def _encode_event(frame: bytes, number: int, place: int) -> bytes:
 
 
 def parse_cursor(last_event_id: str) -> int | None:
-    """The number of a frame in its stream, from the id of its event; None for what is no id of ours."""
+    """Return the frame number in an event id; None for an id that is not ours."""
     number = last_event_id.strip().partition(".")[0]
     return int(number) if number.isascii() and number.isdigit() and len(number) < _MAX_DIGITS else None
 
 
 class ServerSentEvent(NamedTuple):
-    """One event as a client reads it: its data on one line, its id, and what it was written after."""
+    """One event: its data on one line, its id, and what it was written after."""
 
     data: bytes
     id: bytes = b""
@@ -68,45 +70,45 @@ class ServerSentEvent(NamedTuple):
 
 
 class EventBatch(NamedTuple):
-    """The events that some bytes completed: their data, the id of the last that had one, and what some come after."""
+    """The events that some bytes completed: their data, the last id, and what some were written after."""
 
     frames: list[bytes]
     last_id: bytes = b""
-    after: Mapping[int, bytes] = {}  # by their place in `frames`
+    after: Mapping[int, bytes] = {}  # by index in `frames`
 
 
 class EventParser:
-    """Cuts the bytes of a stream into events; holds at most one unfinished event."""
+    """Splits the bytes of a stream into events; holds at most one unfinished event."""
 
     __slots__ = ("_ends_with_cr", "_limit", "_parts", "_size", "comment_count")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
-        self.comment_count = 0  # a server that sends them keeps its streams alive
+        self.comment_count = 0  # a server that sends comments keeps its streams alive
         self._limit = limit + _EVENT_OVERHEAD
         self._parts: list[bytes] = []
         self._size = 0
-        self._ends_with_cr = False  # the last byte was a carriage return: it may be half of a line end
+        self._ends_with_cr = False  # the last byte was a carriage return, which may be half of a line end
 
     def feed_batch(self, data: bytes) -> EventBatch:
-        """Like `feed`, for whoever wants the data of many events at once."""
-        whole = self._complete_text(data)
-        pieces = whole.split(b"\n\nid: ")
+        """Do the same as `feed`, for the data of many events at once."""
+        text = self._complete_text(data)
+        pieces = text.split(b"\n\nid: ")
         # All events are an id and one line of data, as ours are: one newline in the first, three for each that follows.
-        if whole.startswith(b"id: ") and whole.count(b"\n") == 3 * len(pieces) - 2:
+        if text.startswith(b"id: ") and text.count(b"\n") == 3 * len(pieces) - 2:
             frames = [piece.partition(b"\ndata: ")[2] for piece in pieces]
             if b"" not in frames:
                 return EventBatch(frames, pieces[-1].partition(b"\n")[0].removeprefix(b"id: "))
-        events = self._parse_events(whole)
+        events = self._parse_events(text)
         last = next((event.id for event in reversed(events) if event.id), b"")
-        after = {place: event.after for place, event in enumerate(events) if event.after}
+        after = {index: event.after for index, event in enumerate(events) if event.after}
         return EventBatch([event.data for event in events], last, after)
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
-        """Take the next bytes; give the events they complete. Raises Overloaded for one beyond the limit."""
+        """Add bytes and return the events they complete. Raise Overloaded for one above the limit."""
         return self._parse_events(self._complete_text(data))
 
     def _complete_text(self, data: bytes) -> bytes:
-        """The text of the events that these bytes complete, without the blank line behind the last of them."""
+        """Return the text of the events that these bytes complete, without the blank line after the last one."""
         if self._ends_with_cr or b"\r" in data:
             data = self._normalize_line_ends(data)
         if b"\n\n" not in data and not (self._parts and self._parts[-1].endswith(b"\n") and data.startswith(b"\n")):
@@ -119,9 +121,9 @@ class EventParser:
         self._buffer(text[end + 2 :])
         return text[:end]
 
-    def _parse_events(self, whole: bytes) -> list[ServerSentEvent]:
+    def _parse_events(self, text: bytes) -> list[ServerSentEvent]:
         events = []
-        for block in whole.split(b"\n\n") if whole else ():
+        for block in text.split(b"\n\n") if text else ():
             head, has_data, data = block.partition(b"data: ")
             if has_data and data.find(b"\n") < 0:
                 if not head:  # all that both official servers send
@@ -150,7 +152,7 @@ class EventParser:
                 raise Overloaded(f"an event of more than {self._limit} bytes; the server should send less at once")
 
     def _parse_event(self, block: bytes) -> ServerSentEvent | None:
-        """An event from its lines; None when it has no data."""
+        """Parse the lines of an event; None when it has no data."""
         data, id, after = [], b"", b""
         for line in block.split(b"\n"):
             name, _, value = line.partition(b":")
@@ -163,5 +165,5 @@ class EventParser:
                 after = value
             elif line and not name:
                 self.comment_count += 1
-        # Line ends in JSON stand between tokens only, and a frame has none.
+        # Line ends in JSON are only between tokens, and a frame has none.
         return ServerSentEvent(b" ".join(data), id, after) if data else None

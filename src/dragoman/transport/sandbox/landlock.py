@@ -1,7 +1,6 @@
-"""Landlock: a process gives up files, TCP ports and other processes, for good, and so does all that it starts.
+"""Landlock: restrict files, TCP ports and other processes for this process and all its descendants, permanently.
 
-Tables of rights by the version of the kernel's interface (pure), and the three system calls. `restrict` acts on
-the calling thread. Used by the launcher, which imports nothing but the standard library; knows no Sandbox.
+Tables of rights by ABI version, and the three system calls. Standard library only, since the launcher imports it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 BIND_TCP, CONNECT_TCP = 1 << 0, 1 << 1
 SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 0, 1 << 1
 
-# What each version of the interface added: file rights, TCP rights, scopes.
+# What each ABI version added: file rights, TCP rights, scopes.
 _RIGHTS_BY_ABI: dict[int, tuple[int, int, int]] = {
     1: ((1 << 13) - 1, 0, 0),
     2: (REFER, 0, 0),
@@ -39,12 +38,12 @@ _RIGHTS_BY_ABI: dict[int, tuple[int, int, int]] = {
     6: (0, 0, SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS),
 }
 
-# Below this a process can still empty files that it may not write (truncate).
+# Below this a process can still truncate files that it may not write.
 FILES_MIN_ABI = 3
 TCP_MIN_ABI = 4
 
 READ = EXECUTE | READ_FILE | READ_DIR
-# All but devices: nobody needs to make those in a project.
+# All but devices, which nobody needs to create in a project.
 WRITE = (
     READ | WRITE_FILE | TRUNCATE | REMOVE_DIR | REMOVE_FILE | REFER
     | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
@@ -53,7 +52,7 @@ DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 LIST = READ_DIR
 _FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
-# A rule for what is not there, or not ours to see, would allow nothing.
+# A rule for a path that does not exist, or that we may not see, would allow nothing.
 _MISSING_PATH_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP)
 
 
@@ -66,7 +65,7 @@ class HandledRights(NamedTuple):
 
 
 def handled_rights(abi: int) -> HandledRights:
-    """All that this version can refuse; newer ones are used like the newest we know."""
+    """Return everything that this version can refuse; newer ones are used like the newest known."""
     files = tcp = scopes = 0
     for version, (more_files, more_tcp, more_scopes) in _RIGHTS_BY_ABI.items():
         if version <= abi:
@@ -75,7 +74,7 @@ def handled_rights(abi: int) -> HandledRights:
 
 
 def pack_ruleset(abi: int, limits_tcp: bool) -> bytes:
-    """The first argument of landlock_create_ruleset: as long as this version knows it."""
+    """Return the first argument of landlock_create_ruleset, in the size that this version knows."""
     files, tcp, scopes = handled_rights(abi)
     members = [files]
     if abi >= TCP_MIN_ABI:
@@ -86,7 +85,7 @@ def pack_ruleset(abi: int, limits_tcp: bool) -> bytes:
 
 
 def abi_version() -> int:
-    """The version of this kernel's Landlock; 0 where it has none, or where it was switched off at boot."""
+    """Return the ABI version of this kernel; 0 without Landlock, or where it is disabled."""
     if not hasattr(os, "O_PATH"):
         return 0
     try:
@@ -96,9 +95,9 @@ def abi_version() -> int:
 
 
 def restrict(abi: int, rules: Iterable[tuple[str, int]], ports: Sequence[int] | None) -> None:
-    """Give up every file but those below the paths of the rules, and every TCP port but these (None: keep all).
+    """Give up every file except those below the paths of the rules, and every TCP port except these (None: keep all).
 
-    Raises OSError. For good: nothing that this thread starts gets it back.
+    Raise OSError. Permanent: nothing that this thread starts gets it back.
     """
     libc = _libc()
     attributes = pack_ruleset(abi, ports is not None)
@@ -116,27 +115,27 @@ def restrict(abi: int, rules: Iterable[tuple[str, int]], ports: Sequence[int] | 
 
 
 def _allow_path(libc: ctypes.CDLL, rules_fd: int, path: str, rights: int) -> None:
-    # A folder to be written has its real name here: a link on the way was put there meanwhile, and not by the user.
+    # A folder to write has its real name here: a link on the way was put there since, and not by the user.
     by_real_name = bool(rights & MAKE_REG)
     try:
-        fd = _opened(libc, path) if by_real_name else os.open(path, os.O_PATH | os.O_CLOEXEC)
+        fd = _open_without_links(libc, path) if by_real_name else os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in _MISSING_PATH_ERRORS and not (by_real_name and error.errno == errno.ELOOP):
             return
         raise
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            rights &= _FILE_RIGHTS  # the kernel refuses rights of folders for a file
+            rights &= _FILE_RIGHTS  # the kernel refuses folder rights for a file
         if rights:
             _check_result(libc.syscall(_ADD_RULE, rules_fd, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0))
     finally:
         os.close(fd)
 
 
-def _opened(libc: ctypes.CDLL, path: str) -> int:
-    """Open a path that has no links in it; raises OSError (ELOOP) if it has one."""
-    how = struct.pack("=3Q", os.O_PATH | os.O_CLOEXEC, 0, _NO_LINKS)
-    return _check_result(libc.syscall(_OPENAT2, _HERE, os.fsencode(path), how, ctypes.c_size_t(len(how))))
+def _open_without_links(libc: ctypes.CDLL, path: str) -> int:
+    """Open a path that has no links in it; raise OSError (ELOOP) if it has one."""
+    open_how = struct.pack("=3Q", os.O_PATH | os.O_CLOEXEC, 0, _NO_LINKS)
+    return _check_result(libc.syscall(_OPENAT2, _HERE, os.fsencode(path), open_how, ctypes.c_size_t(len(open_how))))
 
 
 def _libc() -> ctypes.CDLL:

@@ -1,8 +1,8 @@
-"""The launcher: a small program that gives up what the plan does not grant, then becomes the command.
+"""The launcher: a small program that restricts itself as planned, then executes the command.
 
-Started with an empty environment and the plan on a descriptor, since what an agent chooses (LD_PRELOAD) must not act
-before the walls stand. A program of its own, for nothing may run between fork and exec of one with threads. Standard
-library only; above is the box. Says what is wrong on stderr and exits like a shell would.
+It starts with an empty environment and the plan on a descriptor, since what an agent chooses (LD_PRELOAD) must not run
+before the restrictions apply. It is its own program, since nothing may run between fork and exec of a process with
+threads. Standard library only. Prints errors to stderr and exits like a shell.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _LAST_CAPABILITY = 40
 
 
 def main(fd: int) -> None:
-    """Read the plan, confine ourselves, become the command."""
+    """Read the plan, restrict this process, execute the command."""
     with open(fd, "rb") as file:
         plan: dict[str, Any] = json.loads(file.read())
-    name = plan["words"][0]
+    name = plan["argv"][0]
     if plan["outside"]:
         exit_with_error(NOT_EXECUTABLE, f"{name} cannot be executed: it is outside of the sandbox{_ADVICE}")
     try:
@@ -49,7 +49,7 @@ def main(fd: int) -> None:
     except OSError as error:
         exit_with_error(CANNOT, f"the sandbox for {name} could not be made: {error.strerror}")
     try:
-        os.execve(plan["program"], plan["words"], plan["env"])
+        os.execve(plan["program"], plan["argv"], plan["env"])
     except FileNotFoundError:
         exit_with_error(NOT_FOUND, f"{name} or the interpreter in its first line was not found")
     except OSError as error:
@@ -58,32 +58,32 @@ def main(fd: int) -> None:
 
 
 def apply_limits(limits: list[tuple[str, int]]) -> None:
-    """Have at most this much from now on; never more than before."""
-    for name, wanted in limits:
-        which = getattr(resource, name, None)
-        if which is None:
+    """Lower the resource limits; never raise one."""
+    for name, value in limits:
+        resource_id = getattr(resource, name, None)
+        if resource_id is None:
             continue
-        hard = resource.getrlimit(which)[1]
-        value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(which, (value, value))
+        hard = resource.getrlimit(resource_id)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(resource_id, (value, value))
 
 
 def exec_bubblewrap(plan: dict[str, Any]) -> None:
-    """Become bubblewrap; its arguments go through a descriptor, for everybody can see a command line."""
+    """Execute bubblewrap; its arguments go through a descriptor, since everybody can see a command line."""
     for path in plan["folders"]:
-        if os.path.realpath(path) != path:  # somebody put a link in its place
+        if os.path.realpath(path) != path:  # replaced by a link
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    words = [plan["bubblewrap"]]
+    argv = [plan["bubblewrap"]]
     options = list(plan["options"])
     if plan["filter"]:
         options += ["--seccomp", str(_memory_file("filter", base64.b64decode(plan["filter"])))]
-    arguments = b"".join(os.fsencode(word) + b"\0" for word in options)
-    words += ["--args", str(_memory_file("arguments", arguments)), "--", plan["program"], *plan["words"][1:]]
-    os.execve(plan["bubblewrap"], words, {})
+    arguments = b"".join(os.fsencode(option) + b"\0" for option in options)
+    argv += ["--args", str(_memory_file("arguments", arguments)), "--", plan["program"], *plan["argv"][1:]]
+    os.execve(plan["bubblewrap"], argv, {})
 
 
 def drop_capabilities() -> None:
-    """Keep of root's powers those over files; somebody else has none to lose."""
+    """Keep only root's capabilities for files; other users have none to lose."""
     libc = ctypes.CDLL(None, use_errno=True)
     zeros = [ctypes.c_ulong(0)] * 2
     libc.prctl(_AMBIENT, ctypes.c_ulong(_CLEAR_ALL), *zeros, ctypes.c_ulong(0))
@@ -102,7 +102,7 @@ def drop_capabilities() -> None:
 
 
 def exit_with_error(code: int, text: str) -> None:
-    """Say why, and end."""
+    """Print an error and exit."""
     os.write(2, f"dragoman: {text}\n".encode("utf-8", "replace"))
     os._exit(code)
 

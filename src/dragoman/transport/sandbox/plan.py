@@ -1,7 +1,7 @@
-"""A sandbox in use: how it is enforced on this machine, and a private folder that lives as long as it does.
+"""Plan a sandbox for this machine, and keep it active with its private folder.
 
-`plan` is pure: from a Sandbox and what this machine has to rules, or SandboxUnavailable with what to do. A Box wraps a
-command into the launcher, which enforces the plan and becomes the command. Whoever starts processes is above.
+`plan_sandbox` is pure: a Sandbox and what this machine supports become a plan, or SandboxUnavailable with what to do.
+An ActiveSandbox wraps a command into the launcher, which applies the plan and executes the command.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dragoman.transport.sandbox.spec import (
     parse_network,
 )
 
-# Private folders are called so; those whose owner is gone are removed by the next one.
+# The prefix of private folders; those whose owner is gone are removed by the next one.
 FOLDER_PREFIX = "dragoman-sandbox-"
 
-# Where the launcher finds this package: after the standard library, so that nothing beside us can stand in for it.
+# Where the launcher finds this package: after the standard library, so that nothing next to us can replace that.
 _SOURCE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 _LAUNCHER_CODE = (
     "import sys; sys.path.append(sys.argv[2]); "
@@ -39,14 +39,14 @@ _LAUNCHER_CODE = (
 )
 
 # Where our own interpreter may find its libraries, in the launcher only.
-_LIBRARIES = "LD_LIBRARY_PATH"
+_LIBRARY_VARIABLE = "LD_LIBRARY_PATH"
 
-# Where private folders are made if the usual place is not good for them.
-_OTHER_PLACES = ("/tmp", "/var/tmp")
+# Where private folders are made if the usual place is not suitable.
+_FALLBACK_FOLDERS = ("/tmp", "/var/tmp")
 
 
 class SandboxSupport(NamedTuple):
-    """What can be used here: the version of Landlock, bubblewrap or why not, and whose calls the filter knows."""
+    """What this machine supports: the version of Landlock, bubblewrap or why not, and the processor for the filter."""
 
     landlock_abi: int
     find_bubblewrap: Callable[[Sequence[str]], tuple[str | None, str]]
@@ -54,7 +54,7 @@ class SandboxSupport(NamedTuple):
 
 
 class SandboxPlan(NamedTuple):
-    """How a sandbox is enforced: with Landlock of this version, or with the bubblewrap that is at this path."""
+    """How a sandbox is enforced: with Landlock of this version, or with the bubblewrap at this path."""
 
     mechanism: str
     network: NetworkAccess
@@ -65,7 +65,7 @@ class SandboxPlan(NamedTuple):
 
 
 class SandboxedCommand(NamedTuple):
-    """What to start instead of a command, and the descriptor to hand over; to be closed when it runs."""
+    """What to start instead of a command, and the descriptor to pass; close it once the command runs."""
 
     argv: list[str]
     environ: dict[str, str]
@@ -73,80 +73,84 @@ class SandboxedCommand(NamedTuple):
 
 
 def detect_support() -> SandboxSupport:
-    """What this kernel and this system have; bubblewrap is tried only when it is needed."""
+    """Return what this kernel and system support; bubblewrap is tried only when it is needed."""
     return SandboxSupport(landlock.abi_version(), bubblewrap.find_bubblewrap, seccomp.supported_machine())
 
 
 def plan_sandbox(sandbox: Sandbox, roots: Iterable[str], support: SandboxSupport) -> SandboxPlan:
-    """The mechanism to use: Landlock where it can do all that is asked for, else bubblewrap, else an error.
+    """Choose the mechanism: Landlock where it can do everything that is asked for, otherwise bubblewrap, otherwise an
+    error.
 
-    Roots are resolved paths: one that is a link by now is not the folder that somebody checked.
+    Roots are resolved paths: one that is a link by now is not the folder that was checked.
     """
-    wanted = parse_network(sandbox.net)
+    network = parse_network(sandbox.net)
     roots = tuple(roots)
-    if moved := _moved(roots):
-        raise SandboxUnavailable(f"{moved} is a link or lies behind one; name the folder that it leads to")
-    named = [os.path.abspath(os.path.expanduser(path)) for path in (*roots, *sandbox.write)]
-    real = tuple(dict.fromkeys(map(os.path.realpath, named)))
-    # A folder in another one needs no rule of its own, and could be replaced by a link before the next command starts.
+    if moved := _first_moved_folder(roots):
+        raise SandboxUnavailable(f"{moved} is a link or inside one; give the folder that it leads to")
+    paths = [os.path.abspath(os.path.expanduser(path)) for path in (*roots, *sandbox.write)]
+    real = tuple(dict.fromkeys(map(os.path.realpath, paths)))
+    # A folder inside another one needs no rule of its own, and could be replaced by a link before the next command
+    # starts.
     write = tuple(path for path in real if not any(path != other and contains_path(other, path) for other in real))
-    for path in (*named, *(os.path.abspath(os.path.expanduser(path)) for path in sandbox.read)):
+    for path in (*paths, *(os.path.abspath(os.path.expanduser(path)) for path in sandbox.read)):
         protected_paths.check_links(path, write)
     for folder in write:
-        protected_paths.check_closed(folder, sandbox.protected)
+        protected_paths.check_protected(folder, sandbox.protected)
         protected_paths.check_launcher(folder)
     reasons: list[str] = []
-    tests = ((LANDLOCK, _why_not_landlock), (BUBBLEWRAP, _why_not_bubblewrap))
-    for mechanism, why_not in tests:
+    checks = ((LANDLOCK, _why_not_landlock), (BUBBLEWRAP, _why_not_bubblewrap))
+    for mechanism, why_not in checks:
         if sandbox.mechanism not in (AUTO, mechanism):
             continue
-        reason = why_not(wanted, support, write)
+        reason = why_not(network, support, write)
         if reason is None:
-            found = support.find_bubblewrap(write)[0] if mechanism == BUBBLEWRAP else None
-            return SandboxPlan(mechanism, wanted, write, _seccomp_filter(wanted, support), support.landlock_abi, found)
+            bubblewrap = support.find_bubblewrap(write)[0] if mechanism == BUBBLEWRAP else None
+            return SandboxPlan(
+                mechanism, network, write, _seccomp_filter(network, support), support.landlock_abi, bubblewrap
+            )
         reasons.append(reason)
-    raise SandboxUnavailable(f"no sandbox can be had: {'; '.join(reasons)}")
+    raise SandboxUnavailable(f"no sandbox is available: {'; '.join(reasons)}")
 
 
-def _why_not_landlock(wanted: NetworkAccess, support: SandboxSupport, _write: Sequence[str]) -> str | None:
+def _why_not_landlock(network: NetworkAccess, support: SandboxSupport, _write: Sequence[str]) -> str | None:
     if support.landlock_abi == 0:
         return "this kernel has no Landlock (Linux 5.13 and newer, enabled with lsm=landlock)"
     if support.landlock_abi < landlock.FILES_MIN_ABI:
-        return f"this kernel's Landlock (version {support.landlock_abi}) lets files be emptied; it takes Linux 6.2"
-    if wanted.ports and support.landlock_abi < landlock.TCP_MIN_ABI:
-        return "limiting TCP to ports takes Linux 6.7; say all or none (--sandbox-net all)"
-    if support.processor is None and wanted != NetworkAccess(None, True):
-        return "sockets cannot be limited on this processor; say --sandbox-net all,unix"
+        return f"this kernel's Landlock (version {support.landlock_abi}) cannot prevent truncation; it needs Linux 6.2"
+    if network.ports and support.landlock_abi < landlock.TCP_MIN_ABI:
+        return "limiting TCP to ports needs Linux 6.7; use all or none (--sandbox-net all)"
+    if support.processor is None and network != NetworkAccess(None, True):
+        return "sockets cannot be limited on this processor; use --sandbox-net all,unix"
     return None
 
 
-def _why_not_bubblewrap(wanted: NetworkAccess, support: SandboxSupport, write: Sequence[str]) -> str | None:
-    if wanted.ports:
-        return "bubblewrap cannot limit TCP to ports; say all or none (--sandbox-net all)"
-    found, reason = support.find_bubblewrap(write)
-    return None if found else f"{reason}; install it, and allow user namespaces"
+def _why_not_bubblewrap(network: NetworkAccess, support: SandboxSupport, write: Sequence[str]) -> str | None:
+    if network.ports:
+        return "bubblewrap cannot limit TCP to ports; use all or none (--sandbox-net all)"
+    bubblewrap, reason = support.find_bubblewrap(write)
+    return None if bubblewrap else f"{reason}; install it, and allow user namespaces"
 
 
-def _seccomp_filter(wanted: NetworkAccess, support: SandboxSupport) -> bytes | None:
-    if support.processor is None or wanted == NetworkAccess(None, True):
+def _seccomp_filter(network: NetworkAccess, support: SandboxSupport) -> bytes | None:
+    if support.processor is None or network == NetworkAccess(None, True):
         return None
     return seccomp.build_filter(
-        support.processor, inet=not wanted.is_none, is_tcp_limited=wanted.ports is not None, unix=wanted.allows_unix
+        support.processor, inet=not network.is_none, is_tcp_limited=network.ports is not None, unix=network.allows_unix
     )
 
 
 class ActiveSandbox:
-    """One sandbox for the commands of one agent or one session; `close` leaves nothing of it."""
+    """One sandbox for the commands of one agent or one session; `close` removes its folder."""
 
     def __init__(self, sandbox: Sandbox, roots: Sequence[str], support: SandboxSupport | None = None) -> None:
-        """Plan it and make its folder; raises SandboxUnavailable. Touches the disk: not for the event loop."""
+        """Plan it and make its folder; raise SandboxUnavailable. Uses the disk: do not call it in the event loop."""
         self.sandbox = sandbox
         self.plan = plan_sandbox(sandbox, roots, support or detect_support())
         for path in self.plan.write_paths:
             if not os.path.exists(path):
                 raise SandboxUnavailable(f"the sandbox cannot make {path} writable: it does not exist; make it first")
         read = (os.path.realpath(os.path.expanduser(path)) for path in sandbox.read)
-        # What lies in a writable folder can be read anyway, and could be replaced by a link before a command starts.
+        # Files in a writable folder can be read anyway, and could be replaced by a link before a command starts.
         self._read_paths = [
             path for path in read if not any(contains_path(folder, path) for folder in self.plan.write_paths)
         ]
@@ -161,7 +165,7 @@ class ActiveSandbox:
             raise
 
     def environment(self, environ: Mapping[str, str], extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """An environment with what may be seen of ours, what is set on purpose, and the private folders."""
+        """Return the environment: what may be seen of ours, what is set on purpose, and the private folders."""
         own = {"HOME": self.home, "TMPDIR": self.temporary, "DRAGOMAN_SANDBOX": self.plan.mechanism}
         return {**filter_environment(environ, self.sandbox.env), **own, **(extra or {})}
 
@@ -174,39 +178,42 @@ class ActiveSandbox:
         *,
         by_user: bool = False,
     ) -> SandboxedCommand:
-        """What to start instead of these words; `keep` is set in the launcher too. Raises OSError as exec would.
+        """Return what to start instead of this command; `launcher_env` is also set in the launcher. Raise OSError as
+        exec would.
 
-        What a command that was typed `by_user` consists of can be read in the sandbox. Any other command was chosen by
-        an agent, and its words open nothing.
+        The files that a command typed `by_user` consists of can be read in the sandbox. Any other command was chosen by
+        an agent, and its arguments grant nothing.
         """
-        if moved := _moved(self.plan.write_paths):
-            raise OSError(errno.ELOOP, f"{moved}, where it may write, is a link now, or lies behind one")
-        places = _programs(argv[0], environ, cwd)
-        program = places[0] if by_user else next(filter(self._has, places), places[0])
-        needed = list(self._read_paths)
+        if moved := _first_moved_folder(self.plan.write_paths):
+            raise OSError(errno.ELOOP, f"{moved}, where it may write, is a link now, or inside one")
+        candidates = _find_programs(argv[0], environ, cwd)
+        program = candidates[0] if by_user else next(filter(self._is_readable, candidates), candidates[0])
+        read_paths = list(self._read_paths)
         if by_user:
-            needed += system_paths.required_paths(program, argv[1:], (*self.plan.write_paths, self.folder))
-        if name := system_paths.other_name(program, self.plan.write_paths):
-            needed.append(name)
-        granted = (
-            self._bubblewrap_options(needed, environ, cwd) if self.plan.bubblewrap else self._landlock_options(needed)
+            read_paths += system_paths.required_paths(program, argv[1:], (*self.plan.write_paths, self.folder))
+        if name := system_paths.writable_alias(program, self.plan.write_paths):
+            read_paths.append(name)
+        options = (
+            self._bubblewrap_options(read_paths, environ, cwd)
+            if self.plan.bubblewrap
+            else self._landlock_options(read_paths)
         )
-        told = {
-            "words": list(argv),
+        plan = {
+            "argv": list(argv),
             "program": program,
-            "outside": not by_user and not self._has(program),
+            "outside": not by_user and not self._is_readable(program),
             "env": dict(environ),
             "limits": self.sandbox.limits.rlimits(),
             "filter": base64.b64encode(self.plan.seccomp_filter or b"").decode(),
             "bubblewrap": self.plan.bubblewrap,
-            **granted,
+            **options,
         }
         fd = os.memfd_create("plan", os.MFD_CLOEXEC)
-        os.write(fd, json.dumps(told).encode())
+        os.write(fd, json.dumps(plan).encode())
         os.lseek(fd, 0, os.SEEK_SET)
-        # -I: neither the working directory nor a variable says what is imported. -S: nor a file among packages.
+        # -I: neither the working directory nor a variable decides what is imported. -S: nor a file among packages.
         launcher = [sys.executable, "-I", "-S", "-B", "-c", _LAUNCHER_CODE, str(fd), _SOURCE_ROOT]
-        return SandboxedCommand(launcher, {**self._libraries(), **(launcher_env or {})}, fd)
+        return SandboxedCommand(launcher, {**self._library_environment(), **(launcher_env or {})}, fd)
 
     def close(self) -> None:
         """Remove the private folder; everything in the sandbox must have ended."""
@@ -215,25 +222,27 @@ class ActiveSandbox:
             os.close(self._lock)
             self._lock = -1
 
-    def _has(self, path: str) -> bool:
-        """Whether a file can be read in this sandbox without a grant of its own."""
+    def _is_readable(self, path: str) -> bool:
+        """Whether a file can be read in this sandbox without its own grant."""
         system = (*map(os.path.realpath, system_paths.SYSTEM_PATHS), system_paths.ETC)
         real = os.path.realpath(path)
         return any(
             contains_path(folder, real) for folder in (*self.plan.write_paths, *self._read_paths, self.folder, *system)
         )
 
-    def _libraries(self) -> dict[str, str]:
-        """Where the launcher finds libraries: not in the working directory, nor where an agent can put some."""
-        given = os.environ.get(_LIBRARIES, "").split(os.pathsep)
+    def _library_environment(self) -> dict[str, str]:
+        """Return where the launcher finds libraries: not in the working directory, nor where an agent can write."""
+        folders = os.environ.get(_LIBRARY_VARIABLE, "").split(os.pathsep)
         kept = [
-            path for path in given if os.path.isabs(path) and not system_paths.way_through(path, self.plan.write_paths)
+            path
+            for path in folders
+            if os.path.isabs(path) and not system_paths.traversed_folder(path, self.plan.write_paths)
         ]
-        return {_LIBRARIES: os.pathsep.join(kept)} if kept else {}
+        return {_LIBRARY_VARIABLE: os.pathsep.join(kept)} if kept else {}
 
-    def _landlock_options(self, needed: Sequence[str]) -> dict[str, Any]:
+    def _landlock_options(self, read_paths: Sequence[str]) -> dict[str, Any]:
         system = [*system_paths.SYSTEM_PATHS, *system_paths.readable_etc_paths(), system_paths.PROC]
-        rules = [(path, landlock.READ) for path in (*system, *needed)]
+        rules = [(path, landlock.READ) for path in (*system, *read_paths)]
         rules += [(system_paths.ETC, landlock.LIST)]
         rules += [(path, landlock.DEVICE) for path in system_paths.DEVICES]
         rules += [(path, landlock.WRITE) for path in (*self.plan.write_paths, self.home, self.temporary)]
@@ -241,10 +250,10 @@ class ActiveSandbox:
         limits_tcp = ports is not None and self.plan.landlock_abi >= landlock.TCP_MIN_ABI
         return {"abi": self.plan.landlock_abi, "rules": rules, "ports": sorted(ports or ()) if limits_tcp else None}
 
-    def _bubblewrap_options(self, needed: Sequence[str], environ: Mapping[str, str], cwd: str) -> dict[str, Any]:
+    def _bubblewrap_options(self, read_paths: Sequence[str], environ: Mapping[str, str], cwd: str) -> dict[str, Any]:
         system = [*system_paths.SYSTEM_PATHS, *system_paths.readable_etc_paths()]
         write = [*self.plan.write_paths, self.home, self.temporary]
-        read = _outermost_paths(needed, [*system, *write])
+        read = _outermost_paths(read_paths, [*system, *write])
         options = bubblewrap.build_arguments(
             system=system,
             read=read,
@@ -258,7 +267,7 @@ class ActiveSandbox:
         return {"options": options, "folders": write}
 
     def _link_home_paths(self) -> None:
-        """What was named in the user's home is found in the empty one too, under its name."""
+        """Link granted paths of the user's home into the private one, under their names."""
         home = os.path.realpath(os.path.expanduser("~"))
         for path in (*self._read_paths, *self.plan.write_paths):
             if path != home and contains_path(home, path):
@@ -268,66 +277,66 @@ class ActiveSandbox:
                     os.symlink(path, link)
 
 
-def _moved(folders: Iterable[str]) -> str | None:
-    """The first of some resolved folders that is not where it was: a link stands in its way now."""
+def _first_moved_folder(folders: Iterable[str]) -> str | None:
+    """Return the first resolved folder that moved: its path goes through a link now."""
     return next((folder for folder in folders if os.path.realpath(folder) != folder), None)
 
 
 def _outermost_paths(paths: Iterable[str], known: Sequence[str]) -> list[str]:
-    """The paths that do not lie in others, or in what is known: a mount cannot be made in one that is not written."""
-    found: list[str] = []
+    """Return the paths outside of others and of `known`: bubblewrap cannot mount inside a read-only mount."""
+    outermost: list[str] = []
     for path in sorted(paths):
-        if not any(contains_path(folder, path) for folder in (*known, *found)):
-            found.append(path)
-    return found
+        if not any(contains_path(folder, path) for folder in (*known, *outermost)):
+            outermost.append(path)
+    return outermost
 
 
 def _top_level_paths(paths: Iterable[str]) -> list[str]:
-    """Folders like /bin, which is a link to usr/bin on most systems."""
+    """Return folders like /bin, which is a link to usr/bin on most systems."""
     return [path for path in paths if path.count(os.sep) == 1]
 
 
-def _programs(name: str, environ: Mapping[str, str], cwd: str) -> list[str]:
-    """The files that a command can mean, in the order in which exec looks them up; raises OSError if there is none."""
+def _find_programs(name: str, environ: Mapping[str, str], cwd: str) -> list[str]:
+    """Return the files that a command can mean, in exec's order; raise OSError if there is none."""
     if os.sep in name:
-        places = [os.path.join(cwd, name)]
+        candidates = [os.path.join(cwd, name)]
     else:
         path = environ.get("PATH") or os.environ.get("PATH", os.defpath)
-        places = [os.path.join(cwd, folder, name) for folder in path.split(os.pathsep)]
-    there = [place for place in places if os.path.exists(place)]
-    if not there:
+        candidates = [os.path.join(cwd, folder, name) for folder in path.split(os.pathsep)]
+    existing = [candidate for candidate in candidates if os.path.exists(candidate)]
+    if not existing:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    found = [place for place in there if os.path.isfile(place) and os.access(place, os.X_OK)]
-    if not found:
+    executables = [candidate for candidate in existing if os.path.isfile(candidate) and os.access(candidate, os.X_OK)]
+    if not executables:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
-    return [os.path.normpath(place) if os.path.isabs(place) else place for place in found]
+    return [os.path.normpath(candidate) if os.path.isabs(candidate) else candidate for candidate in executables]
 
 
 def _create_private_folder(write: Sequence[str]) -> tuple[str, int]:
-    """A new folder that is locked for as long as we live; folders that nobody holds any more are removed.
+    """Make a folder that is locked while we live; remove folders that nobody locks any more.
 
     Not in a folder that is writable in the sandbox: there it could be replaced by a link to another one.
     """
-    import tempfile  # only who confines pays for it
+    import tempfile  # slow to import, needed only here
 
-    usual = tempfile.gettempdir()
-    places = [path for path in (usual, *_OTHER_PLACES) if os.path.isdir(path) and os.access(path, os.W_OK)]
-    where = next((path for path in places if not system_paths.way_through(path, write)), None)
-    if where is None:
-        what = f"the sandbox cannot have a private folder in {usual}, for it is writable in the sandbox"
-        raise SandboxUnavailable(f"{what}; set TMPDIR to a folder that is not")
-    _remove_stale_folders(where)
+    default = tempfile.gettempdir()
+    folders = [path for path in (default, *_FALLBACK_FOLDERS) if os.path.isdir(path) and os.access(path, os.W_OK)]
+    parent = next((path for path in folders if not system_paths.traversed_folder(path, write)), None)
+    if parent is None:
+        message = f"the sandbox cannot have a private folder in {default}, since it is writable in the sandbox"
+        raise SandboxUnavailable(f"{message}; set TMPDIR to a folder that is not")
+    _remove_stale_folders(parent)
     while True:
-        path = tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=where)
+        path = tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         fcntl.flock(fd, fcntl.LOCK_EX)
-        if os.path.isdir(path):  # else somebody swept it between the two lines
+        if os.path.isdir(path):  # otherwise another process removed it between the two lines
             return os.path.realpath(path), fd
         os.close(fd)
 
 
-def _remove_stale_folders(where: str) -> None:
-    with os.scandir(where) as entries:
+def _remove_stale_folders(parent: str) -> None:
+    with os.scandir(parent) as entries:
         names = [entry.path for entry in entries if entry.name.startswith(FOLDER_PREFIX)]
     for path in names:
         try:
@@ -345,15 +354,15 @@ def _remove_stale_folders(where: str) -> None:
 
 
 def _remove_folder(folder: str) -> None:
-    """Remove a folder, also where somebody took away the right to: it is ours."""
+    """Remove a folder, also where permissions were taken away: it is ours."""
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
     if not os.path.isdir(folder):
         return
-    for place, folders, _ in os.walk(folder):
+    for parent, folders, _ in os.walk(folder):
         for name in folders:
-            path = os.path.join(place, name)
+            path = os.path.join(parent, name)
             if not os.path.islink(path):
-                os.chmod(path, 0o700)  # before the walk goes into it
+                os.chmod(path, 0o700)  # before the walk enters it
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,7 @@
-"""A filter for system calls: which kinds of sockets can be made, and a few calls that go around all else.
+"""A system call filter: which kinds of sockets can be made, and a few calls that bypass everything else.
 
-Landlock knows TCP only: Multipath TCP and fast open pass it by, and so do Unix sockets, behind which a session bus or a
-container service starts anything outside. Takes what can be reached, gives a classic BPF program (pure), and installs
-it. Used by the launcher and, through it, by bubblewrap.
+Landlock knows TCP only. Multipath TCP and fast open bypass it, and so do Unix sockets, through which a session bus or a
+container service starts anything outside. Builds a classic BPF program and installs it.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM = 1, 2
 _TCP, _UDP = 6, 17
-_TYPE_BITS = 0xF  # above them stand SOCK_CLOEXEC and SOCK_NONBLOCK
+_TYPE_BITS = 0xF  # SOCK_CLOEXEC and SOCK_NONBLOCK are above them
 _FAST_OPEN = 0x20000000
 
-# The second set of numbers of x86-64 processors, which would pass a filter that knows only the first.
+# The second set of numbers of x86-64 processors, which would bypass a filter that knows only the first.
 _X32 = 0x40000000
 
 
 class SyscallNumbers(NamedTuple):
-    """The numbers of an architecture."""
+    """The system call numbers of an architecture."""
 
     audit_arch: int
     socket: int
@@ -49,7 +48,7 @@ Instruction = tuple[int, int, int, int]
 
 
 def supported_machine() -> str | None:
-    """The processor that this interpreter runs on, if its calls are known here."""
+    """Return the processor that this interpreter runs on, if its calls are known here."""
     if sys.platform != "linux" or struct.calcsize("P") != 8 or sys.byteorder != "little":
         return None
     name = platform.machine()
@@ -57,7 +56,7 @@ def supported_machine() -> str | None:
 
 
 def build_filter(machine: str, *, inet: bool, is_tcp_limited: bool, unix: bool) -> bytes:
-    """The filter as the kernel takes it: `inet` lets IP sockets be made, `tcp_limited` only those Landlock knows."""
+    """Return the BPF program: `inet` allows IP sockets, `is_tcp_limited` only those that Landlock knows."""
     calls = SYSCALLS_BY_MACHINE[machine]
     code: list[Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -80,7 +79,7 @@ def build_filter(machine: str, *, inet: bool, is_tcp_limited: bool, unix: bool) 
 
 
 def install_filter(code: bytes) -> None:
-    """Have the filter from now on, for this thread and all it starts; raises OSError."""
+    """Install the filter for this thread and everything it starts; raise OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
@@ -94,7 +93,7 @@ def install_filter(code: bytes) -> None:
 def _socket_rules(inet: bool, is_tcp_limited: bool, unix: bool) -> list[Instruction]:
     allow: Instruction = (_RETURN, 0, 0, _ALLOW)
     code: list[Instruction] = [_load_argument(0)]
-    for family in (_NETLINK, *((_UNIX,) if unix else ())):  # names of interfaces are asked for through netlink
+    for family in (_NETLINK, *((_UNIX,) if unix else ())):  # interface names are read through netlink
         code += [(_EQUAL, 0, 1, family), allow]
     if not inet:
         return [*code, _return_errno(errno.EACCES)]
@@ -103,24 +102,24 @@ def _socket_rules(inet: bool, is_tcp_limited: bool, unix: bool) -> list[Instruct
     code += [(_EQUAL, 2, 0, _INET), (_EQUAL, 1, 0, _INET6), _return_errno(errno.EACCES)]
     code += [_load_argument(1), (_AND, 0, 0, _TYPE_BITS)]
     for kind, protocol in ((_STREAM, _TCP), (_DATAGRAM, _UDP)):
-        known: list[Instruction] = [
+        allowed_families: list[Instruction] = [
             _load_argument(2),
             (_EQUAL, 1, 0, 0),
             (_EQUAL, 0, 1, protocol),
             allow,
-            _return_errno(errno.EPROTONOSUPPORT),  # which programs that try Multipath TCP first take for "then without"
+            _return_errno(errno.EPROTONOSUPPORT),  # programs that try Multipath TCP first then fall back
         ]
-        code += [(_EQUAL, 0, len(known), kind), *known]
+        code += [(_EQUAL, 0, len(allowed_families), kind), *allowed_families]
     return [*code, _return_errno(errno.EACCES)]
 
 
 def _rules_for_call(number: int, code: list[Instruction]) -> list[Instruction]:
-    """Instructions for one call only; after them the number of the call is loaded again."""
+    """Return instructions for one call only; after them the number of the call is loaded again."""
     return [(_EQUAL, 0, len(code), number), *code, (_LOAD, 0, 0, _NUMBER)]
 
 
 def _load_argument(index: int) -> Instruction:
-    """Load the lower half of an argument: all of it, for the ints that are looked at here."""
+    """Load the lower half of an argument: all of it, for the ints that are checked here."""
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)
 
 

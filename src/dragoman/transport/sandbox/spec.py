@@ -1,7 +1,6 @@
-"""What a sandboxed command may still do: folders, network, environment, and how much of the machine it gets.
+"""What a sandboxed command may use: folders, network, environment, resource limits.
 
-Values and pure functions: a Sandbox as the user says it, its network as ports, its environment scrubbed. How it is
-enforced (Landlock, bubblewrap) is decided by the plan; whoever starts processes is above.
+Values and pure functions; plan.py decides how it is enforced.
 """
 
 from __future__ import annotations
@@ -12,28 +11,28 @@ from typing import NamedTuple
 
 import msgspec
 
-# HTTPS and nothing else: an agent must reach its model and packages, and has no business with a database, a mail
-# server or an ssh port of the user's. DNS over UDP is not touched by it.
+# HTTPS only: an agent must reach its model and packages, but no database, mail server or ssh port of the user. DNS over
+# UDP is not affected.
 DEFAULT_NET = "443"
 
 AUTO, LANDLOCK, BUBBLEWRAP = "auto", "landlock", "bubblewrap"
 MECHANISMS = (AUTO, LANDLOCK, BUBBLEWRAP)
 
-# All processes and threads of the user together, as the system counts them: far above what builds start, and a fork
-# bomb ends here while the user, who has no such limit, can still start a shell. Root is never limited by it.
+# All processes and threads of the user together, as the system counts them: far above what builds start. A fork bomb
+# ends here, while the user, who has no such limit, can still start a shell. Root is never limited by it.
 MAX_PROCESSES = 4096
 
 # Bundlers that watch whole trees open a few thousand.
 MAX_OPEN_FILES = 16384
 
-# Larger than what is built or downloaded; a log that runs away ends before the disk is full. Bytes.
+# Larger than what is built or downloaded; a runaway log ends before the disk is full. Bytes.
 MAX_FILE_SIZE = 16 * 1024**3
 
-# A dump of an agent's memory has its credentials in it.
+# A core dump of an agent contains its credentials.
 MAX_CORE_SIZE = 0
 
-# Names that tell a program how to print and where its programs are, and nothing of the user. Proxies are missing, for
-# their addresses hold passwords; what an agent needs beyond these is named by the user.
+# Names that tell a program how to print and where programs are, and nothing about the user. Proxies are missing, since
+# their addresses hold passwords; the user names what an agent needs beyond these.
 KEPT_VARIABLES = frozenset(
     {
         "COLORFGBG", "COLORTERM", "COLUMNS", "LANG", "LANGUAGE", "LINES", "LOGNAME", "NODE_EXTRA_CA_CERTS", "NO_COLOR",
@@ -44,7 +43,7 @@ _KEPT_VARIABLE_PREFIX = "LC_"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the machine each process gets; None is no limit.
+    """Resource limits of each process; None is no limit.
 
     No memory limit by default: it counts address space, of which node, Java and Go reserve far more than they use. No
     CPU limit either: an agent may work for days.
@@ -58,8 +57,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: int | None = None
 
     def rlimits(self) -> list[tuple[str, int]]:
-        """The limits that there are, by the names that the system has for them."""
-        named = {
+        """Return the limits that are set, by the system's names."""
+        values = {
             "RLIMIT_NPROC": self.processes,
             "RLIMIT_NOFILE": self.open_files,
             "RLIMIT_FSIZE": self.file_size,
@@ -67,18 +66,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             "RLIMIT_AS": self.memory,
             "RLIMIT_CPU": self.cpu_seconds,
         }
-        return [(name, value) for name, value in named.items() if value is not None]
+        return [(name, value) for name, value in values.items() if value is not None]
 
 
 class NetworkAccess(NamedTuple):
-    """What of the network can be reached: TCP ports (None is all of them), and sockets of this machine."""
+    """What can be reached: TCP ports (None is all of them), and sockets of this machine."""
 
     ports: frozenset[int] | None
     allows_unix: bool
 
     @property
     def is_none(self) -> bool:
-        """Whether no address of any network can be reached, by no protocol."""
+        """Whether no network can be reached by any protocol."""
         return self.ports is not None and not self.ports
 
 
@@ -86,7 +85,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     """A sandbox for an agent and its commands: what they may use besides the system and the session's folders.
 
     `read` and `write` are files and folders; `net` is "none", "all" or TCP ports ("443,8080"), with "unix" among them
-    for sockets of this machine; `env` are names of variables. `closed` is never written, whatever else is said.
+    for sockets of this machine; `env` are names of variables. `protected` paths are never writable, whatever else is
+    granted.
     """
 
     read: tuple[str, ...] = ()
@@ -101,36 +101,39 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         parse_network(self.net)
         if self.mechanism not in MECHANISMS:
             raise ValueError(f"unknown mechanism {self.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
-        for name, value in (("read", self.read), ("write", self.write), ("env", self.env), ("closed", self.protected)):
+        for name, value in (
+            ("read", self.read),
+            ("write", self.write),
+            ("env", self.env),
+            ("protected", self.protected),
+        ):
             if isinstance(value, str):
                 raise ValueError(f"{name}: give a list of texts, as in {name}=({value!r},)")
 
     def with_protected(self, paths: Iterable[str]) -> Sandbox:
-        """The same, with more that is never written."""
-        return msgspec.structs.replace(self, closed=(*self.protected, *paths))
+        """Return the same sandbox with more protected paths."""
+        return msgspec.structs.replace(self, protected=(*self.protected, *paths))
 
 
 def parse_network(net: str) -> NetworkAccess:
-    """What the words of `net` mean; ValueError says what they can be."""
-    words = [word.strip() for word in net.split(",")]
+    """Parse `net`; raise ValueError with the possible values."""
+    parts = [part.strip() for part in net.split(",")]
     ports: set[int] = set()
-    for word in words:
-        if word.isascii() and word.isdigit() and 0 < int(word) < 65536:
-            ports.add(int(word))
-        elif word not in ("none", "all", "unix"):
-            raise ValueError(
-                f"{word!r} is no network to reach; say none, all, or TCP ports and unix, as in 443,8080,unix"
-            )
-    whole = {"all", "none"}.intersection(words)
-    if len(whole) + bool(ports) > 1:
-        raise ValueError(f"{net!r} contradicts itself; say none, all, or a list of ports")
-    return NetworkAccess(None if "all" in words else frozenset(ports), "unix" in words)
+    for part in parts:
+        if part.isascii() and part.isdigit() and 0 < int(part) < 65536:
+            ports.add(int(part))
+        elif part not in ("none", "all", "unix"):
+            raise ValueError(f"{part!r} is not a network; use none, all, or TCP ports and unix, as in 443,8080,unix")
+    exclusive = {"all", "none"}.intersection(parts)
+    if len(exclusive) + bool(ports) > 1:
+        raise ValueError(f"{net!r} contradicts itself; use none, all, or a list of ports")
+    return NetworkAccess(None if "all" in parts else frozenset(ports), "unix" in parts)
 
 
 def filter_environment(environ: Mapping[str, str], extra_names: Iterable[str] = ()) -> dict[str, str]:
-    """An environment without what nobody named."""
-    kept = KEPT_VARIABLES.union(extra_names)
-    return {name: value for name, value in environ.items() if name in kept or name.startswith(_KEPT_VARIABLE_PREFIX)}
+    """Return an environment with only the allowed names."""
+    names = KEPT_VARIABLES.union(extra_names)
+    return {name: value for name, value in environ.items() if name in names or name.startswith(_KEPT_VARIABLE_PREFIX)}
 
 
 def contains_path(folder: str, path: str) -> bool:

@@ -1,8 +1,7 @@
-"""What every program needs of the system: where programs, libraries and settings are, and a few devices.
+"""Paths that programs need: system programs, libraries, settings and devices, and the parts of one program.
 
-And what one program needs of its own: its file, its interpreter, its virtual environment, its packages. Takes paths and
-looks at the disk, gives paths that may be read and executed in a sandbox, and tells which paths somebody in a sandbox
-could make lead elsewhere. Knows no mechanism.
+The parts of a program are its file, its interpreter, its virtual environment and its packages. Also tells which paths a
+process in a sandbox could redirect.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from functools import cache
 
 from dragoman.transport.sandbox.spec import contains_path
 
-# Programs, libraries, and what describes the machine. The last two tell runtimes how much memory and how many
-# processors they have.
+# Programs, libraries, and descriptions of the machine. The last two tell runtimes the memory and the number of
+# processors.
 SYSTEM_PATHS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store",
     "/sys/fs/cgroup", "/sys/devices/system/cpu",
@@ -26,31 +25,30 @@ ETC = "/etc"
 # /dev/tty is a process's own terminal. Not here: /dev/pts, the user's other terminals, and /dev/shm, other programs'
 # memory.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
-DEVICE_LINKS = ("/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 
-# The first line of a script; what is longer names no interpreter.
+# The longest first line of a script that names an interpreter.
 _MAX_SHEBANG = 512
 
-# A script's interpreter may be a script whose interpreter is one; Linux follows as many.
+# A script's interpreter may be a script whose interpreter is one; Linux follows this many.
 _MAX_INTERPRETERS = 5
 
-# As many links as Linux follows on the way to one file.
-_LINKS = 40
+# How many links Linux follows on the way to one file.
+_MAX_LINKS = 40
 
-# How the interpreters of Python are called.
-_PYTHONS = ("python", "pypy")
+# The names of Python interpreters.
+_PYTHON_NAMES = ("python", "pypy")
 
 
 @cache
 def readable_etc_paths() -> tuple[str, ...]:
-    """What in /etc may be read: for root, who could read everything, only what everybody can."""
+    """Return what may be read in /etc: for root, who could read everything, only what everybody can."""
     if os.geteuid() != 0:
         return (ETC,)
     return tuple(_world_readable_paths(ETC) or ())
 
 
 def _world_readable_paths(folder: str) -> list[str] | None:
-    """The folder itself where all in it is for everybody (None), else what in it is."""
+    """Return None where everything in the folder is world-readable, otherwise the paths in it that are."""
     found: list[str] = []
     is_whole = True
     try:
@@ -59,7 +57,7 @@ def _world_readable_paths(folder: str) -> list[str] | None:
         return []
     for entry in entries:
         status = entry.stat(follow_symlinks=False)
-        if stat.S_ISLNK(status.st_mode):  # a link has no rights of its own; where it leads, others decide
+        if stat.S_ISLNK(status.st_mode):  # a link has no permissions of its own; those of its target count
             if not os.path.realpath(entry.path).startswith(ETC):
                 found.append(entry.path)
         elif not status.st_mode & stat.S_IROTH:
@@ -74,76 +72,79 @@ def _world_readable_paths(folder: str) -> list[str] | None:
 
 
 def required_paths(program: str, arguments: Sequence[str], write: Sequence[str] = ()) -> list[str]:
-    """What the user's command needs to start: the program, its interpreters and their libraries, and files it is given.
+    """Return what the user's command needs to start: the program, its interpreters and their libraries, and files it is
+    given.
 
-    Files in the folders of `write` can be read anyway, and an agent may have changed them: what a link or a first line
-    there leads to was not named by the user. Of that only an installed Python is given, for virtual environments.
+    Files in the folders of `write` can be read anyway, and an agent may have changed them: the user did not name what a
+    link or a first line there leads to. Of that only an installed Python is granted, for virtual environments.
     """
-    needed: list[str] = []
-    is_users = True
+    paths: list[str] = []
+    is_named_by_user = True
     for path in _interpreter_chain(program):
         for name in _link_chain(path):
-            if way_through(name, write):
-                is_users = False
-            elif is_users:
-                needed += [name, *_installation_folders(name)]
-            elif os.path.basename(name).startswith(_PYTHONS):
-                above = os.path.dirname(os.path.dirname(name))
-                needed += [
-                    folder for folder in _installation_folders(name) if folder == above and _is_python_prefix(above)
+            if traversed_folder(name, write):
+                is_named_by_user = False
+            elif is_named_by_user:
+                paths += [name, *_installation_folders(name)]
+            elif os.path.basename(name).startswith(_PYTHON_NAMES):
+                prefix = os.path.dirname(os.path.dirname(name))
+                paths += [
+                    folder for folder in _installation_folders(name) if folder == prefix and _is_python_prefix(prefix)
                 ]
-    needed += [
-        word for word in arguments if os.path.isabs(word) and os.path.isfile(word) and not way_through(word, write)
+    paths += [
+        argument
+        for argument in arguments
+        if os.path.isabs(argument) and os.path.isfile(argument) and not traversed_folder(argument, write)
     ]
-    return list(dict.fromkeys(needed))
+    return list(dict.fromkeys(paths))
 
 
-def other_name(path: str, write: Sequence[str]) -> str | None:
-    """The folder of `write` that a path leads through, as the path calls it, where that is not its real name."""
+def writable_alias(path: str, write: Sequence[str]) -> str | None:
+    """Return the folder of `write` that a path leads through, as spelled there, if that is not its real name."""
     while path != os.path.dirname(path):
         path = os.path.dirname(path)
         if path not in write and os.path.realpath(path) in write:
-            return None if any(way_through(path, (folder,), inside=True) for folder in write) else path
+            return None if any(traversed_folder(path, (folder,), inside=True) for folder in write) else path
     return None
 
 
-def way_through(path: str, folders: Sequence[str], *, inside: bool = False) -> str | None:
-    """The first folder that the way to a path goes through, links followed; with `inside`, not if it ends there.
+def traversed_folder(path: str, folders: Sequence[str], *, inside: bool = False) -> str | None:
+    """Return the first of these folders that a path goes through, following links; with `inside`, not if it ends there.
 
     Whoever can write in that folder decides where the path leads.
     """
-    for entry in _entries(path):
+    for entry in _looked_up_names(path):
         for folder in folders:
             if contains_path(folder, entry) and not (inside and entry == folder):
                 return folder
     return None
 
 
-def _entries(path: str) -> Iterator[str]:
-    """Every name that the system looks up on the way to a file, in its real folder."""
-    place, links = os.sep, 0
+def _looked_up_names(path: str) -> Iterator[str]:
+    """Yield every name that the system looks up on the way to a file, in its real folder."""
+    folder, links = os.sep, 0
     rest = path.split(os.sep)[::-1]
     while rest:
         part = rest.pop()
         if part == os.pardir:
-            place = os.path.dirname(place)
+            folder = os.path.dirname(folder)
         elif part not in ("", os.curdir):
-            entry = os.path.join(place, part)
+            entry = os.path.join(folder, part)
             yield entry
             try:
                 target = os.readlink(entry)
             except OSError:
-                place = entry
+                folder = entry
                 continue
             links += 1
-            if links > _LINKS:
+            if links > _MAX_LINKS:
                 return
-            place = os.sep if os.path.isabs(target) else place
+            folder = os.sep if os.path.isabs(target) else folder
             rest += target.split(os.sep)[::-1]
 
 
 def _interpreter_chain(program: str) -> Iterator[str]:
-    """A program, the interpreter in its first line, and that one's."""
+    """Yield a program, the interpreter in its first line, and that one's."""
     for _ in range(_MAX_INTERPRETERS):
         yield program
         try:
@@ -152,21 +153,21 @@ def _interpreter_chain(program: str) -> Iterator[str]:
                 line = file.read(_MAX_SHEBANG).split(b"\n")[0] if is_script else b""
         except OSError:
             return
-        words = os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
-        if not words:
+        shebang = os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
+        if not shebang:
             return
-        program = words[0]
+        program = shebang[0]
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting: a pipe has nobody yet who writes into it."""
+    """Open without waiting: a pipe may have no writer yet."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _link_chain(path: str) -> Iterator[str]:
-    """A file under all its names: each link on the way to it, and where the last one leads."""
+    """Yield all names of a file: each link on the way to it, and the target."""
     seen: set[str] = set()
-    while path not in seen and len(seen) < _LINKS:
+    while path not in seen and len(seen) < _MAX_LINKS:
         seen.add(path)
         yield path
         if not os.path.islink(path):
@@ -178,21 +179,21 @@ def _link_chain(path: str) -> Iterator[str]:
 
 
 def _installation_folders(program: str) -> Iterator[str]:
-    """The folder that a program was installed into, where one can be told from a folder of many things."""
+    """Yield the installation folder of a program, where it can be told from a general folder."""
     if any(contains_path(folder, program) for folder in SYSTEM_PATHS):
-        return  # there it can be read anyway; and all of a system is no installation
-    above = os.path.dirname(os.path.dirname(program))
-    if contains_path(above, os.path.realpath(os.path.expanduser("~"))):
+        return  # it can be read anyway; and a whole system is no installation
+    prefix = os.path.dirname(os.path.dirname(program))
+    if contains_path(prefix, os.path.realpath(os.path.expanduser("~"))):
         return
-    if os.path.exists(os.path.join(above, "pyvenv.cfg")) or _is_python_prefix(above):
-        yield above
+    if os.path.exists(os.path.join(prefix, "pyvenv.cfg")) or _is_python_prefix(prefix):
+        yield prefix
     parts = program.split(os.sep)
     if "node_modules" in parts:  # packages find each other in the outermost one
         yield os.sep.join(parts[: parts.index("node_modules") + 1])
 
 
 def _is_python_prefix(prefix: str) -> bool:
-    """Whether an interpreter's own library is here; packages of a user are not one."""
+    """Whether an interpreter's standard library is here; a user's packages are not one."""
     try:
         names = os.listdir(os.path.join(prefix, "lib"))
     except OSError:

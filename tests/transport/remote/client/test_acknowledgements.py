@@ -1,4 +1,4 @@
-"""Receipts of a WebSocket client: a server that keeps little for its clients is not kept waiting for them."""
+"""Acknowledgements of a WebSocket client: a server with a small buffer does not wait for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_long_stream_passes_a_small_buffer_without_waiting_for_the_clock(monke
     async def answer(turn: Turn) -> None:
         for _ in range(500):
             await turn.say("x" * 1000)
-            await asyncio.sleep(0)  # each a message of its own
+            await asyncio.sleep(0)  # each as its own message
 
     async def run() -> str:
         async with (

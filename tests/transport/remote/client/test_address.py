@@ -1,4 +1,4 @@
-"""An URL is taken apart, and what is secret in it is never shown."""
+"""A URL is parsed, and secrets in it are never shown."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_a_token_and_a_password_are_sent_in_headers_and_shown_nowhere() -> None:
     ("url", "remote", "says"),
     [
         ("http://", RemoteOptions(), "https://host.example/acp"),
-        ("https://host.example:99999/acp", RemoteOptions(), "this is no address"),
-        ("https://host.example/a b", RemoteOptions(), "this is no address"),
+        ("https://host.example:99999/acp", RemoteOptions(), "this is not an address"),
+        ("https://host.example/a b", RemoteOptions(), "this is not an address"),
         ("http://host.example/acp", RemoteOptions(), "without TLS only this machine"),
         ("ws://192.0.2.7/acp", RemoteOptions(token="s3cret"), "use wss://"),
         ("https://host.example/acp", RemoteOptions(token="two\nlines"), "the token has characters"),

@@ -44,7 +44,7 @@ ways = pytest.mark.parametrize("over", ["ws", "http"])
 
 
 def call(number: int, filling: bytes = b"") -> bytes:
-    """A message that any server takes: over HTTP each is looked at."""
+    """A message that any server accepts: over HTTP each is parsed."""
     return b'{"jsonrpc":"2.0","method":"_n","params":{"n":%d,"x":"%b"}}' % (number, filling)
 
 
@@ -98,7 +98,7 @@ def test_what_was_sent_before_a_close_still_arrives(over: str) -> None:
 def test_the_end_that_the_server_makes_is_told_after_its_last_frame(over: str) -> None:
     async def work(ours: Transport, theirs: Transport) -> None:
         theirs.send(call(0))
-        assert await take(ours, 1) == [call(0)]  # the stream is there
+        assert await take(ours, 1) == [call(0)]  # the stream is open
         theirs.send(call(1))
         await theirs.close("that was all")
         assert await take(ours, 1) == [call(1)]
@@ -124,7 +124,7 @@ def test_a_cancelled_receive_loses_no_frame_and_two_are_one_too_many(over: str) 
 
 
 @ways
-def test_frames_nobody_receives_stop_the_reading_so_that_the_server_feels_it(over: str) -> None:
+def test_unreceived_frames_stop_the_reading_so_that_the_server_slows_down(over: str) -> None:
     async def work(ours: Transport, theirs: Transport) -> None:
         sent = 0
         async with asyncio.timeout(10.0):

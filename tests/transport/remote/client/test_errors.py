@@ -1,4 +1,4 @@
-"""Whatever goes wrong on the way to a remote agent is told in one line that says what to do, and tells no secret."""
+"""Every failure on the way to a remote agent is one line that says what to do, without secrets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def answer(status: str, body: bytes = b"", *headers: str) -> bytes:
 
 @asynccontextmanager
 async def answering(said: bytes, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A server that says this to everybody, whatever they want; gives its port."""
+    """A server that sends this to everybody; yields its port."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
@@ -74,19 +74,22 @@ ways = pytest.mark.parametrize("over", ["ws", "http"])
 @pytest.mark.parametrize(
     ("said", "says"),
     [
-        (answer("401 Unauthorized", b'{"error":{"kind":"auth_required","message":"bring a token"}}'), "give a token"),
-        (answer("403 Forbidden"), "does not let you in"),
+        (
+            answer("401 Unauthorized", b'{"error":{"kind":"auth_required","message":"bring a token"}}'),
+            "it needs a valid token",
+        ),
+        (answer("403 Forbidden"), "access denied"),
         (answer("404 Not Found", b"nothing here"), "no ACP server at this path.*nothing here"),
         (answer("421 Misdirected Request"), "the name it was started with"),
-        (answer("429 Too Many Requests", b"", "Retry-After: 9"), "asked too often; try again in 9 s"),
-        (answer("502 Bad Gateway", PAGE), "does not reach it.*a web page"),
+        (answer("429 Too Many Requests", b"", "Retry-After: 9"), "too many requests; try again in 9 s"),
+        (answer("502 Bad Gateway", PAGE), "cannot reach it.*a web page"),
         (answer("503 Service Unavailable"), "try again in a moment"),
         (answer("301 Moved", b"", "Location: https://u:pass@other.example/acp"), "moved to https://other.example/acp"),
         (answer("200 OK", PAGE, "Content-Type: text/html"), "check the path"),
         (answer("418 Teapot", b"\x1b[31mshort and stout"), r"418.*short and stout"),
     ],
 )
-async def test_an_answer_that_is_not_the_one_we_hoped_for(over: str, said: bytes, says: str) -> None:
+async def test_an_unexpected_http_response_says_what_to_do(over: str, said: bytes, says: str) -> None:
 
     async with answering(said) as port:
         error = await failure(f"{over}://127.0.0.1:{port}/acp?token={SECRET}")
@@ -96,7 +99,7 @@ async def test_an_answer_that_is_not_the_one_we_hoped_for(over: str, said: bytes
 
 
 @ways
-async def test_what_does_not_speak_http_is_told(over: str) -> None:
+async def test_a_server_that_does_not_speak_http_is_reported(over: str) -> None:
 
     async with answering(b"SSH-2.0-OpenSSH_9.9\r\n") as port:
         assert isinstance(await failure(f"{over}://127.0.0.1:{port}/acp"), Unreachable)
@@ -113,7 +116,7 @@ def test_nobody_listens(over: str) -> None:
 @pytest.mark.parametrize("over", ["wss", "https"])
 def test_a_host_name_that_nobody_knows(over: str) -> None:
     error = asyncio.run(failure(f"{over}://nobody.invalid/acp"))
-    assert "nobody knows this host name" in str(error)
+    assert "this host name is unknown" in str(error)
 
 
 @pytest.mark.parametrize("over", ["wss", "https"])
@@ -122,7 +125,7 @@ def test_tls_where_none_is_spoken(over: str) -> None:
         async with answering(answer("400 Bad Request")) as port:
             return str(await failure(f"{over}://127.0.0.1:{port}/acp"))
 
-    assert "TLS cannot be spoken there" in asyncio.run(asyncio.wait_for(main(), WITHIN))
+    assert "TLS does not work there" in asyncio.run(asyncio.wait_for(main(), WITHIN))
 
 
 @pytest.mark.parametrize("over", ["wss", "https"])
@@ -155,7 +158,7 @@ async def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None
         async def post(self, *_: object, **__: object) -> httpx.Response:
             self.tries += 1
             if self.tries == 1:
-                raise anyio.EndOfStream  # httpx lets it through when a server is gone that spoke HTTP/2 over TLS
+                raise anyio.EndOfStream  # httpx passes it on when a server is gone that spoke HTTP/2 over TLS
             return httpx.Response(202)
 
     client = Client()
@@ -194,7 +197,7 @@ async def test_a_handshake_that_is_given_up_leaves_no_socket() -> None:
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp"
     client = build_http_client(parse_address(url), RemoteOptions())
-    gc.disable()  # it would find a forgotten socket, some day
+    gc.disable()  # it would close a forgotten socket eventually
     try:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
@@ -207,8 +210,8 @@ async def test_a_handshake_that_is_given_up_leaves_no_socket() -> None:
     server.close()
 
 
-async def test_a_message_under_way_is_not_one_that_never_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over another connection it would be said twice; one that was never begun is said there."""
+async def test_a_message_being_sent_does_not_count_as_unsent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over another connection it would be sent twice; one that was never started is sent there."""
     first, second = (b'{"jsonrpc":"2.0","id":%d,"method":"x"}' % id for id in (1, 2))
 
     under_way = asyncio.Event()
@@ -228,7 +231,7 @@ async def test_a_message_under_way_is_not_one_that_never_left(monkeypatch: pytes
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for this machine that nobody has signed, and its key."""
+    """A self-signed certificate for this machine, and its key."""
     return certificate(tmp_path_factory.mktemp("tls"))
 
 
@@ -251,7 +254,7 @@ async def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: t
     async with open_listener(Endpoint(accept, authenticate=admit), tls=(str(keys[0]), str(keys[1]))) as served:
         url = served.url.replace("https", over, 1)
         assert "certificate is not trusted" in str(await failure(url))
-        assert "give a token" in str(await failure(url, tls=keys[0], token="wrong"))
+        assert "it needs a valid token" in str(await failure(url, tls=keys[0], token="wrong"))
         for tls in (keys[0], False):
             async with connect(url, token=SECRET, tls=tls) as remote:
                 session = await remote.open_session("/")
@@ -259,5 +262,5 @@ async def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: t
 
 
 def test_what_belongs_to_an_url_is_refused_for_a_command() -> None:
-    with pytest.raises(ValueError, match="agents at an URL"):
+    with pytest.raises(ValueError, match="an agent at a URL"):
         connect(["agent"], token=SECRET)

@@ -1,4 +1,4 @@
-"""Event streams are read in any chunking, with ids and without, from servers that follow the standard loosely."""
+"""Event streams are parsed in any chunking, with ids and without, also from servers that deviate from the standard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_the_writer_writes_the_reader_reads_with_any_line_end(
     frames: list[bytes], cuts: list[int], end: bytes
 ) -> None:
     stream = encode_events(frames, 5).replace(b"\n", end)
-    # A carriage return at the very end may be half of a line end: the next bytes tell.
+    # A carriage return at the very end may be half of a line end: the next bytes decide.
     got = fed(stream + b": keepalive" + end, cuts)
     assert [event.data for event in got] == frames
     assert [event.id for event in got] == [b"%d" % number for number in range(5, 5 + len(frames))]

@@ -1,4 +1,4 @@
-"""Streamable HTTP on the wire: which request says what, and how the ways of other servers are borne with."""
+"""Streamable HTTP on the wire: what each request contains, and how deviations of other servers are handled."""
 
 from __future__ import annotations
 
@@ -172,17 +172,17 @@ def test_a_load_is_asked_without_its_session_of_a_server_that_does_not_know_it_y
         server.refuse(is_call("session/load"), 404, b"Unknown session id")
         ours.send(call(1, "session/load", sessionId="s1", cwd="/", mcpServers=[]))
         await server.heard("session/load", 2)
-        server.say(method="session/update", params={"sessionId": "s1"})  # its history comes by the connection's stream
+        server.say(method="session/update", params={"sessionId": "s1"})  # its history comes on the connection's stream
         server.say(id=1, result={})
         history, answer = await hear(ours, 2)
         assert (history["method"], answer["id"]) == ("session/update", 1)
         server.say("s1", method="session/update", params={"sessionId": "s1", "later": True})
-        assert (await hear(ours))[0]["params"]["later"]  # the stream was asked for again
+        assert (await hear(ours))[0]["params"]["later"]  # the stream was requested again
 
     assert play(work).posts() == [("session/load", "s1"), ("session/load", None)]
 
 
-def test_a_stream_that_somebody_seems_to_read_is_asked_for_again() -> None:
+def test_a_stream_that_seems_to_be_read_is_requested_again() -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         for _ in range(3):
             server.refuse(is_stream("s1"), 409, b"Outbound stream already has an active receiver")
@@ -193,7 +193,7 @@ def test_a_stream_that_somebody_seems_to_read_is_asked_for_again() -> None:
     play(work)
 
 
-def test_a_stream_that_ends_in_good_order_is_asked_for_again() -> None:
+def test_a_stream_that_ends_normally_is_requested_again() -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         for number in range(8):
             server.say(method="_n", params={"n": number})
@@ -208,7 +208,7 @@ def test_the_answer_to_a_load_waits_for_the_history_that_comes_by_another_stream
         ours.send(call(1, "session/load", sessionId="s1", cwd="/", mcpServers=[]))
         await server.heard("session/load")
         server.say(id=1, result={})
-        await asyncio.sleep(0.03)  # the history is late, as on another socket it may be
+        await asyncio.sleep(0.03)  # the history is late, as it may be on another socket
         for number in range(3):
             server.say("s1", method="session/update", params={"sessionId": "s1", "n": number})
         assert [message.get("id") for message in await hear(ours, 4)] == [None, None, None, 1]

@@ -1,4 +1,4 @@
-"""WebSocket through the proxy of the environment; this machine is never looked for there."""
+"""WebSocket through the proxy of the environment; this machine is never behind one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITHIN = 20.0
 
 @pytest.fixture(autouse=True)
 def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment without proxies but those of the test."""
+    """An environment without proxies except those of the test."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -36,7 +36,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         ("wss://near.example/acp", None),
     ],
 )
-def test_who_is_reached_through_a_proxy(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
+def test_which_addresses_use_a_proxy(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
     monkeypatch.setenv("https_proxy", "http://p.example:3128")
     monkeypatch.setenv("no_proxy", "near.example")
     assert proxy_url(parse_address(url)) == proxy

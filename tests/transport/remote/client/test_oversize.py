@@ -1,4 +1,4 @@
-"""A message that is larger than the server takes: its request says so and ends, and the connection goes on."""
+"""A message larger than the server allows: its request fails with a reason, and the connection goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.transport.remote.server.limits import ServerLimits
 from tests.transport.remote.client_and_server import EAGER, INITIALIZE, ending, meeting, take
 from tests.transport.remote.relay import relaying
 
-# Far less than anybody would say; the tests are quicker so.
+# Far less than real limits, so that the tests are quick.
 LARGEST = 100_000
 SMALL = ServerLimits(frame=LARGEST, body=LARGEST)
 
@@ -44,7 +44,7 @@ async def answered(transport: Transport) -> dict[str, Any]:
 async def test_a_request_that_is_too_large_ends_and_the_connection_goes_on(
     over: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not is_told:  # a server that does not say how much it takes: it hangs up, or answers 413
+    if not is_told:  # a server that does not state its limit: it disconnects, or answers 413
         monkeypatch.setattr(headers, "MAX_MESSAGE", "Nobody-Says-This")
     heard: list[str] = []
 
@@ -67,7 +67,7 @@ async def test_a_request_that_is_too_large_ends_and_the_connection_goes_on(
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-async def test_who_asked_for_something_that_is_too_large_is_told_so(over: str) -> None:
+async def test_an_answer_that_is_too_large_fails_its_request(over: str) -> None:
     heard: list[str] = []
 
     async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
@@ -85,11 +85,11 @@ async def test_who_asked_for_something_that_is_too_large_is_told_so(over: str) -
     assert all(f"at most {LARGEST}" in line for line in heard)
 
 
-async def test_a_message_at_which_the_connection_is_cut_again_and_again_is_not_sent_for_ever() -> None:
+async def test_a_message_at_which_the_connection_is_cut_again_and_again_is_not_sent_forever() -> None:
 
     async with asyncio.timeout(WITHIN), meeting() as there, relaying(there.port) as relay:
         ours, theirs = await there.meet("ws", relay.port)
-        relay.bite(50_000, 100)  # somebody on the way hangs up within so many bytes, each time
+        relay.bite(50_000, 100)  # something on the way disconnects within this many bytes, each time
         relay.drop()
         ours.send(frame(8, "_large", LARGEST))
         said = await answered(ours)

@@ -1,4 +1,4 @@
-"""Connections that are cut at any byte go on: every frame arrives, once and in order, both ways."""
+"""Connections that are cut at any byte resume: every frame arrives, once and in order, both ways."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_frames_arrive_once_and_in_order_however_often_the_connection_is_cut(ove
 
     async def main() -> int:
         async with meeting() as there, relaying(there.port, seed=seed, cuts=12, most=12000) as relay:
-            cuts, relay.left = relay.left, 0  # not before both know each other
+            cuts, relay.left = relay.left, 0  # not before both are connected
             ours, theirs = await there.meet(over, relay.port, said.append)
             relay.left = cuts
             relay.drop()
@@ -69,7 +69,7 @@ def test_frames_arrive_once_and_in_order_however_often_the_connection_is_cut(ove
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-async def test_a_cut_that_takes_a_while_is_told_when_it_begins_and_when_it_is_over(over: str) -> None:
+async def test_a_longer_cut_is_reported_when_it_begins_and_when_it_is_over(over: str) -> None:
     said: list[str] = []
 
     async with meeting() as there, relaying(there.port) as relay:
@@ -95,7 +95,7 @@ async def test_a_cut_that_takes_a_while_is_told_when_it_begins_and_when_it_is_ov
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-async def test_each_cut_is_told_however_quickly_it_is_mended(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_cut_is_reported_however_quickly_it_is_repaired(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "MERGE_WINDOW", 0.0)  # one stream is cut here, and may be cut again at once
     said: list[str] = []
 
@@ -104,7 +104,7 @@ async def test_each_cut_is_told_however_quickly_it_is_mended(over: str, monkeypa
 
         def report(line: str) -> None:
             said.append(line)
-            if "mended" in line or "connected again" in line:
+            if "restored" in line or "connected again" in line:
                 well.set()
 
         ours, theirs = await there.meet(over, relay.port, report)
@@ -115,17 +115,17 @@ async def test_each_cut_is_told_however_quickly_it_is_mended(over: str, monkeypa
             ours.send(b'{"jsonrpc":"2.0","method":"_up"}')
             assert await take(theirs, 1) == [b'{"jsonrpc":"2.0","method":"_up"}']
         await ours.close()
-    if over == "ws":  # over HTTP the first try may go by a socket that was cut at the same moment: then it takes two
+    if over == "ws":  # over HTTP the first try may use a socket that was cut at the same moment: then it takes two
         assert len(said) == 2
-        assert all("the connection was cut and is mended (0." in line for line in said), said
+        assert all("the connection was cut and is restored (0." in line for line in said), said
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-def test_a_server_that_stays_away_is_given_up_after_the_patience(over: str) -> None:
+def test_a_server_that_stays_away_is_given_up_after_the_backoff(over: str) -> None:
     async def main() -> str:
         async with meeting() as there, relaying(there.port) as relay:
             remote = msgspec.structs.replace(
-                EAGER, patience=Backoff(initial_delay=0.01, max_delay=0.05, give_up_after=0.3)
+                EAGER, backoff=Backoff(initial_delay=0.01, max_delay=0.05, give_up_after=0.3)
             )
             ours, _ = await there.meet(over, relay.port, remote=remote)
             relay.is_down = True
@@ -153,7 +153,7 @@ async def test_a_connection_that_the_server_has_forgotten_is_over(over: str) -> 
         await ours.close()
 
 
-async def test_a_client_that_says_goodbye_frees_its_connection_at_once() -> None:
+async def test_a_client_that_closes_frees_its_connection_at_once() -> None:
 
     async with meeting() as there:
         for over in ("ws", "http"):
@@ -194,7 +194,7 @@ async def test_every_session_has_its_own_order_over_http(seed: int) -> None:
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-async def test_a_connection_that_stands_still_is_left_for_another(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_frozen_connection_is_replaced(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ws_socket, "PING_INTERVAL", 0.1)
     monkeypatch.setattr(ws_socket, "PONG_TIMEOUT", 0.1)
     monkeypatch.setattr(event_stream, "SILENCE_TIMEOUT", 0.3)
@@ -204,11 +204,11 @@ async def test_a_connection_that_stands_still_is_left_for_another(over: str, mon
         theirs.send(b'{"jsonrpc":"2.0","method":"_before"}')
         await take(ours, 1)
         if over == "http":
-            await asyncio.sleep(0.25)  # a server that keeps its streams alive has said so by now
+            await asyncio.sleep(0.25)  # a server that keeps its streams alive has sent a comment by now
         relay.is_frozen = True
         theirs.send(b'{"jsonrpc":"2.0","method":"_lost"}')
         await asyncio.sleep(0.05)
-        relay.is_frozen = False  # for those who come anew: what stands still stays so
+        relay.is_frozen = False  # for new connections: frozen ones stay frozen
         assert await take(ours, 1) == [b'{"jsonrpc":"2.0","method":"_lost"}']
         await ours.close()
 
@@ -234,7 +234,7 @@ async def test_a_websocket_brings_back_the_cookies_it_was_given() -> None:
             writer.transport.abort() if len(asked) == 2 else writer.close()
         else:
             writer.write(Frame(Opcode.TEXT, b"{}").serialize(mask=False))
-            await reader.read(100)  # goodbye
+            await reader.read(100)  # the close frame
             writer.close()
 
     server = await asyncio.start_server(upgrade, "127.0.0.1", 0)

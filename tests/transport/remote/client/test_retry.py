@@ -1,4 +1,4 @@
-"""Trying again: pauses grow with full jitter, it has an end, and the user hears of it twice."""
+"""Retry: delays grow with full jitter, they end, and the user gets two reports."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_first_try_that_works_says_nothing() -> None:
     assert tried([]) == ([], [], "there")
 
 
-def test_a_cut_that_the_first_try_mends_is_told_in_one_line_by_one_of_those_that_were_cut_together() -> None:
+def test_a_cut_that_the_first_try_repairs_is_reported_in_one_line_for_all_that_were_cut_together() -> None:
     said: list[str] = []
     outage = Outage(said.append)
 
@@ -73,23 +73,23 @@ def test_a_cut_that_the_first_try_mends_is_told_in_one_line_by_one_of_those_that
 
     for _ in range(3):
         asyncio.run(RetryLoop("agent x", Backoff(), outage, "cut", was_cut=True, clock=lambda: 0.0).run(attempt))
-    assert said == ["agent x: the connection was cut and is mended (0.0 s)"]
+    assert said == ["agent x: the connection was cut and is restored (0.0 s)"]
 
 
-def test_it_ends_when_the_patience_is_out() -> None:
+def test_it_ends_when_the_time_is_over() -> None:
     _, slept, outcome = tried([passing()] * 99, Backoff(give_up_after=5.0))
     assert isinstance(outcome, Unreachable)
     assert sum(slept) == pytest.approx(5.0)
 
 
-def test_what_no_pause_mends_ends_it_at_once() -> None:
+def test_an_error_that_no_retry_fixes_ends_it_at_once() -> None:
     for error in (status_error("x", 401), status_error("x", 404), TransportClosed("gone")):
         _, slept, outcome = tried([error])
         assert outcome is error
         assert slept == []
 
 
-def test_a_server_that_says_how_long_to_wait_is_obeyed() -> None:
+def test_retry_after_of_a_server_is_obeyed() -> None:
     _, slept, _ = tried([status_error("x", 429, {"retry-after": "7"}), passing()])
     assert slept == [7.0, 0.4]
 

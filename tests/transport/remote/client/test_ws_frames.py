@@ -1,4 +1,4 @@
-"""WebSocket messages are cut from bytes in any chunking, whatever the server makes of its right to split them."""
+"""WebSocket messages are parsed from bytes in any chunking and any fragmentation."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_message_on_several_lines_becomes_one_line() -> None:
     assert frames == [b'{   "a": 1 }']
 
 
-def test_a_close_is_put_aside_with_its_code() -> None:
+def test_a_close_frame_is_kept_with_its_code() -> None:
     _, controls = fed(wire(Opcode.CLOSE, b"\x03\xe8bye"), [2])
     assert controls == [(CLOSE, b"\x03\xe8bye")]
 
@@ -97,7 +97,7 @@ def test_a_close_is_put_aside_with_its_code() -> None:
     ],
     ids=["masked", "extension", "continued", "interrupted", "long control", "opcode"],
 )
-def test_what_is_no_websocket_is_told(stream: bytes) -> None:
+def test_what_is_no_websocket_is_refused(stream: bytes) -> None:
     with pytest.raises(WebSocketProtocolError) as told:
         fed(stream, [1000])
     assert told.value.code == 1002

@@ -1,4 +1,4 @@
-"""A sandboxed process has the user id of its user; a door that asks for nothing else must not take it for them."""
+"""A sandboxed process has its user's id; authentication by user id alone must not accept it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 # Longer than an interpreter takes to start on a busy machine. Seconds.
 BOUND = 60.0
 
-# Connects, says so, and waits; hides what it has open first, if that is asked for.
+# Connects, prints a line, and waits; first hides its open files, if asked for.
 CLIENT = """
 import ctypes, socket, sys
 if sys.argv[2] == "hidden":
@@ -53,7 +53,7 @@ def listening() -> Iterator[socket.socket]:
 
 @contextmanager
 def connected(listening: socket.socket, box: ActiveSandbox | None = None, how: str = "plain") -> Iterator[AuthRequest]:
-    """What another process knocks with, in a sandbox if there is one."""
+    """The AuthRequest of another process, in a sandbox if there is one."""
     words = [sys.executable, "-I", "-S", "-c", CLIENT, str(listening.getsockname()[1]), how]
     environ: dict[str, str] = {}
     handed: list[int] = []
@@ -87,12 +87,12 @@ def test_a_process_in_a_sandbox_is_not_the_owner(
 ) -> None:
     with boxed(mechanism, tmp_path) as box, connected(listening, box, how) as knock:
         for _ in range(2):
-            with pytest.raises(Refused, match="a sandboxed program of yours may be asking") as refused:
+            with pytest.raises(Refused, match="this may be a sandboxed program") as refused:
                 asyncio.run(authenticate_local(knock))
             assert refused.value.status == 403
 
 
-def test_the_owner_is_let_in_while_a_sandbox_is_in_use(
+def test_the_owner_is_accepted_while_a_sandbox_is_in_use(
     listening: socket.socket, tmp_path: Path, mechanism: str
 ) -> None:
     with boxed(mechanism, tmp_path) as box, connected(listening, box), connected(listening) as knock:

@@ -1,4 +1,4 @@
-"""The page about serving tells every limit, and every status that the endpoint has."""
+"""The page about serving lists every limit and every status of the endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that mean harm or do not care: each is refused as documented, and another client never notices."""
+"""Hostile or careless clients: each is refused as documented, and other clients are not affected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def server() -> Iterator[Standing]:
 
 
 class Bystander:
-    """A client that behaves, over WebSocket; what others do must not reach it."""
+    """A well-behaved client over WebSocket; what others do must not affect it."""
 
     def __init__(self, server: Standing) -> None:
         self._socket = dialled(server)
@@ -40,7 +40,7 @@ class Bystander:
         self.session = self.ask(NEW)["result"]["sessionId"]
 
     def ask(self, message: dict[str, Any]) -> Any:
-        """Send a request and take what comes, up to its answer."""
+        """Send a request and receive up to its answer."""
         self._socket.send(json.dumps(message))
         while True:
             said = json.loads(self._socket.recv(timeout=WITHIN))
@@ -58,7 +58,7 @@ class Bystander:
 
 @pytest.fixture(autouse=True)
 def bystander(server: Standing) -> Iterator[None]:
-    """Somebody else is served before and after, over the connection of before."""
+    """Another client is served before and after, over the same connection."""
     other = Bystander(server)
     yield
     assert other.is_served(), "another client was disturbed"
@@ -106,14 +106,14 @@ def test_a_head_that_is_too_large_is_refused_also_when_all_of_it_comes_at_once(
         assert rest(end).startswith(b"HTTP/1.1 431")
 
 
-def test_a_flood_of_headers_is_refused_and_told_so_however_much_follows(server: Standing) -> None:
+def test_a_flood_of_headers_is_refused_with_a_reason_however_much_follows(server: Standing) -> None:
     with server.dial() as end:
         end.sendall(b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\n")
         try:
             for number in range(20_000):
                 end.sendall(b"X-%d: %b\r\n" % (number, b"x" * 100))
         except OSError:
-            return  # it took longer than the farewell, and was hung up on
+            return  # it took longer than the close timeout and was aborted
         assert rest(end).startswith(b"HTTP/1.1 431")
 
 
@@ -126,7 +126,7 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(server: Standing) -> No
         try:
             answer = client.post("", content=flood(), headers={"content-type": "application/json"})
         except httpx.WriteError:
-            return  # it hung up in the middle
+            return  # it disconnected in the middle
         assert answer.status_code == 413
 
 
@@ -146,7 +146,7 @@ def test_a_hundred_thousand_frames_of_garbage_end_as_too_many(server: Standing) 
     with dialled(server) as socket_:
         with pytest.raises(ConnectionClosed):
             _insist(socket_)
-        assert socket_.close_code in (1008, 1006)  # who is cut off while writing may not read why
+        assert socket_.close_code in (1008, 1006)  # a client that is cut off while writing may not read why
 
 
 def _insist(socket_: ClientConnection) -> None:
@@ -213,7 +213,7 @@ def test_nothing_is_left_of_clients_that_came_and_went() -> None:
                 socket_.send(json.dumps(INITIALIZE))
                 socket_.recv(timeout=WITHIN)
         server.ask(_gone(server))
-        assert server.app.visitors == []
+        assert server.app.principals == []
         if before:
             assert len(os.listdir("/proc/self/fd")) <= before
 
@@ -221,15 +221,12 @@ def test_nothing_is_left_of_clients_that_came_and_went() -> None:
 async def _gone(server: Standing) -> None:
     """Wait until the server has no socket."""
     async with asyncio.timeout(WITHIN):
-        while server.served.sockets or server.app.visitors:  # noqa: ASYNC110 (the kernel does not call us)
+        while server.served.sockets or server.app.principals:  # noqa: ASYNC110 (the kernel does not call us)
             await asyncio.sleep(0.01)
 
 
-# --- clients that do not read ---------------------------------------------------------------------------------
-
-
 class Talker:
-    """Serves clients by talking at them without end, and remembers how that ended."""
+    """Serves clients by sending without end, and remembers how that ended."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -242,7 +239,7 @@ class Talker:
         if self.hears:
             await transport.receive()
             transport.send(b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}')
-            await transport.receive()  # somebody listens now
+            await transport.receive()  # the client reads now
         try:
             while True:
                 for _ in range(20):

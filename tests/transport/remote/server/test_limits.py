@@ -1,4 +1,4 @@
-"""What is bounded below requests: handshakes, sockets, frames, windows; each end in time, and others are served."""
+"""Limits below requests: handshakes, sockets, frames, windows; each ends in time, and others are served."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.host.hostile import http2_frames as h2
 from tests.transport.remote.certificate import certificate
 from tests.transport.remote.module_server import INITIALIZE, WITHIN, Standing, rest, standing
 
-# Short, so that nobody has to wait long for what does not come.
+# Short, so that the tests need not wait long.
 LIMITS = ServerLimits(header_patience=0.4)
 
 
@@ -43,7 +43,7 @@ def plain() -> Iterator[Standing]:
 
 
 def is_served(there: Standing, keys: tuple[str, str]) -> bool:
-    """Whether somebody who behaves gets in, over HTTP/2."""
+    """Whether a well-behaved client is served, over HTTP/2."""
     with httpx.Client(http2=True, verify=ssl.create_default_context(cafile=keys[0]), timeout=WITHIN) as client:
         answer = client.post(there.url, json=INITIALIZE)
     return (answer.status_code, answer.http_version) == (200, "HTTP/2")
@@ -69,7 +69,7 @@ def test_sockets_count_before_they_have_agreed_on_tls(keys: tuple[str, str]) -> 
 
 
 class Peer:
-    """A socket, as far as it says where it comes from."""
+    """A socket with only an address."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -96,7 +96,7 @@ async def test_no_other_machine_can_take_all_sockets() -> None:
 
 
 async def test_a_socket_that_has_not_begun_is_not_stalled() -> None:
-    """The sweep meets such ones, and must go on to the others."""
+    """The sweep finds such sockets, and must go on to the others."""
 
     limits = ServerLimits()
     served = Listener(None, limits, is_secure=False)  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ async def _empty(there: Standing) -> None:
 
 def test_a_window_that_never_opens_ends_its_socket() -> None:
     async def main() -> str:
-        async with h2.second(there.port, WITHIN) as line:
+        async with h2.http2_socket(there.port, WITHIN) as line:
             await line.send(h2.settings(_4=0), h2.request(1), h2.request(3))
             assert len(await line.answers(2)) == 2
             return await line.outcome()
@@ -135,9 +135,9 @@ def test_a_body_that_is_too_large_is_answered_and_its_socket_goes_on(keys: tuple
 
 
 async def test_a_socket_may_ask_for_long_and_for_much_at_once(plain: Standing) -> None:
-    """hypercorn would end it after a thousand requests, and bear a hundred at once."""
+    """hypercorn would end it after a thousand requests, and allow a hundred at once."""
 
-    async with h2.second(plain.port, WITHIN) as line:
+    async with h2.http2_socket(plain.port, WITHIN) as line:
         block = h2.heads("PUT")
         for start in range(1, 2400, 200):
             await line.send(b"".join(h2.request(stream, block=block) for stream in range(start, start + 200, 2)))
@@ -145,15 +145,15 @@ async def test_a_socket_may_ask_for_long_and_for_much_at_once(plain: Standing) -
         payload = next(payload for kind, _, payload in line.frames if kind == h2.SETTINGS and payload)
         said = {payload[at + 1]: int.from_bytes(payload[at + 2 : at + 6], "big") for at in range(0, len(payload), 6)}
         assert said[3] > ServerLimits().streams
-    plain.ask(_empty(plain))
+    await asyncio.to_thread(plain.ask, _empty(plain))
 
 
-def test_compression_is_not_agreed_on_over_http2_either(plain: Standing) -> None:
+def test_compression_is_not_negotiated_over_http2_either(plain: Standing) -> None:
     async def main() -> list[tuple[str, str]]:
         extra = [(":protocol", "websocket"), ("sec-websocket-version", "13")]
         extra += [("sec-websocket-extensions", "permessage-deflate")]
         pairs = [(":method", "CONNECT"), (":scheme", "http"), (":path", "/acp"), (":authority", "127.0.0.1"), *extra]
-        async with h2.second(plain.port, WITHIN) as line:
+        async with h2.http2_socket(plain.port, WITHIN) as line:
             await line.send(h2.request(1, flags=h2.END_HEADERS, block=bytes(Encoder().encode(pairs))))
             assert await line.answers(1) == [1]
             payload = next(payload for kind, stream, payload in line.frames if kind == h2.HEADERS)
@@ -171,7 +171,7 @@ def test_headers_that_are_too_large_are_told_so_over_http2_and_others_of_the_soc
     async def main() -> list[str]:
         large = h2.heads(extra=[(f"x-{number}", "x" * 8000) for number in range(6)])
         pieces = [large[start : start + 16_000] for start in range(0, len(large), 16_000)]
-        async with h2.second(plain.port, WITHIN) as line:
+        async with h2.http2_socket(plain.port, WITHIN) as line:
             await line.send(h2.settings(_4=window), h2.frame(h2.HEADERS, pieces[0], stream=1))  # its body would follow
             await line.send(*(h2.frame(h2.CONTINUATION, piece, stream=1) for piece in pieces[1:-1]))
             await line.send(h2.frame(h2.CONTINUATION, pieces[-1], flags=h2.END_HEADERS, stream=1))
@@ -185,15 +185,13 @@ def test_headers_that_are_too_large_are_told_so_over_http2_and_others_of_the_soc
     assert asyncio.run(main()) == ["431", "415"]
 
 
-# --- the meter ------------------------------------------------------------------------------------------------
-
 SMALL = h2.frame(h2.PING, b"12345678")
 LARGE = h2.frame(h2.DATA, b"x" * SMALL_FRAME, stream=1)
 RESET = h2.frame(h2.RST, b"\0\0\0\x08", stream=1)
 
 
 def bears(limits: ServerLimits, data: bytes, cuts: list[int]) -> bool:
-    """Whether all of it is borne when it comes in these pieces, at one moment."""
+    """Whether everything is accepted when it comes in these pieces, at one moment."""
     meter = FloodMeter(limits)
     places = [0, *sorted(cuts), len(data)]
     return all(meter.accept(data[start:end], 1.0) for start, end in pairwise(places))

@@ -1,4 +1,4 @@
-"""The parts of the server that need no socket: spools, limits in time, routing, and who may come in."""
+"""The parts of the server that need no socket: resume buffers, rate limits, routing, and authentication."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ from dragoman.transport.remote.server.ws_transport import WebSocketServerTranspo
 from dragoman.transport.remote.sse import encode_events, parse_cursor
 from dragoman.transport.remote.streams import NotOneMessage, StreamRouter, peek_frame
 
-# --- spools -----------------------------------------------------------------------------------------------------
-
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(1, 30)),
@@ -62,7 +60,7 @@ def test_a_client_that_comes_back_gets_every_frame_once_and_in_order(steps: list
             spool.add(sent[-1])
         elif step == "take":
             received += spool.take(number)
-        elif step == "cut":  # the last ones were on their way when the line was cut
+        elif step == "cut":  # the last ones were being sent when the socket was cut
             del received[max(len(received) - (number or 0), spool.last_taken - len(spool._taken_frames)) :]
             spool.rewind(len(received))
         else:
@@ -88,7 +86,7 @@ def test_frames_beyond_what_is_kept_are_gone() -> None:
             spool.rewind(number)
 
 
-def test_receipts_are_due_after_many_frames_and_read_as_they_are_written() -> None:
+def test_acknowledgements_are_due_after_many_frames_and_parse_as_written() -> None:
     receipt = Acknowledgement()
     assert [receipt.count_frame(10) for _ in range(ACK_FRAMES)] == [False] * (ACK_FRAMES - 1) + [True]
     assert parse_ack(receipt.next_ack()) == ACK_FRAMES
@@ -135,9 +133,6 @@ def test_events_have_their_number_and_that_of_the_log() -> None:
     assert [parse_cursor(id) for id in ("8.41", "7", "", "x", "-1")] == [8, 7, None, None, None]
 
 
-# --- limits in time ---------------------------------------------------------------------------------------------
-
-
 def test_each_user_has_a_bucket_of_their_own_that_fills_again() -> None:
     rate = RateLimiter(10.0, 20)
     assert [rate.take("ann", 0.0) for _ in range(20)] == [0.0] * 20
@@ -149,9 +144,6 @@ def test_each_user_has_a_bucket_of_their_own_that_fills_again() -> None:
     assert len(rate._buckets) == 2
     rate.drop_full_buckets(10.0)
     assert rate._buckets == {}
-
-
-# --- routing ----------------------------------------------------------------------------------------------------
 
 
 def said(**members: object) -> bytes:
@@ -179,7 +171,7 @@ def test_answers_and_updates_go_to_the_stream_of_their_session() -> None:
     assert routing.session_of(said(method="auth/status_update", params={})) is None
 
 
-def test_a_text_that_is_not_one_message_is_told_apart() -> None:
+def test_a_text_that_is_not_one_message_is_recognized() -> None:
     for text in (b"[]", b"5", b"null"):
         with pytest.raises(NotOneMessage):
             peek_frame(text)
@@ -187,9 +179,6 @@ def test_a_text_that_is_not_one_message_is_told_apart() -> None:
         peek_frame(b"{")
     assert peek_frame(b'{"method":"x","params":[1],"id":{}}').method == "x"
     assert peek_frame(rb'{"method":"x","params":{"sessionId":"s","text":"\ud83d"}}').session == "s"
-
-
-# --- who may come in --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,7 +197,7 @@ def test_a_text_that_is_not_one_message_is_told_apart() -> None:
         ("host.example", "192.0.2.1", ("other.example",), False),
     ],
 )
-def test_only_our_own_names_are_answered_to(host: str, here: str, hosts: tuple[str, ...], is_let_in: bool) -> None:
+def test_only_our_own_host_names_are_accepted(host: str, here: str, hosts: tuple[str, ...], is_let_in: bool) -> None:
     knock = AuthRequest(headers={"host": host}, server_address=(here, 8000))
     if is_let_in:
         check_host(knock, hosts)
@@ -232,7 +221,7 @@ def test_only_our_own_names_are_answered_to(host: str, here: str, hosts: tuple[s
         ("https://editor.example.evil", False, False),
     ],
 )
-def test_only_pages_of_our_own_and_of_allowed_places_are_served(
+def test_only_pages_of_our_own_and_of_allowed_origins_are_served(
     origin: str | None, secure: bool, is_let_in: bool
 ) -> None:
     headers = {"host": "localhost:8000"} | ({"origin": origin} if origin is not None else {})
@@ -247,7 +236,7 @@ def test_only_pages_of_our_own_and_of_allowed_places_are_served(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who owns a socket")
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_the_owner_of_a_socket_is_found_and_nobody_owns_one_that_was_left(family: socket.AddressFamily) -> None:
+def test_the_owner_of_a_socket_is_found_and_nobody_owns_a_closed_one(family: socket.AddressFamily) -> None:
     address = "127.0.0.1" if family is socket.AF_INET else "::1"
     try:
         listening = socket.create_server((address, 0), family=family)
@@ -262,7 +251,7 @@ def test_the_owner_of_a_socket_is_found_and_nobody_owns_one_that_was_left(family
             knock = AuthRequest(address=there[0], port=there[1], server_address=here)
             visitor = asyncio.run(authenticate_local(knock))
             assert (visitor.is_local, bool(visitor.user)) == (True, True)
-        with accepted:  # the other end is closed: who sent something and left is nobody
+        with accepted:  # the other end is closed: nobody owns a socket that was closed after sending
             assert socket_owner(there, here) == -1
             assert asyncio.run(authenticate_local(knock)).is_local, "the same socket was found out before"
             with pytest.raises(Refused, match="another user"):
@@ -296,10 +285,10 @@ def test_nobody_from_elsewhere_is_the_owner(knock: AuthRequest) -> None:
         ("[::]:9", False, True, "TLS"),
         ("host.example:9", False, True, "TLS"),
         ("0.0.0.0:9", True, False, "tokens"),
-        ("127.0.0.1", False, False, "say where"),
-        (":8000", False, False, "say where"),
-        ("127.0.0.1:x", False, False, "say where"),
-        ("127.0.0.1:99999", False, False, "say where"),
+        ("127.0.0.1", False, False, "give the address to listen at"),
+        (":8000", False, False, "give the address to listen at"),
+        ("127.0.0.1:x", False, False, "give the address to listen at"),
+        ("127.0.0.1:99999", False, False, "give the address to listen at"),
     ],
 )
 @pytest.mark.item("004-57")

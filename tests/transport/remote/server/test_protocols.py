@@ -1,4 +1,4 @@
-"""The ways into one server: HTTP/1.1, HTTP/2 and WebSocket at one port, TLS, other people's ASGI servers and apps."""
+"""One server, all protocols: HTTP/1.1, HTTP/2 and WebSocket at one port, TLS, other ASGI servers and apps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def secure(tls: tuple[str, str]) -> Iterator[Standing]:
 
 
 def turn_over_http(url: str, verify: Any = True, version: int = 1) -> tuple[str, list[dict[str, Any]]]:
-    """The HTTP version and what a whole turn gave on its streams; each stream has a socket of its own."""
+    """The HTTP version and what a whole turn gave on its streams; each stream has its own socket."""
     options: dict[str, Any] = {"verify": verify, "timeout": WITHIN, "http1": version == 1, "http2": version == 2}
     with httpx.Client(**options) as main, httpx.Client(**options) as one, httpx.Client(**options) as other:
         answer = main.post(url, json=INITIALIZE)
@@ -93,7 +93,7 @@ def turn_over_websocket(url: str, context: ssl.SSLContext | None = None) -> list
         return ask(prompt(session, "one two"))
 
 
-def test_one_port_speaks_every_way_without_tls() -> None:
+def test_one_port_serves_every_protocol_without_tls() -> None:
     with standing() as there:
         for version in (1, 2):
             spoken, said = turn_over_http(there.url, version=version)
@@ -101,8 +101,8 @@ def test_one_port_speaks_every_way_without_tls() -> None:
         assert text_of(turn_over_websocket(there.url)) == "one two"
 
 
-def test_one_port_speaks_every_way_with_tls(secure: Standing, tls: tuple[str, str]) -> None:
-    def trusted() -> ssl.SSLContext:  # a fresh one each time: httpx writes what it speaks into the one it gets
+def test_one_port_serves_every_protocol_with_tls(secure: Standing, tls: tuple[str, str]) -> None:
+    def trusted() -> ssl.SSLContext:  # a new one each time: httpx writes its protocols into the one it gets
         return ssl.create_default_context(cafile=tls[0])
 
     assert secure.url.startswith("https://")
@@ -112,7 +112,7 @@ def test_one_port_speaks_every_way_with_tls(secure: Standing, tls: tuple[str, st
     assert text_of(turn_over_websocket(secure.url, trusted())) == "one two"
 
 
-async def test_an_address_for_others_needs_a_lock(tls: tuple[str, str]) -> None:
+async def test_an_address_that_others_reach_needs_tls_and_auth(tls: tuple[str, str]) -> None:
 
     for lock, missing in ((None, "TLS"), (tls, "tokens")):
         with pytest.raises(StartFailed, match=missing):
@@ -123,7 +123,7 @@ async def test_an_address_for_others_needs_a_lock(tls: tuple[str, str]) -> None:
             pytest.fail("that is no certificate")
 
 
-async def test_a_port_that_is_taken_is_said_so() -> None:
+async def test_a_port_that_is_in_use_is_reported() -> None:
 
     async with open_listener(Endpoint(accept)) as first:
         with pytest.raises(StartFailed, match="choose another"):
@@ -133,7 +133,7 @@ async def test_a_port_that_is_taken_is_said_so() -> None:
 
 @pytest.fixture(scope="module")
 def mounted() -> Iterator[str]:
-    """The address of our app below a path of somebody's Starlette app, under a server of theirs."""
+    """The address of our app below a path of another Starlette app, under a plain server."""
     app = agent.asgi()
     theirs = Starlette(
         routes=[Route("/", lambda request: PlainTextResponse("theirs")), Mount("/deep/agents", app=app)],
@@ -144,9 +144,9 @@ def mounted() -> Iterator[str]:
 
 @contextmanager
 def running(app: Any) -> Iterator[int]:
-    """A plain uvicorn in a thread; gives its port."""
+    """A plain uvicorn in a thread; yields its port."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
-    listening = socket.create_server(("127.0.0.1", 0))  # clients that come early wait in its queue
+    listening = socket.create_server(("127.0.0.1", 0))  # early clients wait in its queue
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
@@ -175,9 +175,6 @@ async def test_serve_with_an_address_tells_where_it_is_and_goes_on_until_cancell
         await asyncio.gather(task, return_exceptions=True)
     with pytest.raises(httpx.ConnectError):
         await asyncio.to_thread(httpx.get, url)
-
-
-# --- clients that read slowly, or not ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])

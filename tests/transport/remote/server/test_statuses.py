@@ -1,4 +1,4 @@
-"""What each request gets from our endpoint: the status of reference 3.2, and a body that says what is wrong."""
+"""What each request gets from our endpoint: the status of docs/protocol/http.md, and a body that says what is wrong."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def client(server: Standing) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def known(server: Standing, client: httpx.Client) -> dict[str, str]:
-    """The header of a connection that is there."""
+    """The header of an open connection."""
     return server.initialized(client)
 
 
 def fault(answer: httpx.Response) -> tuple[int, str]:
-    """The status, and the kind in the body, which says something in words too."""
+    """The status, and the kind in the body, which also has a message."""
     error = answer.json()["error"]
     assert len(error["message"]) > 10, error
     return answer.status_code, error["kind"]
@@ -145,7 +145,7 @@ def test_a_cursor_whose_frames_are_gone_ends_the_connection(client: httpx.Client
     assert client.post("", json=NEW, headers=mine).status_code == 404
 
 
-def test_a_page_of_an_allowed_place_is_let_in(client: httpx.Client) -> None:
+def test_a_page_of_an_allowed_origin_is_accepted(client: httpx.Client) -> None:
     there = {"origin": "https://editor.example"}
     asked = client.request("OPTIONS", "", headers={**there, "access-control-request-method": "POST"})
     assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (204, there["origin"])
@@ -155,7 +155,7 @@ def test_a_page_of_an_allowed_place_is_let_in(client: httpx.Client) -> None:
     assert "acp-connection-id" in answer.headers["access-control-expose-headers"]
 
 
-def test_a_page_of_our_own_is_let_in(client: httpx.Client, server: Standing) -> None:
+def test_a_page_of_our_own_is_accepted(client: httpx.Client, server: Standing) -> None:
     assert client.post("", json=INITIALIZE, headers={"origin": f"http://127.0.0.1:{server.port}"}).status_code == 200
     assert client.post("", json=INITIALIZE, headers={"origin": "http://127.0.0.1:1"}).status_code == 403
 
@@ -170,7 +170,7 @@ def test_after_delete_nothing_is_there(client: httpx.Client, server: Standing) -
 
 
 def upgrade(server: Standing, **headers: str) -> bytes:
-    """The first line and the body that a WebSocket upgrade gets."""
+    """The first line and the body of the response to a WebSocket upgrade."""
     said = {
         "Host": f"127.0.0.1:{server.port}",
         "Connection": "Upgrade",
@@ -205,7 +205,7 @@ def test_an_upgrade_is_checked_like_every_request(server: Standing, headers: dic
 
 
 async def by_token(knock: AuthRequest) -> Principal:
-    """A door with two keys."""
+    """Authenticate two tokens."""
     user = {"k1": "ann", "k2": "bob"}.get(bearer_token(knock))
     if user is None:
         raise unauthorized_error("show your token")
@@ -213,7 +213,7 @@ async def by_token(knock: AuthRequest) -> Principal:
 
 
 def test_tokens_come_in_three_ways_and_are_never_echoed() -> None:
-    with standing(admit=by_token) as server, server.connect() as client:
+    with standing(authenticate=by_token) as server, server.connect() as client:
         answer = client.post("", json=INITIALIZE)
         assert fault(answer) == (401, Kind.AUTH_REQUIRED)
         assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -228,7 +228,7 @@ def test_tokens_come_in_three_ways_and_are_never_echoed() -> None:
 
 
 def test_the_connection_of_another_user_is_not_there() -> None:
-    with standing(admit=by_token) as server, server.connect() as client:
+    with standing(authenticate=by_token) as server, server.connect() as client:
         ann, bob = ({"authorization": f"Bearer {key}"} for key in ("k1", "k2"))
         mine = {"acp-connection-id": client.post("", json=INITIALIZE, headers=ann).headers["acp-connection-id"]}
         assert client.post("", json=NEW, headers={**mine, **bob}).status_code == 404
@@ -237,7 +237,7 @@ def test_the_connection_of_another_user_is_not_there() -> None:
         assert client.post("", json=NEW, headers={**mine, **ann}).status_code == 202
 
 
-def test_too_many_requests_and_connections_are_told_when_to_come_back() -> None:
+def test_too_many_requests_and_connections_get_a_retry_after() -> None:
     with standing(limits=ServerLimits(connections=2, rate=0.5, burst=4)) as server, server.connect() as client:
         assert [client.post("", json=INITIALIZE).status_code for _ in range(3)] == [200, 200, 429]
         crowded, hasty = client.post("", json=INITIALIZE), client.post("", json=INITIALIZE)

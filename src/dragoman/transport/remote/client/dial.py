@@ -1,7 +1,6 @@
-"""From an URL to a transport: which profile, and what is missing when it cannot be had.
+"""Connect to a URL: `ws` and `wss` by WebSocket, `http` and `https` by Streamable HTTP (docs/protocol/http.md).
 
-`ws` and `wss` are WebSocket, `http` and `https` Streamable HTTP (reference 3.2), unless an upgrade is asked for. The
-packages that carry the bytes come with the extra `host`; without them the error says what to install.
+The packages for it come with the extra `host`; without them the error says what to install.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ async def dial_remote(
     stall: float = WRITE_STALL,
     max_frame: int = MAX_FRAME,
 ) -> WebSocketTransport | HttpTransport:
-    """The agent behind this URL. Raises StartFailed; over HTTP the first frame finds out whether anybody is there."""
+    """Return a transport to the agent at this URL. Raise StartFailed; over HTTP the first frame finds out whether a
+    server is there.
+    """
     remote = remote or RemoteOptions()
     address = parse_address(url, remote)
     try:

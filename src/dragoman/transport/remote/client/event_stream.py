@@ -1,8 +1,7 @@
-"""One event stream of a server, followed across its interruptions: the connection's, or that of a session.
+"""Follow one event stream of a server across interruptions: the connection's, or that of a session.
 
-Takes a way to ask for the stream and gives events, in order, to a callback. Where events have ids it goes on after the
-last one (Last-Event-ID); where they have none, a stream that broke in the middle is the end, for nobody can say what
-was missed. Below is httpx; above is the transport (http.py), which knows what the events mean.
+Gives events in order to a callback. Events with ids are resumed after the last one (Last-Event-ID). Without ids a
+stream that broke is the end, since nobody knows what was missed.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from dragoman.transport.remote.sse import EventBatch, EventParser, parse_cursor
 if TYPE_CHECKING:
     import httpx
 
-# A server that sends keep-alives (both official ones do every 15 seconds) and is silent for so long is gone. Seconds.
+# A server that sends keep-alives (both official ones do every 15 seconds) and is silent for this long is gone. Seconds.
 SILENCE_TIMEOUT = 60.0
 
-# A stream that ended in good order is asked for again; more often than this in a row without an event it is over.
+# A stream that ended normally is requested again; after this many in a row without an event it is over.
 MAX_EMPTY_ENDS = 5
 
-# Why a stream is asked for again that ended in good order.
+# The reason to request a stream again that ended normally.
 STREAM_ENDED = "the stream ended"
 
 
 class EventStream:
-    """A stream being followed. `opened` says whether the server has it: True, or False for an unknown session."""
+    """One followed stream. `opened` says whether the server has it: True, or False for an unknown session."""
 
     def __init__(
         self,
@@ -46,7 +45,6 @@ class EventStream:
     ) -> None:
         self.session = session
         self.last_number = 0  # of the last event, where events are numbered
-        self.last_event_time = 0.0  # when the last event came
         self.event_arrived = asyncio.Event()  # set at every event
         self.is_numbered = False
         self._loop = asyncio.get_running_loop()
@@ -62,13 +60,13 @@ class EventStream:
         self._has_keepalive = False
 
     async def follow(self) -> None:
-        """Read until there is nothing more to read; raises ConnectionFailed when the connection is over."""
+        """Read until the stream is over; raise ConnectionFailed when the connection is over."""
         reason = ""
         while True:
-            # Servers and proxies end streams in good order as they like: that is no cut.
+            # Servers and proxies may end streams normally at any time: that is no interruption.
             was_cut = reason not in ("", STREAM_ENDED)
-            retrying = RetryLoop(self._name, self._backoff, self._outage, reason, was_cut=was_cut)
-            response = await retrying.run(self._request_stream)
+            retry = RetryLoop(self._name, self._backoff, self._outage, reason, was_cut=was_cut)
+            response = await retry.run(self._request_stream)
             if response is None:
                 return
             if not self.opened.done():
@@ -87,9 +85,9 @@ class EventStream:
         finally:
             await response.aclose()
         if response.status_code == 200:
-            raise Unreachable(f"{self._name}: what answers there is no event stream; is a proxy in the way?")
+            raise Unreachable(f"{self._name}: the response is not an event stream; is a proxy in between?")
         error = status_error(self._name, response.status_code, response.headers, body, action="an event stream")
-        if response.status_code == 409:  # the server has not noticed yet that the last one is gone
+        if response.status_code == 409:  # the server has not noticed yet that the last stream is gone
             error.is_passing = True
         if response.status_code == 404 and self.session is not None and is_session_unknown(body):
             if not self.opened.done():
@@ -100,7 +98,7 @@ class EventStream:
         raise error
 
     async def _read_events(self, response: httpx.Response) -> str:
-        """Read one answer to its end; gives why it ended."""
+        """Read one response to its end; return why it ended."""
         parser = EventParser(self._max_frame)
         try:
             async with asyncio.timeout(None) as limit:
@@ -108,7 +106,7 @@ class EventStream:
                     batch = parser.feed_batch(data)
                     self._has_keepalive = self._has_keepalive or parser.comment_count > 0
                     if batch.frames:
-                        limit.reschedule(None)  # taking them may have to wait for whoever receives
+                        limit.reschedule(None)  # delivery may have to wait for the receiver
                         await self._deliver_batch(batch)
                     if self._has_keepalive:
                         limit.reschedule(self._loop.time() + SILENCE_TIMEOUT)
@@ -117,8 +115,8 @@ class EventStream:
         except Exception as error:
             if not self.is_numbered:
                 raise TransportClosed(
-                    f"{self._name}: a stream was cut ({_cut_reason(error)}), and this server cannot say "
-                    "what was missed; load the session again"
+                    f"{self._name}: a stream was cut ({_cut_reason(error)}), and this server cannot "
+                    "resume it; load the session again"
                 ) from None
             return _cut_reason(error)
         finally:
@@ -135,17 +133,16 @@ class EventStream:
             self.is_numbered = True
             self._last_event_id = batch.last_id.decode("ascii", "replace")
             self.last_number = parse_cursor(self._last_event_id) or self.last_number
-        self.last_event_time = self._loop.time()
         self.event_arrived.set()
 
 
 def _cut_reason(error: BaseException) -> str:
-    """Why a stream ended too early; the words of HTTP libraries about chunks and bodies are no help to anybody."""
+    """Return why a stream ended too early, without the texts of HTTP libraries about chunks and bodies."""
     return "silence" if isinstance(error, TimeoutError) else "the stream was cut"
 
 
 async def _close_response(response: httpx.Response) -> None:
     try:
         await response.aclose()
-    except Exception:  # what is broken already
+    except Exception:  # already broken
         pass

@@ -1,8 +1,7 @@
-"""A remote agent behind Streamable HTTP, as a transport: POSTs one after the other, answers on event streams.
+"""A transport to an agent behind Streamable HTTP: POSTs one after the other, answers on event streams.
 
-Takes an Address, gives the Transport contract (reference 3.2). Every POST names its session where it has one; a session
-gets a stream as soon as it is known. Where the official servers deviate (reference 3.3, 3.4) it is absorbed here. Above
-is the engine or roles/client/reconnect/transport.py; below are feed.py and httpx.
+Every POST names its session (docs/protocol/http.md); a session gets a stream as soon as it is known. Deviations of the
+official servers (docs/protocol/http.md#python-sdk, docs/protocol/http.md#typescript-sdk) are handled here.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ import httpx
 from msgspec import UnsetType
 
 from dragoman.errors import ConnectionFailed, ProtocolError, StartFailed, TransportClosed
-from dragoman.transport.base import CLOSE_TIMEOUT, WRITE_STALL, FrameConsumer
+from dragoman.transport.base import CLOSE_TIMEOUT, WRITE_STALL, FrameQueue, close_error
 from dragoman.transport.flow_control import FlowControl
-from dragoman.transport.inlet import FrameQueue
 from dragoman.transport.remote import headers as names
 from dragoman.transport.remote.address import RemoteAddress, RemoteOptions
 from dragoman.transport.remote.client import post_answers
@@ -29,33 +27,33 @@ from dragoman.transport.remote.client.ws_frames import join_lines
 from dragoman.transport.remote.errors import network_error, quote_body, status_error
 from dragoman.transport.remote.retry import Outage
 from dragoman.transport.remote.sse import EventBatch
-from dragoman.transport.remote.streams import OPENING_METHODS, FramePeek, peek_frame
+from dragoman.transport.remote.streams import OPENING_METHODS, FramePeek, opened_session, peek_frame
 from dragoman.wire.envelope import Id
-from dragoman.wire.frames import MAX_FRAME, Frame
+from dragoman.wire.frames import MAX_FRAME
 
-# The status of a message that is larger than the server takes.
+# The status for a message that is larger than the server allows.
 STATUS_TOO_LARGE = 413
 
-# A server has said by then whether it has a stream. Seconds.
+# How long a server may take to answer whether it has a stream. Seconds.
 ANSWER_TIMEOUT = 15.0
 
-# A session's stream is there by then, or something is wrong that its message will tell. Seconds.
+# How long a session's stream may take to open. Seconds.
 STREAM_OPEN_TIMEOUT = 10.0
 
-# The answer to session/load comes by another stream than the history. From a server that does not say what comes first
-# it is held until the session's stream has been quiet for this long; seconds, and at most for so many.
+# The answer to session/load comes on another stream than the history. If the server does not mark the order, the answer
+# is held until the session's stream has been quiet for this long. Seconds; and the most it is held.
 QUIET_PERIOD = 0.1
 QUIET_TIMEOUT = 5.0
 
-# How an update begins, which is nearly all that ever comes; it needs no closer look.
+# How an update begins: nearly every frame, and it needs no further check.
 _UPDATE_PREFIX = b'{"jsonrpc":"2.0","method":"session/update",'
 
-# Requests of the agent whose sessions are remembered for their answers; the oldest are forgotten.
+# Requests of the agent whose sessions are kept for their answers; the oldest are dropped.
 MAX_AGENT_REQUESTS = 4096
 
 
 class HttpTransport:
-    """A peer behind Streamable HTTP. The first frame must be initialize: with it the connection begins."""
+    """A peer behind Streamable HTTP. The first frame must be initialize, which opens the connection."""
 
     def __init__(
         self,
@@ -77,47 +75,38 @@ class HttpTransport:
         self._client = build_http_client(address, remote)
         self._poster = Poster(self._client, address, remote, self._outage)
         self._incoming = FrameQueue()
+        self.receive, self.listen = self._incoming.receive, self._incoming.listen
         self._space_available = asyncio.Event()
         self._queue: deque[bytes] = deque()
         self._flow_control = FlowControl(stall, lambda: None)
         self._post_task: asyncio.Task[None] | None = None
         self._post_count = 0
-        self._max_message = sys.maxsize  # bytes of a message that the server takes, where it says so
+        self._max_message = sys.maxsize  # bytes of a message that the server allows, if it says so
         self._connection_stream: EventStream | None = None
         self._session_streams: dict[str, EventStream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._agent_requests: dict[Id, str] = {}  # requests of the agent: their sessions
-        self._opening_requests: dict[Id, str] = {}  # our requests that open a session that has a name already
+        self._opening_requests: dict[Id, str] = {}  # our requests that open a session with a known id
         self._end_error: ConnectionFailed | None = None
         self._closing: asyncio.Future[None] | None = None
 
-    # --- reading ----------------------------------------------------------------------------------------------
-
-    async def receive(self) -> list[Frame]:
-        """The next frames of any stream; raises why there are no more after the last one."""
-        return await self._incoming.receive()
-
-    def listen(self, take: FrameConsumer) -> None:
-        """Offer what one read of a stream brought to `take`, while nothing older waits."""
-        self._incoming.listen(take)
-
     def _start_stream(self, session: str | None) -> EventStream:
         async def open_stream(headers: Mapping[str, str]) -> httpx.Response:
-            asked = {
+            headers = {
                 "Accept": "text/event-stream",
                 "Accept-Encoding": "identity",
                 **self._connection_headers(session),
                 **headers,
             }
-            request = self._client.build_request("GET", self._address.url, headers=asked)
+            request = self._client.build_request("GET", self._address.url, headers=headers)
             request.extensions["timeout"] = {**request.extensions["timeout"], "read": None}
             try:
-                async with asyncio.timeout(ANSWER_TIMEOUT):  # a stream may be silent for ever, but not unanswered
+                async with asyncio.timeout(ANSWER_TIMEOUT):  # a stream may be silent forever, but must be answered
                     return await self._client.send(request, stream=True)
-            except Exception as error:  # httpx also lets through what its parts raise, such as the end of a TLS stream
+            except Exception as error:  # httpx also raises errors of its parts, such as the end of a TLS stream
                 raise network_error(self.peer, error) from None
 
-        feed = EventStream(
+        stream = EventStream(
             self.peer,
             open_stream,
             self._on_batch,
@@ -126,9 +115,9 @@ class HttpTransport:
             outage=self._outage,
             max_frame=self._max_frame,
         )
-        feed.is_numbered = self._poster.server_deduplicates
-        self._spawn(self._run_stream(feed))
-        return feed
+        stream.is_numbered = self._poster.server_deduplicates
+        self._spawn(self._run_stream(stream))
+        return stream
 
     async def _run_stream(self, stream: EventStream) -> None:
         try:
@@ -152,65 +141,63 @@ class HttpTransport:
             await self._space_available.wait()
 
     async def _on_connection_batch(self, batch: EventBatch) -> None:
-        """Frames of the connection's stream: answers that open sessions, and what belongs to none."""
-        for place, frame in enumerate(batch.frames):
-            said = self._note_agent_request(frame, None)
-            if said is not None and not said.method and not isinstance(said.id, UnsetType):
-                session = self._opening_requests.pop(said.id, None)
+        """Handle frames of the connection's stream: answers that open sessions, and frames of no session."""
+        for index, frame in enumerate(batch.frames):
+            peek = self._note_agent_request(frame, None)
+            if peek is not None and not peek.method and not isinstance(peek.id, UnsetType):
+                session = self._opening_requests.pop(peek.id, None)
                 if session is not None:
-                    await self._wait_for_history(session, batch.after.get(place, b""))
-                elif (opened := post_answers.opened_session(frame)) is not None:
-                    self._session_stream(opened)
+                    await self._wait_for_history(session, batch.after.get(index, b""))
+                elif (session := opened_session(frame)) is not None:
+                    self._session_stream(session)
             self._incoming.deliver([frame])
 
     def _note_agent_request(self, frame: bytes, session: str | None) -> FramePeek | None:
         """Remember the session of the agent's request, for our answer to it."""
         try:
-            said = peek_frame(frame)
+            peek = peek_frame(frame)
         except ProtocolError:
-            return None  # not ours to judge: the engine will
-        session = said.session or session
-        if said.method and not isinstance(said.id, UnsetType) and session is not None:
-            self._agent_requests[said.id] = session
+            return None  # the engine reports it
+        session = peek.session or session
+        if peek.method and not isinstance(peek.id, UnsetType) and session is not None:
+            self._agent_requests[peek.id] = session
             if len(self._agent_requests) > MAX_AGENT_REQUESTS:
                 del self._agent_requests[next(iter(self._agent_requests))]
-        return said
+        return peek
 
     async def _wait_for_history(self, session: str, after: bytes) -> None:
-        """Let the history of a session arrive before the answer that ends it, which came by another stream."""
-        feed = self._session_streams.get(session)
-        if feed is None or not (feed.opened.done() and feed.opened.result()):
-            if feed is None or not feed.opened.done():
+        """Wait until the history of a session has arrived, before the answer that ends it is delivered."""
+        stream = self._session_streams.get(session)
+        if stream is None or not (stream.opened.done() and stream.opened.result()):
+            if stream is None or not stream.opened.done():
                 return
             self._session_streams.pop(session)  # refused before the session was opened (the official Python server)
             self._session_stream(session)
             return
-        number, is_told, _ = after.partition(b" ")
+        number, is_marked, _ = after.partition(b" ")
         try:
             async with asyncio.timeout(QUIET_TIMEOUT):
-                if is_told and number.isdigit():
-                    while feed.last_number < int(number):
-                        feed.event_arrived.clear()
-                        await feed.event_arrived.wait()
+                if is_marked and number.isdigit():
+                    while stream.last_number < int(number):
+                        stream.event_arrived.clear()
+                        await stream.event_arrived.wait()
                     return
-                while True:  # until nothing came for a while
-                    feed.event_arrived.clear()
+                while True:  # until nothing came for QUIET_PERIOD
+                    stream.event_arrived.clear()
                     async with asyncio.timeout(QUIET_PERIOD):
-                        await feed.event_arrived.wait()
+                        await stream.event_arrived.wait()
         except TimeoutError:
             pass
 
     def _session_stream(self, session: str) -> EventStream:
-        """The stream of a session, asked for if it is not yet."""
-        feed = self._session_streams.get(session)
-        if feed is None:
-            feed = self._session_streams[session] = self._start_stream(session)
-        return feed
-
-    # --- writing ----------------------------------------------------------------------------------------------
+        """Return the stream of a session; request it if there is none yet."""
+        stream = self._session_streams.get(session)
+        if stream is None:
+            stream = self._session_streams[session] = self._start_stream(session)
+        return stream
 
     def send(self, data: bytes, session: str | None = None) -> None:
-        """Queue one frame; they are posted one after the other."""
+        """Queue one frame; frames are posted one after the other."""
         if self._end_error is not None:
             raise self._end_error.with_traceback(None)
         self._queue.append(data)
@@ -219,15 +206,15 @@ class HttpTransport:
             self._post_task = self._loop.create_task(self._post_queue(), name=f"dragoman posts to {self.peer}")
 
     def congested(self) -> bool:
-        """Whether so much waits to be posted that the sender should wait."""
+        """Whether so much is queued that the sender should wait."""
         return self._flow_control.congested()
 
     async def drain(self) -> None:
-        """Wait until little is left to post."""
+        """Wait until little is queued."""
         await self._flow_control.drain()
 
     def unsent(self) -> list[bytes]:
-        """After the end: the frames that no socket has ever been given."""
+        """Return the frames that were never given to a socket, after the end."""
         return list(self._queue)[1 if self._poster.may_have_arrived else 0 :]
 
     async def _post_queue(self) -> None:
@@ -246,34 +233,34 @@ class HttpTransport:
 
     async def _post(self, data: bytes) -> None:
         try:
-            said = peek_frame(data)
+            peek = peek_frame(data)
         except ProtocolError:
-            said = FramePeek()
+            peek = FramePeek()
         if not self.connection_id:
             await self._post_initialize(data)
             return
-        session = said.session
-        if session is None and not said.method and not isinstance(said.id, UnsetType):
-            session = self._agent_requests.pop(said.id, None)  # an answer goes where the question came from
+        session = peek.session
+        if session is None and not peek.method and not isinstance(peek.id, UnsetType):
+            session = self._agent_requests.pop(peek.id, None)  # an answer goes to the session of its request
         if len(data) > self._max_message:
             limit = post_answers.limit_text(self._max_message)
         else:
-            answer = await self._post_message(data, said, session)
+            answer = await self._post_message(data, peek, session)
             if answer.status_code != STATUS_TOO_LARGE:
-                self._process_post_answer(answer, said)
+                self._process_post_answer(answer, peek)
                 return
-            limit = quote_body(answer.content) or "the server does not take it"
-        outsized = post_answers.too_large_outcome(said, len(data), limit)
-        if outsized.answer is None:
-            self._report(f"{self.peer}: {outsized.text}")
+            limit = quote_body(answer.content) or "the server refuses it"
+        outcome = post_answers.too_large_outcome(peek, len(data), limit)
+        if outcome.answer is None:
+            self._report(f"{self.peer}: {outcome.text}")
         else:
-            self._opening_requests.pop(said.id, None)  # type: ignore[arg-type]
-            self._incoming.deliver([outsized.answer])
-        if outsized.replacement is not None:
-            self._process_post_answer(await self._post_message(outsized.replacement, said, session), said)
+            self._opening_requests.pop(peek.id, None)  # type: ignore[arg-type]
+            self._incoming.deliver([outcome.answer])
+        if outcome.replacement is not None:
+            self._process_post_answer(await self._post_message(outcome.replacement, peek, session), peek)
 
     async def _post_message(self, data: bytes, peek: FramePeek, session: str | None) -> httpx.Response:
-        """Post one message; gives what the server says to it."""
+        """Post one message; return the server's response."""
         self._post_count += 1
         if session is not None and peek.method:
             if peek.method in OPENING_METHODS and not isinstance(peek.id, UnsetType):
@@ -288,26 +275,27 @@ class HttpTransport:
             and peek.method in OPENING_METHODS
             and post_answers.is_session_unknown(answer.content)
         ):
-            # The official Python server knows no session before its answer (reference 3.3): ask without naming it.
+            # The official Python server knows no session before its answer (docs/protocol/http.md#python-sdk): post
+            # without naming it.
             answer = await self._poster.post_with_retry(data, {**number, **self._connection_headers(None)})
         return answer
 
     async def _post_initialize(self, data: bytes) -> None:
-        """The first message: its answer comes at once, and names the connection."""
+        """Post initialize, whose answer comes in the response and names the connection."""
         answer = await self._poster.post_initialize(data)
         self.connection_id = answer.headers.get(names.CONNECTION_ID, "")
         if answer.status_code != 200:
             raise status_error(self._address.display_url, answer.status_code, answer.headers, answer.content)
         if not self.connection_id or not post_answers.is_answer(answer.content):
-            raise StartFailed(f"{self._address.display_url}: what answers there is no ACP server; check the path")
+            raise StartFailed(f"{self._address.display_url}: there is no ACP server at this address; check the path")
         self._poster.server_deduplicates = answer.headers.get(names.CURSOR, "").isdigit()
-        largest = answer.headers.get(names.MAX_MESSAGE, "")
-        self._max_message = int(largest) if largest.isdigit() else sys.maxsize
+        max_message = answer.headers.get(names.MAX_MESSAGE, "")
+        self._max_message = int(max_message) if max_message.isdigit() else sys.maxsize
         self._connection_stream = self._start_stream(None)
         self._incoming.deliver([join_lines(answer.content)])
 
     def _process_post_answer(self, answer: httpx.Response, peek: FramePeek) -> None:
-        """What the answer to a POST means."""
+        """Handle the response to a POST."""
         status, body = answer.status_code, answer.content
         if status in (200, 202, 204):
             if post_answers.is_answer(body):
@@ -320,33 +308,31 @@ class HttpTransport:
             raise error
         if peek.method and not isinstance(peek.id, UnsetType):
             self._opening_requests.pop(peek.id, None)
-            told = (
+            frame = (
                 body
                 if post_answers.is_answer_to(body, peek.id)
                 else post_answers.refusal_frame(peek.id, status, str(error))
             )
-            self._incoming.deliver([join_lines(told)])
+            self._incoming.deliver([join_lines(frame)])
         else:
             self._report(str(error))
 
     async def _await_stream(self, session: str) -> None:
-        """The stream of a session is open before anything is said in it, or known not to be there yet."""
-        feed = self._session_stream(session)
-        if not feed.opened.done():
+        """Wait until the stream of a session is open, or known not to exist yet."""
+        stream = self._session_stream(session)
+        if not stream.opened.done():
             try:
                 async with asyncio.timeout(STREAM_OPEN_TIMEOUT):
-                    await asyncio.shield(feed.opened)
+                    await asyncio.shield(stream.opened)
             except TimeoutError:
                 self._report(f"{self.peer}: the stream of session {session} does not open; going on without it")
 
     def _connection_headers(self, session: str | None) -> dict[str, str]:
-        """The headers that say which connection and which session."""
+        """Return the headers that name the connection and the session."""
         headers = {names.CONNECTION_ID: self.connection_id}
         if session is not None:
             headers[names.SESSION_ID] = session.encode("utf-8").decode("latin-1")
         return headers
-
-    # --- ending -----------------------------------------------------------------------------------------------
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work, name=f"dragoman follows {self.peer}")
@@ -361,30 +347,29 @@ class HttpTransport:
         self._space_available.set()
 
     async def close(self, reason: str = "") -> None:
-        """Post what is queued within a bounded time, end the connection at the server, and let go."""
+        """Post what is queued within a bounded time, close the connection at the server, and release everything."""
         if self._closing is not None:
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
-        because = f": {reason}" if reason else ""
-        closed = TransportClosed(f"the connection to {self.peer} was closed{because}")
+        error = close_error(self.peer, reason)
         is_over = self._end_error is not None
-        posting = self._post_task
+        post_task = self._post_task
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
-                if posting is not None and not is_over:
+                if post_task is not None and not is_over:
                     await self._flow_control.wait_empty()
-                self._end(closed)
+                self._end(error)
                 if self.connection_id and not is_over:
                     await self._client.delete(self._address.url, headers=self._connection_headers(None))
-        except Exception:  # who cannot be told goodbye finds out
+        except Exception:  # the server will notice by itself
             pass
         finally:
-            self._end(closed)
-            tasks = [*self._tasks, *([posting] if posting is not None else [])]
+            self._end(error)
+            tasks = [*self._tasks, *([post_task] if post_task is not None else [])]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            with suppress(Exception):  # of sockets whose other end is gone
+            with suppress(Exception):  # sockets whose other end is gone
                 await self._client.aclose()
             self._closing.set_result(None)

@@ -1,7 +1,7 @@
-"""Sends POSTs to one server, and sends them again where that is safe.
+"""Send POSTs to one server, and retry where that is safe.
 
-Takes a frame and headers, gives the server's answer. What passes (too busy, too often, not there for a moment) is
-waited for. A message that was cut on its way may have arrived: it is repeated only where the server counts them.
+Temporary failures (busy, rate limited, unreachable) are retried. A message that was interrupted may have arrived: it is
+sent again only if the server counts messages.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from dragoman.transport.remote.address import RemoteAddress, RemoteOptions, tls_
 from dragoman.transport.remote.errors import network_error, status_error
 from dragoman.transport.remote.retry import Outage, RetryLoop
 
-# To reach a server, and for it to take one message: far away and busy. Seconds.
+# How long to connect, and for the server to take one message. Seconds.
 CONNECT_TIMEOUT = 30.0
 POST_TIMEOUT = 120.0
 
-# An idle connection is not used again after this: node and uvicorn close theirs after five seconds, and a message that
-# meets such a close may or may not have arrived.
+# An idle connection is not used again after this: node and uvicorn close theirs after five seconds, and a message sent
+# at that moment may or may not have arrived.
 IDLE_TIMEOUT = 3.0
 
-# Refused without being looked at: the same message may be sent later, to any server.
+# Refused without being processed: the same message may be sent later, to any server.
 _RETRY_STATUSES = frozenset({408, 425, 429, 503})
 
 _JSON_HEADERS = {"Content-Type": "application/json"}
 
 
 def build_http_client(address: RemoteAddress, remote: RemoteOptions) -> httpx.AsyncClient:
-    """HTTP/2 where TLS agrees on it, the cookies of one connection, the proxy of the environment."""
+    """Build a client: HTTP/2 where TLS negotiates it, cookies per connection, the proxy of the environment."""
     client = httpx.AsyncClient(
         http2=True,
         headers=list(address.headers),
@@ -49,7 +49,7 @@ def build_http_client(address: RemoteAddress, remote: RemoteOptions) -> httpx.As
 
 
 class _NetworkBackend:
-    """httpcore's way to open sockets, which forgets a socket whose TLS handshake is given up until it is swept away."""
+    """A network backend for httpcore that closes the socket of an abandoned TLS handshake; httpcore leaves it open."""
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
@@ -63,13 +63,13 @@ class _NetworkBackend:
 
 
 class _PlainSocket:
-    """A socket before TLS is spoken on it."""
+    """A socket before TLS."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
 
     async def start_tls(self, *how: Any, **more: Any) -> Any:
-        """Agree on TLS, or close it."""
+        """Start TLS, or close the socket."""
         try:
             return await self._socket.start_tls(*how, **more)
         except BaseException:
@@ -82,24 +82,24 @@ class _PlainSocket:
 
 
 class Poster:
-    """Posts for one connection."""
+    """Sends the POSTs of one connection."""
 
     def __init__(
         self, client: httpx.AsyncClient, address: RemoteAddress, remote: RemoteOptions, outage: Outage
     ) -> None:
-        self.server_deduplicates = False  # whether the server delivers a message once that it gets twice
-        self.may_have_arrived = False  # whether the message that is being sent may have reached the server
+        self.server_deduplicates = False  # whether the server delivers a message only once if it gets it twice
+        self.may_have_arrived = False  # whether the current message may have reached the server
         self._client = client
         self._address = address
         self._backoff = remote.backoff
         self._outage = outage
 
     async def post_initialize(self, data: bytes) -> httpx.Response:
-        """The first message of a connection: tried once, for nothing is lost yet."""
+        """Post the first message of a connection, without retry."""
         return await self._post_once(data, {})
 
     async def post_with_retry(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
-        """Any later message, until the server has taken or refused it. Raises ConnectionFailed."""
+        """Post a message until the server has taken or refused it. Raise ConnectionFailed."""
 
         async def attempt() -> httpx.Response:
             answer = await self._post_once(data, headers)
@@ -108,21 +108,21 @@ class Poster:
                 raise error
             return answer
 
-        why = "a message could not be sent"
-        return await RetryLoop(f"agent {self._address.display_url}", self._backoff, self._outage, why).run(attempt)
+        reason = "a message could not be sent"
+        return await RetryLoop(f"agent {self._address.display_url}", self._backoff, self._outage, reason).run(attempt)
 
     async def _post_once(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
-        before, self.may_have_arrived = self.may_have_arrived, True  # while it is under way nobody can say
+        before, self.may_have_arrived = self.may_have_arrived, True  # unknown while it is being sent
         try:
             answer = await self._client.post(self._address.url, content=data, headers={**_JSON_HEADERS, **headers})
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             self.may_have_arrived = before
             raise network_error(self._address.display_url, error) from None
-        except Exception as error:  # httpx also lets through what its parts raise, such as the end of a TLS stream
+        except Exception as error:  # httpx also raises errors of its parts, such as the end of a TLS stream
             fault = network_error(self._address.display_url, error)
             if headers and not self.server_deduplicates:
                 raise TransportClosed(
-                    f"{fault}; a message was on its way, and nobody can say whether it arrived: load the session again"
+                    f"{fault}; a message may or may not have arrived: load the session again"
                 ) from None
             raise fault from None
         if answer.status_code in (404, 410) or answer.status_code in _RETRY_STATUSES:

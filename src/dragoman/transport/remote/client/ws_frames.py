@@ -1,8 +1,7 @@
-"""WebSocket framing as a client reads it: bytes in any chunking become messages, in order.
+"""Parse WebSocket frames as a client: bytes in any chunking become messages, in order.
 
-Takes what a socket gave, gives whole text messages as frames; what controls the connection is put aside in `controls`.
-The sans-I/O parser of `websockets` takes 16 microseconds for a message, more than the engine needs for it; this one
-takes two, for nearly every message is one whole text frame. Knows nothing of sockets or JSON.
+Control frames go to `control_frames`. The sans-I/O parser of `websockets` takes 16 microseconds per message, this one
+two, since nearly every message is one whole text frame.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
 _CONTINUED, _BINARY = 0, 2
 _FINAL_TEXT = 0x80 | TEXT
 
-# A control frame is no longer than this (RFC 6455 section 5.5).
+# The largest control frame (RFC 6455 section 5.5).
 _MAX_CONTROL_PAYLOAD = 125
 
 
 class WebSocketProtocolError(Exception):
-    """The peer does not speak WebSocket; `code` is what to close with."""
+    """The peer violated the WebSocket protocol; `code` is the close code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -26,7 +25,7 @@ class WebSocketProtocolError(Exception):
 
 
 class FragmentedMessage:
-    """A message that comes in parts; beyond the limit only its size and both ends are kept."""
+    """A message in fragments; above the limit only its size and both ends are kept."""
 
     __slots__ = ("_head", "_limit", "_parts", "_size", "_tail", "is_text")
 
@@ -38,7 +37,7 @@ class FragmentedMessage:
         self._head = self._tail = b""
 
     def add(self, part: bytes) -> None:
-        """The next part."""
+        """Add the next part."""
         self._size += len(part)
         if self._size <= self._limit:
             self._parts.append(part)
@@ -51,21 +50,21 @@ class FragmentedMessage:
         self._tail = (self._tail + part[-EXCERPT_SIZE:])[-EXCERPT_SIZE:]
 
     def to_frame(self) -> Frame:
-        """The message, now that its last part is there."""
+        """Return the complete message."""
         if self._size > self._limit:
             return Oversize(self._size, self._head, self._tail)
         return b"".join(self._parts)
 
 
 def join_lines(frame: Frame) -> Frame:
-    """A message that its sender spread over lines, as frames are: line ends in JSON stand between tokens only."""
+    """Return a message on one line: line ends in JSON are only between tokens."""
     if isinstance(frame, bytes) and (b"\n" in frame or b"\r" in frame):
         return frame.replace(b"\r", b" ").replace(b"\n", b" ")
     return frame
 
 
 class FrameParser:
-    """Cuts a byte stream into messages; holds at most one unfinished frame."""
+    """Splits a byte stream into messages; holds at most one unfinished frame."""
 
     __slots__ = (
         "_limit",
@@ -79,17 +78,17 @@ class FrameParser:
     )
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
-        self.control_frames: list[tuple[int, bytes]] = []  # opcode and payload, for whoever drives this
+        self.control_frames: list[tuple[int, bytes]] = []  # opcode and payload
         self._limit = limit
-        self._parts: list[bytes] = []  # of an unfinished frame, with its head
+        self._parts: list[bytes] = []  # of an unfinished frame, with its header
         self._size = 0
         self._needed_size = 0
         self._message: FragmentedMessage | None = None  # a message in fragments, or one too large to hold
-        self._skip_left = -1  # bytes still to come of a frame that is too large to hold; -1: none
+        self._skip_left = -1  # remaining bytes of a frame that is too large to hold; -1: none
         self._skip_is_final = True  # whether that frame ends its message
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take the next bytes; give the messages they complete. Raises Broken."""
+        """Add bytes and return the messages they complete. Raise WebSocketProtocolError."""
         frames: list[Frame] = []
         if self._skip_left >= 0:
             data = self._skip_payload(data, frames)
@@ -142,13 +141,13 @@ class FrameParser:
         return frames
 
     def _parse_other_frame(self, first: int, payload: bytes, frames: list[Frame]) -> None:
-        """A frame that is not one whole text."""
+        """Handle a frame that is not one whole text message."""
         if first & 0x70:
-            raise WebSocketProtocolError(1002, "it uses an extension that nobody agreed on")
+            raise WebSocketProtocolError(1002, "it uses an extension that was not negotiated")
         opcode, is_last = first & 0x0F, bool(first & 0x80)
         if opcode >= CLOSE:
             if opcode > PONG or not is_last or len(payload) > _MAX_CONTROL_PAYLOAD:
-                raise WebSocketProtocolError(1002, "it sent a control frame that is none")
+                raise WebSocketProtocolError(1002, "it sent an invalid control frame")
             self.control_frames.append((opcode, payload))
             return
         self._begin_message(opcode)
@@ -160,7 +159,7 @@ class FrameParser:
     def _begin_message(self, opcode: int) -> None:
         if opcode == _CONTINUED:
             if self._message is None:
-                raise WebSocketProtocolError(1002, "it went on with a message that it never began")
+                raise WebSocketProtocolError(1002, "it continued a message that it never began")
         elif opcode not in (TEXT, _BINARY) or self._message is not None:
             raise WebSocketProtocolError(1002, "it began a message in the middle of another, or of no known kind")
         else:
@@ -168,18 +167,18 @@ class FrameParser:
 
     def _finish_message(self, frames: list[Frame]) -> None:
         assert self._message is not None
-        if self._message.is_text:  # binary messages are ignored (reference 3.2)
+        if self._message.is_text:  # binary messages are ignored (docs/protocol/http.md#websocket)
             frames.append(join_lines(self._message.to_frame()))
         self._message = None
 
     def _begin_skipping(self, first: int, size: int) -> None:
         if first & 0x70 or first & 0x0F >= CLOSE:
-            raise WebSocketProtocolError(1002, "it sent a control frame that is none")
+            raise WebSocketProtocolError(1002, "it sent an invalid control frame")
         self._begin_message(first & 0x0F)
         self._skip_left, self._skip_is_final = size, bool(first & 0x80)
 
     def _skip_payload(self, data: bytes, frames: list[Frame]) -> bytes:
-        """Take what belongs to a frame too large to hold; give the rest."""
+        """Skip the bytes of a frame too large to hold; return the rest."""
         assert self._message is not None
         part, rest = data[: self._skip_left], data[self._skip_left :]
         self._message.add(part)

@@ -1,7 +1,6 @@
-"""The upgrade from HTTP to WebSocket as a client sees it: what to ask, and what the answer means.
+"""The client's handshake from HTTP to WebSocket: the request, and what the response means.
 
-Takes an Address and headers, then the bytes of the answer; gives the headers of the 101 and what stood behind them, or
-an error that says what to do. The rules are those of `websockets`, without its I/O; ours is only what a refusal means.
+The rules are those of `websockets`, without its I/O. The errors are ours and say what to do.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from websockets.uri import parse_uri
 from dragoman.errors import Unreachable
 from dragoman.transport.remote.address import RemoteAddress
 from dragoman.transport.remote.errors import network_error, status_error
-
-# The head of an HTTP answer; more is no handshake.
-_MAX_RESPONSE_HEAD = 64 * 1024
+from dragoman.transport.remote.headers import MAX_RESPONSE_HEAD
 
 
 class Handshake:
-    """One upgrade, from the request to its answer."""
+    """One handshake, from the request to its response."""
 
     def __init__(self, address: RemoteAddress, headers: Sequence[tuple[str, str]]) -> None:
         self.name = address.display_url
@@ -33,10 +30,10 @@ class Handshake:
             request.headers[name] = value
         self.request = request.serialize()
         self._head = b""
-        self._is_refused = False  # the head of another answer than 101 was there; its body follows
+        self._is_refused = False  # the head of a response other than 101 is complete; its body follows
 
     def feed(self, data: bytes) -> tuple[dict[str, list[str]], bytes] | None:
-        """Take the next bytes: the headers of the 101 and the rest, None while there is none. Raises Unreachable."""
+        """Add bytes; return the headers of the 101 and the rest, None while incomplete. Raise Unreachable."""
         if self._is_refused:
             self._protocol.receive_data(data)
             self._check_answer()
@@ -45,7 +42,7 @@ class Handshake:
         end = data.find(b"\r\n\r\n")
         if end < 0:
             self._head = data
-            if len(data) > _MAX_RESPONSE_HEAD or not b"HTTP/".startswith(data[:5]):
+            if len(data) > MAX_RESPONSE_HEAD or not b"HTTP/".startswith(data[:5]):
                 raise self._not_http_error()
             return None
         self._head = b""
@@ -56,30 +53,30 @@ class Handshake:
         return None if headers is None else (headers, data[end + 4 :])
 
     def finish(self) -> None:
-        """The server hung up: raises what that means."""
+        """Raise what it means that the server disconnected."""
         if self._head or not self._protocol.reader.eof:
             self._protocol.receive_eof()
             if not self._head:
                 self._check_answer()
-        raise network_error(self.name, ConnectionResetError(0, "it hung up before it had answered"))
+        raise network_error(self.name, ConnectionResetError(0, "it closed the connection before it answered"))
 
     def _check_answer(self) -> dict[str, list[str]] | None:
-        """Look whether the answer is whole, and what it is."""
+        """Check whether the response is complete, and what it is."""
         answers = [event for event in self._protocol.events_received() if isinstance(event, Response)]
         error = self._protocol.handshake_exc
         if error is not None:
             raise self._handshake_error(error, answers)
         if not answers or self._protocol.state is not State.OPEN:
             return None
-        said: dict[str, list[str]] = {}
+        headers: dict[str, list[str]] = {}
         for name, value in answers[0].headers.raw_items():
-            said.setdefault(name.lower(), []).append(value)
-        return said
+            headers.setdefault(name.lower(), []).append(value)
+        return headers
 
     def _handshake_error(self, error: Exception, answers: list[Response]) -> Unreachable:
         if not answers:
             if isinstance(error.__cause__, EOFError):
-                return network_error(self.name, ConnectionResetError(0, "it hung up before it had answered"))
+                return network_error(self.name, ConnectionResetError(0, "it closed the connection before it answered"))
             return self._not_http_error()
         answer = answers[0]
         if answer.status_code == 101 or not isinstance(error, InvalidHandshake):
@@ -90,4 +87,4 @@ class Handshake:
         return status_error(self.name, answer.status_code, headers, bytes(answer.body or b""))
 
     def _not_http_error(self) -> Unreachable:
-        return Unreachable(f"{self.name}: what answers there does not speak HTTP; check the address and the port")
+        return Unreachable(f"{self.name}: the server there does not speak HTTP; check the address and the port")

@@ -1,8 +1,7 @@
-"""One WebSocket to a server: dialled, upgraded, and then nothing but messages in and out.
+"""One WebSocket to a server: connect, handshake, then messages in and out.
 
-Takes an Address and headers; gives frames to a callback, several at once, straight from the loop's read. The handshake
-is that of `websockets`; reading is our own (messages.py). It does not know what comes after it: when the socket is lost
-it says so once, and whoever holds it decides (websocket.py).
+Gives frames to a callback, several at once, straight from the loop's read. When the socket is lost it says so once;
+websocket.py decides what follows.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from dragoman.transport.remote.client.ws_handshake import Handshake
 from dragoman.transport.remote.errors import network_error
 from dragoman.wire.frames import Frame
 
-# A server on the other side of the world, with a slow name lookup and TLS, has answered by then. Seconds.
+# How long connecting may take, with a slow name lookup and TLS. Seconds.
 OPEN_TIMEOUT = 30.0
 
-# A quiet socket is asked for a sign of life so often, and given up when none comes: routers forget idle connections
-# after minutes, and a laptop that slept must notice soon. Seconds.
+# A quiet socket is pinged this often and dropped when no pong comes: routers forget idle connections after minutes, and
+# a laptop that slept must notice soon. Seconds.
 PING_INTERVAL = 20.0
 PONG_TIMEOUT = 20.0
 
@@ -34,7 +33,7 @@ OnLost = Callable[["WebSocket", int, str], None]  # close code (1006: none came)
 
 
 class WebSocket(asyncio.Protocol):
-    """A WebSocket; `opened` has the headers of the 101 when it is open."""
+    """A WebSocket; `opened_headers` gets the headers of the 101 when it is open."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class WebSocket(asyncio.Protocol):
         self._handshake: Handshake | None = handshake
         self._request = handshake.request
         self._name = handshake.name
-        self._early_data: bytes | None = b""  # what came before anybody said `start`
+        self._early_data: bytes | None = b""  # received before `start_delivery`
         self._on_frames = on_frames
         self._on_lost: OnLost | None = on_lost
         self._parser = FrameParser(max_frame)
@@ -69,16 +68,14 @@ class WebSocket(asyncio.Protocol):
         self._closing: tuple[int, str] | None = None
         self._ping_timer: asyncio.TimerHandle | None = None
 
-    # --- reading ----------------------------------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the upgrade."""
+        """Send the handshake request."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Give the messages that these bytes complete."""
+        """Deliver the messages that these bytes complete."""
         self._has_received = True
         if self._early_data is not None:
             self._early_data += data if self._handshake is None else self._feed_handshake(data)
@@ -95,15 +92,15 @@ class WebSocket(asyncio.Protocol):
             self._process_control_frames()
 
     def start_delivery(self) -> None:
-        """Whoever opened this is ready: give what came meanwhile."""
-        early, self._early_data = self._early_data, None
-        if early:
-            self.data_received(early)
+        """Start to deliver, beginning with what came meanwhile."""
+        data, self._early_data = self._early_data, None
+        if data:
+            self.data_received(data)
         if self.closed.done():
             self._report_lost(1006, "the socket was cut")
 
     def _feed_handshake(self, data: bytes) -> bytes:
-        """Take the answer to the upgrade; give what stands behind it."""
+        """Feed the response to the handshake; return what follows it."""
         assert self._handshake is not None
         try:
             answer = self._handshake.feed(data)
@@ -119,8 +116,8 @@ class WebSocket(asyncio.Protocol):
         return answer[1]
 
     def _process_control_frames(self) -> None:
-        controls, self._parser.control_frames = self._parser.control_frames, []
-        for opcode, payload in controls:
+        control_frames, self._parser.control_frames = self._parser.control_frames, []
+        for opcode, payload in control_frames:
             if opcode == PING:
                 self._write(SocketFrame(Opcode.PONG, payload).serialize(mask=True))
             elif opcode == CLOSE:
@@ -131,22 +128,20 @@ class WebSocket(asyncio.Protocol):
                 self._report_lost(code, reason)
 
     def pause(self) -> None:
-        """Read no more: the one above has not taken what there is."""
+        """Stop reading."""
         if not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         if self._paused and self._transport is not None:
             self._paused = False
             self._has_received = True
             self._transport.resume_reading()
 
-    # --- writing ----------------------------------------------------------------------------------------------
-
     def send(self, data: bytes) -> None:
-        """One text message; the first of a loop pass leaves at once, the others together."""
+        """Send one text message; the first of a loop pass is written at once, the others together."""
         frame = SocketFrame(Opcode.TEXT, data).serialize(mask=True)
         if not self._in_pass:
             self._in_pass = True
@@ -169,20 +164,20 @@ class WebSocket(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self._unwritten:
-            fresh, self._unwritten, self._unwritten_size = self._unwritten, [], 0
-            self._write(b"".join(fresh))
+            frames, self._unwritten, self._unwritten_size = self._unwritten, [], 0
+            self._write(b"".join(frames))
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def pause_writing(self) -> None:
-        """The socket is full; it must take something within the stall limit."""
+        """Start the stall timer: the socket is full."""
         self.is_full = True
         self._start_stall_timer(self.buffered_bytes)
 
     def resume_writing(self) -> None:
-        """There is room again."""
+        """Stop the stall timer: there is space again."""
         self.is_full = False
         if self._stall_timer is not None:
             self._stall_timer.cancel()
@@ -200,8 +195,6 @@ class WebSocket(asyncio.Protocol):
 
         self._stall_timer = self._loop.call_later(self._stall, check)
 
-    # --- ending -----------------------------------------------------------------------------------------------
-
     def _check_alive(self) -> None:
         if self._has_received or self._paused:
             self._has_received = self._ping_sent = False
@@ -214,7 +207,7 @@ class WebSocket(asyncio.Protocol):
             self._report_lost(1006, f"no sign of life for {PING_INTERVAL + PONG_TIMEOUT:g} seconds")
 
     async def close(self, code: int, reason: str, timeout: float) -> None:
-        """Say goodbye, wait a moment for the same, and let go."""
+        """Send a close frame, wait a moment for the server's, and close the socket."""
         self._flush()
         self._on_lost = None
         if self._closing is None and self.opened_headers.done() and self._transport is not None:
@@ -227,7 +220,7 @@ class WebSocket(asyncio.Protocol):
         self.abort()
 
     def abort(self) -> None:
-        """Let go at once."""
+        """Close the socket at once."""
         self._on_lost = None
         self._cancel_timers()
         if self._transport is not None:
@@ -239,7 +232,7 @@ class WebSocket(asyncio.Protocol):
         self._write(SocketFrame(Opcode.CLOSE, payload).serialize(mask=True))
 
     def eof_received(self) -> None:
-        """The server is done."""
+        """Treat the server's end of output as the end."""
         if self._handshake is not None and not self.opened_headers.done():
             try:
                 self._handshake.finish()
@@ -247,26 +240,28 @@ class WebSocket(asyncio.Protocol):
                 self._fail(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """Report the loss of the socket once."""
         if not self.closed.done():
             self.closed.set_result(None)
         if not self.opened_headers.done():
-            self._fail(network_error(self._name, exc or ConnectionResetError(0, "it hung up before it had answered")))
+            self._fail(
+                network_error(self._name, exc or ConnectionResetError(0, "it closed the connection before it answered"))
+            )
         if self._early_data is None:
-            why = "" if exc is None else (getattr(exc, "strerror", None) or str(exc))
-            self._report_lost(1006, why or "the socket was cut")
+            reason = "" if exc is None else (getattr(exc, "strerror", None) or str(exc))
+            self._report_lost(1006, reason or "the socket was cut")
 
     def _fail(self, error: Unreachable) -> None:
         if not self.opened_headers.done():
             self.opened_headers.set_exception(error)
-            self.opened_headers.exception()  # whoever waits may have been cancelled
+            self.opened_headers.exception()  # the caller may have been cancelled
         self.abort()
 
     def _report_lost(self, code: int, reason: str) -> None:
-        lost, self._on_lost = self._on_lost, None
+        on_lost, self._on_lost = self._on_lost, None
         self._cancel_timers()
-        if lost is not None and self.opened_headers.done():
-            lost(self, code, reason)
+        if on_lost is not None and self.opened_headers.done():
+            on_lost(self, code, reason)
         if self._transport is not None:
             self._transport.close()
 
@@ -286,20 +281,20 @@ async def open_websocket(
     max_frame: int,
     stall: float,
 ) -> tuple[WebSocket, dict[str, list[str]]]:
-    """Dial and upgrade; gives the link and the headers of the 101. Raises Unreachable."""
+    """Connect and upgrade; return the socket and the headers of the 101. Raise Unreachable."""
     loop = asyncio.get_running_loop()
 
     def make() -> WebSocket:
         return WebSocket(Handshake(address, headers), on_frames, on_lost, max_frame=max_frame, stall=stall)
 
-    link: WebSocket | None = None
+    socket: WebSocket | None = None
     try:
         async with asyncio.timeout(OPEN_TIMEOUT):
-            _, link = await _connect(loop, address, make, tls)
-            return link, await link.opened_headers
+            _, socket = await _connect(loop, address, make, tls)
+            return socket, await socket.opened_headers
     except BaseException as error:
-        if link is not None:
-            link.abort()
+        if socket is not None:
+            socket.abort()
         if isinstance(error, Unreachable) or not isinstance(error, Exception):
             raise
         raise network_error(address.display_url, error) from None
@@ -308,7 +303,7 @@ async def open_websocket(
 async def _connect(
     loop: asyncio.AbstractEventLoop, address: RemoteAddress, factory: Callable[[], WebSocket], tls: TLS
 ) -> tuple[asyncio.BaseTransport, WebSocket]:
-    """A socket to the server, through the proxy of the environment where there is one."""
+    """Open a socket to the server, through the proxy of the environment if there is one."""
     from dragoman.transport.remote.client.http_proxy import open_tunnel, proxy_url
 
     context = tls_context(tls, address.display_url) if address.is_secure else None

@@ -1,8 +1,4 @@
-"""One HTTP request or WebSocket upgrade of an ASGI server, as the endpoint wants to see it.
-
-Takes the three things of ASGI, gives headers by name, a bounded body, the Knock, and answers with JSON bodies. Knows no
-connection and no message.
-"""
+"""One HTTP request or WebSocket upgrade of an ASGI server: headers, bounded body, JSON responses."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ App: TypeAlias = Callable[..., Awaitable[None]]
 # Where our own server keeps what is known of a socket, in the scope of each of its requests.
 SOCKET_KEY = "dragoman.socket"
 
-# A page of another place may see these answers of ours, and say these things to us.
+# Response headers that a page of another origin may read, and request headers it may send.
 _EXPOSED_HEADERS = "acp-connection-id, dragoman-cursor, dragoman-largest, retry-after"
 _ALLOWED_HEADERS = (
     "content-type, authorization, acp-connection-id, acp-session-id, last-event-id, dragoman-frame, dragoman-cursor"
@@ -34,7 +30,7 @@ _ALLOWED_HEADERS = (
 
 
 class Request:
-    """A request before and while it is answered."""
+    """A request and its response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, origins: Collection[str] = ()) -> None:
         self.scope = scope
@@ -52,14 +48,14 @@ class Request:
 
     @property
     def path(self) -> str:
-        """The path below the place where the app is mounted."""
+        """The path below the mount point of the app."""
         path, root = str(self.scope.get("path", "")), str(self.scope.get("root_path", "")).rstrip("/")
         return path[len(root) :] if root and path.startswith(root) else path
 
     def auth_request(self) -> AuthRequest:
-        """Who asks, as far as the request says."""
+        """What the request says about its sender."""
         address, port = self.scope.get("client") or ("", 0)
-        here, here_port = self.scope.get("server") or ("", 0)
+        server, server_port = self.scope.get("server") or ("", 0)
         return AuthRequest(
             path=self.path,
             headers=self.headers,
@@ -67,12 +63,12 @@ class Request:
             address=str(address),
             port=port or 0,
             is_secure=self.scope.get("scheme") in ("https", "wss"),
-            server_address=(str(here), here_port or 0),
+            server_address=(str(server), server_port or 0),
             socket_cache=self.scope.get(SOCKET_KEY, {}),
         )
 
     async def read_body(self, limit: int, timeout: float) -> bytes:
-        """The whole body; Refused when it is too large or too slow."""
+        """Read the whole body; raise Refused when it is too large or too slow."""
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit:
             raise Refused(413, f"the body has {declared} bytes, and {limit} are the most; put large things into files")
@@ -82,7 +78,7 @@ class Request:
                 while True:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
-                        raise ConnectionResetError("the client left in the middle of its request")
+                        raise ConnectionResetError("the client disconnected during its request")
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > limit:
@@ -93,10 +89,10 @@ class Request:
             raise Refused(408, f"the body did not come within {timeout:g} seconds; send it again") from None
 
     def response_headers(self, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-        """Headers for the wire, with leave for pages of allowed places."""
-        said = {**headers, "x-content-type-options": "nosniff"}
+        """Return headers for the wire, with CORS headers for allowed origins."""
+        all_headers = {**headers, "x-content-type-options": "nosniff"}
         if self._origin is not None:
-            said |= {
+            all_headers |= {
                 "access-control-allow-origin": self._origin,
                 "access-control-allow-credentials": "true",
                 "access-control-expose-headers": _EXPOSED_HEADERS,
@@ -104,44 +100,44 @@ class Request:
                 "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
                 "vary": "origin",
             }
-        return [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in said.items()]
+        return [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in all_headers.items()]
 
     async def respond(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
-        """Answer with this body, which is JSON when there is one."""
-        said = {"content-length": str(len(body)), "cache-control": "no-store", **(headers or {})}
+        """Respond with this body, which is JSON unless empty."""
+        all_headers = {"content-length": str(len(body)), "cache-control": "no-store", **(headers or {})}
         if body:
-            said["content-type"] = "application/json"
-        await self.start_response(status, said)
+            all_headers["content-type"] = "application/json"
+        await self.start_response(status, all_headers)
         await self.send({"type": "http.response.body", "body": body})
 
     async def start_response(self, status: int, headers: Mapping[str, str]) -> None:
-        """Begin an answer whose body follows."""
+        """Start a response whose body follows."""
         self.is_started = True
         await self.send({"type": "http.response.start", "status": status, "headers": self.response_headers(headers)})
 
     async def refuse(self, refused: Refused, id: Id | UnsetType = UNSET) -> None:
-        """Answer with the status of a refusal and a body that says why."""
+        """Respond with the status of a refusal and a body that says why."""
         headers = dict(refused.headers)
         if refused.status in (408, 413, 415, 501):
-            headers["connection"] = "close"  # what is left of the body is not read
+            headers["connection"] = "close"  # the rest of the body is not read
         if self.scope.get("http_version", "1.1") not in ("1.0", "1.1"):
             headers.pop("connection", None)
         await self.respond(refused.status, refusal_body(refused, id), headers)
 
     async def deny_upgrade(self, refused: Refused) -> None:
-        """Refuse a WebSocket upgrade: with the status, where the server can say one."""
+        """Refuse a WebSocket upgrade, with the status where the server supports it."""
         if "websocket.http.response" not in (self.scope.get("extensions") or {}):
             await self.send({"type": "websocket.close", "code": 1008, "reason": refused.message[:120]})
             return
         body = refusal_body(refused, UNSET)
         headers = {"content-type": "application/json", "content-length": str(len(body)), **refused.headers}
-        said = self.response_headers(headers)
-        await self.send({"type": "websocket.http.response.start", "status": refused.status, "headers": said})
+        encoded = self.response_headers(headers)
+        await self.send({"type": "websocket.http.response.start", "status": refused.status, "headers": encoded})
         await self.send({"type": "websocket.http.response.body", "body": body})
 
 
 def refusal_body(refused: Refused, id: Id | UnsetType) -> bytes:
-    """The body of a refusal: its kind and what to do, and the message it answers where that is known."""
+    """Return the body of a refusal: its kind, what to do, and the id of the message if known."""
     error: dict[str, Any] = {"kind": refused.kind, "message": refused.message}
     if isinstance(id, UnsetType):
         return msgspec.json.encode({"error": error})

@@ -1,7 +1,7 @@
-"""Who knocks at a remote door, who is let in, and how a knock is refused.
+"""Who makes a request, who is allowed in, and how a request is refused.
 
-A Knock is what is known of a request before anybody let it in; an `Admit` turns it into a Visitor or raises Refused.
-Above are the endpoint and the host; below is nothing. Which tokens exist and who owns what is not known here.
+An `Authenticate` turns an AuthRequest into a Principal or raises Refused. Tokens and roles are checked above, by the
+host.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from dragoman.errors import DragomanError, Kind
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.errors import STATUS_KINDS
 
-# What a role may do contains what the ones before it may (seed 004 section 17.2).
+# Each role includes the rights of those before it (docs/protocol/draft.md#planned-features).
 ROLES = ("viewer", "editor", "admin")
 
-# A browser cannot set headers on a WebSocket: the token stands behind this prefix in the subprotocols instead.
+# A browser cannot set headers on a WebSocket: the token follows this prefix in the subprotocols instead.
 BEARER_SUBPROTOCOL_PREFIX = "dragoman.bearer."
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Who is at the other end, as far as the door knows."""
+    """The authenticated user of a connection."""
 
     user: str
-    role: str = "admin"  # the most this visitor may be in any session
+    role: str = "admin"  # the highest role of this user in any session
     agent: str = ""  # NAME of /acp/NAME; "" for /acp
-    session: str | None = None  # a share link opens this session alone
-    expires_at: float | None = None  # time.time() after which the connection is ended
-    address: str = ""  # for people
+    session: str | None = None  # a share link allows only this session
+    expires_at: float | None = None  # time.time() after which the connection is closed
+    address: str = ""  # to show
     is_local: bool = False  # the owner of this process, on this machine
-    token_id: str = ""  # the id (no secret) of the token that let them in; who revokes that puts them out
+    token_id: str = ""  # the id (no secret) of the token; revoking the token closes the connection
 
 
 class AuthRequest(Struct, frozen=True, kw_only=True):
-    """A request before anybody let it in."""
+    """A request before authentication."""
 
-    path: str = "/"  # below the place where the endpoint is mounted
+    path: str = "/"  # below the mount point of the endpoint
     headers: Mapping[str, str] = {}  # names in lower case
     query: Mapping[str, str] = {}
-    address: str = ""  # of the other end, without its port
-    port: int = 0  # of the other end
+    address: str = ""  # of the client, without its port
+    port: int = 0  # of the client
     is_secure: bool = False  # whether it came over TLS
     server_address: tuple[str, int] = ("", 0)  # the address and port it came to
-    socket_cache: dict[str, Any] = {}  # what was found out of the socket it came by, for all that come by it
+    socket_cache: dict[str, Any] = {}  # what is known of its socket, shared by all requests of the socket
 
 
 class Refused(DragomanError):
-    """A knock that is answered with this HTTP status; the message says what to do."""
+    """A request that is answered with this HTTP status; the message says what to do."""
 
     def __init__(
         self, status: int, message: str, headers: Mapping[str, str] | None = None, *, kind: str | None = None
@@ -61,7 +61,7 @@ class Refused(DragomanError):
         self.kind = kind or STATUS_KINDS.get(status, Kind.INTERNAL_ERROR)
 
 
-# Lets a knock in, or raises Refused.
+# Authenticates a request, or raises Refused.
 Authenticate: TypeAlias = Callable[[AuthRequest], Awaitable[Principal]]
 
 # Serves one connection until it ends; called once for each, as a task of the endpoint.
@@ -69,18 +69,18 @@ ServeConnection: TypeAlias = Callable[[Transport, Principal], Awaitable[None]]
 
 
 def bearer_token(request: AuthRequest) -> str:
-    """The token that a knock brings: in Authorization, as ?token=, or as a WebSocket subprotocol; "" for none."""
+    """Return the token of a request: from Authorization, ?token= or a WebSocket subprotocol; "" for none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
     if token := request.query.get("token", ""):
         return token
-    for offered in request.headers.get("sec-websocket-protocol", "").split(","):
-        if offered.strip().startswith(BEARER_SUBPROTOCOL_PREFIX):
-            return offered.strip().removeprefix(BEARER_SUBPROTOCOL_PREFIX)
+    for subprotocol in request.headers.get("sec-websocket-protocol", "").split(","):
+        if subprotocol.strip().startswith(BEARER_SUBPROTOCOL_PREFIX):
+            return subprotocol.strip().removeprefix(BEARER_SUBPROTOCOL_PREFIX)
     return ""
 
 
 def unauthorized_error(message: str) -> Refused:
-    """The refusal of somebody who brings no leave, or none that counts any more."""
+    """Return the refusal for a missing or expired token."""
     return Refused(401, message, {"www-authenticate": 'Bearer realm="dragoman"'})

@@ -1,7 +1,7 @@
-"""Whether a socket of this machine may be that of a sandboxed process, which has its user's id but not all the rights.
+"""Detect whether a local socket may belong to a sandboxed process, which has its user's id but not all rights.
 
-Landlock, seccomp without privileges and bubblewrap all set "no new privileges", which a process passes on to whatever
-it starts and never gets rid of. Takes the inode of a socket, reads /proc. Who is let in is decided above.
+Landlock, seccomp without privileges and bubblewrap all set "no new privileges", which every descendant keeps forever.
+Takes the inode of a socket, reads /proc.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ _PROCESSES = "/proc"
 
 
 def may_be_confined(inode: str, uid: int) -> bool:
-    """Whether a confined process of this user may hold the socket: one lives, and no other process is seen to hold it.
+    """Whether a confined process of this user may hold the socket: one runs, and no other process is seen to hold it.
 
-    A confined process can hide what it has open, so nobody looks there. False if we are confined ourselves: then it
-    tells nothing about others.
+    A confined process can hide its open files, so those are not checked. False if we are confined ourselves, which then
+    says nothing about others.
     """
     if _is_confined("self", uid):
         return False
     pids = [name for name in os.listdir(_PROCESSES) if name.isdigit()]
-    # One that has gone meanwhile (None) may have left the socket to a child that is not in the list.
+    # One that exited meanwhile (None) may have left the socket to a child that is not in the list.
     if all(_is_confined(pid, uid) is False for pid in pids):
         return False
-    # In this order: who is not confined now was not when it held the socket.
+    # In this order: a process that is not confined now was not confined when it held the socket.
     return not any(_holds(pid, f"socket:[{inode}]") and _is_confined(pid, uid) is False for pid in pids)
 
 
 def _is_confined(pid: str, uid: int) -> bool | None:
-    """Whether this is a confined process of the user; None if it has gone."""
+    """Whether this is a confined process of the user; None if it exited."""
     try:
         with open(f"{_PROCESSES}/{pid}/status", encoding="utf-8", errors="replace") as file:
             fields = dict(line.partition(":")[::2] for line in file)

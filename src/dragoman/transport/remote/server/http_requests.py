@@ -1,7 +1,6 @@
-"""POST, GET and DELETE of an endpoint: Streamable HTTP as reference 3.2 tells it, and as the official clients need it.
+"""POST, GET and DELETE of an endpoint: Streamable HTTP (docs/protocol/http.md).
 
-Each request is refused with its status or served. Above is the endpoint, which knows the connections; below are the
-streams. Where the documents and the two official SDKs disagree we take what both clients can live with.
+Where the documents and the two official SDKs disagree, we do what both official clients accept.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dragoman.wire.envelope import Id
 if TYPE_CHECKING:
     from dragoman.transport.remote.server.endpoint import Endpoint, ServedConnection
 
-# A session id is a header, and longer ones are no ids (the official TypeScript server has the same bound).
+# A longer session id is refused, since it is a header (the official TypeScript server has the same limit).
 MAX_SESSION_ID = 1024
 
 
@@ -38,17 +37,17 @@ async def serve(endpoint: Endpoint, request: Request) -> None:
             endpoint.check_host_and_origin(request.auth_request())
             await request.respond(204)
             return
-        answering = {"POST": _post, "GET": _get, "DELETE": _delete}.get(request.method)
-        if answering is None:
+        serve_method = {"POST": _post, "GET": _get, "DELETE": _delete}.get(request.method)
+        if serve_method is None:
             raise Refused(405, "use POST, GET or DELETE", {"allow": "POST, GET, DELETE"})
-        visitor = await endpoint.authenticate(request)
+        principal = await endpoint.authenticate(request)
         if landing_page.is_wanted(request):
-            await landing_page.send_page(request, visitor)
+            await landing_page.send_page(request, principal)
             return
-        await answering(endpoint, request, visitor)
-    except _RefusedMessage as answered:
-        id = answered.id
-        await request.refuse(answered.refused, id)
+        await serve_method(endpoint, request, principal)
+    except _RefusedMessage as error:
+        id = error.id
+        await request.refuse(error.refused, id)
     except Refused as refused:
         if landing_page.is_wanted(request):
             await landing_page.send_refusal(request, refused)
@@ -64,16 +63,13 @@ class _RefusedMessage(Exception):
         self.id = id
 
 
-# --- POST -----------------------------------------------------------------------------------------------------
-
-
 async def _post(endpoint: Endpoint, request: Request, principal: Principal) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refused(415, "send the message with content-type application/json")
     body = await request.read_body(endpoint.limits.body, endpoint.limits.body_patience)
     try:
-        said = peek_frame(body)
+        peek = peek_frame(body)
     except NotOneMessage as error:
         raise _RefusedMessage(
             Refused(501 if error.kind == Kind.CAPABILITY_UNSUPPORTED else 400, error.message), None
@@ -81,36 +77,36 @@ async def _post(endpoint: Endpoint, request: Request, principal: Principal) -> N
     except ProtocolError as error:
         raise _RefusedMessage(Refused(400, error.message, kind=Kind.PARSE_ERROR), None) from None
     try:
-        connection = request.headers.get("acp-connection-id")
-        if said.method == "initialize":
-            if connection is not None:
+        connection_id = request.headers.get("acp-connection-id")
+        if peek.method == "initialize":
+            if connection_id is not None:
                 raise Refused(400, "this connection is initialized already; leave the header out for a new one")
-            await _post_initialize(endpoint, request, principal, body, said)
+            await _post_initialize(endpoint, request, principal, body, peek)
             return
-        link = endpoint.find_connection(connection, principal)
-        transport = _require_http_transport(link)
-        _check_session(request, transport, said)
-        if (seen := _header_number(request, "dragoman-cursor")) is not None:
-            transport.acknowledge(seen)
+        connection = endpoint.find_connection(connection_id, principal)
+        transport = _require_http_transport(connection)
+        _check_session(request, transport, peek)
+        if (cursor := _header_number(request, "dragoman-cursor")) is not None:
+            transport.acknowledge(cursor)
         try:
-            await transport.deliver_post(body, said, _header_number(request, "dragoman-frame") or 0)
+            await transport.deliver_post(body, peek, _header_number(request, "dragoman-frame") or 0)
         except TimeoutError:
             raise Refused(
                 503, "too many messages are unread; send this one again later", {"retry-after": "5"}
             ) from None
     except Refused as refused:
-        raise _RefusedMessage(refused, said.id if said.method else UNSET) from None
+        raise _RefusedMessage(refused, peek.id if peek.method else UNSET) from None
     await request.respond(202)
 
 
 async def _post_initialize(
     endpoint: Endpoint, request: Request, principal: Principal, body: bytes, peek: FramePeek
 ) -> None:
-    """A new connection: its initialize is answered here, all that follows on streams."""
+    """Open a connection: answer its initialize in the response; everything later goes to streams."""
     transport = HttpServerTransport(
         f"client {principal.user} at {principal.address or 'an unknown place'}", endpoint.limits
     )
-    link = endpoint.open_connection(principal, transport)
+    connection = endpoint.open_connection(principal, transport)
     answer = transport.deliver_initialize(body, peek)
     if isinstance(peek.id, UnsetType):
         transport.fail(TransportClosed("initialize had no id"))
@@ -123,13 +119,13 @@ async def _post_initialize(
         raise Refused(504, f"initialize was not answered within {endpoint.limits.introduction:g} seconds") from None
     except ConnectionFailed as error:
         raise Refused(503, f"the agent ended before it answered: {error}", {"retry-after": "1"}) from None
-    largest = str(endpoint.limits.body)
-    said_ = {"acp-connection-id": link.id, "dragoman-cursor": "0", "dragoman-largest": largest}
-    await request.respond(200, reply, said_)
+    max_message = str(endpoint.limits.body)
+    headers = {"acp-connection-id": connection.id, "dragoman-cursor": "0", "dragoman-largest": max_message}
+    await request.respond(200, reply, headers)
 
 
 def _check_session(request: Request, transport: HttpServerTransport, peek: FramePeek) -> None:
-    """The session that a header names must be the one in the body, and one that this connection has."""
+    """Check that the session in the header is the one in the body, and open on this connection."""
     header = request.headers.get("acp-session-id")
     if header is not None and peek.session is not None and header != peek.session:
         raise Refused(400, f"the header names session {header!r} and the message {peek.session!r}")
@@ -148,15 +144,12 @@ def _check_session(request: Request, transport: HttpServerTransport, peek: Frame
         )
 
 
-# --- GET and DELETE -------------------------------------------------------------------------------------------
-
-
 async def _get(endpoint: Endpoint, request: Request, principal: Principal) -> None:
     accept = request.headers.get("accept", "")
     if "text/event-stream" not in accept and "*/*" not in accept:
-        raise Refused(406, "ask for it with accept: text/event-stream")
-    link = endpoint.find_connection(request.headers.get("acp-connection-id"), principal)
-    transport = _require_http_transport(link)
+        raise Refused(406, "send accept: text/event-stream")
+    connection = endpoint.find_connection(request.headers.get("acp-connection-id"), principal)
+    transport = _require_http_transport(connection)
     session = request.headers.get("acp-session-id")
     if session is not None:
         if not session or len(session) > MAX_SESSION_ID:
@@ -169,17 +162,17 @@ async def _get(endpoint: Endpoint, request: Request, principal: Principal) -> No
     last = request.headers.get("last-event-id")
     after = None if last is None else parse_cursor(last)
     if last is not None and after is None:
-        raise Refused(400, "that Last-Event-ID is none of ours")
+        raise Refused(400, "this Last-Event-ID is not one of ours")
     if stream.reader is not None and after is None:
         raise Refused(409, "this stream is being read already; only a GET with Last-Event-ID takes it over")
     try:
         reader = transport.open_reader(stream, after)
-    except FramesGone as gone:
-        transport.fail(TransportClosed(f"{transport.peer} missed too much: {gone}"))
-        raise Refused(404, f"{gone}; initialize a new connection and load your sessions") from None
+    except FramesGone as error:
+        transport.fail(TransportClosed(f"{transport.peer} missed too much: {error}"))
+        raise Refused(404, f"{error}; initialize a new connection and load your sessions") from None
     if session is not None:
         transport.router.known_sessions.add(session)
-    await _send_stream(request, link, transport, reader, endpoint.limits.keepalive)
+    await _send_stream(request, connection, transport, reader, endpoint.limits.keepalive)
 
 
 async def _send_stream(
@@ -189,23 +182,25 @@ async def _send_stream(
     reader: FrameStreamReader,
     keepalive: float,
 ) -> None:
-    """Send a stream until it ends or its client goes."""
+    """Send a stream until it ends or its client disconnects."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
-    watching = loop.create_task(_wait_disconnect(request))
-    watching.add_done_callback(lambda _: reader.stop())
-    limit: asyncio.TimerHandle | None = None
+    disconnect_task = loop.create_task(_wait_disconnect(request))
+    disconnect_task.add_done_callback(lambda _: reader.stop())
+    timer: asyncio.TimerHandle | None = None
 
-    def ended(_: object) -> None:  # a client that does not read must not keep its request when its connection is over
-        nonlocal limit
-        limit = loop.call_later(CLOSE_TIMEOUT, task.cancel)
+    def cancel_later(
+        _: object,
+    ) -> None:  # a client that does not read must not keep its request when its connection is over
+        nonlocal timer
+        timer = loop.call_later(CLOSE_TIMEOUT, task.cancel)
 
-    transport.closed.add_done_callback(ended)
+    transport.closed.add_done_callback(cancel_later)
     headers = {
         "content-type": "text/event-stream",
         "cache-control": "no-store",
-        "x-accel-buffering": "no",  # proxies of the nginx kind would hold events back
+        "x-accel-buffering": "no",  # proxies such as nginx would buffer events
         "acp-connection-id": connection.id,
     }
     try:
@@ -215,13 +210,13 @@ async def _send_stream(
                 await request.send({"type": "http.response.body", "body": chunk, "more_body": True})
         await request.send({"type": "http.response.body", "body": b""})
     except asyncio.CancelledError:
-        if limit is None or task.uncancel() > 0:
+        if timer is None or task.uncancel() > 0:
             raise
     finally:
-        transport.closed.remove_done_callback(ended)
-        if limit is not None:
-            limit.cancel()
-        watching.cancel()
+        transport.closed.remove_done_callback(cancel_later)
+        if timer is not None:
+            timer.cancel()
+        disconnect_task.cancel()
 
 
 async def _wait_disconnect(request: Request) -> None:
@@ -230,8 +225,8 @@ async def _wait_disconnect(request: Request) -> None:
 
 
 async def _delete(endpoint: Endpoint, request: Request, principal: Principal) -> None:
-    link = endpoint.find_connection(request.headers.get("acp-connection-id"), principal)
-    link.transport.fail(TransportClosed(f"{link.transport.peer} ended the connection"))
+    connection = endpoint.find_connection(request.headers.get("acp-connection-id"), principal)
+    connection.transport.fail(TransportClosed(f"{connection.transport.peer} ended the connection"))
     await request.respond(202)
 
 
@@ -245,7 +240,7 @@ def _header_number(request: Request, name: str) -> int | None:
     value = request.headers.get(name)
     if value is None:
         return None
-    found = parse_cursor(value)
-    if found is None:
+    number = parse_cursor(value)
+    if number is None:
         raise Refused(400, f"the header {name} is a number")
-    return found
+    return number

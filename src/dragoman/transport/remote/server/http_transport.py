@@ -1,8 +1,8 @@
-"""The server's end of a Streamable HTTP connection: POSTs bring frames, event streams take them away (reference 3.2).
+"""The server's end of a Streamable HTTP connection: POSTs bring frames, event streams send them
+(docs/protocol/http.md#streams).
 
-One stream for the connection and one for each session, each with its own numbers; a frame waits in its stream until a
-GET reads it, and is kept for a while after, so that a cut stream goes on by Last-Event-ID. Above is the engine, below
-the requests that `endpoint` hands over.
+The connection and each session have a stream with its own numbers. A frame waits in its stream until a GET reads it,
+and is kept for a while, so that an interrupted stream resumes by Last-Event-ID.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER, FrameConsumer
-from dragoman.transport.inlet import FrameQueue
+from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER, FrameQueue, close_error
 from dragoman.transport.remote.headers import CLOSE_GONE, CLOSE_SLOW
 from dragoman.transport.remote.resume import ResumeBuffer
 from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.transport.remote.server.ws_transport import GOING_AWAY
 from dragoman.transport.remote.sse import CHUNK_SIZE, KEEPALIVE, encode_events
 from dragoman.transport.remote.streams import FramePeek, StreamRouter, peek_frame
-from dragoman.wire.frames import Frame
 
 
 class FrameStream:
@@ -29,8 +27,8 @@ class FrameStream:
         self.buffer = ResumeBuffer(keep_bytes=limits.kept)
         self.reader: FrameStreamReader | None = None
         self.was_opened = False  # whether a GET ever read it
-        self.is_announced = False  # whether the client was told of the session by a message that names it
-        self.after: dict[int, bytes] = {}  # what some of its frames must not overtake, by their numbers
+        self.is_announced = False  # whether the client got a message that names the session
+        self.after: dict[int, bytes] = {}  # what some of its frames must come after, by their numbers
 
 
 class FrameStreamReader:
@@ -44,17 +42,17 @@ class FrameStreamReader:
         self._is_stopped = False
 
     def wake(self) -> None:
-        """There is something to read, or it ended."""
+        """Wake the reader: there is something to read, or it ended."""
         self.is_waiting = False
         self._wake_event.set()
 
     def stop(self) -> None:
-        """Stop: the client is gone, or reads by a newer GET."""
+        """Stop: the client disconnected, or reads by a newer GET."""
         self._is_stopped = True
         self._wake_event.set()
 
     async def read_chunks(self, keepalive: float) -> AsyncGenerator[bytes, None]:
-        """The chunks of the stream until it ends, with a sign of life in between."""
+        """Yield the chunks of the stream until it ends, with keep-alives in between."""
         transport, stream = self._transport, self.stream
         try:
             while not self._is_stopped:
@@ -81,31 +79,22 @@ class HttpServerTransport:
     def __init__(self, peer: str, limits: ServerLimits) -> None:
         self.peer = peer
         self.router = StreamRouter()
-        self.last_delivered = 0  # the number of the client's last frame, where it numbers them
+        self.last_delivered = 0  # the number of the client's last frame, if it numbers them
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._incoming = FrameQueue()
+        self.receive, self.listen = self._incoming.receive, self._incoming.listen
         self._connection_stream = FrameStream(limits)
         self._session_streams: dict[str, FrameStream] = {}
         self._waiting_bytes = 0  # bytes in all streams
-        self._exempt = 0  # the size of the frame that went beyond the limit, which does not count
+        self._exempt = 0  # the size of a frame above the limit, which does not count
         self._end_error: ConnectionFailed | None = None
         self._initialize_answer: tuple[object, asyncio.Future[bytes]] | None = None
         self._drain_waiters: list[asyncio.Future[None]] = []
         self._reader_count = 0
-        self._running_posts = 0  # requests under way
+        self._running_posts = 0  # running requests
         self._last_active = self._last_seen = self._last_progress = self._loop.time()
         self.closed = self._loop.create_future()
-
-    # --- the contract -----------------------------------------------------------------------------------------
-
-    async def receive(self) -> list[Frame]:
-        """The next frames; raises TransportClosed or WriteStalled after the last one."""
-        return await self._incoming.receive()
-
-    def listen(self, take: FrameConsumer) -> None:
-        """Offer frames to `take` as they arrive."""
-        self._incoming.listen(take)
 
     def send(self, data: bytes, session: str | None = None) -> None:
         """Queue one frame in the stream it belongs to."""
@@ -123,7 +112,7 @@ class HttpServerTransport:
             reader.wake()
         before, limit = self._waiting_bytes - len(data), self._limits.buffered
         if before <= limit:
-            self._exempt = len(data)  # one frame is taken however large: it would come again
+            self._exempt = len(data)  # one frame of any size is taken; otherwise it would be sent again and again
         elif self._waiting_bytes - self._exempt > limit:
             error = WriteStalled(
                 f"slow_consumer: {self._waiting_bytes} bytes wait for {self.peer}, which does not read"
@@ -153,9 +142,8 @@ class HttpServerTransport:
             raise self._end_error.with_traceback(None)
 
     async def close(self, reason: str = "") -> None:
-        """Let the streams end after what waits in them, for a bounded time."""
-        because = f": {reason}" if reason else ""
-        self.fail(TransportClosed(f"the connection to {self.peer} was closed{because}"))
+        """Let the streams send what waits, for a bounded time, then end them."""
+        self.fail(close_error(self.peer, reason))
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 while self._reader_count and self._waiting_bytes:
@@ -166,7 +154,7 @@ class HttpServerTransport:
             pass
 
     def _note_history_end(self, session: str) -> None:
-        """The answer that was just queued ends the history of this session, which goes by another stream."""
+        """Mark the answer just queued as the end of this session's history, which goes by another stream."""
         self.router.history_ended = None
         history = self._session_streams.get(session)
         if history is not None:
@@ -175,13 +163,11 @@ class HttpServerTransport:
                 session.encode(),
             )
 
-    # --- where a frame goes -----------------------------------------------------------------------------------
-
     def _route_to_stream(self, session: str | None) -> FrameStream:
-        """The stream for a frame of this session, None: of the connection.
+        """Return the stream for a frame of this session, or of the connection (None).
 
         A client that loads a session may wait for a message that names it before it opens the stream (the official
-        Python client does): until then its messages take the connection's.
+        Python client does): until then its messages take the connection's stream.
         """
         if session is None:
             return self._connection_stream
@@ -197,7 +183,7 @@ class HttpServerTransport:
         return stream
 
     def session_stream(self, session: str | None) -> FrameStream | None:
-        """The stream of a session; None when the client has too many."""
+        """Return the stream of a session; None when the client has too many."""
         if session is None:
             return self._connection_stream
         stream = self._session_streams.get(session)
@@ -205,10 +191,8 @@ class HttpServerTransport:
             stream = self._session_streams[session] = FrameStream(self._limits)
         return stream
 
-    # --- requests ---------------------------------------------------------------------------------------------
-
     def deliver_initialize(self, frame: bytes, peek: FramePeek) -> asyncio.Future[bytes]:
-        """The client's initialize came; gives its answer, which takes no stream."""
+        """Deliver the client's initialize; return the future of its answer, which uses no stream."""
         future: asyncio.Future[bytes] = self._loop.create_future()
         self._initialize_answer = (peek.id, future)
         self._deliver(frame, peek)
@@ -217,8 +201,8 @@ class HttpServerTransport:
     def _take_initialize_answer(self, data: bytes) -> bool:
         assert self._initialize_answer is not None
         id, future = self._initialize_answer
-        said = peek_frame(data)
-        if said.method or said.id != id:
+        peek = peek_frame(data)
+        if peek.method or peek.id != id:
             return False
         self._initialize_answer = None
         if not future.done():
@@ -226,7 +210,7 @@ class HttpServerTransport:
         return True
 
     async def deliver_post(self, frame: bytes, peek: FramePeek, number: int = 0) -> None:
-        """One message of the client; waits while too many are unread. One with a number is delivered once."""
+        """Deliver one message of the client; wait while too many are unread. One with a number is delivered once."""
         self._running_posts += 1
         try:
             async with asyncio.timeout(self._limits.stall):
@@ -241,9 +225,9 @@ class HttpServerTransport:
         self._deliver(frame, peek)
 
     async def _wait_for_space(self) -> None:
-        room = asyncio.Event()
-        self._incoming.call_when_drained(room.set)
-        await room.wait()
+        drained = asyncio.Event()
+        self._incoming.call_when_drained(drained.set)
+        await drained.wait()
 
     def _deliver(self, frame: bytes, peek: FramePeek) -> None:
         self._last_active = self._last_seen = self._loop.time()
@@ -251,11 +235,11 @@ class HttpServerTransport:
         self._incoming.deliver([frame])
 
     def acknowledge(self, cursor: int) -> None:
-        """The client has the connection's frames up to this number."""
+        """Drop the connection's frames up to this number: the client has them."""
         self._connection_stream.buffer.acknowledge(cursor)
 
     def open_reader(self, stream: FrameStream, cursor: int | None) -> FrameStreamReader:
-        """A GET reads this stream from now on; `cursor` is where a cut one stopped (raises Gone)."""
+        """Let a GET read this stream; `cursor` is the last event the client has (raises FramesGone)."""
         if cursor is not None:
             before = stream.buffer.waiting_size
             stream.buffer.rewind(cursor)
@@ -270,7 +254,7 @@ class HttpServerTransport:
         return reader
 
     def close_reader(self, reader: FrameStreamReader) -> None:
-        """A GET reads no more."""
+        """Detach a GET."""
         if reader.stream.reader is reader:
             reader.stream.reader = None
         self._reader_count -= 1
@@ -283,7 +267,7 @@ class HttpServerTransport:
         return self._end_error is not None
 
     def take_events(self, stream: FrameStream) -> bytes:
-        """The events that wait in a stream, as many as one chunk may have."""
+        """Take the events that wait in a stream, up to one chunk."""
         first, before = stream.buffer.last_taken + 1, stream.buffer.waiting_size
         frames = stream.buffer.take(CHUNK_SIZE)
         if frames:
@@ -302,10 +286,8 @@ class HttpServerTransport:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    # --- ending -----------------------------------------------------------------------------------------------
-
     def overdue_error(self, now: float) -> tuple[ConnectionFailed, int] | None:
-        """Why the connection has to end now; None when it has not."""
+        """Return why the connection has to end now; None while it may go on."""
         limits = self._limits
         if not self._reader_count and not self._running_posts and self._initialize_answer is None:
             if now - self._last_seen > limits.linger:
@@ -321,7 +303,7 @@ class HttpServerTransport:
         return None
 
     def fail(self, error: ConnectionFailed, code: int = GOING_AWAY, reason: str = "") -> None:
-        """End the connection for this reason; streams that are read end after what waits in them."""
+        """End the connection with this error; streams that are read send what waits first."""
         if self._end_error is not None:
             return
         self._end_error = error

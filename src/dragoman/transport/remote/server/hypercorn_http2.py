@@ -1,7 +1,7 @@
-"""hypercorn's HTTP/2 of one socket, with the bounds that a server in the open needs and hypercorn has not.
+"""hypercorn's HTTP/2 for one socket, with limits that an exposed server needs and hypercorn lacks.
 
-Floods are refused before they are read (meter.py), headers and their table are bounded, priorities are ignored, windows
-that never open end their socket, and the rest of a body that was refused is taken only in part. Above is `door`.
+Refuses floods before they are processed, limits headers and their table, ignores priorities, ends sockets whose window
+never opens, and reads only part of a refused body.
 """
 
 from __future__ import annotations
@@ -27,40 +27,37 @@ from hypercorn.typing import ConnectionState
 
 from dragoman.errors import Kind
 from dragoman.transport.remote.server.http2_flood import FloodMeter
-from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.limits import DRAIN_TIMEOUT, ServerLimits
 from dragoman.transport.remote.server.uvicorn_http1 import HEADERS_TOO_LARGE, error_body
 
-# One read. Small, so that a block of tiny frames holds nobody else up for long.
+# The size of one read: small, so that a block of tiny frames delays nobody else for long.
 READ_BLOCK = 16 * 1024
 
-# How long somebody who sent too much is let finish, unread, so that they read why it ends. Seconds.
-DRAIN_TIMEOUT = 1.0
-
-# How many times the largest body are taken of one that was refused: clients send all of it before they read the answer.
+# How many times the largest body is read of a refused one: clients send all of it before they read the response.
 DISCARD_FACTOR = 2
 
-# The table of headers that we keep for a client, whatever it offers (the default of RFC 7541).
+# The header table that we keep for a client, whatever it offers (the default of RFC 7541).
 HEADER_TABLE_SIZE = 4096
 
-# How many times the largest head are read, so that a client that knows no better is told 431; beyond it is an attack.
+# How many times the largest head is read, so that a client gets a 431; more is an attack.
 HEADER_READ_FACTOR = 4
 
-# What a header weighs beside its letters (RFC 9113 section 6.5.2).
+# What a header counts besides its characters (RFC 9113 section 6.5.2).
 HEADER_OVERHEAD = 32
 
-# Requests beside the event streams of a connection, which are what stays open.
+# Requests besides the event streams of a connection, which stay open.
 EXTRA_STREAMS = 128
 
-# As good as without end: hypercorn would end a socket, with all its streams, after a thousand requests.
+# Practically unlimited: hypercorn would end a socket, with all its streams, after a thousand requests.
 UNLIMITED_REQUESTS = 1 << 60
 
 
 def hypercorn_config(limits: ServerLimits, logger: logging.Logger, keep_alive: float) -> Config:
-    """hypercorn's settings for these limits."""
+    """Return hypercorn's settings for these limits."""
     config = Config()
     config.include_server_header = False
     config.errorlog = config.accesslog = logger
-    # One clock for sockets that ask for nothing, whether they are idle, slow or say garbage.
+    # One timeout for sockets without a request, whether they are idle, slow or send garbage.
     config.keep_alive_timeout = min(keep_alive, 3 * limits.header_patience)
     config.keep_alive_max_requests = UNLIMITED_REQUESTS
     config.h2_max_header_list_size = limits.headers
@@ -70,12 +67,12 @@ def hypercorn_config(limits: ServerLimits, logger: logging.Logger, keep_alive: f
 
 
 class _RequestTasks(TaskGroup):
-    """The requests of one socket. What comes for one that has ended is dropped; nobody waits until it is read."""
+    """The requests of one socket. Events for a request that has ended are dropped."""
 
     async def spawn_app(
         self, app: Any, config: Config, scope: Any, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[Any], Awaitable[None]]:
-        """Begin a request; gives what takes its body."""
+        """Start a request; return the function that takes its body."""
         queue: asyncio.Queue[Any] = asyncio.Queue(config.max_app_queue_size)
         is_over = False
 
@@ -86,10 +83,10 @@ class _RequestTasks(TaskGroup):
                 await _handle(app, config, scope, queue.get, send, executor, _refuse_thread_call)
             finally:
                 is_over = True
-                while not queue.empty():  # whoever waits for room finds it
+                while not queue.empty():  # let whoever waits for space go on
                     queue.get_nowait()
 
-        async def put(event: Any) -> None:
+        async def put_event(event: Any) -> None:
             if event["type"].endswith(".disconnect"):
                 while queue.full():  # it may come from the request itself, which must not wait for itself
                     queue.get_nowait()
@@ -97,7 +94,7 @@ class _RequestTasks(TaskGroup):
                 await queue.put(event)
 
         self.spawn(run)
-        return put
+        return put_event
 
 
 def _refuse_thread_call(*_: Any) -> None:
@@ -112,24 +109,24 @@ class _Http2Streams(H2Protocol):
         self.connection.decoder.max_header_list_size = HEADER_READ_FACTOR * self.config.h2_max_header_list_size
         self.priority = type(self.priority)(maximum_streams=4 * self.config.h2_max_concurrent_streams)
         self._max_headers = self.config.h2_max_header_list_size
-        self.discard_limit = 0  # bytes of a body that are taken after the answer to it
-        self._discard_left: dict[int, int] = {}  # of streams that were answered, what is left of that
+        self.discard_limit = 0  # bytes of a body that are read after its response
+        self._discard_left: dict[int, int] = {}  # what is left of that, by stream
         self._last_progress = asyncio.get_running_loop().time()
 
     def is_stalled(self, now: float, timeout: float) -> bool:
-        """Whether the client has let nothing pass for so long, while something waits."""
-        if not any(each.buffer for each in self.stream_buffers.values()):
+        """Whether the client has let nothing pass for this long, while something waits."""
+        if not any(stream_buffer.buffer for stream_buffer in self.stream_buffers.values()):
             self._last_progress = now
         return now - self._last_progress > timeout
 
     async def reject_flood(self) -> None:
-        """Tell the client that it is too much."""
+        """Send the client an error for its flood."""
         with suppress(ProtocolError):
             self.connection.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
             await self._flush()
 
     async def handle(self, event: Any) -> None:
-        """Bytes came, or the socket is over: then nobody waits for room in it any more."""
+        """Handle bytes, or the end of the socket, after which nobody waits for space in it."""
         await super().handle(event)
         if isinstance(event, Closed):
             for buffer in list(self.stream_buffers.values()):
@@ -143,7 +140,7 @@ class _Http2Streams(H2Protocol):
             if isinstance(event, h2.events.StreamEnded | h2.events.StreamReset):
                 self._discard_left.pop(event.stream_id, None)
             if isinstance(event, h2.events.RequestReceived):
-                # No compression of messages: few bytes would become very many.
+                # No compression of messages: a few bytes would become very many.
                 event.headers = [pair for pair in event.headers if pair[0].lower() != b"sec-websocket-extensions"]
                 if sum(len(name) + len(value) + HEADER_OVERHEAD for name, value in event.headers) > self._max_headers:
                     await self._refuse_headers(event.stream_id)
@@ -154,7 +151,7 @@ class _Http2Streams(H2Protocol):
         await self._flush()
 
     async def _refuse_headers(self, stream_id: int) -> None:
-        """A request with too many or too long headers is told so; the others of its socket go on."""
+        """Refuse a request with too many or too long headers; the other requests of its socket go on."""
         body = error_body(Kind.TOO_LARGE, HEADERS_TOO_LARGE)
         size = str(len(body))
         headers = [(":status", "431"), ("content-type", "application/json"), ("content-length", size)]
@@ -167,7 +164,7 @@ class _Http2Streams(H2Protocol):
         await self._flush()
 
     async def _discard_data(self, event: h2.events.DataReceived) -> None:
-        """More of a body whose request was answered already: some of it is taken, so that the answer is read at all."""
+        """Discard more of a body whose request was answered, up to a limit, so that the client reads the response."""
         stream_id, size = event.stream_id, event.flow_controlled_length
         with suppress(ProtocolError):
             self.connection.acknowledge_received_data(size, stream_id)
@@ -178,29 +175,29 @@ class _Http2Streams(H2Protocol):
                 await self._reset(stream_id, ErrorCodes.NO_ERROR)
 
     def _limit_header_table(self) -> None:
-        """Remember no more of our own headers for the client than it must, however much it offers."""
+        """Keep no more of our own headers for the client than required, however much it offers."""
         encoder = self.connection.encoder
         encoder.header_table_size = min(encoder.header_table_size, HEADER_TABLE_SIZE)
         changes = encoder.table_size_changes
-        if len(changes) > 2:  # it changes its mind without end: the smallest and the last are told (RFC 7541 4.2)
+        if len(changes) > 2:  # it keeps changing the size: send the smallest and the last (RFC 7541 4.2)
             encoder.table_size_changes = [min(changes), changes[-1]]
 
     async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
-        """Priorities of clients have no meaning any more (RFC 9113 section 5.3.2), and cost whoever keeps them."""
+        """Ignore it: priorities have no meaning any more (RFC 9113 section 5.3.2) and would cost memory."""
 
     async def _send_data(self, stream_id: int) -> None:
         before = len(self.stream_buffers[stream_id].buffer) if stream_id in self.stream_buffers else 0
         await super()._send_data(stream_id)
         if stream_id not in self.stream_buffers:
             stream = self.connection.streams.get(stream_id)
-            if stream is not None and not stream.closed:  # answered before its body had come
+            if stream is not None and not stream.closed:  # answered before its body had arrived
                 self._discard_left[stream_id] = self.discard_limit
             self._last_progress = asyncio.get_running_loop().time()
         elif len(self.stream_buffers[stream_id].buffer) < before:
             self._last_progress = asyncio.get_running_loop().time()
 
     async def stream_send(self, event: Event) -> None:
-        """What a request has to say; one that ended in the middle of its answer is broken off."""
+        """Send what a request produces; reset one that ended in the middle of its response."""
         await super().stream_send(event)
         if isinstance(event, StreamClosed):
             buffer = self.stream_buffers.get(event.stream_id)
@@ -213,11 +210,11 @@ class _Http2Streams(H2Protocol):
             with suppress(ProtocolError):
                 self.connection.reset_stream(stream_id, code)
                 await self._flush()
-            await self._window_updated(stream_id)  # whoever still has something to send finds it closed
+            await self._window_updated(stream_id)  # let whoever still sends find it closed
 
 
 class Http2(TCPServer):
-    """One socket that is known to speak HTTP/2: hypercorn would guess, and wait for a guessed one without end."""
+    """One socket that is known to speak HTTP/2: hypercorn would guess, and wait for a guessed one forever."""
 
     protocol: Any
 
@@ -231,7 +228,7 @@ class Http2(TCPServer):
     ) -> None:
         super().__init__(app, asyncio.get_running_loop(), config, context, {}, *streams)
         self.protocol = None  # until it runs
-        self._is_over = False  # by us: it said too much, or nothing that can be understood
+        self._is_over = False  # ended by us: a flood, or bytes that cannot be parsed
         self._limits = limits
         self._flood_meter = FloodMeter(limits)
 
@@ -252,7 +249,7 @@ class Http2(TCPServer):
                     info("sockname")[:2],
                     self.protocol_send,
                 )
-                self.protocol.spare = DISCARD_FACTOR * self._limits.body
+                self.protocol.discard_limit = DISCARD_FACTOR * self._limits.body
                 await self.protocol.initiate()
                 await self.idle_task.restart(group, self._idle_timeout)
                 await self._read_data()
@@ -270,16 +267,17 @@ class Http2(TCPServer):
             if self._flood_meter.accept(data, self.loop.time()):
                 await self.protocol.handle(RawData(data))
             else:
-                await self.protocol.calm()
+                await self.protocol.reject_flood()
                 self._is_over = True
         await self.protocol.handle(Closed())
-        await self.idle_task.stop()  # hypercorn would keep a socket that its client has left until it is idle for long
+        # hypercorn would keep a socket that its client has closed until it is idle for long.
+        await self.idle_task.stop()
         if self._is_over:
             await self._drain_input()
         self.writer.close()
 
     async def _drain_input(self) -> None:
-        """We ended it: who is cut off with bytes on the line would not hear why, so they are taken, and dropped."""
+        """Discard input before closing: with unread bytes the client would get a reset instead of the reason."""
         with suppress(TimeoutError, OSError):
             if self.writer.can_write_eof():
                 self.writer.write_eof()
@@ -288,13 +286,13 @@ class Http2(TCPServer):
                     pass
 
     async def protocol_send(self, event: Any) -> None:
-        """Bytes, or what has become of the socket; one that is over has no clock any more."""
+        """Send bytes, or note the end of the socket and stop its timer."""
         if isinstance(event, Closed):
             self._is_over = True
         elif not (isinstance(event, Updated) and self.protocol.closed):
             await super().protocol_send(event)
 
     def abort_if_stalled(self) -> None:
-        """Hang up on a client that opens no window for what it has asked."""
+        """Abort a client that opens no window for what it has requested."""
         if self.protocol is not None and self.protocol.is_stalled(self.loop.time(), self._limits.stall):
             self.writer.transport.abort()

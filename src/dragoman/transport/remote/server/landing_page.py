@@ -1,7 +1,6 @@
-"""What somebody sees who opens the address of an agent, or a share link, like a web page: what it is, how it is used.
+"""The web page at the address of an agent or a share link: what it is and how to use it.
 
-Takes the request and who it is from, gives HTML without scripts. Nothing is in it that the visitor has not: of tokens,
-only the one in the address they came by. Above is `posting`, which asks for it where a browser wants a page.
+HTML without scripts. It shows no token but the one in the address that the user opened.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from html import escape
 from dragoman.transport.remote.server.asgi import Request
 from dragoman.transport.remote.server.auth import Principal, Refused
 
-# A page of this kind loads nothing, runs nothing, stands in no other page, and tells its address to nobody.
+# The page loads nothing, runs nothing, cannot be framed, and sends no referrer.
 _HEADERS: Mapping[str, str] = {
     "content-type": "text/html; charset=utf-8",
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; "
@@ -32,7 +31,7 @@ pre { padding: .75rem; border: 1px solid #8886; white-space: pre-wrap; word-brea
 
 
 def is_wanted(request: Request) -> bool:
-    """Whether a person looks: programs ask for an event stream, or name their connection."""
+    """Whether a browser asks: programs ask for an event stream, or name their connection."""
     accept = request.headers.get("accept", "")
     return (
         request.method == "GET"
@@ -43,36 +42,36 @@ def is_wanted(request: Request) -> bool:
 
 
 async def send_page(request: Request, principal: Principal) -> None:
-    """Say what is here, and the commands to use it."""
+    """Send the page for an authenticated user, with the commands to use."""
     if principal.session is None:
-        what, more = "This is the address of an agent.", "It is for programs that speak the Agent Client Protocol."
+        title, text = "This is the address of an agent.", "It is for programs that speak the Agent Client Protocol."
     else:
-        what = "This link opens a session with an agent."
-        more = f"Whoever has it may {_ROLE_RIGHTS.get(principal.role, 'be in it')}: treat it like a password."
+        title = "This link opens a session with an agent."
+        text = f"Anyone with this link may {_ROLE_RIGHTS.get(principal.role, 'be in it')}: treat it like a password."
     if principal.expires_at is not None:
-        more += f" It is good until {datetime.fromtimestamp(principal.expires_at, UTC):%Y-%m-%d %H:%M} UTC."
-    link = escape(shlex.quote(_request_url(request)))
+        text += f" It is valid until {datetime.fromtimestamp(principal.expires_at, UTC):%Y-%m-%d %H:%M} UTC."
+    command_url = escape(shlex.quote(_request_url(request)))
     await _send_html(
         request,
         200,
-        what,
-        f"<p>{escape(more)}</p>\n"
-        f"<p>To talk to the agent in a terminal:</p>\n<pre>dragoman chat --host {link}</pre>\n"
-        f"<p>For an editor, as the command of its agent:</p>\n<pre>dragoman attach {link}</pre>\n",
+        title,
+        f"<p>{escape(text)}</p>\n"
+        f"<p>To talk to the agent in a terminal:</p>\n<pre>dragoman chat --host {command_url}</pre>\n"
+        f"<p>For an editor, as the command of its agent:</p>\n<pre>dragoman attach {command_url}</pre>\n",
     )
 
 
 async def send_refusal(request: Request, refused: Refused) -> None:
-    """Say why there is nothing to be seen."""
-    what = "This link is not good, or not any more." if refused.status == 401 else "This cannot be opened."
-    await _send_html(request, refused.status, what, f"<p>{escape(refused.message)}</p>\n", refused.headers)
+    """Send a page that says why the address cannot be opened."""
+    title = "This link is invalid or has expired." if refused.status == 401 else "This cannot be opened."
+    await _send_html(request, refused.status, title, f"<p>{escape(refused.message)}</p>\n", refused.headers)
 
 
 _ROLE_RIGHTS = {"viewer": "read along", "editor": "read along and prompt the agent", "admin": "do everything in it"}
 
 
 def _request_url(request: Request) -> str:
-    """The address that the visitor came by; a proxy before us may have spoken TLS for us."""
+    """Return the address that the user opened; a proxy before us may have terminated TLS."""
     scheme = "https" if "https" in (request.scope.get("scheme"), request.headers.get("x-forwarded-proto")) else "http"
     query = request.scope.get("query_string", b"").decode("latin-1")
     path = str(request.scope.get("path", ""))

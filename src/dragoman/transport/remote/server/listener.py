@@ -1,7 +1,7 @@
-"""One port for HTTP/1.1, HTTP/2 and WebSocket, with TLS or without: the server under an endpoint.
+"""The server under an endpoint: one port for HTTP/1.1, HTTP/2 and WebSocket, with or without TLS.
 
-It listens, and looks after the sockets that are open; what each of them speaks is found out by door.py (decision 0014).
-Above are `Agent.serve` and the host; it refuses to open an address for others without TLS.
+It accepts and limits sockets; protocol_switch.py finds the protocol of each (decision 0014). It refuses to bind an
+address that other machines can reach without TLS.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from dragoman.errors import StartFailed
 from dragoman.transport.base import CLOSE_TIMEOUT
 from dragoman.transport.remote.server.asgi import App
-from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.limits import SWEEP_INTERVAL, ServerLimits
 from dragoman.transport.remote.server.origin import check_bind, is_loopback
 
 try:
@@ -30,18 +30,15 @@ try:
 except ImportError as error:
     raise StartFailed(f"serving needs the extra `host` ({error.name}): pip install 'dragoman[host]'") from None
 
-# How long an idle HTTP/1.1 or HTTP/2 socket is kept for its next request. Seconds; clients reopen at no cost.
+# How long an idle HTTP/1.1 or HTTP/2 socket is kept for its next request. Seconds; reopening is cheap.
 KEEP_ALIVE_TIMEOUT = 30.0
 
-# How often sockets are looked at that may have to end. Seconds; every limit in time is far above.
-SWEEP_INTERVAL = 1.0
-
-# How long requests may go on once the server ends. Seconds.
+# How long requests may go on when the server stops. Seconds.
 SHUTDOWN_TIMEOUT = 3.0
 
 
 class Listener:
-    """A server that runs: where it is, and how to end it."""
+    """A running server."""
 
     def __init__(self, app: App, limits: ServerLimits, is_secure: bool) -> None:
         self.app = app
@@ -73,71 +70,71 @@ class Listener:
         self.tls: ssl.SSLContext | None = None
         self._write_backlogs: dict[
             asyncio.Transport, tuple[int, float]
-        ] = {}  # what waits in a socket, and since when so much
+        ] = {}  # unsent bytes of a socket, and since when there are this many
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._closed = asyncio.Event()
 
     @property
     def url(self) -> str:
-        """The address of the first agent."""
+        """The address of the default agent."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"{'https' if self.is_secure else 'http'}://{host}:{self.port}/acp"
 
     @property
     def sockets(self) -> dict[asyncio.Transport, float]:
-        """The sockets that are open."""
+        """The open sockets."""
         return self.server_state.sockets
 
     async def open(self, address: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Listen there."""
+        """Listen at an address and port."""
         self.tls = tls
         try:
-            # TLS is begun by the door, not by the loop: sockets that have not agreed on it count like all others.
+            # The protocol switch starts TLS, not the loop, so that sockets count before the TLS handshake.
             self._server = await asyncio.get_running_loop().create_server(
                 lambda: ProtocolSwitch(self), address, port, backlog=1024
             )
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-            raise StartFailed(f"cannot listen at {address}:{port}: {why}; choose another address or port") from None
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+            raise StartFailed(f"cannot listen at {address}:{port}: {reason}; choose another address or port") from None
         self.address, self.port = self._server.sockets[0].getsockname()[:2]
         self._abort_stalled()
 
     def is_full(self, address: str) -> bool:
-        """Whether one more socket of this address would be too many."""
+        """Whether one more socket from this address would be too many."""
         sockets, limits = self.sockets, self.limits
         if len(sockets) >= limits.sockets:
             return True
         if len(sockets) < limits.sockets_each or is_loopback(address):
             return False
-        return sum(address == client_address(each) for each in sockets) >= limits.sockets_each
+        return sum(address == client_address(socket) for socket in sockets) >= limits.sockets_each
 
     def _abort_stalled(self) -> None:
-        """Let go of sockets whose peer does not take what waits for it, or what was left when they were closed."""
+        """Abort sockets whose peer does not read, also closing ones."""
         loop = asyncio.get_running_loop()
         self._sweep_timer = loop.call_later(SWEEP_INTERVAL, self._abort_stalled)
         now = loop.time()
-        full: dict[asyncio.Transport, tuple[int, float]] = {}
-        for socket, since in self.sockets.items():
+        backlogs: dict[asyncio.Transport, tuple[int, float]] = {}
+        for socket, closing_since in self.sockets.items():
             if socket.is_closing():
-                self.sockets[socket] = since or now
-                if since and now - since > CLOSE_TIMEOUT:
+                self.sockets[socket] = closing_since or now
+                if closing_since and now - closing_since > CLOSE_TIMEOUT:
                     socket.abort()
             elif size := socket.get_write_buffer_size():
                 before = self._write_backlogs.get(socket, (0, now))
-                full[socket] = before if size == before[0] else (size, now)
-                if now - full[socket][1] > self.limits.stall:
+                backlogs[socket] = before if size == before[0] else (size, now)
+                if now - backlogs[socket][1] > self.limits.stall:
                     socket.abort()
-        self._write_backlogs = full
-        for each in self.http2_sockets:
-            each.abort_if_stalled()
+        self._write_backlogs = backlogs
+        for http2_socket in self.http2_sockets:
+            http2_socket.abort_if_stalled()
 
     async def wait_closed(self) -> None:
-        """Wait until the server was closed."""
+        """Wait until the server is closed."""
         await self._closed.wait()
 
     async def close(self) -> None:
-        """Stop listening, end the connections of the app and let go of every socket."""
+        """Stop listening, close the app's connections and every socket."""
         if self._server is None:
             return
         self._server.close()
@@ -148,10 +145,10 @@ class Listener:
             protocol.shutdown()
         tasks = {*self.server_state.tasks, *self.tasks}
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=SHUTDOWN_TIMEOUT)
-            for task in late:
+            _, unfinished = await asyncio.wait(tasks, timeout=SHUTDOWN_TIMEOUT)
+            for task in unfinished:
                 task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await asyncio.gather(*unfinished, return_exceptions=True)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for socket in list(self.sockets):
@@ -174,20 +171,20 @@ async def open_listener(
 ) -> AsyncIterator[Listener]:
     """Serve an ASGI app at one port until the block ends; `tls` names a certificate and its key.
 
-    An address that other machines can reach needs TLS, and (has_leave) an app that asks for who they are.
+    An address that other machines can reach needs TLS, and an app that authenticates (`has_auth`).
     """
     address, port = check_bind(bind, has_tls=tls is not None, has_auth=has_auth)
     context = None if tls is None else server_tls_context(*tls)
-    served = Listener(app, limits or getattr(app, "limits", None) or ServerLimits(), context is not None)
-    await served.open(address, port, context)
+    listener = Listener(app, limits or getattr(app, "limits", None) or ServerLimits(), context is not None)
+    await listener.open(address, port, context)
     try:
-        yield served
+        yield listener
     finally:
-        await served.close()
+        await listener.close()
 
 
 def server_tls_context(certificate: str, key: str) -> ssl.SSLContext:
-    """TLS 1.2 and newer, for HTTP/2 and HTTP/1.1."""
+    """Return a server context: TLS 1.2 and newer, for HTTP/2 and HTTP/1.1."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -1,8 +1,7 @@
-"""A socket that was accepted, until it is known what it speaks.
+"""An accepted socket until its protocol is known.
 
-Takes a socket, agrees on TLS where the server has it, and gives it, by what was agreed on or by its first bytes, to
-uvicorn's protocols (HTTP/1.1, WebSocket) or to hypercorn's (HTTP/2); both run the same ASGI app (decision 0014). Above
-is `serving`, which counts the sockets.
+Starts TLS if the server has it. Then ALPN or the first bytes decide between uvicorn's protocols (HTTP/1.1, WebSocket)
+and hypercorn's (HTTP/2); both run the same ASGI app (decision 0014).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProtocolSwitch(asyncio.Protocol):
-    """A socket that was accepted, until it is known what it speaks."""
+    """An accepted socket until its protocol is known."""
 
     transport: asyncio.Transport
 
@@ -35,25 +34,25 @@ class ProtocolSwitch(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is there."""
+        """Count the socket, and start TLS or a timeout."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        served = self._listener
-        if served.is_full(client_address(transport)):
-            transport.abort()  # an answer would cost what we have not got
+        listener = self._listener
+        if listener.is_full(client_address(transport)):
+            transport.abort()  # a response would cost resources that we lack
             return
-        served.sockets[transport] = 0.0
-        if served.tls is None:
-            self._timer = asyncio.get_running_loop().call_later(served.limits.header_patience, transport.abort)
+        listener.sockets[transport] = 0.0
+        if listener.tls is None:
+            self._timer = asyncio.get_running_loop().call_later(listener.limits.header_patience, transport.abort)
             return
         self._in_tls_handshake = True
-        task = asyncio.get_running_loop().create_task(self._start_tls(transport, served.tls))
-        served.tasks.add(task)
+        task = asyncio.get_running_loop().create_task(self._start_tls(transport, listener.tls))
+        listener.tasks.add(task)
         task.add_done_callback(self._on_task_done)
 
     async def _start_tls(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
-        """Agree on TLS, and with it on what is spoken."""
-        served, loop = self._listener, asyncio.get_running_loop()
+        """Do the TLS handshake, which also chooses the protocol."""
+        listener, loop = self._listener, asyncio.get_running_loop()
         if transport.is_closing():
             return
         try:
@@ -62,34 +61,34 @@ class ProtocolSwitch(asyncio.Protocol):
                 self,
                 context,
                 server_side=True,
-                ssl_handshake_timeout=served.limits.header_patience,
+                ssl_handshake_timeout=listener.limits.header_patience,
                 ssl_shutdown_timeout=CLOSE_TIMEOUT,
             )
         except (OSError, ssl.SSLError):
-            return  # no TLS, none that we speak, or too slow
+            return  # no TLS, no common protocol, or too slow
         finally:
-            served.sockets.pop(transport, None)
+            listener.sockets.pop(transport, None)
         if inner is None or inner.is_closing():
             return
         self.transport = inner
-        served.sockets[inner] = 0.0
+        listener.sockets[inner] = 0.0
         if inner.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
             self._switch_to_http2(self._first_bytes)
         else:
             self._switch_to_http1(self._first_bytes)
 
     def data_received(self, data: bytes) -> None:
-        """The first bytes: the preface of HTTP/2, or anything else, which is for HTTP/1.1 to judge."""
+        """Choose by the first bytes: the preface of HTTP/2, or anything else, which HTTP/1.1 handles."""
         self._first_bytes += data
         if self._in_tls_handshake:
-            return  # it came with the last word of the handshake
+            return  # it came with the last part of the handshake
         if self._first_bytes.startswith(PREFACE):
             self._switch_to_http2(self._first_bytes)
         elif not PREFACE.startswith(self._first_bytes):
             self._switch_to_http1(self._first_bytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone before it said what it speaks."""
+        """Forget a socket that closed before its protocol was known."""
         self._stop_timer()
         self._listener.sockets.pop(self.transport, None)
 
@@ -100,8 +99,8 @@ class ProtocolSwitch(asyncio.Protocol):
 
     def _switch_to_http1(self, first: bytes) -> None:
         self._stop_timer()
-        served = self._listener
-        protocol = Http1(served.http1_config, served.server_state, {})
+        listener = self._listener
+        protocol = Http1(listener.http1_config, listener.server_state, {})
         protocol.app = _with_socket_cache(protocol.app)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
@@ -110,56 +109,56 @@ class ProtocolSwitch(asyncio.Protocol):
 
     def _switch_to_http2(self, first: bytes) -> None:
         self._stop_timer()
-        loop, served = asyncio.get_running_loop(), self._listener
+        loop, listener = asyncio.get_running_loop(), self._listener
         reader = asyncio.StreamReader(loop=loop)
         protocol = _Http2StreamProtocol(reader, loop=loop)
-        protocol.sockets = served.sockets
+        protocol.sockets = listener.sockets
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
         writer = asyncio.StreamWriter(self.transport, protocol, reader, loop)
         if first:
             reader.feed_data(first)
-        app: Any = ASGIWrapper(_with_socket_cache(served.app))
-        socket = Http2(app, served.http2_config, served.worker_context, served.limits, (reader, writer))
-        served.http2_sockets.add(socket)
+        app: Any = ASGIWrapper(_with_socket_cache(listener.app))
+        socket = Http2(app, listener.http2_config, listener.worker_context, listener.limits, (reader, writer))
+        listener.http2_sockets.add(socket)
         task = loop.create_task(socket.run())
-        served.tasks.add(task)
+        listener.tasks.add(task)
         task.add_done_callback(self._on_task_done)
-        task.add_done_callback(lambda _: served.http2_sockets.discard(socket))
+        task.add_done_callback(lambda _: listener.http2_sockets.discard(socket))
 
     def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         self._listener.tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # a stranger's garbage is not worth a line
+            task.exception()  # errors caused by garbage of a client are not logged
 
 
 def client_address(transport: asyncio.Transport) -> str:
-    """Who is at the other end."""
+    """Return the client's address."""
     return str((transport.get_extra_info("peername") or ("",))[0])
 
 
 def _with_socket_cache(app: App) -> Any:
-    """The app as one socket asks it: its requests share what is found out of it."""
-    known: dict[str, Any] = {}
+    """Wrap the app so that all requests of one socket share a cache."""
+    cache: dict[str, Any] = {}
 
-    async def asked(scope: Scope, receive: Receive, send: Send) -> None:
-        scope[SOCKET_KEY] = known
+    async def call_app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[SOCKET_KEY] = cache
         await app(scope, receive, send)
 
-    return asked
+    return call_app
 
 
 class _Http2StreamProtocol(asyncio.StreamReaderProtocol):
-    """The streams that hypercorn reads; the end of their socket is noted."""
+    """The streams that hypercorn reads; notes the end of their socket."""
 
     sockets: dict[asyncio.Transport, float]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is there."""
+        """Count the socket."""
         self._socket: Any = transport
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """Forget the socket."""
         self.sockets.pop(self._socket, None)
         super().connection_lost(exc)

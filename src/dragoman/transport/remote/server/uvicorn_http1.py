@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 of one socket, with the bounds that a server in the open needs and uvicorn has not.
+"""uvicorn's HTTP/1.1 for one socket, with limits that an exposed server needs and uvicorn lacks.
 
-Headers must come in time, and so must the rest of a body that was refused; a head that a proxy could read in another
-way is refused. Above is `door`; a WebSocket goes on in upgrade.py.
+Headers must come in time, and so must the rest of a refused body. A head that a proxy could parse differently is
+refused.
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from dragoman.errors import Kind
-from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.limits import DRAIN_TIMEOUT, ServerLimits
 
-# uvicorn would log addresses with their query, in which tokens may stand, and every garbled request of a stranger.
+# uvicorn would log URLs with their query, which may hold tokens, and every garbled request.
 silent_logger = logging.getLogger("dragoman.silent")
 silent_logger.setLevel(logging.CRITICAL + 1)
 silent_logger.propagate = False
 
-# How long somebody whose request was refused is let finish, unread, so that they read why. Seconds.
-DRAIN_TIMEOUT = 1.0
 
-
-# What is said to a request with too many or too long headers.
+# The message for a request with too many or too long headers.
 HEADERS_TOO_LARGE = "the request has too many or too long headers"
 
 
 def error_body(kind: str, message: str) -> bytes:
-    """The body of a refusal."""
+    """Return the body of a refusal."""
     return b'{"error":{"kind":"%b","message":"%b"}}' % (kind.encode(), message.encode())
 
 
@@ -51,7 +48,7 @@ _HEADERS_TOO_LARGE_RESPONSE = _error_response("431 Request Header Fields Too Lar
 
 
 class BoundedServerState(ServerState):
-    """What the sockets of one server share: uvicorn's, and which of them are open."""
+    """uvicorn's state of one server, plus its open sockets."""
 
     def __init__(self, limits: ServerLimits) -> None:
         super().__init__()
@@ -60,10 +57,10 @@ class BoundedServerState(ServerState):
 
 
 class StrictReceiveBuffer(ReceiveBuffer):
-    """The bytes of a client, of which h11 takes heads by lines. What others may read in another way is refused.
+    """The input buffer from which h11 takes the lines of a head. Refuses what others may parse differently.
 
-    Behind a proxy, a head that the two of us take apart differently would smuggle a request past it (RFC 9112 11.2).
-    h11 bounds heads only while they are incomplete; here those are bounded too that come all at once.
+    Behind a proxy, a head that the two parse differently would smuggle a request past it (RFC 9112 11.2). h11 limits
+    only incomplete heads; this also limits heads that come all at once.
     """
 
     def __init__(self, max_head: int) -> None:
@@ -76,7 +73,7 @@ class StrictReceiveBuffer(ReceiveBuffer):
         return self._head
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
-        """The lines of a head, when it is complete."""
+        """Return the lines of a head when it is complete."""
         lines = super().maybe_extract_lines()
         if not lines:
             return lines
@@ -95,7 +92,7 @@ class StrictReceiveBuffer(ReceiveBuffer):
 
 
 class Http1(H11Protocol):
-    """HTTP/1.1 of one socket; headers that do not come in time end it, and so does the rest of a refused body."""
+    """HTTP/1.1 for one socket, with a timeout for headers and for the rest of a refused body."""
 
     server_state: BoundedServerState
 
@@ -109,12 +106,12 @@ class Http1(H11Protocol):
         self._discards_input = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The socket is there, and has until the patience ends to ask for something."""
+        """Count the socket and start the header timeout."""
         super().connection_made(transport)
         self._start_header_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request; the clock runs while its headers are not complete."""
+        """Handle bytes; the timeout runs while the headers are incomplete."""
         if self._discards_input:
             return
         super().data_received(data)
@@ -129,10 +126,10 @@ class Http1(H11Protocol):
             self._stop_body_timer()
 
     def on_response_complete(self) -> None:
-        """A request was answered; the next one may have begun already."""
+        """Prepare for the next request, which may have begun already."""
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
-            # Answered before the body was there: it may end in good order, so that the answer is read, but soon.
+            # Answered before the body arrived: it may still end normally, so that the response is read, but soon.
             if self._body_timer is None:
                 self._body_timer = self.loop.call_later(self.server_state.limits.header_patience, self.transport.close)
             return
@@ -140,28 +137,28 @@ class Http1(H11Protocol):
             self._start_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """Forget the socket."""
         self.server_state.sockets.pop(self.transport, None)
         self._stop_header_timer()
         self._stop_body_timer()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """The headers were those of a WebSocket: its own protocol goes on."""
+        """Hand the socket over to the WebSocket protocol."""
         self._stop_header_timer()
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no request, or has too many headers, is told so in our words, and its socket ends."""
+        """Refuse what is no request, or has too many headers, with our message, and close the socket."""
         is_large = self._strict.was_large or len(self.conn.trailing_data[0]) > (
             self.config.h11_max_incomplete_event_size or 0
         )
         self.transport.write(_HEADERS_TOO_LARGE_RESPONSE if is_large else BAD_REQUEST_RESPONSE)
         if self.cycle is not None and not self.cycle.response_complete:
-            self.transport.close()  # somebody is answering still, and must hear that it is over
+            self.transport.close()  # a response is running and must notice the end
             return
         self._discards_input = (
-            True  # who is cut off with bytes on the line would not read why: they are taken, and dropped
+            True  # discard input: with unread bytes the client would get a reset instead of the reason
         )
         if self.transport.can_write_eof():
             self.transport.write_eof()

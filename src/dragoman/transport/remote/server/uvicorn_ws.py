@@ -1,8 +1,7 @@
-"""uvicorn's protocol for WebSocket, with what a server in the open needs and a direct way for frames.
+"""uvicorn's WebSocket protocol, with flood limits and a direct path for frames.
 
-It is plain ASGI for every app, and gives ours a socket (`dragoman.direct`) that takes many frames in one write, with no
-call and no task for each: handshake, pings, closing and reading stay those of the websockets library. Floods of pings
-and of pieces end it. Above is `serving`, beside it http1.py.
+It is plain ASGI for every app. Ours gets a socket (`dragoman.direct`) that takes many frames in one write, without a
+call and a task for each. Handshake, pings, closing and reading stay those of the websockets library.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from dragoman.transport.remote.server.ws_requests import DIRECT_EXTENSION
 from dragoman.transport.remote.server.ws_transport import POLICY
 from dragoman.wire.frames import Frame
 
-# So many bytes are taken at once, and so many pieces of a message joined: what is tiny is noticed while it is few.
+# Bytes processed at once, and fragments of a message joined at once, so that a flood of tiny ones is noticed early.
 READ_PIECE = 16 * 1024
 MAX_PIECES = 1024
 
 
 class UvicornWebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket for any ASGI app, and a Wire for ours."""
+    """A WebSocket for any ASGI app, and a ServerSocket for ours."""
 
     def __init__(self, config: Config, server_state: BoundedServerState, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
@@ -44,51 +43,49 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
         self._discards_input = False
 
     def handle_connect(self, event: Any) -> None:
-        """The upgrade: the app sees the direct socket among its extensions."""
+        """Put the direct socket among the extensions of the upgrade request."""
         super().handle_connect(event)
         scope: Any = getattr(self, "scope", None)
         if scope is not None:
             scope["extensions"][DIRECT_EXTENSION] = {"socket": self}
 
     def connection_made(self, transport: Any) -> None:
-        """The socket is there; as much is buffered as on every other transport."""
+        """Count the socket and set the usual write limits."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """Forget the socket."""
         self._sockets.pop(self.transport, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came; a large block is taken in pieces, so that a flood is noticed at its beginning."""
+        """Handle bytes; a large block in parts, so that a flood is noticed at its beginning."""
         for start in range(0, len(data), READ_PIECE):
             if self._discards_input:
                 return
             super().data_received(data[start : start + READ_PIECE] if len(data) > READ_PIECE else data)
         if not self.handshake_initiated and not self.transport.is_closing():
-            # The library takes it for no upgrade (it has a body, or too many headers), and says so to nobody.
+            # The library takes it for no upgrade (it has a body, or too many headers), and sends no response.
             self.transport.write(BAD_REQUEST_RESPONSE)
             self.transport.close()
 
     def handle_ping(self) -> None:
-        """A ping is answered, unless the answers are not read: then nobody waits for them."""
+        """Answer a ping, unless the client does not read the answers."""
         if self.buffered_bytes > HIGH_WATER:
             self.conn.data_to_send()
             return
         super().handle_ping()
 
-    # --- a Wire -----------------------------------------------------------------------------------------------
-
     def start_direct(self, on_frames: Callable[[list[Frame]], None], on_writable: Callable[[], None]) -> None:
-        """Give messages to `arrived` from now on, and call `flow` when more can be written."""
+        """Give messages to `on_frames` from now on, and call `on_writable` when more can be written."""
         self._on_frames = on_frames
         self._on_writable = on_writable
         if self.read_paused:
             self.read_paused = False
             self.transport.resume_reading()
         waiting: list[Frame] = []
-        while not self.queue.empty():  # what came while the app was let in
+        while not self.queue.empty():  # received while the app accepted the upgrade
             message: Any = self.queue.get_nowait()
             if message["type"] != "websocket.receive":
                 self.queue.put_nowait(message)
@@ -112,7 +109,7 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
         """Send each frame as a text message, all in one write."""
         if self.close_sent or self.transport.is_closing():
             return
-        if len(frames) == 1 and len(frames[0]) > HIGH_WATER:  # no copy of a whole file for its head
+        if len(frames) == 1 and len(frames[0]) > HIGH_WATER:  # do not copy a whole file for its header
             self.transport.write(text_frame_header(len(frames[0])))
             self.transport.write(frames[0])
             return
@@ -130,19 +127,19 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(parts))
 
     def pause(self) -> None:
-        """Read no more for now."""
+        """Stop reading."""
         if not self._paused and not self.transport.is_closing():
             self._paused = True
             self.transport.pause_reading()
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if self._paused and not self.transport.is_closing():
             self._paused = False
             self.transport.resume_reading()
 
     def close(self, code: int, reason: str) -> None:
-        """Say goodbye and let go, whether the peer answers or not."""
+        """Send a close frame and close the socket, whether the peer answers or not."""
         if self.close_sent or self.transport.is_closing():
             return
         self.resume()
@@ -153,23 +150,23 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
         self.close_timer = self.loop.call_later(CLOSE_TIMEOUT, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The system took most of what was written."""
+        """Tell the transport that more can be written."""
         super().resume_writing()
         if self._on_writable is not None:
             self._on_writable()
 
     def handle_events(self) -> None:
-        """What came: text messages go straight to the transport, all of one block together."""
+        """Deliver text messages straight to the transport, all of one block together."""
         if self._on_frames is None:
             super().handle_events()
             return
-        came: list[Frame] = []
-        idle = 0  # frames that are no message: they cost us more than they bring
+        messages: list[Frame] = []
+        idle = 0  # frames that are no message: they cost more than they bring
         for event in self.conn.events_received():
             if not isinstance(event, WireFrame):
                 continue
             if event.opcode is Opcode.TEXT and event.fin:
-                came.append(bytes(event.data))
+                messages.append(bytes(event.data))
                 continue
             idle += len(event.data) < SMALL_FRAME
             if event.opcode is Opcode.CONT:
@@ -177,10 +174,13 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
                 if len(self.frames) > MAX_PIECES:
                     self.frames = [b"".join(self.frames)]
                 if event.fin:
-                    whole, self.frames = b"".join(self.frames), []
+                    joined, self.frames = b"".join(self.frames), []
                     if self.curr_msg_data_type == "text":
-                        came.append(whole)
-            elif event.opcode in (Opcode.TEXT, Opcode.BINARY):  # binary messages are ignored (reference 3.2)
+                        messages.append(joined)
+            elif event.opcode in (
+                Opcode.TEXT,
+                Opcode.BINARY,
+            ):  # binary messages are ignored (docs/protocol/http.md#websocket)
                 self.curr_msg_data_type = "text" if event.opcode is Opcode.TEXT else "bytes"
                 self.frames = [] if event.fin else [bytes(event.data)]
             elif event.opcode is Opcode.PING:
@@ -188,20 +188,20 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
             elif event.opcode is Opcode.PONG:
                 self.handle_pong(event)
             elif event.opcode is Opcode.CLOSE:
-                if came:
-                    self._on_frames(came)
-                    came = []
+                if messages:
+                    self._on_frames(messages)
+                    messages = []
                 self.handle_close(event)
         if idle and not self._bucket.take(idle, self.loop.time()):
             self._discards_input = True
             self.close(POLICY, "rate_limited: far too many frames")
             return
-        if came and not self.close_sent:
-            self._on_frames(came)
+        if messages and not self.close_sent:
+            self._on_frames(messages)
 
 
 def text_frame_header(size: int) -> bytes:
-    """What stands before a text message of this size (RFC 6455 section 5.2); a server masks nothing."""
+    """Return the header of a text message of this size (RFC 6455 section 5.2); a server masks nothing."""
     if size < 126:
         return bytes((0x81, size))
     if size < 65536:

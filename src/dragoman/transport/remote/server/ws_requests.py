@@ -1,7 +1,7 @@
-"""The WebSocket of an endpoint: who may upgrade, and whether the socket begins a connection or goes on with one.
+"""The WebSocket of an endpoint: who may upgrade, and whether the socket opens or resumes a connection.
 
-A client that says Dragoman-Resume (or resume=1) may come back: it names the connection and how many frames it has,
-hears how many we have, and both go on from there. For all others the socket is the connection. Above is the endpoint.
+A client that sends Dragoman-Resume (or resume=1) may come back: it names the connection and how many frames it has, and
+gets how many we have. For all others the connection ends with the socket.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from dragoman.wire.frames import EXCERPT_SIZE, Frame, Oversize
 if TYPE_CHECKING:
     from dragoman.transport.remote.server.endpoint import Endpoint, ServedConnection
 
-# A server of ours puts a socket here that takes frames without a call for each (upgrade.py).
+# Our own server puts a socket here that takes many frames per call (uvicorn_ws.py).
 DIRECT_EXTENSION = "dragoman.direct"
 
-# The subprotocol that a browser can offer beside its token: it wants one of them back, and a token is never echoed.
+# The subprotocol that a browser offers next to its token: it wants one back, and a token is never echoed.
 ACP_SUBPROTOCOL = "acp"
 
-# So many frames beyond the rate are answered one by one; whoever goes on is disconnected.
+# This many frames above the rate are answered one by one; after that the client is disconnected.
 MAX_REFUSED = 1000
 
 
@@ -38,30 +38,30 @@ async def serve(endpoint: Endpoint, request: Request) -> None:
     """Serve one WebSocket from its upgrade to its end."""
     await request.receive()  # websocket.connect
     try:
-        visitor = await endpoint.authenticate(request)
-        link = _resume_connection(endpoint, request, visitor) or _begin_connection(endpoint, request, visitor)
+        principal = await endpoint.authenticate(request)
+        connection = _resume_connection(endpoint, request, principal) or _begin_connection(endpoint, request, principal)
     except Refused as refused:
         await request.deny_upgrade(refused)
         return
-    transport = link.transport
+    transport = connection.transport
     assert isinstance(transport, WebSocketServerTransport)
-    headers = {"acp-connection-id": link.id, "dragoman-largest": str(endpoint.limits.frame)}
+    headers = {"acp-connection-id": connection.id, "dragoman-largest": str(endpoint.limits.frame)}
     if transport.is_resumable:
         headers["dragoman-cursor"] = str(transport.acknowledgement.received_count)
-    offered = request.scope.get("subprotocols") or []
+    subprotocols = request.scope.get("subprotocols") or []
     await request.send(
         {
             "type": "websocket.accept",
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-            "subprotocol": ACP_SUBPROTOCOL if ACP_SUBPROTOCOL in offered else None,
+            "subprotocol": ACP_SUBPROTOCOL if ACP_SUBPROTOCOL in subprotocols else None,
         }
     )
-    pace = _RateLimitedReceiver(endpoint, visitor, transport)
+    receiver = _RateLimitedReceiver(endpoint, principal, transport)
     direct = (request.scope.get("extensions") or {}).get(DIRECT_EXTENSION)
     if direct is not None:
-        await _serve_direct(request, transport, direct["socket"], pace)
+        await _serve_direct(request, transport, direct["socket"], receiver)
     else:
-        await _serve_asgi(request, transport, pace, endpoint.limits.frame)
+        await _serve_asgi(request, transport, receiver, endpoint.limits.frame)
 
 
 def _header_or_query(request: Request, header: str, query: str) -> str:
@@ -75,24 +75,28 @@ def _begin_connection(endpoint: Endpoint, request: Request, principal: Principal
 
 
 def _resume_connection(endpoint: Endpoint, request: Request, principal: Principal) -> ServedConnection | None:
-    """The connection that this socket goes on with; None for a new one."""
+    """Return the connection that this socket resumes; None for a new one."""
     id = _header_or_query(request, "acp-connection-id", "connection")
     if not id:
         return None
-    link = endpoint.find_connection(id, principal)
+    connection = endpoint.find_connection(id, principal)
     count = parse_cursor(_header_or_query(request, "dragoman-cursor", "cursor"))
-    if not isinstance(link.transport, WebSocketServerTransport) or not link.transport.is_resumable or count is None:
+    if (
+        not isinstance(connection.transport, WebSocketServerTransport)
+        or not connection.transport.is_resumable
+        or count is None
+    ):
         raise Refused(404, "that connection cannot be resumed here; open a new one without Acp-Connection-Id")
     try:
-        link.transport.rewind(count)
-    except FramesGone as gone:
-        link.transport.fail(TransportClosed(f"{link.transport.peer} missed too much: {gone}"))
-        raise Refused(404, f"{gone}; open a new connection and load your sessions") from None
-    return link
+        connection.transport.rewind(count)
+    except FramesGone as error:
+        connection.transport.fail(TransportClosed(f"{connection.transport.peer} missed too much: {error}"))
+        raise Refused(404, f"{error}; open a new connection and load your sessions") from None
+    return connection
 
 
 class _RateLimitedReceiver:
-    """Keeps one socket's messages within the rate of its user."""
+    """Limits the messages of one socket to the rate of its user."""
 
     def __init__(self, endpoint: Endpoint, principal: Principal, transport: WebSocketServerTransport) -> None:
         self._endpoint = endpoint
@@ -101,7 +105,7 @@ class _RateLimitedReceiver:
         self._refused_count = 0
 
     def deliver_frames(self, frames: list[Frame]) -> None:
-        """Pass messages on, and refuse the requests among them that are too many."""
+        """Deliver messages, and refuse the requests among them above the rate."""
         wait = self._endpoint.rate_limit_wait(self._user, len(frames))
         if not wait:
             self._refused_count = 0
@@ -117,11 +121,12 @@ class _RateLimitedReceiver:
             return
         id: Any = None
         try:
-            said = peek_frame(frame if isinstance(frame, bytes) else b"")
-            if not said.method or said.id is msgspec.UNSET:
-                self._transport.deliver_frames([frame])  # answers and notices are few, and somebody waits for them
+            peek = peek_frame(frame if isinstance(frame, bytes) else b"")
+            if not peek.method or peek.id is msgspec.UNSET:
+                # Answers and notifications are few, and somebody waits for them.
+                self._transport.deliver_frames([frame])
                 return
-            id = said.id
+            id = peek.id
         except ProtocolError:
             pass
         self._refused_count += 1
@@ -131,41 +136,45 @@ class _RateLimitedReceiver:
             self._transport.fail(error, 1008, "rate_limited: far too many messages")
             return
         data = {"kind": Kind.RATE_LIMITED, "retryAfter": round(wait, 3)}
-        error_ = {"code": -32000, "message": f"too many requests; wait {max(wait, 0.1):.1f} seconds", "data": data}
+        error_object = {
+            "code": -32000,
+            "message": f"too many requests; wait {max(wait, 0.1):.1f} seconds",
+            "data": data,
+        }
         with suppress(Exception):
-            self._transport.send(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error_}))
+            self._transport.send(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error_object}))
 
 
 async def _serve_direct(
     request: Request, transport: WebSocketServerTransport, socket: Any, receiver: _RateLimitedReceiver
 ) -> None:
-    """A socket of our own server: frames pass by without a task for either direction."""
-    socket.begin(receiver.deliver_frames, transport.on_writable)
+    """Serve a socket of our own server, without a task in either direction."""
+    socket.start_direct(receiver.deliver_frames, transport.on_writable)
     transport.attach(socket)
-    why, is_goodbye = "", False
+    reason, is_final = "", False
     try:
         while True:
             message = await request.receive()
             if message["type"] == "websocket.disconnect":
-                why, is_goodbye = message.get("reason") or "", message.get("code") == 1000
+                reason, is_final = message.get("reason") or "", message.get("code") == 1000
                 return
     finally:
-        transport.detach(socket, why, is_goodbye)
+        transport.detach(socket, reason, is_final)
 
 
 async def _serve_asgi(
     request: Request, transport: WebSocketServerTransport, receiver: _RateLimitedReceiver, limit: int
 ) -> None:
-    """A socket of any server: a task sends, and this one receives."""
-    wire = AsgiSocket(transport, request.send)
-    pump = asyncio.get_running_loop().create_task(wire.send_queued())
-    transport.attach(wire)
-    why, is_goodbye = "", False
+    """Serve a socket of any server: one task sends, this one receives."""
+    socket = AsgiSocket(transport, request.send)
+    send_task = asyncio.get_running_loop().create_task(socket.send_queued())
+    transport.attach(socket)
+    reason, is_final = "", False
     try:
-        while not wire.is_gone:
+        while not socket.is_gone:
             message = await request.receive()
             if message["type"] == "websocket.disconnect":
-                why, is_goodbye = message.get("reason") or "", message.get("code") == 1000
+                reason, is_final = message.get("reason") or "", message.get("code") == 1000
                 return
             text = message.get("text")
             if text is not None:
@@ -173,9 +182,9 @@ async def _serve_asgi(
                 receiver.deliver_frames(
                     [data if len(data) <= limit else Oversize(len(data), data[:EXCERPT_SIZE], data[-EXCERPT_SIZE:])]
                 )
-            await wire.wait_until_resumed()
+            await socket.wait_until_resumed()
     finally:
-        transport.detach(wire, why, is_goodbye)
-        pump.cancel()
+        transport.detach(socket, reason, is_final)
+        send_task.cancel()
         with suppress(asyncio.CancelledError, Exception):
-            await pump
+            await send_task

@@ -1,8 +1,7 @@
-"""The server's end of a WebSocket connection: one message a frame, and a connection that may outlive its sockets.
+"""The server's end of a WebSocket connection, which may outlive its sockets.
 
-A Wire is one socket; the transport takes the next one when a client that asked for it comes back, and sends again what
-that client has not received. Above is the engine, below an ASGI server, or the direct way of `upgrade`. Text frames
-are messages; binary ones are ignored (reference 3.2).
+A ServerSocket is one socket. When a client that asked for it comes back, the transport takes the new socket and sends
+again what the client has not received. Binary messages are ignored (docs/protocol/http.md#websocket).
 """
 
 from __future__ import annotations
@@ -12,17 +11,20 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.base import CLOSE_TIMEOUT, COALESCE_SIZE, HIGH_WATER, FrameConsumer
-from dragoman.transport.inlet import FrameQueue
+from dragoman.transport.base import (
+    CLOSE_TIMEOUT,
+    COALESCE_SIZE,
+    FIRST_BLOCK_SIZE,
+    HIGH_WATER,
+    FrameQueue,
+    close_error,
+)
 from dragoman.transport.remote.headers import CLOSE_GONE, CLOSE_SLOW
 from dragoman.transport.remote.resume import ACK_DELAY, Acknowledgement, ResumeBuffer, parse_ack
 from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.wire.frames import Frame
 
-# The first write of a long pass comes early, so that the client has something to do meanwhile (decision 0012).
-FIRST_BLOCK_SIZE = 4 * 1024
-
-# Why we close a socket (RFC 6455 section 7.4): ours begin where the protocol leaves them to applications.
+# Why we close a socket (RFC 6455 section 7.4).
 NORMAL, GOING_AWAY, POLICY, INTERNAL = 1000, 1001, 1008, 1011
 EXPIRED, TAKEN_OVER = 4401, 4409
 
@@ -32,7 +34,7 @@ class ServerSocket(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes more now; if not, it calls `SocketTransport.flow` when it does."""
+        """Whether it takes more now; if not, it calls `on_writable` when it does."""
         ...
 
     @property
@@ -41,19 +43,19 @@ class ServerSocket(Protocol):
         ...
 
     def write(self, frames: list[bytes]) -> None:
-        """Send these frames, each a message of its own."""
+        """Send these frames, each as one message."""
         ...
 
     def pause(self) -> None:
-        """Read no more, until `resume`."""
+        """Stop reading until `resume`."""
         ...
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading."""
         ...
 
     def close(self, code: int, reason: str) -> None:
-        """Send what was written, say goodbye and let go, in bounded time."""
+        """Send what was written and a close frame, then close, in bounded time."""
         ...
 
 
@@ -67,52 +69,40 @@ class WebSocketServerTransport:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._incoming = FrameQueue()
+        self.receive, self.listen = self._incoming.receive, self._incoming.listen
         self._resume_buffer = ResumeBuffer(keep_bytes=None if is_resumable else 0)
         self._socket: ServerSocket | None = None
         self._end_error: ConnectionFailed | None = None
         self._pass_frames = 0
         self._was_burst = False
         self._block_size = FIRST_BLOCK_SIZE
-        self._exempt = 0  # the size of the frame that went beyond the limit, which does not count
+        self._exempt = 0  # the size of a frame above the limit, which does not count
         self._drain_waiters: list[asyncio.Future[None]] = []
         self._ack_timer: asyncio.TimerHandle | None = None
-        self._detached_at = self._last_active = (
-            self._loop.time()
-        )  # since when there is no socket; the last message either way
-        self._last_progress, self._last_buffered = (
-            self._last_active,
-            0,
-        )  # when bytes last left, and how many waited then
+        # Since when there is no socket; time of the last message in either direction.
+        self._detached_at = self._last_active = self._loop.time()
+        # When bytes were last sent, and how many waited then.
+        self._last_progress, self._last_buffered = self._last_active, 0
         self.closed = self._loop.create_future()
-        self.on_attached: Callable[[bool], None] = lambda _: None  # hears whether there is a socket
-
-    # --- the contract -----------------------------------------------------------------------------------------
-
-    async def receive(self) -> list[Frame]:
-        """The next frames; raises TransportClosed or WriteStalled after the last one."""
-        return await self._incoming.receive()
-
-    def listen(self, take: FrameConsumer) -> None:
-        """Offer frames to `take` as they arrive."""
-        self._incoming.listen(take)
+        self.on_attached: Callable[[bool], None] = lambda _: None  # called with whether there is a socket
 
     def send(self, data: bytes, session: str | None = None) -> None:
-        """Queue one frame; alone it leaves at once, in a burst together with its neighbours."""
+        """Queue one frame; alone it is sent at once, in a burst together with others."""
         if self._end_error is not None:
             raise self._end_error.with_traceback(None)
-        spool = self._resume_buffer
-        spool.add(data)
+        buffer = self._resume_buffer
+        buffer.add(data)
         self._pass_frames += 1
         if self._pass_frames == 1:
             self._loop.call_soon(self._end_pass)
             if not self._was_burst:
                 self._flush()
-        elif spool.waiting_size >= self._block_size:
+        elif buffer.waiting_size >= self._block_size:
             self._block_size = min(self._block_size * 2, COALESCE_SIZE)
             self._flush()
-        before, limit = spool.unacknowledged_size - len(data), self._limits.buffered
+        before, limit = buffer.unacknowledged_size - len(data), self._limits.buffered
         if before <= limit:
-            self._exempt = len(data)  # one frame is taken however large: it would come again
+            self._exempt = len(data)  # one frame of any size is taken; otherwise it would be sent again and again
         elif before + len(data) - self._exempt > limit:
             self._overflow()
 
@@ -125,9 +115,9 @@ class WebSocketServerTransport:
 
     def congested(self) -> bool:
         """Whether so much waits for the client that the sender should await `drain`."""
-        spool, wire = self._resume_buffer, self._socket
-        waiting = spool.waiting_size + (wire.buffered_bytes if wire is not None else 0)
-        return waiting > HIGH_WATER or spool.unacknowledged_size > self._limits.buffered // 2
+        buffer, socket = self._resume_buffer, self._socket
+        waiting = buffer.waiting_size + (socket.buffered_bytes if socket is not None else 0)
+        return waiting > HIGH_WATER or buffer.unacknowledged_size > self._limits.buffered // 2
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what waits."""
@@ -139,14 +129,11 @@ class WebSocketServerTransport:
             raise self._end_error.with_traceback(None)
 
     async def close(self, reason: str = "") -> None:
-        """Send what waits, for a bounded time, then let the socket go."""
-        because = f": {reason}" if reason else ""
-        self.fail(TransportClosed(f"the connection to {self.peer} was closed{because}"), NORMAL, reason)
-
-    # --- sockets come and go ----------------------------------------------------------------------------------
+        """Send what waits, for a bounded time, then close the socket."""
+        self.fail(close_error(self.peer, reason), NORMAL, reason)
 
     def attach(self, socket: ServerSocket) -> None:
-        """This socket carries the connection from now on."""
+        """Use this socket from now on."""
         old, self._socket = self._socket, socket
         self.on_attached(True)
         if old is not None:
@@ -157,11 +144,11 @@ class WebSocketServerTransport:
         self._flush()
 
     def rewind(self, cursor: int) -> None:
-        """The client comes back and has this many frames; raises Gone when the next ones are no longer kept."""
+        """Send again all frames after this number; raise FramesGone when they are no longer kept."""
         self._resume_buffer.rewind(cursor)
 
     def detach(self, socket: ServerSocket, reason: str, is_final: bool = False) -> None:
-        """This socket is gone; the connection too, unless its client may come back and did not say goodbye."""
+        """Drop this socket; end the connection too, unless its client may come back and did not close it."""
         if socket is not self._socket:
             return
         self._socket = None
@@ -172,7 +159,7 @@ class WebSocketServerTransport:
             self.on_attached(False)
 
     def deliver_frames(self, frames: list[Frame]) -> None:
-        """These messages came over the socket."""
+        """Deliver messages of the socket."""
         self._last_active = self._loop.time()
         if self.is_resumable:
             frames = self._count_frames(frames)
@@ -182,7 +169,7 @@ class WebSocketServerTransport:
                 self._pause_reading()
 
     def count_refused(self, frame: Frame) -> None:
-        """This message came and is not passed on; who sent it must not send it again after a cut."""
+        """Count a message that is not delivered, so that the client does not send it again after a cut."""
         if self.is_resumable:
             self._count_frames([frame])
 
@@ -196,8 +183,8 @@ class WebSocketServerTransport:
             self._socket.resume()
 
     def _count_frames(self, frames: list[Frame]) -> list[Frame]:
-        """The frames without receipts, counted; ours is told when it is due."""
-        kept, due = [], False
+        """Count the frames, handle and remove acknowledgements, and send ours when it is due."""
+        messages, is_ack_due = [], False
         for frame in frames:
             cursor = parse_ack(frame)
             if cursor is not None:
@@ -205,13 +192,13 @@ class WebSocketServerTransport:
                 if self._drain_waiters and not self.congested():
                     self._wake_drains()
                 continue
-            kept.append(frame)
-            due = self.acknowledgement.count_frame(len(frame) if type(frame) is bytes else 0) or due
-        if due:
+            messages.append(frame)
+            is_ack_due = self.acknowledgement.count_frame(len(frame) if type(frame) is bytes else 0) or is_ack_due
+        if is_ack_due:
             self._send_ack()
-        elif kept and self._ack_timer is None:
+        elif messages and self._ack_timer is None:
             self._ack_timer = self._loop.call_later(ACK_DELAY, self._send_ack)
-        return kept
+        return messages
 
     def _send_ack(self) -> None:
         if self._ack_timer is not None:
@@ -224,10 +211,8 @@ class WebSocketServerTransport:
         ):
             self._socket.write([self.acknowledgement.next_ack()])
 
-    # --- going out --------------------------------------------------------------------------------------------
-
     def on_writable(self) -> None:
-        """The socket takes more."""
+        """Write more: the socket has space."""
         self._last_progress = self._loop.time()
         self._flush()
 
@@ -239,13 +224,13 @@ class WebSocketServerTransport:
         self._flush()
 
     def _flush(self) -> None:
-        wire = self._socket
-        if wire is None or not wire.is_ready:
+        socket = self._socket
+        if socket is None or not socket.is_ready:
             return
         frames = self._resume_buffer.take()
         if frames:
             self._last_active = self._loop.time()
-            wire.write(frames)
+            socket.write(frames)
         if self._drain_waiters and not self.congested():
             self._wake_drains()
 
@@ -255,19 +240,17 @@ class WebSocketServerTransport:
             if not waiter.done():
                 waiter.set_result(None)
 
-    # --- ending -----------------------------------------------------------------------------------------------
-
     def overdue_error(self, now: float) -> tuple[ConnectionFailed, int] | None:
-        """Why the connection has to end now, and the code for its socket; None when it has not."""
-        limits, wire = self._limits, self._socket
-        if wire is None:
+        """Return why the connection has to end now, and the close code; None while it may go on."""
+        limits, socket = self._limits, self._socket
+        if socket is None:
             if now - self._detached_at > limits.linger:
                 return TransportClosed(f"{self.peer} did not come back within {limits.linger:g} seconds"), CLOSE_GONE
             return None
         if now - self._last_active > limits.idle:
             return TransportClosed(f"{self.peer} said nothing for {limits.idle:g} seconds"), GOING_AWAY
-        left = wire.buffered_bytes
-        if left == 0 or left < self._last_buffered or wire.is_ready:
+        left = socket.buffered_bytes
+        if left == 0 or left < self._last_buffered or socket.is_ready:
             self._last_progress = now
         self._last_buffered = left
         if now - self._last_progress > limits.stall:
@@ -286,28 +269,28 @@ class WebSocketServerTransport:
         self.fail(error, CLOSE_SLOW, "slow_consumer: read faster, or resume your sessions from a cursor")
 
     def fail(self, error: ConnectionFailed, code: int = NORMAL, reason: str = "") -> None:
-        """End the connection for this reason; what waits is still sent where the socket takes it."""
+        """End the connection with this error; what waits is still sent if the socket takes it."""
         if self._end_error is not None:
             return
-        wire = self._socket
-        if wire is not None:
+        socket = self._socket
+        if socket is not None:
             frames = self._resume_buffer.take()
             if frames and code in (NORMAL, GOING_AWAY):
-                wire.write(frames)
+                socket.write(frames)
         self._end_error = error
         if self._ack_timer is not None:
             self._ack_timer.cancel()
         self._incoming.end(error)
         self._wake_drains()
         self._socket = None
-        if wire is not None:
-            wire.close(code, reason)
+        if socket is not None:
+            socket.close(code, reason)
         if not self.closed.done():
             self.closed.set_result(None)
 
 
 class AsgiSocket:
-    """A socket of any ASGI server: one send for each message, by one task."""
+    """A socket of any ASGI server: one task sends each message with its own call."""
 
     def __init__(self, transport: WebSocketServerTransport, send: object) -> None:
         self.buffered_bytes = 0
@@ -324,7 +307,7 @@ class AsgiSocket:
 
     @property
     def is_ready(self) -> bool:
-        """Whether what was written has mostly left."""
+        """Whether most of what was written has been sent."""
         return self.buffered_bytes < HIGH_WATER
 
     def write(self, frames: list[bytes]) -> None:
@@ -334,7 +317,7 @@ class AsgiSocket:
         self._wake_event.set()
 
     def pause(self) -> None:
-        """Take no more messages of the server."""
+        """Stop taking messages of the server."""
         self._may_read.clear()
 
     def resume(self) -> None:
@@ -346,7 +329,7 @@ class AsgiSocket:
         await self._may_read.wait()
 
     def close(self, code: int, reason: str) -> None:
-        """End the task after what was written, or after a while."""
+        """End the task after what was written, or after a timeout."""
         self._close_frame = self._close_frame or (code, reason)
         self._may_read.set()
         self._wake_event.set()
@@ -356,11 +339,6 @@ class AsgiSocket:
         self.is_gone = True
         if self._task is not None:
             self._task.cancel()  # it waits for a peer that neither reads nor answers
-
-    def end(self) -> None:
-        """The socket is gone."""
-        if self._close_timer is not None:
-            self._close_timer.cancel()
 
     async def send_queued(self) -> None:
         """Send what is written until the end; the task of this socket."""
