@@ -25,7 +25,7 @@ def values_of(options: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.fixture(params=["banjo", "v1"])
 def agent(request: pytest.FixtureRequest) -> Rehearsal:
-    """Real v1 agents still have models (peers.md 20): both are spoken to in the same way."""
+    """Real v1 agents still have models (docs/protocol/peers.md#models): both are spoken to in the same way."""
     return Rehearsal(request.param, Side.AGENT)
 
 
@@ -41,7 +41,7 @@ def set_option(stage: Rehearsal, option: str, value: str) -> Any:
 
 
 def test_setting_the_option_for_the_model_reaches_the_agent_as_set_model(agent: Rehearsal) -> None:
-    """Reference 5.14-19."""
+    """docs/protocol/dialect-matrix.md#models."""
     assert values_of(opened(agent, configOptions=[DEPTH])["configOptions"]) == {"depth": "low", "model": "big"}
     asked = set_option(agent, "model", "small")
     assert agent.wire == [("session/set_model", {"sessionId": "s", "modelId": "small"})]

@@ -36,7 +36,7 @@ def outcome(asked: Asked) -> Any:
 
 
 def test_a_question_is_an_update_and_waits_for_its_answer() -> None:
-    """Reference 5.14-8, 5.17."""
+    """docs/protocol/dialect-matrix.md#crow-questions, docs/protocol/extensions.md#crow-permission."""
     stage = client()
     asked = stage.tell("session/request_permission", question())
     method, params = stage.wire[0]
@@ -98,7 +98,7 @@ def test_an_answer_to_no_question_is_reported_and_answered() -> None:
 
 
 def test_cancel_is_answered_and_reaches_us_as_a_notification() -> None:
-    """Reference 5.14-7."""
+    """docs/protocol/dialect-matrix.md#cancel-as-request."""
     stage = client()
     assert stage.hear("cancel", {"session_id": "s"}).result == {}
     assert stage.ours == [("session/cancel", {"sessionId": "s"})]
@@ -162,7 +162,7 @@ def test_an_agents_question_is_put_to_us_and_our_choice_is_sent() -> None:
     ],
 )
 def test_what_is_no_choice_is_a_rejection(answer: Any) -> None:
-    """Reference 5.17: crow has no cancelled outcome."""
+    """docs/protocol/extensions.md#crow-permission: crow has no cancelled outcome."""
     stage = agent()
     asks(stage)
     stage.answer(answer)
@@ -195,7 +195,7 @@ def test_an_agents_second_question_about_a_tool_call_waits() -> None:
 
 
 def test_our_cancel_is_a_request_whose_answer_nobody_waits_for() -> None:
-    """Reference 5.14-7."""
+    """docs/protocol/dialect-matrix.md#cancel-as-request."""
     stage = agent()
     told = stage.tell("session/cancel", {"sessionId": "s"})
     assert stage.wire == [("cancel", {"session_id": "s"})]

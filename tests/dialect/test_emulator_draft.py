@@ -43,7 +43,7 @@ def pushes(stage: Rehearsal) -> list[Any]:
 
 
 def test_what_is_printed_meanwhile_is_pushed_piece_by_piece() -> None:
-    """Reference 5.14-25."""
+    """docs/protocol/dialect-matrix.md#terminal-forms."""
     stage = at_work()
     stage.ring()
     stage.answer(printed("one "))

@@ -43,7 +43,7 @@ def opened(stage: Rehearsal, chosen: str = "mine", agent: str = "a-1", **result:
 
 
 def test_each_session_gets_the_folder_and_servers_of_the_connection() -> None:
-    """Reference 5.14-3."""
+    """docs/protocol/dialect-matrix.md#connection-folder."""
     stage = client()
     stage.hear("session/new", {"session_id": "mine"})
     stage.hear("session/load", {"session_id": "old"})
@@ -71,7 +71,7 @@ def test_servers_that_make_no_sense_are_named_when_a_session_needs_them() -> Non
 
 
 def test_the_client_keeps_the_id_it_chose_and_the_agent_its_own() -> None:
-    """Reference 5.14-2: mapped both ways on every message."""
+    """docs/protocol/dialect-matrix.md#client-ids: mapped both ways on every message."""
     stage = client()
     assert opened(stage).result == {"status": "ok", "session_id": "mine"}
     stage.hear("session/prompt", {"session_id": "mine", "content": [{"type": "text", "text": "hi"}]})
@@ -83,7 +83,10 @@ def test_the_client_keeps_the_id_it_chose_and_the_agent_its_own() -> None:
         ("session/update", {"session_id": "mine", "type": "agent_message_chunk", "data": {"text": "ho"}})
     ]
     stage.tell("fs/write_text_file", {"sessionId": "a-1", "path": "/f", "content": ""})
-    assert stage.wire[-1] == ("fs/write_text_file", {"path": "/f", "content": ""})  # names no session (5.14-4)
+    assert stage.wire[-1] == (
+        "fs/write_text_file",
+        {"path": "/f", "content": ""},
+    )  # names no session (docs/protocol/dialect-matrix.md#calls-without-session)
 
 
 def test_a_client_that_chooses_no_id_gets_the_agents() -> None:
@@ -158,7 +161,7 @@ MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}
 
 
 def test_the_mode_of_a_new_session_is_set_before_the_client_hears_of_it() -> None:
-    """Reference 5.17: `mode` is set_mode where offered."""
+    """docs/protocol/extensions.md#choices-for-20251: `mode` is set_mode where offered."""
     stage = client()
     asked = stage.hear("session/new", {"session_id": "mine", "mode": "agent"})
     stage.answer({"sessionId": "a-1", "modes": MODES})
@@ -224,7 +227,7 @@ def asks(stage: Rehearsal, options: list[dict[str, str]] = OPTIONS, **call: Any)
     ],
 )
 def test_a_client_that_cannot_be_asked_allows_what_it_carries_out_itself(kind: str, lends: str, chosen: str) -> None:
-    """Reference 5.17: it controls by what it serves."""
+    """docs/protocol/extensions.md#choices-for-20251: it controls by what it serves."""
     stage = client(lends=(lends,))
     assert asks(stage, kind=kind) == chosen
     assert stage.reports[0].startswith(f"permission for Do it ({kind}): {chosen}, because ")
@@ -355,7 +358,7 @@ def test_the_agent_is_told_its_folder_at_initialize() -> None:
 
 
 def test_a_new_session_has_the_id_we_chose() -> None:
-    """Reference 5.14-2."""
+    """docs/protocol/dialect-matrix.md#client-ids."""
     stage = agent()
     assert session(stage).result["sessionId"] == "id-1"
     assert stage.wire[-1][1]["session_id"] == "id-1"
@@ -370,7 +373,7 @@ def test_an_agent_that_insists_on_its_own_id_is_believed() -> None:
 
 
 def test_a_session_in_another_folder_is_refused() -> None:
-    """Reference 5.14-3: whoever called starts another agent."""
+    """docs/protocol/dialect-matrix.md#connection-folder: whoever called starts another agent."""
     stage = agent()
     for method, more in (("session/new", {}), ("session/load", {"sessionId": "s"})):
         asked = stage.tell(method, {"cwd": "/elsewhere", "mcpServers": [], **more})
@@ -403,7 +406,7 @@ def test_a_mode_wanted_from_the_start_is_said_when_the_session_is_made(name: str
 
 
 def test_the_mode_is_fixed_once_a_session_exists() -> None:
-    """Reference 5.14-31."""
+    """docs/protocol/dialect-matrix.md#fixed-modes."""
     stage = agent(["agent", "ask"])
     session(stage)
     asked = stage.tell("session/set_mode", {"sessionId": "id-1", "modeId": "ask"})
@@ -418,7 +421,7 @@ def prompt(stage: Rehearsal, id: str) -> Asked:
 
 
 def test_a_turn_that_we_cancelled_ended_as_cancelled() -> None:
-    """Reference 5.14-5: the agent only says ok."""
+    """docs/protocol/dialect-matrix.md#status-ok: the agent only says ok."""
     stage = agent()
     session(stage)
     asked = prompt(stage, "id-1")
@@ -445,7 +448,7 @@ def owner(stage: Rehearsal, method: str, **params: Any) -> str:
 
 
 def test_a_call_without_a_session_belongs_to_the_only_one() -> None:
-    """Reference 5.14-4."""
+    """docs/protocol/dialect-matrix.md#calls-without-session."""
     stage = agent()
     session(stage)
     assert owner(stage, "fs/read_text_file", path="/anywhere") == "id-1"
@@ -497,7 +500,7 @@ def test_a_call_that_could_be_anybodys_is_refused(method: str, params: dict[str,
     session(stage)
     asked = stage.hear(method, params)
     assert asked.error.kind == Kind.ACCESS_DENIED
-    assert "2 sessions could be meant" in asked.error.message
+    assert "2 sessions match" in asked.error.message
     assert stage.ours == []
 
 

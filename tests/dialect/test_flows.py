@@ -1,4 +1,5 @@
-"""Whole conversations of the seeds, each played twice: our client against a scripted agent, our agent against a client.
+"""Whole conversations of the dialect documents, each played twice: our client against a scripted agent, our agent
+against a client.
 
 The scripts are raw frames (data/flows). The scripted peer checks every frame it hears against the script, exactly: only
 JSON-RPC ids and what the other end makes up (session ids, createdAt) may differ.
@@ -114,7 +115,8 @@ async def all_of(turn: Any) -> list[Any]:
     return [update async for update in turn]
 
 
-# --- seed 004, appendix A: the draft --------------------------------------------------------------------------
+# --- the draft, docs/protocol/draft.md#transcripts
+# --------------------------------------------------------------------------
 
 DRAFT = script("draft_A1", "draft_A2")
 AUTH = f"{CWD}/src/auth.ts"
@@ -238,7 +240,7 @@ def test_the_drafts_two_transcripts_with_our_agent() -> None:
     as_agent(DRAFT, agent, minted=("sessionId", "createdAt"))
 
 
-# --- seed 000: 2025.1 -----------------------------------------------------------------------------------------
+# --- 2025.1 -----------------------------------------------------------------------------------------
 
 Y2025 = script("y2025_turn")
 MAIN = f"{CWD}/main.rs"
@@ -374,7 +376,7 @@ async def begin_and_wait(turn: Turn, text: str) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-# --- seed 002: crow -------------------------------------------------------------------------------------------
+# --- crow -------------------------------------------------------------------------------------------
 
 CROW = script("crow_turn")
 CALL = "b3a9e6c4-0d1f-4a77-8a35-6f0c2d9e8b21"
@@ -445,7 +447,7 @@ def test_the_crow_flow_with_our_agent() -> None:
     as_agent(CROW, agent)
 
 
-# --- seed 003: banjo ------------------------------------------------------------------------------------------
+# --- banjo ------------------------------------------------------------------------------------------
 
 BANJO = script("banjo_turn")
 ZIG = f"{CWD}/src/main.zig"

@@ -193,6 +193,6 @@ def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: 
 
 @pytest.mark.parametrize(("said", "meant"), [("1", 1), ("2024-11-05", 1), ("2", 2), ("", 1)])
 def test_a_version_said_as_a_string_is_read(said: str, meant: int) -> None:
-    """Reference 5.15, rule 6: some clients send `"1"`, or the date of another protocol."""
+    """docs/protocol/dialect-matrix.md#string-versions: some clients send `"1"`, or the date of another protocol."""
     _, params = codec.lift_call(Side.AGENT, "initialize", {"protocolVersion": said})
     assert params["protocolVersion"] == meant

@@ -55,7 +55,7 @@ class Between:
         for connection in (self.relay.client, self.relay.connection_to(Side.AGENT)):
             assert not connection.has_pending_requests(excluding="")
             assert not _flows(connection)
-        assert not [text for text in self.reports if "nobody made" in text or "failed" in text]
+        assert not [text for text in self.reports if "never sent" in text or "failed" in text]
 
 
 def _flows(connection: Connection) -> list[Any]:
@@ -170,7 +170,9 @@ QUESTION = {"sessionId": "s", "toolCall": TOOL, "options": OPTIONS}
 
 
 async def test_a_question_to_a_crow_client_is_over_when_its_agent_takes_it_back() -> None:
-    """peers.md 8: claude takes its open question back; crow asks by an update, which nobody can take back."""
+    """docs/protocol/peers.md#late-permission-answers: claude takes its open question back; crow asks by an update,
+    which nobody can take back.
+    """
 
     async with between("crow", "v1") as met:
         for id in (1, 2):  # a question about the same tool call waits for the end of the one before

@@ -1,4 +1,5 @@
-"""Finding out what a peer speaks (reference 5.15): clients by their first message, agents by how they take ours.
+"""Finding out what a peer speaks (docs/protocol/dialect-matrix.md#detection): clients by their first message, agents by
+how they take ours.
 
 Clients are tried on an Agent of ours, with raw frames. Agents are real processes that understand one dialect only;
 what each of them was told is read from its own log.
@@ -49,7 +50,7 @@ OPENINGS: list[tuple[str, str, Json]] = [
     ("crow", "initialize", {"protocol_version": 1, "client_capabilities": {}}),
     ("crow", "initialize", {"protocol_version": 1}),
     ("crow", "initialize", {"client_capabilities": {}}),
-    # Not initialize: the spelling of the message tells (5.6).
+    # Not initialize: the spelling of the message tells (docs/protocol/dialect-matrix.md#by-other-messages).
     ("v1", "session/new", {"cwd": "/", "mcpServers": []}),
     ("draft", "session/new", {"workingDirectory": "/"}),
     ("2025.1", "session/new", {"session_id": "a", "mode": "ask"}),

@@ -497,7 +497,7 @@ async def test_a_2025_client_can_be_taken_to_allow_everything() -> None:
 
 
 def losses_told(reports: list[str]) -> list[str]:
-    return [text for text in reports if "has no word for" in text]
+    return [text for text in reports if "cannot carry" in text]
 
 
 async def test_what_is_lost_is_told_once_and_by_its_name() -> None:
@@ -506,7 +506,7 @@ async def test_what_is_lost_is_told_once_and_by_its_name() -> None:
         await met.client.open()
         await met.client.prompt("edit")
         told = losses_told(met.reports)
-        assert "session/update (tool_call_update): crow has no word for update.content" in told
+        assert "session/update (tool_call_update): crow cannot carry update.content" in told
         await met.client.prompt("edit")
         assert losses_told(met.reports) == told
 

@@ -85,8 +85,8 @@ def memory(relay: Relay) -> Any:
     """What the draft counts."""
     ledger = None if relay.client.emulation is None else relay.client.emulation.emulator
     book = getattr(ledger, "sessions", None)
-    pages = [] if book is None else book.pages.values()
-    return {page.session_id: (page.messages, page.speaker) for page in pages if page.session_id in OPENED}
+    pages = [] if book is None else book.rows.values()
+    return {page.session_id: (page.message_count, page.last_speaker) for page in pages if page.session_id in OPENED}
 
 
 @pytest.mark.parametrize(("client", "agent"), PAIRS)

@@ -77,7 +77,7 @@ async def test_an_update_before_the_answer_to_session_new_is_not_lost(client: st
 
     @early.on_session_opened
     def greet(session: Any) -> None:
-        session.push(AgentMessageChunk(content=TextContent(text="early")))
+        session.send_update(AgentMessageChunk(content=TextContent(text="early")))
 
     async with meeting(client, agent, early) as met:
         hand = met.client

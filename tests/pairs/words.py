@@ -1,4 +1,4 @@
-"""Each dialect as its seed writes it, by hand: what a client and an agent of it say and how what they hear is read.
+"""Each dialect as its document writes it, by hand: what a client and an agent of it say and how what they hear is read.
 
 A table for tests, knowing nothing of our own spelling: raw wire JSON on one side, plain tuples on the other. Whoever
 plays a peer (see peers.py) looks up here how to say a thing.

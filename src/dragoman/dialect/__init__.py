@@ -1,1 +1,1 @@
-"""One folder a dialect: spelling (stateless, wire <-> vocabulary) and ledger (per connection). No I/O."""
+"""One folder per dialect: a codec (stateless, wire <-> vocabulary) and an emulator (per connection). No I/O."""

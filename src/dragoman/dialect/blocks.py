@@ -1,6 +1,6 @@
-"""MCP servers: how to reach one stands under `transport`, in v1 beside its name; maps against lists of pairs.
+"""Convert MCP servers: the draft has a `transport` object and maps, v1 has flat members and lists of pairs.
 
-Takes and gives one JSON object, or the value of one member. What is no server of either shape stays as it is.
+Takes and gives one JSON object, or one member value. An unknown shape is unchanged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object
 from dragoman.dialect.side_data import begin_lowering
 
-# Members of a transport that stand beside the name in v1, and those of them that v1 wants even when empty.
+# Members of a transport that are next to the name in v1, and those that v1 requires even if empty.
 _TRANSPORT_MEMBERS: Final = {"command": "command", "args": "args", "env": "env", "url": "url", "headers": "headers"}
 _REQUIRED_MEMBERS: Final = {"stdio": ("args", "env"), "http": ("headers",), "sse": ("headers",)}
 _PAIR_LISTS: Final = ("env", "headers")
@@ -24,7 +24,7 @@ def lift_pairs(value: Json) -> Json:
 
 
 def lower_pairs(value: Json) -> Json:
-    """`[{name: K, value: V}]` -> `{K: V}`; of two with one name the later counts, as in an environment."""
+    """`[{name: K, value: V}]` -> `{K: V}`; of two equal names the later wins, as in an environment."""
     if type(value) is not list:
         return value
     out: Object = {}
@@ -37,7 +37,7 @@ def lower_pairs(value: Json) -> Json:
 
 
 def lift_server(server: Object) -> Object:
-    """A server of the draft in v1's form."""
+    """Convert a server of the draft to v1's form."""
     transport = server.get("transport")
     if type(transport) is not dict:
         return server
@@ -64,7 +64,7 @@ def lift_server(server: Object) -> Object:
 
 
 def lower_server(server: Object) -> Object:
-    """A server of v1 in the draft's form."""
+    """Convert a server of v1 to the draft's form."""
     if "transport" in server:
         return server
     lowered = begin_lowering(server, ("args", *_PAIR_LISTS))

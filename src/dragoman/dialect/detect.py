@@ -1,14 +1,14 @@
-"""Which dialect a peer speaks, read from the first thing it says (reference 5.15).
+"""Detect a peer's dialect from its first message (docs/protocol/dialect-matrix.md#detection).
 
-A client is known by its first message, an agent by its answer to initialize. Pure: values in, a name out; None
-where the message tells nothing. Banjo's client cannot be told from v1's and need not be: v1 reads banjo's extras.
+A client is detected by its first message, an agent by its initialize result; None if undecided. Pure. Banjo clients
+look like v1 clients, and v1 reads banjo's additions.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-# A message that is not initialize still shows its dialect by the spelling of its members, in this order.
+# Other messages than initialize show the dialect by their member names, tested in this order.
 _SIGNS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("session/new", ("workingDirectory",), "draft"),
     ("session/new", ("session_id",), "2025.1"),
@@ -30,7 +30,7 @@ _SIGNS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 def dialect_of_client(method: str, params: Any) -> str | None:
-    """The dialect of a client whose first message this is; None when it shows no sign."""
+    """Return the dialect of a client from its first message; None if undecided."""
     params = params if isinstance(params, dict) else {}
     if method == "initialize":
         return _dialect_of_initialize(params)
@@ -53,7 +53,7 @@ def _dialect_of_initialize(params: dict[str, Any]) -> str:
 
 
 def dialect_of_agent(result: Any) -> str | None:
-    """The dialect of an agent that answered initialize with this; None when it is no object."""
+    """Return the dialect of an agent from its initialize result; None if it is not an object."""
     if not isinstance(result, dict):
         return None
     if "agent_capabilities" in result:

@@ -1,6 +1,6 @@
-"""The five dialects by name, with their parts; a sixth (`v2`) will be one more row.
+"""The five dialects by name; a sixth (`v2`) will be one more row.
 
-A dialect's modules are imported when it is first asked for: an agent that speaks v1 never loads the others.
+A dialect's modules are imported on first use: a v1 agent never loads the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TranslateResult = Callable[[Side, str, Any], Any]
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """How one peer spells the vocabulary: four functions, a column of error numbers, and its ledger."""
+    """How one peer spells the vocabulary: four functions, error codes, and an emulator."""
 
     name: str
     lift_call: TranslateCall
@@ -30,20 +30,21 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     lower_result: TranslateResult
     error_codes: dict[str, int]
     open_emulator: Callable[[Side, EmulatorSettings], Emulator | None]
-    chunk_form: ChunkForm  # of a bare piece of text, which needs neither spelling nor flow
-    cancels: bool  # whether it has `$/cancel_request`; a peer that has not would take it for a fault
+    chunk_form: ChunkForm  # of a plain text chunk, which bypasses codec and flow
+    cancels: bool  # whether it has `$/cancel_request`; other peers would report an error
 
 
 FOLDERS = {"v1": "v1", "banjo": "banjo", "2025.1": "y2025", "crow": "crow", "draft": "draft"}
 DIALECT_NAMES: tuple[str, ...] = tuple(FOLDERS)
 
-# Only official v1 knows requests that are taken back (reference 5.14-32), and banjo, which is v1 in all it leaves open.
+# Only official v1 has request cancellation (docs/protocol/dialect-matrix.md#official-only), and banjo, which follows v1
+# where it says nothing.
 _WITH_CANCEL_REQUEST = frozenset({"v1", "banjo"})
 
 
 @cache
 def load_dialect(name: str) -> Dialect:
-    """The dialect of that name; a ValueError lists the names there are."""
+    """Return a dialect by name; raise ValueError with the known names."""
     if name not in FOLDERS:
         raise ValueError(f"unknown dialect {name!r}; choose one of {', '.join(DIALECT_NAMES)}")
     folder = f"dragoman.dialect.{FOLDERS[name]}"

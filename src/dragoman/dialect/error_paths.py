@@ -1,7 +1,6 @@
-"""Where a fault is, as the peer spelled it: `workingDirectory` to a client that never said `cwd`.
+"""Translate the path of an error into the peer's dialect: `workingDirectory` for a client that never sent `cwd`.
 
-Takes the path of a fault in the vocabulary, gives it in the words of a dialect. Faults are found after lifting, so this
-is the way back. Only what a call can be refused for stands here; other members keep their names.
+Errors are found after lifting, so this reverses the member names. Only members that can be rejected are listed.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 
 from dragoman.schema.side import Side
 
-# Dialect and who was called -> what is replaced, one after the other.
+# Dialect and receiving side -> replacements, applied in order.
 _REPLACEMENTS: dict[tuple[str, Side], tuple[tuple[str, str], ...]] = {
     ("draft", Side.AGENT): (
         (r"^cwd\b", "workingDirectory"),
@@ -49,7 +48,7 @@ _REPLACEMENTS: dict[tuple[str, Side], tuple[tuple[str, str], ...]] = {
 
 
 def peer_error_path(dialect: str, receiver: Side, path: str) -> str:
-    """The path of a fault in a call, in the words of the dialect it came in."""
+    """Return the path of an error in the dialect of its call."""
     for pattern, words in _REPLACEMENTS.get((dialect, receiver), ()):
         path = re.sub(pattern, words, path)
     return path.removesuffix(".")

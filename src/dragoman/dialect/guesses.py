@@ -1,7 +1,7 @@
-"""Words that several dialects have to guess or put in place of what they cannot say.
+"""Guesses and substitutes that several dialects share.
 
-Tables from words to meanings (tool kinds, permission options), MIME short names, and the text that stands in
-for content a dialect has no block for. Pure; knows no dialect.
+Keyword tables for tool kinds and permission options, MIME short names, and placeholder text for content blocks that a
+dialect lacks. Pure; independent of any dialect.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from dragoman.dialect.reshape import ABSENT, Lifted, Lowered
 
-# First match wins; the words are looked for in the tool's name (reference 5.14-11).
+# First match wins; the words are searched in the tool's name (docs/protocol/dialect-matrix.md#tool-identity).
 KIND_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("delete", ("delete", "remove", "unlink")),
     ("move", ("move", "rename")),
@@ -33,7 +33,7 @@ SHORT_FORMATS = {subtype: short for short, subtype in MIME_SUBTYPES.items() if s
 
 
 def guess_tool_kind(tool: str) -> str:
-    """The tool kind that a tool's name suggests, `other` when it suggests none."""
+    """Return the tool kind that a name suggests, or `other`."""
     name = tool.lower()
     for kind, words in KIND_WORDS:
         if any(word in name for word in words):
@@ -42,7 +42,9 @@ def guess_tool_kind(tool: str) -> str:
 
 
 def guess_option_kind(option_id: str, title: str) -> str:
-    """The permission option kind that an id and a title suggest; an unknown one is never an allow (5.17)."""
+    """Return the permission option kind that id and title suggest; an unknown one is never an allow
+    (docs/protocol/extensions.md#crow-permission).
+    """
     text = f"{option_id} {title}".lower()
     words = set("".join(c if c.isalnum() else " " for c in text).split())
     if words & REJECT_WORDS or not words & ALLOW_WORDS:
@@ -51,7 +53,7 @@ def guess_option_kind(option_id: str, title: str) -> str:
 
 
 def mime_type_of(family: str, short: str) -> str:
-    """`png` -> `image/png`; a full MIME type stays as it is."""
+    """`png` -> `image/png`; a full MIME type is unchanged."""
     return short if "/" in short else f"{family}/{MIME_SUBTYPES.get(short.lower(), short)}"
 
 
@@ -62,13 +64,13 @@ def short_format_of(mime: str) -> str:
 
 
 def last_segment(uri: str) -> str:
-    """A name for a resource: the last segment of its URI."""
+    """Return the last segment of a URI, as a name."""
     path = uri.split("?")[0].split("#")[0].rstrip("/")
     return unquote(path.rsplit("/", 1)[-1]) or uri
 
 
 def placeholder_text(block: dict[str, Any]) -> str:
-    """Text that stands for a content block in a dialect that can only say text."""
+    """Return placeholder text for a content block, for a dialect that only has text."""
     match block.get("type"):
         case "text":
             return str(block.get("text", ""))
@@ -86,14 +88,14 @@ def placeholder_text(block: dict[str, Any]) -> str:
 
 
 def lift_text(lifted: Lifted) -> None:
-    """A message that is a plain text on the wire, as v1's block."""
+    """Convert a plain text message to v1's block."""
     text = lifted.take("text")
     if text is not ABSENT:
         lifted.put("content", {"type": "text", "text": text})
 
 
 def lower_text(lowered: Lowered) -> None:
-    """v1's block as a plain text; any other block is described, and stands beside its description."""
+    """Convert v1's block to plain text; another block becomes a placeholder and side data."""
     block = lowered.take("content")
     if not isinstance(block, dict):
         lowered.put("content", block)

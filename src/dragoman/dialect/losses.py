@@ -1,7 +1,7 @@
-"""What a message loses when a dialect says it: lowered, lifted again, and compared.
+"""Report what a message loses in a dialect: lower it, lift it again, and compare.
 
-Takes a vocabulary message, gives the paths of the members that did not come back. What the dialect cannot say travels
-under `_meta.dragoman`, which no peer need understand, so that counts as lost too. Generic: no dialect keeps a list.
+Returns the paths of the lost members. Side data under `_meta.dragoman` counts as lost, because a peer need not
+understand it. Generic: no dialect keeps a list.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dragoman.schema.side import Side
 
 
 def losses(dialect: Dialect, side: Side, method: str, params: Any) -> list[str]:
-    """The paths of what a peer of this dialect does not hear."""
+    """Return the paths of the members that a peer of this dialect does not receive."""
     try:
         name, wire = dialect.lower_call(side, method, params)
-        _, heard = dialect.lift_call(side, name, without_side_data(wire))
+        _, received = dialect.lift_call(side, name, without_side_data(wire))
     except ProtocolError:
         return [method]
-    return sorted(set(missing_paths(without_side_data(params), without_side_data(heard), "")))
+    return sorted(set(missing_paths(without_side_data(params), without_side_data(received), "")))
 
 
 def without_side_data(value: Any) -> Any:
-    """The values without side data."""
+    """Return the values without side data."""
     if isinstance(value, list):
         return [without_side_data(item) for item in value]
     if not isinstance(value, dict):
@@ -42,7 +42,7 @@ def without_side_data(value: Any) -> Any:
 
 
 def missing_paths(expected: Any, actual: Any, path: str) -> list[str]:
-    """The paths in `said` whose value is not the same in `heard`; list positions are written as []."""
+    """Return the paths whose value differs; list positions are written as []."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         found: list[str] = []
         for name, item in expected.items():

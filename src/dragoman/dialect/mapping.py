@@ -1,7 +1,6 @@
-"""One row says how one object is spelled: what is renamed, kept as side data, inferred, or left unsaid.
+"""An ObjectMapping describes how one object is converted: renamed, side data, inferred and unsupported members.
 
-Most objects of the draft need no more than a row; the modules beside this one add what a row cannot say.
-Takes and gives JSON objects, never anything else: whoever calls has looked.
+Most objects of the draft need nothing else. Takes and gives JSON objects only.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ ConversionPair = tuple[Conversion, Conversion]
 
 
 class ObjectMapping(NamedTuple):
-    """The spelling of one object, both ways."""
+    """The conversion of one object, both ways."""
 
     renames: Mapping[str, str] = {}
     side_data: Mapping[str, str] | Iterable[str] = ()
@@ -27,7 +26,7 @@ class ObjectMapping(NamedTuple):
     defaults: Mapping[str, Any] = {}
 
     def begin_lifting(self, obj: Object) -> Lifted:
-        """The object as far as the row can lift it; for those who have more to add."""
+        """Lift as far as the mapping goes; the caller adds the rest."""
         lifted = Lifted(obj)
         lifted.rename(self.renames)
         lifted.move_to_side_data(self.side_data)
@@ -41,7 +40,7 @@ class ObjectMapping(NamedTuple):
         return self.begin_lifting(obj).build()
 
     def begin_lowering(self, obj: Object) -> Lowered:
-        """The object as far as the row can lower it; whoever asks finishes with `done(row.unsaid)`."""
+        """Lower as far as the mapping goes; the caller finishes with `build`."""
         lowered = begin_lowering(obj, tuple(self.inferred))
         lowered.rename(self.renames)
         lowered.move_from_side_data(self.side_data)
@@ -56,17 +55,17 @@ class ObjectMapping(NamedTuple):
 
     @property
     def pair(self) -> ConversionPair:
-        """The two functions a table of methods wants."""
+        """Return both functions for a method table."""
         return self.lift, self.lower
 
 
 def apply_to_list(convert: Conversion, items: Json) -> Json:
-    """A list with every object turned; what is no list or no object stays, for typed validation to report."""
+    """Convert each object of a list; anything else is unchanged, for typed validation to report."""
     if type(items) is not list:
         return items
     return [convert(item) if type(item) is dict else item for item in items]
 
 
 def apply_to_object(convert: Conversion, item: Json) -> Json:
-    """An object turned; anything else stays as it is."""
+    """Convert an object; anything else is unchanged."""
     return convert(item) if type(item) is dict else item

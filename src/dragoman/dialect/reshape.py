@@ -1,8 +1,7 @@
-"""Taking JSON objects apart and putting them together again, for every dialect's spelling.
+"""Take JSON objects apart and rebuild them, for the codecs of all dialects.
 
-The vocabulary is official v1 JSON; what a dialect knows beyond it stands under `_meta.dragoman`, the side data.
-`Lifted` builds a vocabulary object from a wire object, `Lowered` a wire object from a vocabulary object. Both
-carry members that nobody knows verbatim, so that a relay keeps what it does not understand.
+The vocabulary is official v1 JSON; what a dialect adds is side data under `_meta.dragoman`. `Lifted` builds a
+vocabulary object from a wire object, `Lowered` the reverse. Both keep unknown members, so a relay loses nothing.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ Object = dict[str, Any]
 SIDE_DATA_KEY: Final = "dragoman"
 INFERRED_KEY: Final = "inferred"
 
-# Never written to a dialect that has no place for it: a secret does not travel in an extension field.
+# Never written to a dialect that lacks it: secrets are not sent in extension members.
 SECRET_MEMBERS: Final = frozenset({"credentials"})
 
-# How the one encoding is called that every dialect has; ASCII is the same in it.
+# Names of the one encoding that every dialect has; ASCII is a subset.
 UTF_8_NAMES: Final = frozenset({"utf-8", "utf8", "ascii", "us-ascii"})
 _TEXT_FILE_METHODS: Final = frozenset({"fs/read_text_file", "fs/write_text_file"})
 
-# Marks a read that only finds out whether a file is there: what its text means does not matter.
+# Marks a read that only tests whether a file exists: its text does not matter.
 PROBE_KEY: Final = "probe"
 
 
@@ -40,14 +39,14 @@ ABSENT: Final = _Absent()
 
 
 def json_side_data(obj: Json) -> Object:
-    """The side data of a vocabulary object; empty when there is none."""
+    """Return the side data of a vocabulary object; empty if there is none."""
     meta = obj.get("_meta") if isinstance(obj, dict) else None
     side = meta.get(SIDE_DATA_KEY) if isinstance(meta, dict) else None
     return side if isinstance(side, dict) else {}
 
 
 def check_encoding(dialect: str, method: str, params: Object) -> None:
-    """Raise for text that is to be read or written otherwise than a dialect without encodings does (5.14, 24)."""
+    """Raise for an encoding that a dialect without encodings cannot use (5.14, 24)."""
     if method in _TEXT_FILE_METHODS:
         side = json_side_data(params)
         encoding = "utf-8" if side.get(PROBE_KEY) else side.get("encoding", "utf-8")
@@ -56,7 +55,7 @@ def check_encoding(dialect: str, method: str, params: Object) -> None:
 
 
 def with_json_side_data(obj: Object, **members: Json) -> Object:
-    """A copy of the object with these members added to its side data."""
+    """Return a copy with these members added to its side data."""
     meta = obj.get("_meta")
     meta = dict(meta) if isinstance(meta, dict) else {}
     meta[SIDE_DATA_KEY] = {**json_side_data(obj), **members}
@@ -64,7 +63,7 @@ def with_json_side_data(obj: Object, **members: Json) -> Object:
 
 
 class Lifted:
-    """A wire object being read into the vocabulary: take members, put members, note what was inferred."""
+    """Builds a vocabulary object from a wire object: take members, put members, note inferred ones."""
 
     __slots__ = ("inferred", "meta", "out", "rest", "side_data")
 
@@ -77,7 +76,7 @@ class Lifted:
         self.inferred: list[str] = []
 
     def take(self, name: str, default: Json = ABSENT) -> Json:
-        """Remove a wire member and give its value."""
+        """Remove a wire member and return its value."""
         return self.rest.pop(name, default)
 
     def put(self, name: str, value: Json) -> None:
@@ -91,7 +90,7 @@ class Lifted:
             self.put(name, self.rest.pop(wire, ABSENT))
 
     def move_to_side_data(self, names: Mapping[str, str] | Iterable[str]) -> None:
-        """Move members the vocabulary has no place for to the side data: wire name -> side name."""
+        """Move members that the vocabulary lacks to the side data: wire name -> side data name."""
         pairs = names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
         for wire, name in pairs:
             value = self.rest.pop(wire, ABSENT)
@@ -99,12 +98,12 @@ class Lifted:
                 self.side_data[name] = value
 
     def infer(self, name: str, value: Json) -> None:
-        """Set a member the peer did not say, and note that."""
+        """Set a member that the peer did not send, and note that."""
         self.out[name] = value
         self.inferred.append(name)
 
     def build(self) -> Object:
-        """The vocabulary object: what was put, what nobody knew, and the side data."""
+        """Return the vocabulary object: members, unknown members and side data."""
         out = {**self.rest, **self.out}
         side = dict(self.side_data)
         if self.inferred:
@@ -118,7 +117,7 @@ class Lifted:
 
 
 class Lowered:
-    """A vocabulary object being said in a dialect; inferred members are gone from the start."""
+    """Builds a wire object from a vocabulary object; inferred members are dropped at the start."""
 
     __slots__ = ("inferred", "meta", "out", "rest", "side_data")
 
@@ -137,11 +136,11 @@ class Lowered:
         self.out: Object = {}
 
     def take(self, name: str, default: Json = ABSENT) -> Json:
-        """Remove a vocabulary member and give its value."""
+        """Remove a vocabulary member and return its value."""
         return self.rest.pop(name, default)
 
     def take_side_data(self, name: str, default: Json = ABSENT) -> Json:
-        """Remove a member of the side data and give its value."""
+        """Remove a member of the side data and return its value."""
         return self.side_data.pop(name, default)
 
     def put(self, name: str, value: Json) -> None:
@@ -150,18 +149,18 @@ class Lowered:
             self.out[name] = value
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Rename members: wire name -> vocabulary name (the same table that `Lifted.move` reads)."""
+        """Rename members: wire name -> vocabulary name (the table of `Lifted.rename`)."""
         for wire, name in names.items():
             self.put(wire, self.rest.pop(name, ABSENT))
 
     def move_from_side_data(self, names: Mapping[str, str] | Iterable[str]) -> None:
-        """Say members from the side data: wire name -> side name (the same table that `Lifted.keep` reads)."""
+        """Move members from the side data: wire name -> side data name (the table of `Lifted.move_to_side_data`)."""
         pairs = names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
         for wire, name in pairs:
             self.put(wire, self.side_data.pop(name, ABSENT))
 
     def build(self, unsupported: Iterable[str] = ()) -> Object:
-        """The wire object; `unsaid` are vocabulary members that this dialect has no place for."""
+        """Return the wire object; `unsupported` are vocabulary members that this dialect lacks."""
         for name in unsupported:
             value = self.rest.pop(name, ABSENT)
             if value is not ABSENT:

@@ -1,7 +1,7 @@
-"""Typed messages as ledgers and roles handle them: their members, and the side data that stands beside those.
+"""Members and side data of typed messages, for emulators and roles.
 
-Takes Structs of the vocabulary, and answers, which a relay may give as JSON objects: both are read and changed the same
-way, by the names of the Struct. Nothing is changed in place. `shape` does the same for JSON that is being spelled.
+Takes vocabulary Structs, or results that a relay gives as JSON objects: both are read and copied alike, by Struct
+names. Nothing is changed in place. `reshape` does the same for JSON in codecs.
 """
 
 from __future__ import annotations
@@ -18,59 +18,59 @@ from dragoman.schema.base import to_json
 
 
 def get_member(message: Any, name: str) -> Any:
-    """A member of a message; UNSET when it was not said."""
+    """Return a member of a message; UNSET if it is absent."""
     return message.get(_camel_case(name), UNSET) if isinstance(message, dict) else getattr(message, name, UNSET)
 
 
 def with_members(message: Any, **members: Any) -> Any:
-    """A copy of a message with other members; UNSET leaves one out."""
+    """Return a copy with other members; UNSET removes one."""
     if not isinstance(message, dict):
         return msgspec.structs.replace(message, **members)
-    said = {_camel_case(name): to_json(value) for name, value in members.items() if value is not UNSET}
+    members = {_camel_case(name): to_json(value) for name, value in members.items() if value is not UNSET}
     rest = {name: value for name, value in message.items() if name not in {_camel_case(name) for name in members}}
-    return {**rest, **said}
+    return {**rest, **members}
 
 
 def side_data_of(message: Any) -> Object:
-    """The side data of a message; empty when there is none."""
+    """Return the side data of a message; empty if there is none."""
     meta = get_member(message, "meta")
     found = meta.get(SIDE_DATA_KEY) if isinstance(meta, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def with_side_data(message: Any, **members: Any) -> Any:
-    """A copy of a message with these members in its side data; ABSENT takes one away."""
+    """Return a copy with these members in its side data; ABSENT removes one."""
     meta = get_member(message, "meta")
-    beside = {name: value for name, value in {**side_data_of(message), **members}.items() if value is not ABSENT}
+    side_data = {name: value for name, value in {**side_data_of(message), **members}.items() if value is not ABSENT}
     rest = {name: value for name, value in meta.items() if name != SIDE_DATA_KEY} if isinstance(meta, dict) else {}
-    whole = {**rest, SIDE_DATA_KEY: beside} if beside else rest
+    whole = {**rest, SIDE_DATA_KEY: side_data} if side_data else rest
     return with_members(message, meta=whole or UNSET)
 
 
 def inferred_members(message: Any) -> list[str]:
-    """Which members the peer did not say itself."""
+    """Return the members that the peer did not send itself."""
     names = side_data_of(message).get(INFERRED_KEY)
     return names if isinstance(names, list) else []
 
 
 def mark_explicit(message: Any, *names: str) -> Any:
-    """A copy of a message in which these members count as said: somebody has found out."""
+    """Return a copy in which these members no longer count as inferred."""
     left = [name for name in inferred_members(message) if name not in names]
     return with_side_data(message, **{INFERRED_KEY: left or ABSENT}) if left != inferred_members(message) else message
 
 
 def mark_inferred(message: Any, *names: str) -> Any:
-    """A copy of a message in which these members count as not said: the peer has no place for them."""
+    """Return a copy in which these members count as inferred: the peer lacks them."""
     return with_side_data(message, **{INFERRED_KEY: list(dict.fromkeys([*inferred_members(message), *names]))})
 
 
 def side_data_meta(request: Any, members: Object) -> Any:
-    """The `_meta` that tells this to who asked, if its dialect wants it; official answers stay official."""
+    """Return the `_meta` for a requester whose dialect wants it; official answers stay official."""
     return {SIDE_DATA_KEY: members} if side_data_of(request) else UNSET
 
 
 def int_or_none(value: Any) -> int | None:
-    """A number that was said, or None."""
+    """Return an integer, or None."""
     return value if isinstance(value, int) else None
 
 
@@ -78,19 +78,19 @@ def int_or_none(value: Any) -> int | None:
 def _camel_case(name: str) -> str:
     if name == "meta":
         return "_meta"
-    first, *words = name.split("_")
-    return first + "".join(word.capitalize() for word in words)
+    first, *parts = name.split("_")
+    return first + "".join(word.capitalize() for word in parts)
 
 
-# Side data stands on vocabulary objects, which never nest deeper than options of a group of an option of a
-# result; below that is a tool's own JSON, which may be as deep as it likes and is none of our business.
+# Side data is only on vocabulary objects, which nest no deeper than options in a group of an option in a result; below
+# is a tool's own JSON, of any depth.
 MAX_DEPTH: Final = 24
 
 
 _PRIVATE_MEMBERS: Final = SECRET_MEMBERS | {INFERRED_KEY}
 
 
-# Under a client's capabilities alone a peer may use our key: it says what it can do beyond its dialect.
+# Only in a client's capabilities may a peer use our key: it lists what it supports beyond its dialect.
 _TRUSTED_MEMBERS: Final = frozenset({"clientCapabilities", "client_capabilities", "capabilities"})
 
 
@@ -98,29 +98,29 @@ _EditMeta = Callable[[Object, Json, int], Json]
 
 
 def strip_private(value: Json) -> Any:
-    """The value without notes that stay at home, wherever in it they stand."""
+    """Return the value without private notes, at any depth."""
     return _walk(value, _drop_private, MAX_DEPTH)
 
 
 def strip_side_data(value: Json) -> Any:
-    """The value without anything under our key."""
+    """Return the value without anything under our key."""
     return _walk(value, _drop_side_data, MAX_DEPTH)
 
 
 def strip_initialize_side_data(params: Object) -> Object:
-    """The params of initialize without anything under our key, but for what the client says it can do."""
-    said = {name: strip_private(params[name]) for name in _TRUSTED_MEMBERS if name in params}
-    rest = {name: value for name, value in params.items() if name not in said}
-    return {**strip_side_data(rest), **said}
+    """Return initialize params without anything under our key, except the client's capabilities."""
+    capabilities = {name: strip_private(params[name]) for name in _TRUSTED_MEMBERS if name in params}
+    rest = {name: value for name, value in params.items() if name not in capabilities}
+    return {**strip_side_data(rest), **capabilities}
 
 
 def begin_lowering(obj: Json, drop_inferred: tuple[str, ...] = ()) -> Lowered:
-    """An object to lower, with all that was inferred but `ours`: what this dialect's own reading fills in."""
-    low = Lowered(obj)
-    for name in low.inferred:
+    """Begin lowering an object; inferred members are dropped, except `ours`, which this dialect infers itself."""
+    lowered = Lowered(obj)
+    for name in lowered.inferred:
         if name not in drop_inferred and name in obj:
-            low.rest[name] = obj[name]
-    return low
+            lowered.rest[name] = obj[name]
+    return lowered
 
 
 def _walk(value: Json, edit_meta: _EditMeta, depth: int) -> Json:

@@ -1,7 +1,7 @@
-"""A bare piece of text on its short way from one wire to another: read, noted and said without the vocabulary between.
+"""The fast path of plain text chunks: from one wire to another without the vocabulary.
 
-Most of every stream is such pieces: a kind, a text, and nothing else. Each dialect has a form for them (its `chunk`
-module); what does not fit the form exactly goes the long way, by spelling and flow, and both ways come to the same.
+Most of every stream is such chunks: a kind, a text, and nothing else. Each dialect has a form for them; a message that
+does not fit exactly takes the slow path through codec and flow, with the same result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.schema.base import encode
 
 
 class Chunk(NamedTuple):
-    """One piece of text: its session, its kind in the vocabulary, the text."""
+    """One text chunk: its session, its vocabulary kind, its text."""
 
     session: str
     kind: str
@@ -24,7 +24,7 @@ class Chunk(NamedTuple):
 
 
 class ChunkForm:
-    """How a dialect writes a bare piece of text: the shape of the params, and its words for the kinds."""
+    """How a dialect writes a plain text chunk: the shape of the params, and its names of the kinds."""
 
     __slots__ = ("_build", "_decode", "_kind_by_name", "_name_by_kind", "_unpack")
 
@@ -36,13 +36,13 @@ class ChunkForm:
         build: Callable[[str, str, str], msgspec.Struct],
     ) -> None:
         self._decode = msgspec.json.Decoder(shape).decode
-        self._kind_by_name = dict(kinds)  # the dialect's word -> the vocabulary's
+        self._kind_by_name = dict(kinds)  # dialect name -> vocabulary kind
         self._name_by_kind = {kind: word for word, kind in kinds.items()}
-        self._unpack = unpack  # session, word and text of the params
-        self._build = build  # and params of them
+        self._unpack = unpack  # params -> session, kind and text
+        self._build = build  # session, kind and text -> params
 
     def parse_params(self, params: Raw) -> Chunk | None:
-        """The piece of text that these params are; None when they are more or other than that."""
+        """Return the text chunk in these params; None if they hold anything else."""
         try:
             session, word, text = self._unpack(self._decode(params))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -51,5 +51,5 @@ class ChunkForm:
         return None if kind is None else Chunk(session, kind, text)
 
     def render_params(self, chunk: Chunk) -> bytes:
-        """The params of a piece of text."""
+        """Return the params of a text chunk."""
         return encode(self._build(chunk.session, self._name_by_kind[chunk.kind], chunk.text))

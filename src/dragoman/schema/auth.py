@@ -1,4 +1,4 @@
-"""Authentication: methods on offer, authenticate, logout, status (reference 1.4).
+"""Authentication: methods on offer, authenticate, logout, status (docs/protocol/auth.md).
 
 Above: initialize, methods. Below: base. The method on offer is ONE Struct with a `form`.
 """
@@ -27,7 +27,7 @@ class AuthMethod(Model, kw_only=True):
 
     @property
     def form(self) -> str:
-        """Which form this is; every type but "terminal" reads as "agent" (reference 0)."""
+        """Which form this is; every type but "terminal" reads as "agent" (docs/protocol/auth.md#methods)."""
         return AuthForm.TERMINAL if self.type == AuthForm.TERMINAL else AuthForm.AGENT
 
 

@@ -1,4 +1,4 @@
-"""Modes and config options of a session, and the calls that set them (reference 1.11).
+"""Modes and config options of a session, and the calls that set them (docs/protocol/sessions.md#modes).
 
 Above: session, update. Below: base. An option is ONE Struct whatever its type, and a choice ONE Struct
 whether it is a value or a group of values; `form` tells them apart.

@@ -1,4 +1,4 @@
-"""Content blocks: what prompts, messages and tool calls are made of (reference 1.7 and 5.10).
+"""Content blocks: what prompts, messages and tool calls are made of (docs/protocol/content.md).
 
 Above: prompt, toolcall, update, session. Below: base. Gives `ContentBlock`, a union tagged by `type`.
 """

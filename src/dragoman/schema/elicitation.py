@@ -1,4 +1,4 @@
-"""Questions to the user beyond permission: forms and links (reference 1.13).
+"""Questions to the user beyond permission: forms and links (docs/protocol/elicitation.md).
 
 Above: methods. Below: base. The question is ONE Struct for both modes and both scopes: `form` and `scope`.
 """

@@ -1,4 +1,5 @@
-"""Files that a client lends an agent: the two official calls (reference 1.12) and our own (5.17).
+"""Files that a client lends an agent: the two official calls (docs/protocol/files-terminals.md#read) and our own
+(docs/protocol/extensions.md#file-calls).
 
 Above: methods, workspace. Below: base.
 """

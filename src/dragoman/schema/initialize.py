@@ -1,4 +1,4 @@
-"""The first call: versions, names and capabilities of both ends (reference 1.3).
+"""The first call: versions, names and capabilities of both ends (docs/protocol/initialize.md).
 
 Above: methods, engine. Below: auth. Absent capability means unsupported.
 """

@@ -75,7 +75,7 @@ def read_leniently(kind: Any, value: Any) -> tuple[Any, list[Fault]]:
     shape = shape_of(kind)
     reader = _Reader()
     try:
-        # Clients answer `result: null` where an object is due (peers.md 29).
+        # Clients answer `result: null` where an object is due (docs/protocol/peers.md#null-results).
         found = reader.read(shape, {} if value is None and not shape.anything else value, "", 0)
     except RecursionError:
         raise _too_deep_error() from None

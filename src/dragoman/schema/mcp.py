@@ -1,4 +1,5 @@
-"""MCP servers in session setup, and MCP carried over this protocol in its spellings (reference 1.6, 4.2).
+"""MCP servers in session setup, and MCP carried over this protocol in its spellings
+(docs/protocol/sessions.md#mcp-servers, docs/protocol/extensions.md#mcp-over-acp).
 
 Above: session, methods. Below: base. The server entry is ONE Struct with a `form`.
 """
@@ -98,7 +99,7 @@ class MessageMcpResult(Model, kw_only=True):
 
 
 class DraftMcpRequestParams(Model, kw_only=True):
-    """_mcp/request, planned by the draft (seed 004 section 17.2)."""
+    """_mcp/request, planned by the draft (docs/protocol/draft.md#planned-features)."""
 
     server_name: str
     mcp_method: str

@@ -180,7 +180,7 @@ _add_method(A, "session/detach", providers.DetachParams, providers.DetachResult,
 # ---- to the agent: the turn
 _add_method(A, "session/prompt", prompt.PromptParams, prompt.PromptResult)
 _add_method(A, "session/cancel", prompt.CancelParams)
-_add_method(A, "permission_response", permission.PermissionResponseParams, stability="seed", since="seed 002",
+_add_method(A, "permission_response", permission.PermissionResponseParams, stability="seed", since="crow",
      either=True)
 
 # ---- to the client: the turn
@@ -232,9 +232,9 @@ _add_method(C, "terminal/kill", term.KillTerminalParams, term.KillTerminalResult
 _add_method(C, "terminal/release", term.ReleaseTerminalParams, term.ReleaseTerminalResult, "client.terminal",
      ids=_TERMINAL)
 _add_method(A, "terminal/output", term.PushOutputParams, term.PushOutputResult, "client.terminal", ids=_TERMINAL,
-     stability="seed", since="seed 004")
+     stability="seed", since="draft")
 
-# ---- MCP over this protocol: three spellings (reference 4.2) and the draft's plan
+# ---- MCP over this protocol: three spellings (docs/protocol/extensions.md#mcp-over-acp) and the draft's plan
 _add_method(C, "mcp/connect", mcp.ConnectMcpParams, mcp.ConnectMcpResult, "agent.mcpCapabilities.acp",
      scope="connection", stability="unstable", since="1.19, dropped after 1.21")
 _add_method(C, "mcp/disconnect", mcp.DisconnectMcpParams, mcp.DisconnectMcpResult, "agent.mcpCapabilities.acp",
@@ -244,7 +244,7 @@ for _side in (A, C):
     _add_method(_side, "mcp/message", mcp.MessageMcpParams, Any, "agent.mcpCapabilities.acp", scope="connection",
          stability="unstable", since="1.19", either=True)
     _add_method(_side, "_mcp/request", mcp.DraftMcpRequestParams, Any, scope="connection",
-         stability="seed", since="seed 004", either=True)
+         stability="seed", since="draft", either=True)
 
     # ---- the chain of proxies, and what concerns single requests
     _add_method(_side, "proxy/successor", providers.SuccessorParams, Any, scope="connection",

@@ -1,4 +1,5 @@
-"""Asking leave: the question, its options, the outcome (reference 1.10), and crow's own answer (5.17).
+"""Asking leave: the question, its options, the outcome (docs/protocol/permission.md), and crow's own answer
+(docs/protocol/extensions.md#crow-permission).
 
 Above: methods, policy. Below: toolcall.
 """

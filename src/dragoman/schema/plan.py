@@ -1,4 +1,4 @@
-"""Plans: entries, and the three forms of an identified plan (reference 1.8, 1.11).
+"""Plans: entries, and the three forms of an identified plan (docs/protocol/updates.md#identified-plans).
 
 Above: update. Below: base.
 """

@@ -1,4 +1,4 @@
-"""The prompt turn: prompt, cancel, and the cancelling of single requests (reference 1.7).
+"""The prompt turn: prompt, cancel, and the cancelling of single requests (docs/protocol/prompt-turns.md).
 
 Above: methods. Below: content.
 """

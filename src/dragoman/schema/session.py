@@ -1,4 +1,5 @@
-"""The life of sessions: new, load, resume, fork, list, close, delete and their unstable kin (reference 1.5).
+"""The life of sessions: new, load, resume, fork, list, close, delete and their unstable kin
+(docs/protocol/sessions.md).
 
 Above: methods. Below: config, content, mcp.
 """

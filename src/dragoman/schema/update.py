@@ -1,4 +1,4 @@
-"""session/update: every kind of news about a session (reference 1.8), a union tagged by `sessionUpdate`.
+"""session/update: every kind of news about a session (docs/protocol/updates.md), a union tagged by `sessionUpdate`.
 
 Above: methods, session. Below: config, content, plan, prompt, toolcall.
 """

@@ -1,1 +1,1 @@
-"""The dialect "banjo" (seed 003): v1 and a table of differences; what it adds, v1 reads too."""
+"""The dialect "banjo" (docs/protocol/dialects.md#banjo): v1 with a table of differences; v1 reads its additions too."""

@@ -1,7 +1,6 @@
-"""banjo spelled: v1 and the differences of seed 003, by table.
+"""The banjo codec: v1 with the differences of docs/protocol/dialects.md#banjo, by table.
 
-JSON builtins in, JSON builtins out; pure. Reading is v1's reading, which knows banjo's extras; writing is
-v1's writing plus the rows below.
+JSON in, JSON out; pure. Reading is v1's, which knows banjo's additions; writing is v1's plus the rows below.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dragoman.schema.side import Side
 
 
 def lower_update(params: Object) -> Object:
-    """An update for a banjo client."""
+    """Lower an update for a banjo client."""
     update = params.get("update")
     if not isinstance(update, dict):
         return params
@@ -40,48 +39,48 @@ def _lower_plan(update: Object) -> Object:
 def _lower_entry(entry: Json, position: int) -> Json:
     if not isinstance(entry, dict):
         return entry
-    low = Lowered(entry)
-    low.put("id", low.take_side_data("id", str(position)))
-    return low.build(("priority",))
+    lowered = Lowered(entry)
+    lowered.put("id", lowered.take_side_data("id", str(position)))
+    return lowered.build(("priority",))
 
 
 def _is_model_change(update: Object) -> bool:
-    """Whether only the model is known: then the list of options is empty because nobody said it."""
+    """Return whether only the model is known: then the option list is empty because nobody sent it."""
     side = json_side_data(update)
     noted = side.get(INFERRED_KEY)
     return "currentModelId" in side and isinstance(noted, list) and "configOptions" in noted
 
 
 def _lower_model_change(update: Object) -> Object:
-    low = Lowered(update)
-    low.take("sessionUpdate")
-    low.put("sessionUpdate", "current_model_update")
-    low.move_from_side_data(("currentModelId",))
-    return low.build()
+    lowered = Lowered(update)
+    lowered.take("sessionUpdate")
+    lowered.put("sessionUpdate", "current_model_update")
+    lowered.move_from_side_data(("currentModelId",))
+    return lowered.build()
 
 
 def lower_models(result: Object) -> Object:
-    """A session's setup; an option of category model that nobody marked stays and is said as models too."""
+    """Lower a session's setup; an unmarked option of category model stays and is also sent as models."""
     given = result.get("configOptions")
     options: list[Json] = given if isinstance(given, list) else []
     listed = [option for option in options if isinstance(option, dict)]
-    low = Lowered(result)
-    said = low.take_side_data("models")
+    lowered = Lowered(result)
+    said = lowered.take_side_data("models")
     marked = next((option for option in listed if json_side_data(option).get("form") == "models"), None)
     if marked is not None:
         rest = [option for option in options if option is not marked]
-        low.put("models", _lower_option(marked))
-        low.take("configOptions")
-        if rest or "configOptions" not in low.inferred:
-            low.put("configOptions", rest)
+        lowered.put("models", _lower_option(marked))
+        lowered.take("configOptions")
+        if rest or "configOptions" not in lowered.inferred:
+            lowered.put("configOptions", rest)
     elif said is not ABSENT:
-        low.put("models", said)
+        lowered.put("models", said)
     elif choice := next((option for option in listed if _is_model_choice(option)), None):
-        low.put("models", _lower_option({name: choice[name] for name in _SHARED_MEMBERS if name in choice}))
-    return low.build()
+        lowered.put("models", _lower_option({name: choice[name] for name in _SHARED_MEMBERS if name in choice}))
+    return lowered.build()
 
 
-# What an option shares with models; all else of an option that stays is said by the option.
+# What an option shares with models; the rest of an option that stays is sent with the option.
 _SHARED_MEMBERS = ("currentValue", "options")
 
 
@@ -90,21 +89,21 @@ def _is_model_choice(option: Object) -> bool:
 
 
 def _lower_option(option: Object) -> Object:
-    low = Lowered(option)
-    low.take_side_data("form")
-    key = low.take_side_data("modelKey", "id")
+    lowered = Lowered(option)
+    lowered.take_side_data("form")
+    key = lowered.take_side_data("modelKey", "id")
     for name in ("id", "name", "category", "type"):
-        low.take(name)
-    choices, current = low.take("options"), low.take("currentValue")
+        lowered.take(name)
+    choices, current = lowered.take("options"), lowered.take("currentValue")
     if isinstance(choices, list):
         choices = [_lower_choice(choice, key if isinstance(key, str) else "id") for choice in _flatten_groups(choices)]
-    low.put("availableModels", choices)
-    low.put("currentModelId", current)
-    return low.build()
+    lowered.put("availableModels", choices)
+    lowered.put("currentModelId", current)
+    return lowered.build()
 
 
 def _flatten_groups(choices: list[Json]) -> list[Json]:
-    """The choices without their groups, which models do not have."""
+    """Return the choices without groups, which models lack."""
     flat: list[Json] = []
     for choice in choices:
         inner = choice.get("options") if isinstance(choice, dict) and "group" in choice else None
@@ -115,16 +114,16 @@ def _flatten_groups(choices: list[Json]) -> list[Json]:
 def _lower_choice(choice: Json, key: str) -> Json:
     if not isinstance(choice, dict):
         return choice
-    low = Lowered(choice)
-    low.put(key, low.take("value"))
-    return low.build()
+    lowered = Lowered(choice)
+    lowered.put(key, lowered.take("value"))
+    return lowered.build()
 
 
 __all__ = ["lift_call", "lift_result", "lower_call", "lower_result"]
 
 
 def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
-    """A call of the vocabulary as a banjo peer, which is `side`, expects it."""
+    """Lower a call for a banjo peer, which is `side`."""
     name = _wire_method(side, method, params)
     if not isinstance(params, dict) or method.startswith(EXTENSION_PREFIXES):
         return name, params
@@ -136,7 +135,7 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
 
 
 def lower_result(side: Side, method: str, result: Json) -> Json:
-    """What `side` answers to a request of a banjo peer."""
+    """Lower a result of `side` for a banjo peer."""
     if side is Side.AGENT and method == "session/prompt":
         v1.check_stop_reason(DIALECT, result, STOP_ERRORS)
     rule = LOWER_RESULT.get((side, method))
@@ -160,18 +159,18 @@ def _lower_new(params: Object) -> Object:
 
 
 def _lower_set_mode(params: Object) -> Object:
-    low = begin_lowering(params)
-    if low.take_side_data("legacy") is True:
-        low.rename({"mode": "modeId"})
-    return low.build()
+    lowered = begin_lowering(params)
+    if lowered.take_side_data("legacy") is True:
+        lowered.rename({"mode": "modeId"})
+    return lowered.build()
 
 
 def _lower_set_model(params: Object) -> Object:
-    low = begin_lowering(params)
-    low.take_side_data("form")
-    low.take("configId")
-    low.rename({"modelId": "value"})
-    return low.build()
+    lowered = begin_lowering(params)
+    lowered.take_side_data("form")
+    lowered.take("configId")
+    lowered.rename({"modelId": "value"})
+    return lowered.build()
 
 
 def _lower_options(result: Object) -> Object:

@@ -1,7 +1,7 @@
-"""What must be remembered where models are an option: banjo peers, and v1 agents that still have models (peers.md 20).
+"""Models as a config option: for banjo peers, and v1 agents that still have models (docs/protocol/peers.md#models).
 
-The vocabulary says all options at once, banjo says one model at a time (reference 5.14-19). Kept for each session that
-has models: of an agent its options as they stand, of a client which option is the model and what it is set to.
+The vocabulary sends all options at once, banjo one model at a time (docs/protocol/dialect-matrix.md#models). For each
+session with models this keeps an agent's current options, or a client's model option and its value.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _SET_OPTION: Final = "session/set_config_option"
 
 
 def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
-    """The memory of one connection whose other end plays `peer` and speaks banjo."""
+    """Return the emulator for a peer that plays `peer` and speaks banjo."""
     return (ClientEmulator if peer_side is Side.CLIENT else BanjoAgentEmulator)(peer_side, settings)
 
 
 class AgentEmulator(Emulator):
-    """An agent at the other end that may have models; watches updates only once it has shown some."""
+    """For an agent that may have models; watches updates only once it has shown some."""
 
     def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
         super().__init__(peer_side, settings)
@@ -88,7 +88,7 @@ class AgentEmulator(Emulator):
         if type(update) is ConfigOptionUpdate:
             model = side_data_of(update).get("currentModelId")
         elif type(update) is Unknown and update.tag == "current_model_update":
-            model = update.raw.get("currentModelId")  # v1 updates are not looked at before they come here
+            model = update.raw.get("currentModelId")  # v1 updates are not lifted before they come here
         else:
             yield Pass(params)
             return
@@ -99,18 +99,18 @@ class AgentEmulator(Emulator):
         yield Pass(with_members(params, update=update))
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
-        """Pieces of text say nothing of models."""
+        """Return the chunk: text does not affect models."""
         return chunk
 
     def _switch_model(self, session: str, model: Any) -> list[Any]:
-        """All options, with another model; of a session that nobody opened here at least the model is known."""
+        """Return all options with another model; of an unknown session at least the model."""
         options = self._options.get(session) or [_single_model_option(model)]
         options = [with_members(each, current_value=model) if _is_models_option(each) else each for each in options]
         self._options[session] = options
         return list(options)
 
     def _complete_options(self, session: str, options: Any) -> list[Any]:
-        """The options that the agent says together with the one that stands for its models."""
+        """Return the agent's options together with the one for its models."""
         options = list(options or ())
         if not any(map(_is_models_option, options)):
             options += filter(_is_models_option, self._options[session])
@@ -132,20 +132,20 @@ class AgentEmulator(Emulator):
 
 
 class BanjoAgentEmulator(AgentEmulator):
-    """A banjo agent, whose unstable_resumeSession nobody announces (seed 003 lists it without a capability)."""
+    """For a banjo agent, which does not announce unstable_resumeSession (docs/protocol/dialects.md#banjo-methods)."""
 
     unannounced_capabilities: ClassVar[frozenset[str]] = frozenset({"agent.sessionCapabilities.resume"})
 
 
 class SelectedModel(NamedTuple):
-    """Which option is the model, and what it is set to."""
+    """The model option, and its value."""
 
     option_id: str
     value: Any
 
 
 class ClientEmulator(Emulator):
-    """A banjo client at the other end."""
+    """For a banjo client."""
 
     def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
         super().__init__(peer_side, settings)
@@ -176,7 +176,7 @@ class ClientEmulator(Emulator):
     def _set_option(self, params: Any) -> Flow:
         is_model = side_data_of(params).get("form") == "set_model"
         model = self._models.get(params.session_id)
-        if is_model and model is not None:  # an agent's option for the model may have any id
+        if is_model and model is not None:  # an agent's model option may have any id
             params = with_side_data(with_members(params, config_id=model.option_id), form=ABSENT)
         result = yield Pass(params)
         now = self._remember_model(params.session_id, get_member(result, "config_options"))
@@ -185,14 +185,14 @@ class ClientEmulator(Emulator):
         if is_model:
             return {}
         rest = [each for each in get_member(result, "config_options") or () if not _is_models_option(each)]
-        return with_members(result, config_options=rest)  # models are no option for a banjo client
+        return with_members(result, config_options=rest)  # models are not an option for a banjo client
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
-        """Pieces of text say nothing of models."""
+        """Return the chunk: text does not affect models."""
         return chunk
 
     def _update(self, params: Any) -> Flow:
-        """Options are said as options; that the model is another one is said once more in banjo's own way."""
+        """Send options as options; a changed model also in banjo's own form."""
         session, update = params.session_id, params.update
         before = self._models.get(session)
         after = self._remember_model(session, update.config_options) if type(update) is ConfigOptionUpdate else None
@@ -202,7 +202,7 @@ class ClientEmulator(Emulator):
         rest = [each for each in update.config_options if not _is_models_option(each)]
         if len(rest) == len(update.config_options):
             yield Pass(params)
-        elif rest:  # what stood under `models` when the session was opened is no option for a banjo client
+        elif rest:  # what was under `models` in the session setup is not an option for a banjo client
             yield Pass(with_members(params, update=with_members(update, config_options=rest)))
         if before is None or before.value != after.value:
             yield SendNotification("session/update", _model_update(session, after.value))
@@ -220,12 +220,12 @@ class ClientEmulator(Emulator):
 
 
 def _parse_option(option: Any) -> Any:
-    """An option as its Struct: what passes a relay is plain JSON."""
+    """Parse an option; a relay passes plain JSON."""
     return read_leniently(SessionConfigOption, option)[0] if isinstance(option, dict) else option
 
 
 def _is_models_option(option: Any) -> bool:
-    """Whether an option stands for `models`."""
+    """Return whether an option represents `models`."""
     return side_data_of(option).get("form") == "models"
 
 
@@ -248,7 +248,7 @@ def _single_model_option(model: Any) -> SessionConfigOption:
 
 
 def _model_update(session: str, model: Any) -> Object:
-    """An update in which only the model is known: banjo's current_model_update."""
-    beside = {SIDE_DATA_KEY: {"currentModelId": to_json(model), INFERRED_KEY: ["configOptions"]}}
-    update = {"sessionUpdate": "config_option_update", "configOptions": [], "_meta": beside}
+    """Return an update that only names the model: banjo's current_model_update."""
+    side_data = {SIDE_DATA_KEY: {"currentModelId": to_json(model), INFERRED_KEY: ["configOptions"]}}
+    update = {"sessionUpdate": "config_option_update", "configOptions": [], "_meta": side_data}
     return {"sessionId": session, "update": update}

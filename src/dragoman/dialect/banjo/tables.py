@@ -1,10 +1,10 @@
-"""The tables of banjo: its error numbers, and the ends of a turn that it has no word for (seed 003)."""
+"""Tables of banjo: its error codes, and the stop reasons it lacks (docs/protocol/dialects.md#banjo-stop-reasons)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.v1.tables import CHUNK as CHUNK  # a bare piece of text is written as in v1
+from dragoman.dialect.v1.tables import CHUNK as CHUNK  # a plain text chunk is written as in v1
 from dragoman.dialect.v1.tables import STANDARD_CODES
 from dragoman.errors import Kind
 

@@ -1,1 +1,3 @@
-"""The dialect "crow" (seed 002): half snake_case, half v1; updates tagged `@type`; questions as updates."""
+"""The dialect "crow" (docs/protocol/dialects.md#crow): partly snake_case; updates tagged `@type`, also for permission
+requests.
+"""

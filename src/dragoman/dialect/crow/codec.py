@@ -1,7 +1,7 @@
-"""crow spelled: every call and every result of seed 002 to the vocabulary and back, by table.
+"""The crow codec: every call and result of docs/protocol/dialects.md#crow, by table.
 
-JSON builtins in, JSON builtins out; pure. Two messages have another name in the vocabulary: `cancel`, and the
-update that is a question. Files, terminals and content blocks are said as in v1: the seed is silent on them.
+JSON in, JSON out; pure. Two messages have another method in the vocabulary: `cancel`, and the permission request, which
+is an update. Files, terminals and content blocks are as in v1, since its document does not mention them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REQUEST_PERMISSION: Final = "session/request_permission"
 
 
 def lift_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
-    """A call as `side` receives it from a crow peer, in the vocabulary."""
+    """Lift a call that `side` receives from a crow peer."""
     name = LIFTED_METHODS.get((side, method), method)
     if not isinstance(params, dict):
         return name, params
@@ -41,7 +41,7 @@ def lift_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
 
 
 def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
-    """A call of the vocabulary as a crow peer, which is `side`, expects it."""
+    """Lower a call for a crow peer, which is `side`."""
     row = CALLS.get((side, method))
     if row is None:
         if method.startswith(EXTENSION_PREFIXES):
@@ -51,21 +51,21 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     if not isinstance(params, dict):
         return name, params
     check_encoding(DIALECT, method, params)
-    said = row[1](params)
-    return name, said if method == _UPDATE else strip_private(said)
+    lowered = row[1](params)
+    return name, lowered if method == _UPDATE else strip_private(lowered)
 
 
 def lift_result(side: Side, method: str, result: Json) -> Json:
-    """What a crow peer, which is `side`, answered to a vocabulary method."""
+    """Lift the result of a crow peer, which is `side`."""
     row = RESULTS.get((side, method))
     result = strip_side_data(result)
     return row[0](result) if row and isinstance(result, dict) else result
 
 
 def lower_result(side: Side, method: str, result: Json) -> Json:
-    """What `side` answers to a request of a crow peer."""
+    """Lower a result of `side` for a crow peer."""
     row = RESULTS.get((side, method))
-    # A question is answered by permission_response, never by a result.
+    # A permission request is answered by permission_response, never by a result.
     if method == _REQUEST_PERMISSION or ((side, method) not in CALLS and not method.startswith(EXTENSION_PREFIXES)):
         raise Unsayable(DIALECT, f"the result of {method}")
     return strip_private(row[1](result) if row and isinstance(result, dict) else result)
@@ -86,17 +86,17 @@ def _lift_prompt_result(result: Object) -> Object:
 
 
 def _lower_prompt_result(result: Object) -> Object:
-    low = begin_lowering(result)
-    reason = low.take("stopReason")
+    lowered = begin_lowering(result)
+    reason = lowered.take("stopReason")
     if isinstance(reason, str) and reason not in tables.STOP_REASONS:
-        low.side_data["stopReason"] = reason
+        lowered.side_data["stopReason"] = reason
         reason = tables.NEAREST_STOP_REASONS.get(reason, "end_turn")
-    low.put("stop_reason", reason)
-    move_to_side_data(low, ("usage",))
-    return low.build()
+    lowered.put("stop_reason", reason)
+    move_to_side_data(lowered, ("usage",))
+    return lowered.build()
 
 
-# Where a message has another name in the vocabulary, and back.
+# Messages with another method in the vocabulary, and back.
 LIFTED_METHODS: Final = {(Side.AGENT, "cancel"): "session/cancel"}
 LOWERED_METHODS: Final = {(Side.AGENT, "session/cancel"): "cancel", (Side.CLIENT, _REQUEST_PERMISSION): _UPDATE}
 

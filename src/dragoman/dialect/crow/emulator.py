@@ -1,7 +1,8 @@
-"""What must be remembered of a crow peer: questions, which have no request id there, and cancel, which has one.
+"""Emulate a crow peer: permission requests, which have no request id there, and cancel, which has one.
 
-A question is an update and its answer a message of its own, matched by session and tool call (reference 5.14-8, 5.17);
-so of two questions about one tool call the second waits. Kept: the open questions of each session.
+A permission request is an update and its answer a separate message, matched by session and tool call
+(docs/protocol/dialect-matrix.md#crow-questions, docs/protocol/extensions.md#crow-permission). So the second request
+about one tool call waits. Keeps the open requests of each session.
 """
 
 from __future__ import annotations
@@ -36,26 +37,26 @@ from dragoman.schema.side import Side
 _REQUEST_PERMISSION: Final = "session/request_permission"
 _REJECT_KINDS: Final = (PermissionOptionKind.REJECT_ONCE, PermissionOptionKind.REJECT_ALWAYS)
 
-# Said when an agent offers nothing but consent: no option it could take for one, and it need not wait for ever.
+# The answer if an agent only offers to allow: it matches no option, and the agent need not wait forever.
 _FALLBACK_REJECT_ID: Final = "reject"
 
 QuestionKey = tuple[str, str]  # session, tool call
 
 
 def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
-    """The memory of one connection whose other end plays `peer` and speaks crow."""
+    """Return the emulator for a peer that plays `peer` and speaks crow."""
     return (ClientEmulator if peer_side is Side.CLIENT else AgentEmulator)(peer_side, settings)
 
 
 class _QuestionEmulator(Emulator):
-    """One question at a time for each tool call; whoever is next waits for its turn."""
+    """Allows one open question per tool call; further ones wait."""
 
     def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
         super().__init__(peer_side, settings)
         self._open_questions: set[QuestionKey] = set()
 
     def _begin_question(self, question: QuestionKey) -> Flow:
-        """Wait until no other question about this tool call is open; whether it may still be asked."""
+        """Wait until no other question about this tool call is open; return whether to ask it still."""
         while question in self._open_questions:
             if (yield Wait(_wait_key("next", question))) is False:
                 return False
@@ -71,7 +72,7 @@ class _QuestionEmulator(Emulator):
 
 
 class ClientEmulator(_QuestionEmulator):
-    """A crow client at the other end: we ask it by an update and wait for its answer."""
+    """For a crow client: ask by an update and wait for its answer."""
 
     def _request_permission(self, params: Any) -> Flow:
         question = (params.session_id, params.tool_call.tool_call_id)
@@ -80,7 +81,7 @@ class ClientEmulator(_QuestionEmulator):
         try:
             yield SendNotification(_REQUEST_PERMISSION, with_members(params, options=_mark_primary(params.options)))
             chosen = yield Wait(_wait_key("permission", question))
-        except ProtocolError:  # taken back by who asked; the client, which cannot be told, answers nobody
+        except ProtocolError:  # cancelled by the requester; the client cannot be notified, so its answer is ignored
             yield from self._end_question(question)
             raise
         yield from self._end_question(question)
@@ -88,7 +89,7 @@ class ClientEmulator(_QuestionEmulator):
             return RequestPermissionResult(outcome=SelectedOutcome(option_id=chosen))
         if chosen is not None:
             yield NotifyUser(
-                f"the client chose {chosen!r} for {question[1]}, which was not offered: taken as cancelled"
+                f"the client chose {chosen!r} for {question[1]}, which was not offered; treated as cancelled"
             )
         return RequestPermissionResult(outcome=CancelledOutcome())
 
@@ -99,13 +100,15 @@ class ClientEmulator(_QuestionEmulator):
         return {}
 
     def _cancel(self, params: Any) -> Flow:
-        """A request in crow, a notification everywhere else (5.14-7)."""
+        """Convert cancel: a request in crow, a notification elsewhere
+        (docs/protocol/dialect-matrix.md#cancel-as-request).
+        """
         yield Deliver("session/cancel", params, request=False)
         yield from self._cancel_questions(params.session_id)
         return {}
 
     def _prompt(self, params: Any) -> Flow:
-        """A turn that is over has no open questions."""
+        """Pass a prompt; when the turn ends, cancel its open questions."""
         try:
             result = yield Pass(params)
         except ProtocolError:
@@ -115,7 +118,7 @@ class ClientEmulator(_QuestionEmulator):
         return result
 
     def _cancel_questions(self, session: str) -> Flow:
-        """Answer the session's questions as cancelled, those that wait for their turn first."""
+        """Answer the session's questions as cancelled, the waiting ones first."""
         for question in self._questions_of(session):
             while (yield Wake(_wait_key("next", question), False)):
                 pass
@@ -130,7 +133,7 @@ class ClientEmulator(_QuestionEmulator):
 
 
 class AgentEmulator(_QuestionEmulator):
-    """A crow agent at the other end: its updates ask, and our answers are messages of their own."""
+    """For a crow agent: its updates ask, and our answers are separate messages."""
 
     def _request_permission(self, params: Any) -> Flow:
         question = (params.session_id, params.tool_call.tool_call_id)
@@ -138,7 +141,7 @@ class AgentEmulator(_QuestionEmulator):
         try:
             result = yield Deliver(_REQUEST_PERMISSION, params)
         except ProtocolError as error:
-            yield NotifyUser(f"the question about {question[1]} could not be put ({error.message}): rejected")
+            yield NotifyUser(f"the question about {question[1]} could not be asked ({error.message}); rejected")
             result = RequestPermissionResult(outcome=CancelledOutcome())
         chosen = get_member(get_member(result, "outcome"), "option_id")
         if all(option.option_id != chosen for option in params.options):
@@ -148,7 +151,9 @@ class AgentEmulator(_QuestionEmulator):
         yield from self._end_question(question)
 
     def _cancel(self, params: Any) -> Flow:
-        """A request in crow; whoever cancels expects no answer, so it is swallowed (5.14-7)."""
+        """Send cancel as a request; its answer is dropped, since nobody waits for it
+        (docs/protocol/dialect-matrix.md#cancel-as-request).
+        """
         try:
             yield SendRequest("session/cancel", params)
         except ProtocolError as error:
@@ -159,7 +164,9 @@ class AgentEmulator(_QuestionEmulator):
 
 
 def _reject_option_id(options: list[PermissionOption]) -> str:
-    """The option that says no; one whose meaning was only guessed is a no as well, never a yes (5.17)."""
+    """Return the option that rejects; an option of a guessed kind counts as rejecting, never as allowing
+    (docs/protocol/extensions.md#crow-permission).
+    """
     for kind in _REJECT_KINDS:
         for option in options:
             if option.kind == kind:
@@ -168,7 +175,7 @@ def _reject_option_id(options: list[PermissionOption]) -> str:
 
 
 def _mark_primary(options: list[PermissionOption]) -> list[PermissionOption]:
-    """The first option is the primary one unless somebody said which is (5.14-8)."""
+    """Mark the first option as primary unless one is marked (docs/protocol/dialect-matrix.md#crow-questions)."""
     if not options or any("primary" in side_data_of(option) for option in options):
         return options
     return [with_side_data(options[0], primary=True), *options[1:]]

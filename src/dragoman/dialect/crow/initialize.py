@@ -1,6 +1,6 @@
-"""How a crow connection starts: initialize, its capabilities in snake_case (seed 002, 1).
+"""The crow initialize: capabilities in snake_case (docs/protocol/dialects.md#crow-initialize).
 
-Wire objects in, v1 objects out, and back; and `renamed`, the row for objects that differ in names only.
+Wire objects in, v1 objects out, and back; and `rename_conversion`, for objects that differ in names only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ConversionPair = tuple[Conversion, Conversion]
 def rename_conversion(
     names: dict[str, str], unsupported: tuple[str, ...] = (), drop_inferred: tuple[str, ...] = ()
 ) -> ConversionPair:
-    """A row for an object whose members only have other names."""
+    """Return the conversion of an object that only has other member names."""
 
     def lift(obj: Object) -> Object:
         lifted = Lifted(obj)
@@ -27,9 +27,9 @@ def rename_conversion(
         return lifted.build()
 
     def lower(obj: Object) -> Object:
-        low = begin_lowering(obj, drop_inferred)
-        low.rename(names)
-        return low.build(unsupported)
+        lowered = begin_lowering(obj, drop_inferred)
+        lowered.rename(names)
+        return lowered.build(unsupported)
 
     return lift, lower
 
@@ -39,7 +39,7 @@ MCP_CONVERSION: Final = rename_conversion({}, tables.MCP_UNSUPPORTED)
 
 
 def lift_initialize(params: Object) -> Object:
-    """initialize of a crow client."""
+    """Lift initialize of a crow client."""
     lifted = Lifted(strip_initialize_side_data(params))
     lifted.rename(tables.INITIALIZE_NAMES)
     capabilities = lifted.out.get("clientCapabilities")
@@ -52,19 +52,19 @@ def lift_initialize(params: Object) -> Object:
 
 
 def lower_initialize(params: Object) -> Object:
-    """initialize for a crow agent."""
-    low = begin_lowering(params)
-    low.rename(tables.INITIALIZE_NAMES)
-    capabilities = low.out.get("client_capabilities")
+    """Lower initialize for a crow agent."""
+    lowered = begin_lowering(params)
+    lowered.rename(tables.INITIALIZE_NAMES)
+    capabilities = lowered.out.get("client_capabilities")
     if isinstance(capabilities, dict):
         inner = begin_lowering(capabilities)
         inner.put("fs", _apply_to_object(FILE_CONVERSION[1], inner.take("fs")))
-        low.put("client_capabilities", inner.build(tables.CLIENT_UNSUPPORTED))
-    return low.build()
+        lowered.put("client_capabilities", inner.build(tables.CLIENT_UNSUPPORTED))
+    return lowered.build()
 
 
 def lift_initialize_result(result: Object) -> Object:
-    """What a crow agent answers to initialize."""
+    """Lift the initialize result of a crow agent."""
     lifted = Lifted(result)
     lifted.rename(tables.INITIALIZE_RESULT_NAMES)
     capabilities = lifted.out.get("agentCapabilities")
@@ -78,10 +78,10 @@ def lift_initialize_result(result: Object) -> Object:
 
 
 def lower_initialize_result(result: Object) -> Object:
-    """The answer to initialize for a crow client."""
-    low = begin_lowering(result)
-    low.rename(tables.INITIALIZE_RESULT_NAMES)
-    capabilities = low.out.get("agent_capabilities")
+    """Lower the initialize result for a crow client."""
+    lowered = begin_lowering(result)
+    lowered.rename(tables.INITIALIZE_RESULT_NAMES)
+    capabilities = lowered.out.get("agent_capabilities")
     if isinstance(capabilities, dict):
         inner = begin_lowering(capabilities)
         inner.rename(tables.AGENT_NAMES)
@@ -90,8 +90,8 @@ def lower_initialize_result(result: Object) -> Object:
             ("mcp_capabilities", MCP_CONVERSION[1]),
         ):
             inner.put(name, _apply_to_object(rule, inner.out.get(name, ABSENT)))
-        low.put("agent_capabilities", inner.build(tables.AGENT_UNSUPPORTED))
-    return low.build(("authMethods",))
+        lowered.put("agent_capabilities", inner.build(tables.AGENT_UNSUPPORTED))
+    return lowered.build(("authMethods",))
 
 
 def _lift_prompt_capabilities(capabilities: Object) -> Object:
@@ -102,10 +102,10 @@ def _lift_prompt_capabilities(capabilities: Object) -> Object:
 
 
 def _lower_prompt_capabilities(capabilities: Object) -> Object:
-    low = begin_lowering(capabilities)
-    low.move_from_side_data(("text",))
-    low.rename(tables.PROMPT_NAMES)
-    return low.build(tables.PROMPT_UNSUPPORTED)
+    lowered = begin_lowering(capabilities)
+    lowered.move_from_side_data(("text",))
+    lowered.rename(tables.PROMPT_NAMES)
+    return lowered.build(tables.PROMPT_UNSUPPORTED)
 
 
 def _apply_to_object(convert: Conversion, value: Json) -> Json:

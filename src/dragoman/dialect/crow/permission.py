@@ -1,7 +1,7 @@
-"""Asking leave in crow: an update `permission_request`, answered by `permission_response` (reference 5.17).
+"""Crow permission requests: an update `permission_request`, answered by `permission_response`
+(docs/protocol/extensions.md#crow-permission).
 
-Turns the update into v1's question and back, and renames the answer. That a question has no request id here,
-and who waits for whom, is the ledger's business.
+Converts the update to v1's request and back, and renames the answer. The emulator matches answers to requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REQUEST_TYPE = "permission_request"
 
 
 def is_request(params: Object) -> bool:
-    """Whether these params of session/update are a question."""
+    """Return whether these params of session/update are a permission request."""
     update = params.get("update")
     return type(update) is dict and update.get("@type") == REQUEST_TYPE
 
@@ -38,26 +38,26 @@ def lift_request(params: Object) -> Object:
 
 def lower_request(params: Object) -> Object:
     """session/request_permission -> session/update with a permission_request."""
-    low = begin_lowering(params)
-    call = begin_lowering(low.take("toolCall"))
+    lowered = begin_lowering(params)
+    call = begin_lowering(lowered.take("toolCall"))
     call.put("@type", REQUEST_TYPE)
     call.rename(TOOL_NAMES)
     title = call.take("title")
     call.put("title", call.take("name") if title is ABSENT or title is None else title)
     call.put("arguments", _arguments_text(call))
-    options = low.take("options")
+    options = lowered.take("options")
     call.put("permission_options", [_lower_option(o) for o in options] if isinstance(options, list) else options)
     lower_status(call)
     if "status" in call.out:
-        # A question has no status; what was said of it stays beside it.
+        # A request has no status; the given one stays in the side data.
         call.side_data.setdefault("status", call.out.pop("status"))
     move_to_side_data(call, ("name", "kind", "content", "locations", "rawOutput"))
-    low.put("update", call.build())
-    return low.build()
+    lowered.put("update", call.build())
+    return lowered.build()
 
 
 def lift_response(params: Object) -> Object:
-    """permission_response; some say `id` for `option_id`."""
+    """Lift permission_response; some clients send `id` for `option_id`."""
     lifted = Lifted(params)
     lifted.rename(RESPONSE_NAMES)
     if "optionId" not in lifted.out and "optionId" not in lifted.rest:
@@ -66,10 +66,10 @@ def lift_response(params: Object) -> Object:
 
 
 def lower_response(params: Object) -> Object:
-    """permission_response as seed 002 leaves it to us to spell."""
-    low = begin_lowering(params)
-    low.rename(RESPONSE_NAMES)
-    return low.build()
+    """Lower permission_response to the form of docs/protocol/extensions.md#crow-permission."""
+    lowered = begin_lowering(params)
+    lowered.rename(RESPONSE_NAMES)
+    return lowered.build()
 
 
 def _lift_option(option: Json) -> Json:
@@ -87,14 +87,14 @@ def _lift_option(option: Json) -> Json:
 def _lower_option(option: Json) -> Json:
     if not isinstance(option, dict):
         return option
-    low = Lowered(option)
-    low.rename(OPTION_NAMES)
-    low.move_from_side_data({"is_primary": "primary"})
-    return low.build(("kind",))
+    lowered = Lowered(option)
+    lowered.rename(OPTION_NAMES)
+    lowered.move_from_side_data({"is_primary": "primary"})
+    return lowered.build(("kind",))
 
 
 def _arguments_text(call: Lowered) -> str:
-    """One text that says what the tool is about to do; the input stays beside it unless it is that text."""
+    """Return one text that describes the tool call; the input stays in the side data unless it is that text."""
     given = call.take("rawInput", _first_path(call))
     if isinstance(given, str):
         return given
@@ -109,7 +109,7 @@ def _arguments_text(call: Lowered) -> str:
 
 
 def _first_path(call: Lowered) -> str:
-    """Where there is no input: nobody should consent to a change without seeing of which file."""
+    """Return the first path of a call without input: users should see which file they allow to change."""
     places = call.rest.get("locations")
     first = places[0] if isinstance(places, list) and places else None
     path = first.get("path") if isinstance(first, dict) else None

@@ -1,6 +1,6 @@
-"""The tables of crow: what its members are called in the vocabulary, its kinds of updates, its error numbers.
+"""Tables of crow: vocabulary names of its members, its kinds of updates, its error codes.
 
-Each rename table reads wire name -> vocabulary name; UNSAID tables list v1 members that it has no place for.
+Rename tables map wire name -> vocabulary name; UNSUPPORTED tables list v1 members that it lacks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SESSION_NAMES: Final = {"session_id": "sessionId"}
 SETUP_UNSUPPORTED: Final = ("additionalDirectories", "systemPrompt")
 SETUP_RESULT_UNSUPPORTED: Final = ("modes", "configOptions")
 
-# Ends of a turn that crow has a word for; any other is said as the nearest (reference 5.14-6).
+# Stop reasons that crow has; any other is sent as the nearest (docs/protocol/dialect-matrix.md#stop-reason-map).
 STOP_REASONS: Final = frozenset({"end_turn", "cancelled", "error"})
 NEAREST_STOP_REASONS: Final = {"auth_required": "error"}
 
@@ -72,7 +72,8 @@ NEAREST_STOP_REASONS: Final = {"auth_required": "error"}
 TEXT_KIND_BY_TYPE: Final = {
     "agent_message_text": "agent_message_chunk",
     "agent_thought_text": "agent_thought_chunk",
-    "user_message_text": "user_message_chunk",  # ours: a replay has to show the user's turns (5.14-15)
+    # Our addition: a replay must show the user's messages (docs/protocol/dialect-matrix.md#user-text)
+    "user_message_text": "user_message_chunk",
 }
 KIND_BY_TYPE: Final = {
     **TEXT_KIND_BY_TYPE,
@@ -87,7 +88,7 @@ TOOL_UNSUPPORTED: Final = ("name", "content", "locations", "rawInput", "rawOutpu
 OPTION_NAMES: Final = {"id": "optionId", "title": "name"}
 RESPONSE_NAMES: Final = {**SESSION_NAMES, **TOOL_NAMES, "option_id": "optionId"}
 
-# Methods that seed 002 does not mention, said as in v1.
+# Methods that docs/protocol/dialects.md#crow does not mention, as in v1.
 V1_METHODS: Final = (
     "fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "terminal/wait_for_exit",
     "terminal/kill", "terminal/release",

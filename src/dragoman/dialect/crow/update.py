@@ -1,7 +1,7 @@
-"""session/update of crow: {sessionId, update: {"@type", ...}}, with texts, bare tool calls and plans.
+"""The crow session/update: {sessionId, update: {"@type", ...}}, with texts, simple tool calls and plans.
 
-Wire params in, v1 params out, and back. Statuses, kinds and plan entries are v1's own; what a tool call has
-beyond id, title, kind and status goes unsaid. A permission_request is no update but a question: see there.
+Wire params in, v1 params out, and back. Statuses, kinds and plan entries are v1's; tool calls only have id, title, kind
+and status. A permission_request is not an update here: see crow/permission.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from dragoman.errors import Unsayable
 
 
 def lift_update(params: Object) -> Object:
-    """An update of a crow agent."""
+    """Lift an update of a crow agent."""
     update = params.get("update")
     if type(update) is not dict:
         said: Object = strip_side_data(params)
         return said
     kind = update.get("@type", ABSENT)
     name = KIND_BY_TYPE.get(kind, kind) if isinstance(kind, str) else kind
-    # By far the most frequent message there is: a piece of text and nothing else.
+    # The most frequent message: a plain text chunk.
     if len(params) == 2 and len(update) == 2 and "text" in update and "sessionId" in params and name in CHUNK_KINDS:
         content = {"type": "text", "text": update["text"]}
         return {"sessionId": params["sessionId"], "update": {"sessionUpdate": name, "content": content}}
@@ -46,16 +46,16 @@ def lift_update(params: Object) -> Object:
 
 
 def lower_update(params: Object) -> Object:
-    """An update for a crow client; kinds that v1 has and crow lacks are unsayable."""
+    """Lower an update for a crow client; kinds that crow lacks raise an error."""
     text = chunk_text(params)
     if text is not None:
         kind = TYPE_BY_KIND[params["update"]["sessionUpdate"]]
         return {"sessionId": params["sessionId"], "update": {"@type": kind, "text": text}}
     update = params.get("update")
-    low = begin_lowering(params)
+    lowered = begin_lowering(params)
     if isinstance(update, dict):
-        low.put("update", _lower_object(update))
-    said: Object = strip_private(low.build())
+        lowered.put("update", _lower_object(update))
+    said: Object = strip_private(lowered.build())
     return said
 
 
@@ -64,12 +64,12 @@ def _lower_object(update: Object) -> Object:
     known = name if isinstance(name, str) else ""
     if known in UPDATE_KINDS and known not in TYPE_BY_KIND:
         raise Unsayable(DIALECT, f"the update {known}")
-    low = begin_lowering(update)
-    kind = low.take("sessionUpdate")
-    low.put("@type", TYPE_BY_KIND.get(known, kind))
+    lowered = begin_lowering(update)
+    kind = lowered.take("sessionUpdate")
+    lowered.put("@type", TYPE_BY_KIND.get(known, kind))
     if rule := _LOWER.get(known):
-        rule(low)
-    return low.build()
+        rule(lowered)
+    return lowered.build()
 
 
 def _lower_text(lowered: Lowered) -> None:
@@ -88,7 +88,7 @@ def _lower_tool(lowered: Lowered) -> None:
 
 
 def lower_status(lowered: Lowered) -> None:
-    """The nearest status that v1 has a word for; the true one beside it."""
+    """Return the nearest status that v1 has; the original goes to the side data."""
     status = lowered.take("status")
     said = NEAREST_STATUSES.get(status, status) if isinstance(status, str) else status
     lowered.put("status", said)
@@ -97,7 +97,7 @@ def lower_status(lowered: Lowered) -> None:
 
 
 def move_to_side_data(lowered: Lowered, names: tuple[str, ...]) -> None:
-    """Move members that crow has no place for to the side data."""
+    """Move members that crow lacks to the side data."""
     for name in names:
         value: Json = lowered.take(name)
         if value is not ABSENT:

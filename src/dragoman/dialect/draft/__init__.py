@@ -1,1 +1,1 @@
-"""The `draft` dialect (seed 004): camelCase like v1, with its own frames, results and permission scopes."""
+"""The `draft` dialect (docs/protocol/draft.md): camelCase, with its own frames, results and permission scopes."""

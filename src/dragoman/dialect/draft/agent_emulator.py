@@ -1,7 +1,7 @@
-"""What we do for an agent that speaks the draft and a client that speaks the vocabulary (reference 5.14).
+"""Emulation for an agent that speaks the draft (docs/protocol/dialect-matrix.md#translation).
 
-Finds the session of calls that name none, resolves relative paths, polls the client's terminals and pushes what is new,
-keeps timeouts, emulates `overwrite: false` by a read, and keeps the full option list that v1 clients want to see.
+Finds the session of calls that name none, resolves relative paths, polls the client's terminals and pushes new output,
+enforces timeouts, emulates `overwrite: false` by a read, and keeps the full option list for v1 clients.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dragoman.schema.terminal import (
 )
 from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate
 
-# How often a client's terminal is asked for new output while a draft agent waits for pushes. Seconds.
+# How often a client's terminal is polled for new output to push. Seconds.
 POLL_INTERVAL = 0.1
 
 
@@ -56,15 +56,15 @@ class AgentEmulator(Emulator):
         self.pushed_output: dict[str, dict[str, str]] = {}  # what was pushed of each terminal so far, by stream
         self.modes: list[str] = []
         self.option_names: list[str] = []
-        self.mcp_transports: frozenset[str] | None = None  # of MCP servers; None when the agent named none
+        self.mcp_transports: frozenset[str] | None = None  # of MCP servers; None if the agent named none
         self.supports_attachments = True
         self.supports_cancel = True
         self._wait_count = 0
         self._poll_count = 0
-        self._latest_polls: dict[str, int] = {}  # the latest poll of each terminal that was answered
+        self._latest_polls: dict[str, int] = {}  # the latest answered poll of each terminal
 
     def note_initialize_result(self, result: InitializeResult) -> None:
-        """Remember what the agent has and lacks; modes and options, named here, v1 wants with each session."""
+        """Note the agent's capabilities, and its modes and options, which v1 expects with each session."""
         capabilities = result.agent_capabilities or AgentCapabilities()
         sessions = _draft_capabilities(capabilities.session_capabilities)
         self.modes = [name for name in sessions.get("modes") or () if isinstance(name, str)]
@@ -81,16 +81,16 @@ class AgentEmulator(Emulator):
     # --- what the client asks ---------------------------------------------------------------------------------
 
     def new_session(self, params: Any) -> Flow:
-        """session/new: the answer gets the modes and options that v1 clients choose from."""
+        """Pass session/new; add modes and options to the result."""
         self._check_mcp_servers(params.mcp_servers)
         result = yield Pass(params)
-        page = self.sessions.get_or_add(result.session_id, params.cwd)
-        beside = side_data_of(params)
-        self._set_modes_and_options(page, beside.get("initialMode"), beside.get("configOptions"))
-        return msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
+        row = self.sessions.get_or_add(result.session_id, params.cwd)
+        side_data = side_data_of(params)
+        self._set_modes_and_options(row, side_data.get("initialMode"), side_data.get("configOptions"))
+        return msgspec.structs.replace(result, modes=row.modes or UNSET, config_options=row.options or UNSET)
 
     def _check_mcp_servers(self, servers: Any) -> None:
-        """Only servers that the agent said it can reach are named to it (section 10.3)."""
+        """Raise for MCP servers whose transport the agent did not announce (section 10.3)."""
         for server in servers or ():
             if self.mcp_transports is not None and server.form not in self.mcp_transports:
                 raise ProtocolError(
@@ -100,16 +100,16 @@ class AgentEmulator(Emulator):
                 )
 
     def load_session(self, params: Any) -> Flow:
-        """session/load: mode and values come with the draft's answer."""
-        page = self.sessions.get_or_add(params.session_id, params.cwd)
-        page.in_turn = True  # the replay may ask for files
+        """Pass session/load; the draft's result has mode and values."""
+        row = self.sessions.get_or_add(params.session_id, params.cwd)
+        row.in_turn = True  # the replay may request files
         try:
             result = yield Pass(params)
         finally:
-            page.in_turn = False
-        beside = side_data_of(result)
-        self._set_modes_and_options(page, beside.get("mode"), beside.get("configOptions"))
-        return msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
+            row.in_turn = False
+        side_data = side_data_of(result)
+        self._set_modes_and_options(row, side_data.get("mode"), side_data.get("configOptions"))
+        return msgspec.structs.replace(result, modes=row.modes or UNSET, config_options=row.options or UNSET)
 
     def _set_modes_and_options(self, session: SessionRow, mode: Any, values: Any) -> None:
         known = values if isinstance(values, dict) else {}
@@ -121,31 +121,33 @@ class AgentEmulator(Emulator):
             session.modes = SessionModeState(current_mode_id=current, available_modes=available)
 
     def prompt(self, params: Any) -> Flow:
-        """session/prompt: while it runs, calls without a session are its."""
-        page = self.sessions.get_or_add(params.session_id, "")
-        page.in_turn = True
+        """Pass session/prompt; calls without a session belong to it while it runs."""
+        row = self.sessions.get_or_add(params.session_id, "")
+        row.in_turn = True
         if not self.supports_attachments:
             blocks = [with_side_data(block, attachment=ABSENT) for block in params.prompt]
             params = msgspec.structs.replace(params, prompt=blocks)
         try:
             return (yield Pass(params))
         finally:
-            page.in_turn = False
+            row.in_turn = False
 
     def cancel(self, params: Any) -> Flow:
-        """session/cancel: not said to an agent that has no cancellation; the turn then ends by itself."""
+        """Pass session/cancel, unless the agent cannot cancel; then its turn ends by itself."""
         if self.supports_cancel:
             yield Pass(params)
         else:
             yield NotifyUser("the agent cannot be cancelled; its turn ends when it is done")
 
     def set_config_option(self, params: Any) -> Flow:
-        """session/set_config_option: the draft answers one value, v1 wants the full list (5.14-17)."""
+        """Convert session/set_config_option: the draft returns one value, v1 the full list
+        (docs/protocol/dialect-matrix.md#options-one-by-one).
+        """
         result = yield Pass(params)
-        page = self.sessions.get_or_add(params.session_id, "")
+        row = self.sessions.get_or_add(params.session_id, "")
         value = side_data_of(result).get("currentValue", params.value)
-        self._note_option(page, params.config_id, value)
-        return SetConfigOptionResult(config_options=page.options, meta=result.meta)
+        self._note_option(row, params.config_id, value)
+        return SetConfigOptionResult(config_options=row.options, meta=result.meta)
 
     def _note_option(self, session: SessionRow, key: Any, value: Any) -> None:
         if not isinstance(key, str):
@@ -160,53 +162,55 @@ class AgentEmulator(Emulator):
     # --- what the agent says ----------------------------------------------------------------------------------
 
     def update(self, params: Any) -> Flow:
-        """session/update: a single changed option becomes the full list."""
+        """Convert session/update: a changed option becomes the full list."""
         update = params.update
         kind = type(update)
         if kind is ConfigOptionUpdate:
-            page = self.sessions.get_or_add(params.session_id, "")
-            beside = side_data_of(update)
-            if "key" in beside:
-                self._note_option(page, beside["key"], beside.get("currentValue"))
-                update = msgspec.structs.replace(update, config_options=list(page.options))
+            row = self.sessions.get_or_add(params.session_id, "")
+            side_data = side_data_of(update)
+            if "key" in side_data:
+                self._note_option(row, side_data["key"], side_data.get("currentValue"))
+                update = msgspec.structs.replace(update, config_options=list(row.options))
                 params = msgspec.structs.replace(params, update=update)
         elif kind is CurrentModeUpdate:
-            page = self.sessions.get_or_add(params.session_id, "")
-            if page.modes is not None:
-                page.modes.current_mode_id = update.current_mode_id
+            row = self.sessions.get_or_add(params.session_id, "")
+            if row.modes is not None:
+                row.modes.current_mode_id = update.current_mode_id
         yield Pass(params)
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
-        """Pieces of text change no option."""
+        """Return the chunk: text changes no option."""
         return chunk
 
     def _with_session(self, params: Any) -> Any:
-        """The same call with its session, and with absolute paths (sections 14.3 and 6.6-5)."""
+        """Return the call with its session, and with absolute paths (docs/protocol/draft.md#boundaries)."""
         path = getattr(params, "path", None) or getattr(params, "cwd", None) or None
         terminal = getattr(params, "terminal_id", None)
         known = self.sessions.find(params.session_id) if params.session_id else None
-        page = known or self.sessions.resolve_session(terminal, path if isinstance(path, str) else None)
-        changes: dict[str, Any] = {"session_id": page.session_id}
+        row = known or self.sessions.resolve_session(terminal, path if isinstance(path, str) else None)
+        changes: dict[str, Any] = {"session_id": row.session_id}
         for member in ("path", "cwd"):
             value = getattr(params, member, None)
             if isinstance(value, str) and value and not value.startswith("/"):
-                changes[member] = posixpath.normpath(posixpath.join(page.cwd, value))
+                changes[member] = posixpath.normpath(posixpath.join(row.cwd, value))
         return msgspec.structs.replace(params, **changes)
 
     def pass_with_session(self, params: Any) -> Flow:
-        """A call without a session, passed on with it."""
+        """Pass a call without a session, with its session added."""
         return (yield Pass(self._with_session(params)))
 
     def write_files(self, params: Any) -> Flow:
-        """fs/write_files: every one of its paths may be relative."""
+        """Pass fs/write_files; every path may be relative."""
         params = self._with_session(params)
-        page = self.sessions.find(params.session_id)
-        cwd = page.cwd if page is not None else self.settings.cwd
+        row = self.sessions.find(params.session_id)
+        cwd = row.cwd if row is not None else self.settings.cwd
         files = [msgspec.structs.replace(file, path=posixpath.join(cwd, file.path)) for file in params.files]
         return (yield Pass(msgspec.structs.replace(params, files=files)))
 
     def write_text_file(self, params: Any) -> Flow:
-        """fs/write_text_file: `overwrite: false` is a read first; the draft wants to hear what was written (24)."""
+        """Pass fs/write_text_file: `overwrite: false` reads first; the result says what was written
+        (docs/protocol/dialect-matrix.md#file-ranges).
+        """
         params = self._with_session(params)
         created = False
         if side_data_of(params).get("overwrite") is False:
@@ -230,8 +234,10 @@ class AgentEmulator(Emulator):
     # --- terminals --------------------------------------------------------------------------------------------
 
     def create_terminal(self, params: Any) -> Flow:
-        """terminal/create: the client's output is pushed to the agent, a timeout is kept here (25)."""
-        params = with_side_data(self._with_session(params), streams=True)  # who can, keeps them apart
+        """Pass terminal/create: push the client's output to the agent and enforce the timeout here
+        (docs/protocol/dialect-matrix.md#terminal-forms).
+        """
+        params = with_side_data(self._with_session(params), streams=True)  # a client that can keeps the streams apart
         result = yield Pass(params)
         identity = result.terminal_id
         self.sessions.terminals[identity] = params.session_id
@@ -248,14 +254,14 @@ class AgentEmulator(Emulator):
             yield Deliver("terminal/kill", KillTerminalParams(session_id=session_id, terminal_id=terminal_id))
 
     def _push_output(self, session_id: str, terminal_id: str) -> Flow:
-        """Poll and push until the command ended or the terminal was released."""
+        """Poll and push until the command has ended or the terminal is released."""
         while terminal_id in self.pushed_output:
             yield Sleep(POLL_INTERVAL)
             if terminal_id not in self.pushed_output or (yield from self._push_new_output(session_id, terminal_id)):
                 return
 
     def _push_new_output(self, session_id: str, terminal_id: str) -> Flow:
-        """Push what is new; whether the command has ended."""
+        """Push new output; return whether the command has ended."""
         self._poll_count += 1
         poll = self._poll_count
         try:
@@ -265,9 +271,9 @@ class AgentEmulator(Emulator):
         except ProtocolError:
             return True
         streams = side_data_of(shown).get("streams")
-        now: dict[str, str] = streams if isinstance(streams, dict) else {"": shown.output}  # "": nobody knows which
+        now: dict[str, str] = streams if isinstance(streams, dict) else {"": shown.output}  # "": unknown stream
         if terminal_id not in self.pushed_output or poll < self._latest_polls.get(terminal_id, 0):
-            return bool(shown.exit_status)  # released meanwhile, or a later poll was answered sooner: nothing is new
+            return bool(shown.exit_status)  # released, or a later poll was answered first: nothing is new
         before, self.pushed_output[terminal_id] = self.pushed_output[terminal_id], now
         self._latest_polls[terminal_id] = poll
         for stream, text in now.items():
@@ -279,11 +285,11 @@ class AgentEmulator(Emulator):
         return bool(shown.exit_status)
 
     def _send_push(self, params: Any) -> Flow:
-        """A push is a call in the style of a notification (section 5.2.5): nobody waits for its answer."""
+        """Send a push, a call in the style of a notification (section 5.2.5): nobody waits for its answer."""
         yield SendRequest("terminal/output", params)
 
     def wait_for_exit(self, params: Any) -> Flow:
-        """terminal/wait_for_exit with the draft's timeout; all output is pushed before the answer."""
+        """Pass terminal/wait_for_exit with the draft's timeout; push all output before the answer."""
         params = self._with_session(params)
         timeout = side_data_of(params).get("timeout")
         if not isinstance(timeout, int | float):
@@ -291,7 +297,7 @@ class AgentEmulator(Emulator):
         else:
             self._wait_count += 1
             key = f"wait:{self._wait_count}"
-            outcome: list[Any] = []  # there before the wait begins when the command has ended already
+            outcome: list[Any] = []  # filled before the wait begins if the command has already ended
             yield Start(self._deliver_wait(params, key, outcome))
             if not outcome:
                 yield Start(self._wake_after(key, timeout / 1000))
@@ -317,7 +323,7 @@ class AgentEmulator(Emulator):
         yield Wake(key, None)
 
     def release_terminal(self, params: Any) -> Flow:
-        """terminal/release: nothing is pushed any more, and nobody is asked about what may be gone by then."""
+        """Pass terminal/release: stop pushing and polling."""
         params = self._with_session(params)
         self.pushed_output.pop(params.terminal_id, None)
         self._latest_polls.pop(params.terminal_id, None)
@@ -351,12 +357,12 @@ class AgentEmulator(Emulator):
 
 
 def _draft_capabilities(capabilities: Any) -> dict[str, Any]:
-    """What only the draft says of a part of the capabilities."""
+    """Return the draft's own part of some capabilities."""
     return side_data_of(capabilities)
 
 
 def _new_output(before: str, now: str) -> str:
-    """What was printed since: the rest, or what follows the overlap when the beginning fell away."""
+    """Return new output: the rest, or what follows the overlap if the start was dropped."""
     if now.startswith(before):
         return now[len(before) :]
     for start in range(1, len(before)):

@@ -1,7 +1,7 @@
-"""What we do for a client that speaks the draft and an agent that speaks the vocabulary (reference 5.14).
+"""Emulation for a client that speaks the draft (docs/protocol/dialect-matrix.md#translation).
 
-Sets initial mode and options after session/new, remembers previous values and message counts, turns the full option
-list into single changes, buffers pushed terminal output to answer polls, and resolves yes or no to the agent's options.
+Sets initial mode and options after session/new, remembers previous values and message counts, splits the option list
+into single changes, buffers pushed terminal output to answer polls, and maps yes or no to the agent's options.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from dragoman.schema.update import (
     UserMessageChunk,
 )
 
-# The address that a relative path is lifted to.
+# The base URI that a relative path is lifted to.
 _RELATIVE_URI = re.compile(r"file:(?!/)")
 
 _REMEMBERED_SCOPES = frozenset({"session", "workspace", "always"})
@@ -59,7 +59,7 @@ _OPTION_KINDS: dict[tuple[bool, bool], tuple[str, ...]] = {  # (granted, remembe
     (False, True): ("reject_always", "reject_once"),
 }
 
-# Options of these kinds, one of each, are what yes, no and "remember" mean anyway: nothing is lost with their names.
+# Options of these kinds, one of each, mean the same as yes, no and "remember", so their names can be dropped.
 _STANDARD_KINDS = frozenset(kind for kinds in _OPTION_KINDS.values() for kind in kinds)
 
 
@@ -70,16 +70,14 @@ class ClientEmulator(Emulator):
         super().__init__(peer_side, settings)
         self.sessions = SessionTable()
         self.terminal_buffers: dict[str, TerminalBuffer] = {}
-        self.terminal_contents: dict[
-            tuple[str, str], list[Any]
-        ] = {}  # what a tool call shows, where that is a terminal
+        self.terminal_contents: dict[tuple[str, str], list[Any]] = {}  # the terminal that a tool call shows
         self.max_terminals: int | None = None
         self.supports_system_prompt = False
         self.has_permission_dialogs = True
-        self.announced_names: frozenset[str] = frozenset()  # modes and options that the client has been told of
+        self.announced_names: frozenset[str] = frozenset()  # modes and options that the client knows
 
     def note_initialize(self, params: InitializeParams) -> None:
-        """Remember how many terminals the client lends at once, and whether it has dialogs (section 10.2)."""
+        """Note how many terminals the client offers at once, and whether it has dialogs (section 10.2)."""
         capabilities = params.client_capabilities or None
         lent = side_data_of(capabilities).get("terminal")
         most = lent.get("maxConcurrent") if isinstance(lent, dict) else None
@@ -88,7 +86,7 @@ class ClientEmulator(Emulator):
         self.has_permission_dialogs = not isinstance(face, dict) or face.get("permissionDialogs") is not False
 
     def note_initialize_result(self, result: InitializeResult) -> None:
-        """Remember whether the agent takes a system prompt, and which modes and options the client hears of here."""
+        """Note whether the agent accepts a system prompt, and which modes and options initialize announces."""
         capabilities = result.agent_capabilities or None
         sessions = (capabilities.session_capabilities or None) if capabilities is not None else None
         self.supports_system_prompt = sessions is not None and bool(sessions.system_prompt)
@@ -99,7 +97,7 @@ class ClientEmulator(Emulator):
         self.announced_names = frozenset(name for name in found if isinstance(name, str))
 
     def _without_announced(self, result: Any, session: SessionRow) -> Any:
-        """The answer without modes and options that initialize has named: the draft says them only there."""
+        """Return the result without modes and options that initialize announced: the draft sends them only there."""
         modes = {mode.id for mode in session.modes.available_modes} if session.modes else set()
         if modes <= self.announced_names:
             result = msgspec.structs.replace(result, modes=UNSET)
@@ -110,30 +108,32 @@ class ClientEmulator(Emulator):
     # --- what the client asks ---------------------------------------------------------------------------------
 
     def new_session(self, params: Any) -> Flow:
-        """session/new: what the draft sets along with it is set before it is answered (5.14-23)."""
-        beside = side_data_of(params)
+        """Pass session/new; set the draft's initial values before answering
+        (docs/protocol/dialect-matrix.md#session-extras).
+        """
+        side_data = side_data_of(params)
         preamble = ""
         if params.system_prompt and not self.supports_system_prompt:
             preamble = "\n".join(getattr(block, "text", "") for block in params.system_prompt.content)
             params = msgspec.structs.replace(params, system_prompt=UNSET)
-            yield NotifyUser("the agent takes no system prompt; it is put before the first prompt instead")
+            yield NotifyUser("the agent accepts no system prompt; it is sent with the first prompt instead")
         result = yield Pass(params)
-        page = self.sessions.get_or_add(result.session_id, params.cwd)
-        page.set_modes_and_options(result.modes, result.config_options)
-        page.pending_system_prompt = preamble
-        page.is_opening = True
+        row = self.sessions.get_or_add(result.session_id, params.cwd)
+        row.set_modes_and_options(result.modes, result.config_options)
+        row.pending_system_prompt = preamble
+        row.is_opening = True
         try:
-            yield from self._set_initial_mode(page, beside.get("initialMode"))
-            options = beside.get("configOptions")
+            yield from self._set_initial_mode(row, side_data.get("initialMode"))
+            options = side_data.get("configOptions")
             for key, value in options.items() if isinstance(options, dict) else ():
-                yield from self._set_initial_option(page, key, value)
+                yield from self._set_initial_option(row, key, value)
         finally:
-            page.is_opening = False
-        result = msgspec.structs.replace(result, modes=page.modes or UNSET, config_options=page.options or UNSET)
-        return with_side_data(self._without_announced(result, page), createdAt=self.settings.now())
+            row.is_opening = False
+        result = msgspec.structs.replace(result, modes=row.modes or UNSET, config_options=row.options or UNSET)
+        return with_side_data(self._without_announced(result, row), createdAt=self.settings.now())
 
     def _set_initial_mode(self, session: SessionRow, initial_mode: Any) -> Flow:
-        """The mode the client wants to begin in; `default` unless told (section 5.1.3)."""
+        """Set the initial mode; `default` unless given (section 5.1.3)."""
         wanted = initial_mode if isinstance(initial_mode, str) else "default"
         if wanted == session.mode:
             return
@@ -160,95 +160,97 @@ class ClientEmulator(Emulator):
         session.set_options(_options_of(result))
 
     def load_session(self, params: Any) -> Flow:
-        """session/load: folder from memory, counts from the replay (5.14-22)."""
+        """Pass session/load; folder from memory, counts from replay (docs/protocol/dialect-matrix.md#load-results)."""
         known = self.sessions.find(params.session_id)
         cwd = params.cwd or (known.cwd if known else self.settings.cwd)
-        page = self.sessions.get_or_add(params.session_id, cwd)
-        page.message_count, page.last_speaker = 0, ""
+        row = self.sessions.get_or_add(params.session_id, cwd)
+        row.message_count, row.last_speaker = 0, ""
         result = yield Pass(msgspec.structs.replace(params, cwd=cwd))
-        page.cwd = side_data_of(result).get("workingDirectory", cwd)
-        page.set_modes_and_options(result.modes, result.config_options)
+        row.cwd = side_data_of(result).get("workingDirectory", cwd)
+        row.set_modes_and_options(result.modes, result.config_options)
         return with_side_data(
-            self._without_announced(result, page),
-            sessionId=page.session_id,
-            workingDirectory=page.cwd,
-            mode=page.mode,
-            configOptions=page.option_values(),
-            messageCount=page.message_count,
+            self._without_announced(result, row),
+            sessionId=row.session_id,
+            workingDirectory=row.cwd,
+            mode=row.mode,
+            configOptions=row.option_values(),
+            messageCount=row.message_count,
         )
 
     def prompt(self, params: Any) -> Flow:
-        """session/prompt: counted; the first one carries a system prompt the agent could not take."""
-        page = self.sessions.get_or_add(params.session_id, "")
-        page.last_speaker = ""
-        page.count_chunk("user")
-        blocks = [_with_absolute_uri(block, page.cwd) for block in params.prompt]
-        if page.pending_system_prompt:
-            blocks.insert(0, TextContent(text=page.pending_system_prompt))
-            page.pending_system_prompt = ""
+        """Pass session/prompt and count it; the first one carries a system prompt that the agent could not accept."""
+        row = self.sessions.get_or_add(params.session_id, "")
+        row.last_speaker = ""
+        row.count_chunk("user")
+        blocks = [_with_absolute_uri(block, row.cwd) for block in params.prompt]
+        if row.pending_system_prompt:
+            blocks.insert(0, TextContent(text=row.pending_system_prompt))
+            row.pending_system_prompt = ""
         try:
             return (yield Pass(msgspec.structs.replace(params, prompt=blocks)))
         finally:
             self.terminal_buffers = {
-                id: screen for id, screen in self.terminal_buffers.items() if not screen.is_released
+                id: buffer for id, buffer in self.terminal_buffers.items() if not buffer.is_released
             }
             self.terminal_contents = {
                 key: content for key, content in self.terminal_contents.items() if key[0] != params.session_id
             }
 
     def set_mode(self, params: Any) -> Flow:
-        """session/set_mode: the draft wants to hear the previous mode (5.14-18)."""
-        page = self.sessions.get_or_add(params.session_id, "")
-        previous = page.mode
+        """Pass session/set_mode; the draft expects the old mode (docs/protocol/dialect-matrix.md#previous-values)."""
+        row = self.sessions.get_or_add(params.session_id, "")
+        previous = row.mode
         result = yield Pass(params)
-        if page.modes is not None:
-            page.modes.current_mode_id = params.mode_id
+        if row.modes is not None:
+            row.modes.current_mode_id = params.mode_id
         return with_side_data(result, previousMode=previous, currentMode=params.mode_id)
 
     def set_config_option(self, params: Any) -> Flow:
-        """session/set_config_option: the draft wants to hear the previous value (5.14-18)."""
-        page = self.sessions.get_or_add(params.session_id, "")
-        previous = page.option_values().get(params.config_id)
+        """Pass session/set_config_option; the draft expects the previous value
+        (docs/protocol/dialect-matrix.md#previous-values).
+        """
+        row = self.sessions.get_or_add(params.session_id, "")
+        previous = row.option_values().get(params.config_id)
         result = yield Pass(params)
-        page.set_options(result.config_options)
-        current = page.option_values().get(params.config_id, side_data_of(params).get("value", params.value))
+        row.set_options(result.config_options)
+        current = row.option_values().get(params.config_id, side_data_of(params).get("value", params.value))
         return with_side_data(result, key=params.config_id, previousValue=previous, currentValue=current)
 
     def authenticate(self, params: Any) -> Flow:
-        """authenticate: the draft says a failure as a result (5.14-21)."""
+        """Pass authenticate; the draft returns a failure as a result (docs/protocol/dialect-matrix.md#credentials)."""
         try:
             return (yield Pass(params))
         except ProtocolError as error:
             return {"success": False, "error": error.message}
 
     def push_output(self, params: Any) -> Flow:
-        """terminal/output towards the agent: kept for the agent's next poll (5.14-25)."""
-        screen = self._open_buffer(params.terminal_id)
-        if screen is not None:
-            screen.append(params.data, params.stream or "stdout")
-        return {"received": screen is not None}
+        """Buffer pushed terminal/output for the agent's next poll (docs/protocol/dialect-matrix.md#terminal-forms)."""
+        buffer = self._open_buffer(params.terminal_id)
+        if buffer is not None:
+            buffer.append(params.data, params.stream or "stdout")
+        return {"received": buffer is not None}
         yield
 
     # --- what the agent says ----------------------------------------------------------------------------------
 
     def update(self, params: Any) -> Flow:
-        """session/update: counted, and completed from memory."""
+        """Count session/update, and complete it from memory."""
         update = params.update
         kind = type(update)
-        page = self.sessions.find(params.session_id)
-        if page is None:
-            page = self.sessions.get_or_add(params.session_id, "")
+        row = self.sessions.find(params.session_id)
+        if row is None:
+            row = self.sessions.get_or_add(params.session_id, "")
         if kind in _CHUNK_KINDS:
-            page.count_chunk(_SPEAKERS[_CHUNK_KINDS[kind]])
-        elif page.is_opening and kind in _SETTINGS_UPDATES:
-            return  # the client asked for this in session/new, and does not know the session yet
+            row.count_chunk(_SPEAKERS[_CHUNK_KINDS[kind]])
+        elif row.is_opening and kind in _SETTINGS_UPDATES:
+            return  # the client requested this in session/new, and does not know the session yet
         elif kind is CurrentModeUpdate:
-            update = with_side_data(update, previousMode=page.mode)
-            if page.modes is not None:
-                page.modes.current_mode_id = update.current_mode_id
+            update = with_side_data(update, previousMode=row.mode)
+            if row.modes is not None:
+                row.modes.current_mode_id = update.current_mode_id
             params = msgspec.structs.replace(params, update=update)
         elif kind is ConfigOptionUpdate:
-            for change in self._option_changes(page, update):
+            for change in self._option_changes(row, update):
                 yield SendNotification("session/update", msgspec.structs.replace(params, update=change))
             return
         elif kind is ToolCallProgress:
@@ -256,13 +258,15 @@ class ClientEmulator(Emulator):
         yield Pass(params)
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
-        """Pieces of text are only counted."""
-        page = self.sessions.find(chunk.session) or self.sessions.get_or_add(chunk.session, "")
-        page.count_chunk(_SPEAKERS[chunk.kind])
+        """Count a text chunk."""
+        row = self.sessions.find(chunk.session) or self.sessions.get_or_add(chunk.session, "")
+        row.count_chunk(_SPEAKERS[chunk.kind])
         return chunk
 
     def _option_changes(self, session: SessionRow, update: ConfigOptionUpdate) -> Iterator[ConfigOptionUpdate]:
-        """The draft tells one change a message; the vocabulary tells all options at once (5.14-17)."""
+        """Return one update per changed option; the vocabulary sends all options at once
+        (docs/protocol/dialect-matrix.md#options-one-by-one).
+        """
         before = session.option_values()
         session.set_options(update.config_options)
         for key, value in session.option_values().items():
@@ -270,9 +274,9 @@ class ClientEmulator(Emulator):
                 yield with_side_data(update, key=key, previousValue=before.get(key), currentValue=value, source="agent")
 
     def _with_terminal_output(self, session_id: str, update: ToolCallProgress) -> ToolCallProgress:
-        """The draft's terminal output carries the text, v1's only names the terminal (5.14-12).
+        """Add the terminal's text: v1 only names the terminal (docs/protocol/dialect-matrix.md#tool-output).
 
-        v1 shows a terminal while it lives and need not name it again: in the draft the end of the call tells the rest.
+        v1 need not name a terminal again; in the draft the end of the call carries the rest.
         """
         key = (session_id, update.tool_call_id)
         content = update.content or (self.terminal_contents.get(key) if update.status in _FINAL_STATUSES else None)
@@ -288,9 +292,11 @@ class ClientEmulator(Emulator):
         return msgspec.structs.replace(update, content=told)
 
     def request_permission(self, params: Any) -> Flow:
-        """session/request_permission: yes or no, and for how long, becomes one of the agent's options (5.14-9)."""
+        """Map yes or no, and for how long, to one of the agent's options
+        (docs/protocol/dialect-matrix.md#draft-permission).
+        """
         if not self.has_permission_dialogs:
-            yield NotifyUser("the client has no dialogs to ask for permission with: refused")
+            yield NotifyUser("the client has no dialogs to ask for permission; denied")
             no = next((option for option in params.options if option.kind.startswith("reject")), None)
             outcome = CancelledOutcome() if no is None else SelectedOutcome(option_id=no.option_id)
             return RequestPermissionResult(outcome=outcome)
@@ -310,15 +316,17 @@ class ClientEmulator(Emulator):
         return RequestPermissionResult(outcome=CancelledOutcome(), meta=result.meta)
 
     def pass_without_session(self, params: Any) -> Flow:
-        """A call about files or terminals: such calls name no session in the draft (5.14-4)."""
+        """Pass a file or terminal call without its session, which the draft lacks
+        (docs/protocol/dialect-matrix.md#calls-without-session).
+        """
         return (yield Pass(mark_inferred(params, "sessionId")))
 
     def create_terminal(self, params: Any) -> Flow:
-        """terminal/create: bounded by what the client lends; its end is watched, for the draft does not push it."""
-        lent = sum(not screen.is_released for screen in self.terminal_buffers.values())
+        """Pass terminal/create within the client's limit; watch the exit, which the draft does not push."""
+        lent = sum(not buffer.is_released for buffer in self.terminal_buffers.values())
         if self.max_terminals is not None and lent >= self.max_terminals:
             raise ProtocolError(
-                Kind.RATE_LIMITED, f"the client lends {self.max_terminals} terminals at once; release one first"
+                Kind.RATE_LIMITED, f"the client allows {self.max_terminals} terminals at once; release one first"
             )
         result = yield from self.pass_without_session(params)
         limit = params.output_byte_limit if isinstance(params.output_byte_limit, int) else BUFFER_LIMIT
@@ -332,43 +340,43 @@ class ClientEmulator(Emulator):
             "terminal/wait_for_exit",
             mark_inferred(WaitForExitParams(session_id=session_id, terminal_id=terminal_id), "sessionId"),
         )
-        screen = self.terminal_buffers.get(terminal_id)
-        if screen is not None:
-            screen.exit_status = TerminalExitStatus(exit_code=ended.exit_code, signal=ended.signal)
+        buffer = self.terminal_buffers.get(terminal_id)
+        if buffer is not None:
+            buffer.exit_status = TerminalExitStatus(exit_code=ended.exit_code, signal=ended.signal)
 
     def terminal_output(self, params: Any) -> Flow:
-        """terminal/output as a poll: the draft pushes, so the answer is here already."""
-        screen = self._open_buffer(params.terminal_id)
-        if screen is None:
+        """Answer a terminal/output poll from the buffer: the draft pushes."""
+        buffer = self._open_buffer(params.terminal_id)
+        if buffer is None:
             raise ProtocolError(
                 Kind.RESOURCE_NOT_FOUND,
                 f"there is no terminal {params.terminal_id}",
                 {"terminalId": params.terminal_id},
             )
         return TerminalOutputResult(
-            output=screen.text, truncated=screen.truncated, exit_status=screen.exit_status or UNSET
+            output=buffer.text, truncated=buffer.truncated, exit_status=buffer.exit_status or UNSET
         )
         yield
 
     def wait_for_exit(self, params: Any) -> Flow:
-        """terminal/wait_for_exit: the next poll knows the end too."""
+        """Pass terminal/wait_for_exit; later polls have the exit too."""
         result = yield from self.pass_without_session(params)
-        screen = self.terminal_buffers.get(params.terminal_id)
-        if screen is not None:
-            screen.exit_status = TerminalExitStatus(exit_code=result.exit_code, signal=result.signal)
+        buffer = self.terminal_buffers.get(params.terminal_id)
+        if buffer is not None:
+            buffer.exit_status = TerminalExitStatus(exit_code=result.exit_code, signal=result.signal)
         return result
 
     def release_terminal(self, params: Any) -> Flow:
-        """terminal/release: the screen stays until the turn ends, for a tool call to tell of it."""
+        """Pass terminal/release; keep the buffer until the turn ends, for tool calls that show it."""
         result = yield from self.pass_without_session(params)
-        screen = self.terminal_buffers.get(params.terminal_id)
-        if screen is not None:
-            screen.is_released = True
+        buffer = self.terminal_buffers.get(params.terminal_id)
+        if buffer is not None:
+            buffer.is_released = True
         return result
 
     def _open_buffer(self, terminal_id: str) -> TerminalBuffer | None:
-        screen = self.terminal_buffers.get(terminal_id)
-        return None if screen is None or screen.is_released else screen
+        buffer = self.terminal_buffers.get(terminal_id)
+        return None if buffer is None or buffer.is_released else buffer
 
     incoming: ClassVar[dict[str, FlowMaker]] = {
         "session/new": new_session,
@@ -403,7 +411,7 @@ _CHUNK_KINDS: dict[type, str] = {
 
 
 def _with_absolute_uri(block: Any, cwd: str) -> Any:
-    """An attachment with a relative path is in the session's folder (section 14.3)."""
+    """Return an attachment with a relative path resolved in the session's folder (section 14.3)."""
     if type(block) is not ResourceLink or "attachment" not in side_data_of(block) or not _RELATIVE_URI.match(block.uri):
         return block
     path = posixpath.normpath(posixpath.join(cwd, unquote(block.uri.removeprefix("file:"))))

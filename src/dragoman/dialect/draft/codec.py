@@ -1,7 +1,7 @@
-"""The draft's spelling: for each receiving side a table of calls and one of results, method -> (lift, lower).
+"""The draft codec: for each receiving side a table of calls and one of results, method -> (lift, lower).
 
-Wire JSON in, vocabulary JSON out, and back; pure and without memory. Below are the modules of the objects,
-above is the engine, with the ledger between for what takes a memory. The draft renames no method.
+Wire JSON in, vocabulary JSON out, and back; pure and stateless. The emulator does what needs memory. The draft renames
+no method.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ _RESULTS_OF_CLIENT: Final[dict[str, ConversionPair]] = {
 
 
 def lift_call(side: str, method: str, params: Json) -> tuple[str, Json]:
-    """A request or notification of a draft peer, in the vocabulary; `side` receives it."""
+    """Lift a call of a draft peer; `side` receives it."""
     pair = (_CALLS_TO_AGENT if side == "agent" else _CALLS_TO_CLIENT).get(method)
     if pair is None or type(params) is not dict:
         return method, strip_side_data(params)
-    if method == "session/update":  # many, and cleared where the plain ones are already gone
+    if method == "session/update":  # frequent; private members are already gone from the plain ones
         return method, pair[0](params)
     return method, pair[0](strip_initialize_side_data(params) if method == "initialize" else strip_side_data(params))
 
 
 def lower_call(side: str, method: str, params: Json) -> tuple[str, Json]:
-    """A request or notification for a draft peer; raises `Unsayable` for what the draft has no words for."""
+    """Lower a call for a draft peer; raise if the draft cannot express it."""
     pair = (_CALLS_TO_AGENT if side == "agent" else _CALLS_TO_CLIENT).get(method)
     if pair is None:
         _check_supported(side, method)
@@ -88,18 +88,18 @@ def _check_supported(side: str, method: str) -> None:
 
 
 def lift_result(side: str, method: str, result: Json) -> Json:
-    """A draft peer's answer to a call that `side` received."""
+    """Lift a draft peer's answer to a call that `side` received."""
     pair = (_RESULTS_OF_AGENT if side == "agent" else _RESULTS_OF_CLIENT).get(method)
     said = strip_side_data(result)
     return pair[0](said) if pair is not None and type(said) is dict else said
 
 
 def lower_result(side: str, method: str, result: Json) -> Json:
-    """An answer for a draft peer; raises `Unsayable` as the call would."""
+    """Lower an answer for a draft peer; raise as the call would."""
     pair = (_RESULTS_OF_AGENT if side == "agent" else _RESULTS_OF_CLIENT).get(method)
     if pair is None:
         _check_supported(side, method)
         return strip_private(result)
-    # v1 peers answer null where there is nothing to say (reference 1.1).
+    # v1 peers answer null for an empty result (docs/protocol/json-rpc.md#results).
     answer = {} if result is None else result
     return strip_private(pair[1](answer)) if type(answer) is dict else answer

@@ -1,6 +1,6 @@
-"""Content blocks of the draft: media stand in a `source`, an embedded resource is flat, a link has no name.
+"""Content blocks of the draft: media have a `source`, an embedded resource is flat, a link has no name.
 
-Takes and gives one JSON object. A block of a type or a shape that nobody knows stays as it is.
+Takes and gives one JSON object. An unknown block is unchanged.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LINK: Final = ObjectMapping(inferred={"name": ""}, unsupported=("name", "descrip
 
 
 def lift_block(block: Object) -> Object:
-    """A block of the draft as a block of the vocabulary."""
+    """Lift a block."""
     kind = block.get("type")
     lift = _LIFT.get(kind) if type(kind) is str else None
     return lift(block) if lift else block
 
 
 def lower_block(block: Object) -> Object:
-    """A block of the vocabulary as the draft says it."""
+    """Lower a block."""
     kind = block.get("type")
     lower = _LOWER.get(kind) if type(kind) is str else None
     return lower(block) if lower else block
@@ -43,7 +43,7 @@ def _lift_media(block: Object) -> Object:
     if form == "base64":
         lifted.put("data", rest.pop("data", ABSENT))
     else:
-        # v1 has no media by reference: the data is empty; v1 has a place for an image's address alone.
+        # v1 has no media by reference: the data is empty, and only an image has a URI.
         lifted.put("data", "")
         url = rest.pop("url", ABSENT)
         if block.get("type") == "image":
@@ -105,7 +105,7 @@ def _lower_resource(block: Object) -> Object:
         lowered.put(wire, rest.pop(name, ABSENT))
     blob = rest.pop("blob", ABSENT)
     if blob is not ABSENT:
-        # Base64 in `content` could not be told from text that looks like it.
+        # Base64 in `content` is indistinguishable from text.
         lowered.side_data["blob"] = blob
         lowered.out.setdefault("content", placeholder_text(block))
     if rest:

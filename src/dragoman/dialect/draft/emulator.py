@@ -1,4 +1,4 @@
-"""The draft's memory of one connection: which of two ledgers depends on who the other end is."""
+"""Choose the draft emulator by the role of the other end."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from dragoman.schema.side import Side
 
 
 def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
-    """The ledger for a peer that speaks the draft."""
+    """Return the emulator for a peer that speaks the draft."""
     return ClientEmulator(peer_side, settings) if peer_side is Side.CLIENT else AgentEmulator(peer_side, settings)

@@ -1,7 +1,7 @@
-"""`initialize` of the draft: its capability trees against v1's.
+"""The draft's `initialize`: its capability trees and v1's.
 
-What the draft can say of a peer and v1 cannot stands in the side data of the nearest capability object. A
-tree of plain v1 is given the words a draft client looks for; one with the draft's own words says those alone.
+What only the draft can express is side data of the nearest capability object. A plain v1 tree gets the members that a
+draft client expects; one with the draft's own members keeps those alone.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _CAPABILITY_PARTS: Final = {
 
 
 def lift_initialize(params: Object) -> Object:
-    """What a draft client says of itself."""
+    """Lift a draft client's initialize."""
     lifted = Lifted(params)
     _lift_capabilities(lifted, "clientCapabilities", _lift_client)
     return lifted.build()
 
 
 def lower_initialize(params: Object) -> Object:
-    """What a draft agent is told of a client."""
+    """Lower a client's initialize for a draft agent."""
     lowered = begin_lowering(params, ("clientCapabilities",))
     _lower_capabilities(lowered, "clientCapabilities", _lower_client)
     return lowered.build()
 
 
 def lift_initialize_result(result: Object) -> Object:
-    """What a draft agent says of itself."""
+    """Lift a draft agent's initialize result."""
     lifted = Lifted(result)
     _lift_capabilities(lifted, "agentCapabilities", _lift_agent)
     lifted.move_to_side_data(("requiredClientCapabilities",))
@@ -56,7 +56,7 @@ def lift_initialize_result(result: Object) -> Object:
 
 
 def lower_initialize_result(result: Object) -> Object:
-    """What a draft client is told of an agent."""
+    """Lower an agent's initialize result for a draft client."""
     lowered = begin_lowering(result, ("agentCapabilities",))
     _lower_capabilities(lowered, "agentCapabilities", _lower_agent)
     lowered.move_from_side_data(("requiredClientCapabilities",))
@@ -72,7 +72,8 @@ def _lift_capabilities(lifted: Lifted, name: str, convert: Conversion) -> None:
 
 
 def _lower_capabilities(lowered: Lowered, name: str, convert: Conversion) -> None:
-    # The draft wants the tree in every initialize, and is recognised by it (reference 5.15).
+    # The draft requires the tree in every initialize, and is detected by it
+    # (docs/protocol/dialect-matrix.md#by-initialize).
     tree = lowered.take(name, ABSENT if name in lowered.inferred else {})
     if tree is not ABSENT:
         lowered.put("capabilities", apply_to_object(convert, tree))
@@ -80,7 +81,7 @@ def _lower_capabilities(lowered: Lowered, name: str, convert: Conversion) -> Non
 
 def _lift_client(tree: Object) -> Object:
     lifted = Lifted(tree)
-    # The one place where a peer's own side data is believed: here it says what it can do beyond its dialect.
+    # The only place where a peer's own side data is trusted: it lists what the peer supports beyond its dialect.
     lifted.side_data.update((name, value) for name, value in json_side_data(tree).items() if name != INFERRED_KEY)
     if type(lifted.meta) is dict and not lifted.side_data:
         lifted.meta = {name: value for name, value in lifted.meta.items() if name != SIDE_DATA_KEY} or ABSENT
@@ -153,7 +154,7 @@ def _lift_agent(tree: Object) -> Object:
         if name in lifted.rest:
             lifted.put(name, apply_to_object(turn, lifted.take(name)))
     if not _has_draft_members(lifted.out, lifted.side_data):
-        # Nothing in this tree shows that the draft's words were left out on purpose, so that is noted.
+        # Nothing in this tree shows that the draft's members were left out on purpose, so note that.
         for name in _CAPABILITY_PARTS:
             if name not in lifted.out:
                 lifted.infer(name, {})
@@ -170,7 +171,7 @@ def _lower_agent(tree: Object) -> Object:
     lowered = begin_lowering(tree, tuple(_CAPABILITY_PARTS))
     plain = not _has_draft_members(lowered.rest, lowered.side_data) and lowered.inferred.isdisjoint(_CAPABILITY_PARTS)
     loads = lowered.rest.get("loadSession") is True
-    elsewhere = {name: lowered.take_side_data(name) for name in ("modes", "streaming")}  # where 2025.1 says them
+    elsewhere = {name: lowered.take_side_data(name) for name in ("modes", "streaming")}  # where 2025.1 has them
     for name, said, unsaid in (
         ("mcpCapabilities", _mcp_defaults, ()),
         ("promptCapabilities", _prompt_defaults, PROMPT_UNSUPPORTED),

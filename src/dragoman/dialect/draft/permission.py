@@ -1,8 +1,7 @@
-"""Permission: the draft asks yes or no about an operation on a resource, v1 offers options about a tool call.
+"""Permission: the draft asks yes or no about an operation on a resource, v1 offers options for a tool call.
 
-Takes and gives the params or the result of `session/request_permission`. An answer that names none of the
-draft's scopes is never taken for a yes: the ledger, which knows the options, first says what it
-means in the side data.
+Converts params and result of `session/request_permission`. An answer without a scope of the draft is never an
+allowance: the emulator, which knows the options, first adds the meaning as side data.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _ANSWER_MEMBERS: Final = ("granted", "remember", "scope")
 
 
 def _tool_call_members(operation: Json, resource: Json, reason: Json) -> Object:
-    """The members of a tool call that an operation on a resource says."""
+    """Return the tool call members for an operation on a resource."""
     call: Object = {"kind": TOOL_KIND_BY_OPERATION.get(operation, "other") if isinstance(operation, str) else "other"}
     title = reason if isinstance(reason, str) and reason else resource
     if title is not ABSENT:
@@ -41,7 +40,7 @@ def _tool_call_members(operation: Json, resource: Json, reason: Json) -> Object:
 
 
 def lift_request(params: Object) -> Object:
-    """The draft's question as v1 asks it."""
+    """Lift the draft's request."""
     if "operation" not in params and "resource" not in params:
         return params
     lifted, call = Lifted(params), Lifted({})
@@ -59,7 +58,7 @@ def lift_request(params: Object) -> Object:
 
 
 def lower_request(params: Object) -> Object:
-    """v1's question as the draft asks it."""
+    """Lower v1's request."""
     call = params.get("toolCall")
     if not isinstance(call, dict):
         return params
@@ -81,7 +80,7 @@ def lower_request(params: Object) -> Object:
 
 
 def _request_members(call: Object, reason: Json) -> Object:
-    """Operation, resource and reason of a tool call that says at most the reason."""
+    """Return operation, resource and reason of a tool call that has at most the reason."""
     kind, title = call.get("kind"), call.get("title")
     operation = OPERATION_BY_TOOL_KIND.get(kind, "mcp_tool") if isinstance(kind, str) else "mcp_tool"
     if reason is ABSENT and isinstance(title, str):
@@ -104,7 +103,7 @@ def _resource_of(call: Object) -> Json:
 
 
 def lift_answer(result: Object) -> Object:
-    """The draft's yes or no as the option it stands for."""
+    """Lift the draft's yes or no to an option."""
     if "granted" not in result:
         return result
     lifted = Lifted(result)
@@ -118,7 +117,7 @@ def lift_answer(result: Object) -> Object:
 
 
 def lower_answer(result: Object) -> Object:
-    """A chosen option as the draft's yes or no."""
+    """Lower a chosen option to the draft's yes or no."""
     lowered = begin_lowering(result)
     outcome = lowered.take("outcome")
     if "granted" in lowered.side_data:

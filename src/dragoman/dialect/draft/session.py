@@ -1,7 +1,7 @@
-"""Calls and results of the draft's conversations: authentication, session setup, prompts, modes and options.
+"""The draft's calls and results for authentication, session setup, prompts, modes and options.
 
-Takes and gives one JSON object each. What the draft wants and only a connection's memory knows (creation
-times, previous values, message counts) the ledger puts into the side data before anything is lowered here.
+Takes and gives one JSON object each. The emulator adds what needs memory (creation times, previous values, message
+counts) as side data before lowering.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ USAGE: Final = ObjectMapping(
 
 
 def lift_authenticate_result(result: Object) -> Object:
-    """The answer to `authenticate`; the draft says a failure as a result, everybody else as an error."""
+    """Lift the result of `authenticate`; the draft returns a failure as a result, other dialects as an error."""
     if result.get("success") is False:
         error = result.get("error")
         raise ProtocolError(Kind.AUTH_REQUIRED, error if isinstance(error, str) else "")
@@ -63,7 +63,7 @@ def lift_authenticate_result(result: Object) -> Object:
 
 
 def lift_new(params: Object) -> Object:
-    """A new session, with its MCP servers and system prompt in v1's form."""
+    """Lift session/new, with MCP servers and system prompt in v1's form."""
     lifted = NEW.begin_lifting(params)
     if "mcpServers" in lifted.rest:
         lifted.put("mcpServers", apply_to_list(lift_server, lifted.take("mcpServers")))
@@ -75,7 +75,7 @@ def lift_new(params: Object) -> Object:
 
 
 def lower_new(params: Object) -> Object:
-    """A new session as the draft asks for it."""
+    """Lower session/new."""
     lowered = NEW.begin_lowering(params)
     lowered.put("mcpServers", apply_to_list(lower_server, lowered.take("mcpServers")))
     prompt = lowered.take("systemPrompt")
@@ -87,7 +87,7 @@ def lower_new(params: Object) -> Object:
 
 
 def _system_prompt_text(prompt: Json) -> Json:
-    """The text of a system prompt that adds to the agent's own; the draft has no word for replacing that."""
+    """Return the text of a system prompt that is appended to the agent's own; the draft cannot replace that."""
     if not isinstance(prompt, dict) or prompt.get("mode") != "append":
         return ABSENT
     blocks = prompt.get("content")
@@ -98,7 +98,7 @@ def _system_prompt_text(prompt: Json) -> Json:
 
 
 def lift_prompt(params: Object) -> Object:
-    """A prompt; what was attached to it becomes blocks at its end."""
+    """Lift a prompt; attachments become blocks at its end."""
     lifted = Lifted(params)
     blocks = apply_to_list(lift_block, lifted.take("content"))
     attached = lifted.rest.get("attachments")
@@ -114,7 +114,7 @@ def lift_prompt(params: Object) -> Object:
 
 
 def lower_prompt(params: Object) -> Object:
-    """A prompt; blocks that came as attachments leave as attachments."""
+    """Lower a prompt; blocks that came as attachments become attachments again."""
     lowered = begin_lowering(params)
     lowered.move_from_side_data(("attachments",))
     blocks = lowered.take("prompt")
@@ -128,7 +128,9 @@ def lower_prompt(params: Object) -> Object:
 
 
 def _lift_attachment(item: Json, number: int) -> Object | None:
-    """The block for an attachment `{name?, path | uri | data, mimeType?}` (reference 5.17)."""
+    """Return the block for an attachment `{name?, path | uri | data, mimeType?}`
+    (docs/protocol/extensions.md#attachments).
+    """
     if not isinstance(item, dict):
         return None
     name, path, uri, data = (item.get(key) for key in ("name", "path", "uri", "data"))
@@ -156,7 +158,7 @@ def _lift_attachment(item: Json, number: int) -> Object | None:
 
 
 def _file_uri(path: str) -> str:
-    # A relative path stays a relative reference: only the ledger knows the directory it is meant in.
+    # A relative path stays relative: only the emulator knows its folder.
     return f"file://{_quote(path)}" if path.startswith("/") else f"file:{_quote(path)}"
 
 
@@ -165,7 +167,7 @@ def _quote(text: str) -> str:
 
 
 def lift_prompt_result(result: Object) -> Object:
-    """The end of a turn."""
+    """Lift the end of a turn."""
     lifted = Lifted(result)
     lifted.put("usage", apply_to_object(_lift_usage, lifted.take("usage")))
     return lifted.build()
@@ -180,7 +182,7 @@ def _lift_usage(usage: Object) -> Object:
 
 
 def lower_prompt_result(result: Object) -> Object:
-    """The end of a turn; a reason the draft has no word for is said as the nearest one it has."""
+    """Lower the end of a turn; a stop reason that the draft lacks becomes the nearest one."""
     lowered = begin_lowering(result)
     lowered.put("usage", apply_to_object(USAGE.lower, lowered.take("usage")))
     reason = lowered.take("stopReason")
@@ -194,7 +196,7 @@ def lower_prompt_result(result: Object) -> Object:
 
 
 def lift_set_option(params: Object) -> Object:
-    """A choice for an option; v1 has strings and booleans, the draft any JSON value."""
+    """Lift an option value; v1 has strings and booleans, the draft any JSON value."""
     lifted = SET_OPTION.begin_lifting(params)
     value = lifted.take("value")
     if isinstance(value, bool):
@@ -207,7 +209,7 @@ def lift_set_option(params: Object) -> Object:
 
 
 def lower_set_option(params: Object) -> Object:
-    """A choice for an option, as the JSON value it was or is."""
+    """Lower an option value to the JSON value it was or is."""
     lowered = SET_OPTION.begin_lowering(params)
     value = lowered.take("value")
     if isinstance(value, bool) and lowered.rest.get("type") == "boolean":
@@ -220,4 +222,4 @@ def _compact_json(value: Json) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (RecursionError, ValueError) as error:
-        raise ProtocolError(Kind.INVALID_PARAMS, f"the value of an option cannot be said: {error}") from None
+        raise ProtocolError(Kind.INVALID_PARAMS, f"the value of the option cannot be sent: {error}") from None

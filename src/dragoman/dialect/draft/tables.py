@@ -1,6 +1,6 @@
-"""The draft's words: its error numbers, and the tables that its spelling is driven by.
+"""Tables of the draft: its error codes, and the name tables of its codec.
 
-Tables read wire word -> vocabulary word unless their comment says otherwise. No functions, no state.
+Tables map wire name -> vocabulary name unless their comment says otherwise.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dragoman.errors import Kind
 
 DIALECT: Final = "draft"
 
-# Reference 5.12. The order matters to lifting: the first kind with a number is what that number means.
+# docs/protocol/errors.md#kinds. The order matters when lifting: the first kind with a code is its meaning.
 CODES: Final[dict[str, int]] = {
     Kind.PARSE_ERROR: -32700,
     Kind.INVALID_REQUEST: -32600,
@@ -38,7 +38,7 @@ CODES: Final[dict[str, int]] = {
     Kind.CONNECTION_LOST: -32603,
 }
 
-# Said in v1's shape: the file calls of reference 5.17.
+# In v1's shape: the file calls of docs/protocol/extensions.md#file-calls.
 V1_METHODS_TO_AGENT: Final = frozenset({"fs/changed"})
 V1_METHODS_TO_CLIENT: Final = frozenset(
     {
@@ -59,7 +59,7 @@ CLIENT_SIDE_DATA: Final = {"ui": "ui", "_custom": "custom"}
 CLIENT_UNSUPPORTED: Final = ("session", "auth", "elicitation", "plan", "subagents", "nes", "positionEncodings")
 
 MCP_SIDE_DATA: Final = ("servers", "transport")
-MCP_TRANSPORTS: Final = ("http", "sse")  # the same words in both; stdio goes without saying in v1
+MCP_TRANSPORTS: Final = ("http", "sse")  # the same names in both; v1 does not name stdio
 PROMPT_SIDE_DATA: Final = ("streaming", "cancellation", "attachments")
 PROMPT_UNSUPPORTED: Final = ("image", "audio", "embeddedContext")
 SESSION_SIDE_DATA: Final = ("modes", "configOptions", "persistence")
@@ -71,7 +71,7 @@ AGENT_SIDE_DATA: Final = {"_custom": "custom"}
 AGENT_UNSUPPORTED: Final = ("auth", "providers", "nes", "positionEncoding")
 
 # --- prompt turn ------------------------------------------------------------------------------------------
-# Vocabulary -> draft, for the reasons the draft has no word for (reference 5.14-6).
+# Vocabulary -> draft, for stop reasons that the draft lacks (docs/protocol/dialect-matrix.md#stop-reason-map).
 NEAREST_STOP_REASONS: Final = {"refusal": "end_turn", "max_turn_requests": "max_tokens"}
 
 # --- session/update ---------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ FILE_OPERATIONS: Final = frozenset({"file_read", "file_write", "file_delete"})
 # Operation -> the member of rawInput that names its resource.
 RESOURCE_MEMBERS: Final = {"terminal_execute": "command", "network_access": "url"}
 RESOURCE_INPUT_MEMBERS: Final = ("command", "path", "file_path", "url")
-# The draft asks yes or no and lets the client choose how far a yes reaches; v1 wants that as options.
+# The draft asks yes or no and the client chooses the scope; v1 expects options.
 PERMISSION_OPTIONS: Final = (
     {"optionId": "once", "name": "Allow once", "kind": "allow_once"},
     {"optionId": "session", "name": "Allow for this session", "kind": "allow_always"},
@@ -124,7 +124,7 @@ PERMISSION_ANSWERS: Final[dict[str, dict[str, bool | str]]] = {
 }
 
 # --- terminal ---------------------------------------------------------------------------------------------
-# The draft always has an exit code: a process that a signal ended is given 128 + n, as a shell would.
+# The draft always has an exit code: a process ended by a signal gets 128 + n, as in a shell.
 SIGNAL_NUMBERS: Final = {
     "SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGTRAP": 5, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
     "SIGKILL": 9, "SIGUSR1": 10, "SIGSEGV": 11, "SIGUSR2": 12, "SIGPIPE": 13, "SIGALRM": 14, "SIGTERM": 15,

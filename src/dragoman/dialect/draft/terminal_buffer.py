@@ -1,7 +1,6 @@
-"""A draft client's terminal as far as it was pushed to us: what it printed by stream, and how it ended.
+"""Pushed output of a draft client's terminal, by stream, and its exit.
 
-Values only. Above is the ledger towards the client, which answers an agent's polls from it and lets tool calls tell of
-it.
+The client emulator answers an agent's polls from it, and fills tool calls that show the terminal.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ import msgspec
 
 from dragoman.schema.terminal import TerminalExitStatus
 
-# Pushed output is kept up to this much a terminal, as the workspace would; older output falls away.
+# The most output that is kept per terminal, as in the workspace; older output is dropped.
 BUFFER_LIMIT = 1024 * 1024
 
 
 class TerminalBuffer(msgspec.Struct, kw_only=True):
-    """A client's terminal as far as it was pushed to us."""
+    """The pushed output of a client's terminal."""
 
     command: str
     limit: int
@@ -28,21 +27,21 @@ class TerminalBuffer(msgspec.Struct, kw_only=True):
     is_released: bool = False
 
     def append(self, data: str, stream: str) -> None:
-        """Take a piece of output."""
+        """Append output."""
         self.text, cut = _last_bytes(self.text + data, self.limit)
         self.streams[stream], _ = _last_bytes(self.streams.get(stream, "") + data, self.limit)
         self.truncated = self.truncated or cut
 
     def tool_call_data(self) -> dict[str, Any]:
-        """What a tool call tells of it."""
+        """Return what a tool call shows of it."""
         code = self.exit_status.exit_code if self.exit_status is not None else None
-        told: dict[str, Any] = {"command": self.command, "stdout": self.streams.get("stdout", "")}
-        told["stderr"] = self.streams.get("stderr", "")
-        return {**told, "exitCode": code} if isinstance(code, int) else told
+        data: dict[str, Any] = {"command": self.command, "stdout": self.streams.get("stdout", "")}
+        data["stderr"] = self.streams.get("stderr", "")
+        return {**data, "exitCode": code} if isinstance(code, int) else data
 
 
 def _last_bytes(text: str, limit: int) -> tuple[str, bool]:
-    """The end of a text that has at most so many bytes, and whether anything was cut off."""
+    """Return the end of a text in at most so many bytes, and whether it was cut."""
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return text, False

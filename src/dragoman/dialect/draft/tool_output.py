@@ -1,7 +1,6 @@
-"""What a tool call brought: the draft has one output and an error text, v1 a list of contents.
+"""The output of a tool call: the draft has one output and an error text, v1 a list of contents.
 
-Takes and gives JSON. Two texts become hunks with three lines of context; hunks become the lines they show,
-which is all that a patch knows of two texts.
+Two texts become hunks with three lines of context; hunks become the lines they show, because a patch holds no more.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dragoman.dialect.reshape import ABSENT, Json, Object, json_side_data, with_
 from dragoman.dialect.side_data import begin_lowering
 
 CONTEXT_LINES: Final = 3
-# Comparing grows with the product of the two sizes; beyond this the changed middle is one block.
+# Comparison takes time proportional to the product of both sizes; beyond this the changed middle is one block.
 MAX_DIFF_LINES: Final = 10_000
 
 TERMINAL: Final = ObjectMapping(side_data=("command", "exitCode", "stdout", "stderr"))
@@ -27,7 +26,7 @@ Opcode = tuple[str, int, int, int, int]
 
 
 class LoweredOutput(NamedTuple):
-    """What the draft can say of a list of contents, and the entries it cannot."""
+    """What the draft can express of a list of contents, and the entries it cannot."""
 
     output: Json
     error: Json
@@ -35,18 +34,18 @@ class LoweredOutput(NamedTuple):
 
 
 def text_entry(text: str) -> Object:
-    """A content entry that is a text."""
+    """Return a text entry."""
     return {"type": "content", "content": {"type": "text", "text": text}}
 
 
 def lift_output(output: Json, failed: bool) -> Object | None:
-    """The entry for an output; None for a shape that nobody knows."""
+    """Return the entry for an output; None for an unknown shape."""
     if type(output) is not dict:
         return None
     kind = output.get("type")
     if kind == "text":
         entry: Object = {"type": "content", "content": output}
-        # A failed call whose content is all text lowers to an error; this one was an output.
+        # A failed call with only text content lowers to an error; this one was an output.
         return with_json_side_data(entry, error=False) if failed else entry
     if kind == "diff" and type(output.get("hunks")) is list:
         row = ObjectMapping(side_data=("hunks",)).begin_lifting(output)
@@ -57,12 +56,12 @@ def lift_output(output: Json, failed: bool) -> Object | None:
 
 
 def lift_error(error: str) -> Object:
-    """The entry for an error text."""
+    """Return the entry for an error text."""
     return with_json_side_data(text_entry(error), error=True)
 
 
 def lower_outputs(entries: list[Json], failed: bool) -> LoweredOutput:
-    """The one output and the one error of a list of contents."""
+    """Lower a list of contents to one output and one error."""
     errors = [_text_of(entry) for entry in entries if json_side_data(entry).get("error") is True]
     others = [entry for entry in entries if json_side_data(entry).get("error") is not True]
     error: Json = "\n".join(errors) if errors else ABSENT
@@ -106,7 +105,7 @@ def _lower_diff(entry: Object) -> Object:
 
 
 def _text_from_hunks(pieces: list[Json], mark: str) -> str:
-    """The lines of one side: its own and the common ones. A line without a mark counts as common."""
+    """Return the lines of one side and the common ones. A line without a mark counts as common."""
     other = "+" if mark == "-" else "-"
     lines: list[str] = []
     for piece in pieces:
@@ -119,7 +118,7 @@ def _text_from_hunks(pieces: list[Json], mark: str) -> str:
 
 
 def diff_hunks(old: str, new: str) -> list[Object]:
-    """The hunks that turn one text into the other."""
+    """Return the hunks that turn one text into the other."""
     a, b = _split_lines(old, new), _split_lines(new, old)
     return [_render_hunk(group, a, b) for group in _opcode_groups(a, b)]
 
@@ -129,7 +128,7 @@ def _split_lines(text: str, other: str) -> list[str]:
     if not lines[-1]:
         lines.pop()
     elif other.endswith("\n"):
-        # The texts differ in their last newline, which only this mark can show.
+        # The texts differ in the final newline, which only this mark can show.
         lines[-1] += _NO_NEWLINE
     return lines
 

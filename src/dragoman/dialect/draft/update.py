@@ -1,7 +1,6 @@
-"""`session/update` of the draft: type and data beside each other in a frame, against v1's tagged update.
+"""The draft's `session/update`: type and data in one frame; v1 has a tagged update.
 
-Takes and gives the params of one notification. Text chunks are most of what a connection carries, so the
-plain ones are built directly; everything else goes through the rows.
+Plain text chunks are most of the traffic, so they are built directly; everything else uses the mappings.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _OPTION: Final = ObjectMapping(
 
 
 def lift_update(params: Object) -> Object:
-    """A frame of the draft as v1's params."""
+    """Lift a frame of the draft to v1's params."""
     data, kind = params.get("data"), params.get("type")
     if type(data) is not dict or type(kind) is not str:
         return params
@@ -64,7 +63,7 @@ def lift_update(params: Object) -> Object:
 
 
 def lower_update(params: Object) -> Object:
-    """v1's params as a frame of the draft."""
+    """Lower v1's params to a frame of the draft."""
     update = params.get("update")
     kind = update.get("sessionUpdate") if type(update) is dict else None
     if type(update) is not dict or type(kind) is not str:
@@ -76,7 +75,7 @@ def lower_update(params: Object) -> Object:
             return {"sessionId": params["sessionId"], "type": wire, "data": data}
     if (
         kind in UPDATE_KINDS and kind not in _CONVERSION_BY_KIND
-    ):  # half understood it would do more harm than one that is missing
+    ):  # a partly understood update would do more harm than a missing one
         raise Unsayable(DIALECT, f"the update {kind}")
     wire, (_, lower) = _CONVERSION_BY_KIND.get(kind, (kind, _UNKNOWN_CONVERSION))
     lowered = _FRAME.begin_lowering(params)
@@ -88,7 +87,7 @@ def lower_update(params: Object) -> Object:
 
 
 def _lift_plain_chunk(chunk: str, data: Object) -> Object | None:
-    """The update for a text with nothing but numbers and flags beside it; None when there is more to it."""
+    """Return the update for a text with only numbers and flags; None if there is more."""
     text = data.get("content")
     if type(text) is not str:
         return None
@@ -102,7 +101,7 @@ def _lift_plain_chunk(chunk: str, data: Object) -> Object | None:
 
 
 def _lower_plain_chunk(update: Object) -> Object | None:
-    """The data for a text with nothing but numbers and flags beside it; None when there is more to it."""
+    """Return the data for a text with only numbers and flags; None if there is more."""
     content, meta = update.get("content"), update.get("_meta")
     if type(content) is not dict or len(content) != 2 or content.get("type") != "text":
         return None

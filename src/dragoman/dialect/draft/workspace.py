@@ -1,6 +1,6 @@
-"""Files and terminals of the draft: no session on the calls, line ranges by both ends, results that say more.
+"""Files and terminals of the draft: calls without a session, line ranges by first and last line, larger results.
 
-Takes and gives one JSON object each. Which session a call belongs to only the ledger knows.
+Takes and gives one JSON object each. The emulator knows the session of a call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WRITE: Final = ObjectMapping(
     side_data=("encoding", "createDirectories", "overwrite"), inferred=_INFERRED_SESSION, unsupported=("sessionId",)
 )
 WRITE_RESULT: Final = ObjectMapping(side_data=("bytesWritten", "created"))
-# Section 10.2 has interactive terminals and no word to ask for one: `interactive`, `rows` and `columns` are ours.
+# Section 10.2 has interactive terminals but no way to request one: `interactive`, `rows` and `columns` are ours.
 CREATE: Final = ObjectMapping(
     side_data=("timeout", "interactive", "rows", "columns"),
     inferred=_INFERRED_SESSION,
@@ -30,7 +30,7 @@ CREATE: Final = ObjectMapping(
 )
 CREATE_RESULT: Final = ObjectMapping(side_data=("pid",))
 PUSH: Final = ObjectMapping(inferred=_INFERRED_SESSION, unsupported=("sessionId",))
-POLL: Final = ObjectMapping(inferred=_INFERRED_SESSION)  # v1's own call: a session that was said stays
+POLL: Final = ObjectMapping(inferred=_INFERRED_SESSION)  # v1's own call: a given session stays
 WAIT: Final = ObjectMapping(side_data=("timeout",), inferred=_INFERRED_SESSION, unsupported=("sessionId",))
 WAIT_RESULT: Final = ObjectMapping(side_data=("timedOut",))
 KILL: Final = ObjectMapping(side_data=("signal", "force"), inferred=_INFERRED_SESSION, unsupported=("sessionId",))
@@ -59,21 +59,21 @@ def _first_line(params: Object) -> int:
 
 
 def lift_create(params: Object) -> Object:
-    """A terminal to start, its environment as a list."""
+    """Lift a terminal to create, with its environment as a list."""
     lifted = CREATE.begin_lifting(params)
     lifted.put("env", lift_pairs(lifted.take("env")))
     return lifted.build()
 
 
 def lower_create(params: Object) -> Object:
-    """A terminal to start, its environment as a map."""
+    """Lower a terminal to create, with its environment as a map."""
     lowered = CREATE.begin_lowering(params)
     lowered.put("env", lower_pairs(lowered.take("env")))
     return lowered.build(CREATE.unsupported)
 
 
 def lower_wait_result(result: Object) -> Object:
-    """How a command ended; the draft always has an exit code and never a null."""
+    """Lower how a command ended; the draft always has an exit code, never null."""
     lowered = WAIT_RESULT.begin_lowering(result)
     code, signal = lowered.take("exitCode", None), lowered.take("signal", None)
     if signal is not None:
@@ -88,7 +88,7 @@ def _exit_code(signal: Json) -> int:
 
 
 def flag_result_conversion(member: str) -> ConversionPair:
-    """The pair for a result that is one boolean: true goes without saying in v1, false is side data."""
+    """Return the conversion of a boolean result: v1 omits true, false is side data."""
 
     def lift(result: Object) -> Object:
         row = ObjectMapping() if result.get(member) is True else ObjectMapping(side_data=(member,))

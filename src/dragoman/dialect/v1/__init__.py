@@ -1,1 +1,1 @@
-"""Official v1: the vocabulary itself. Reads banjo's extras as well, writes only what is official."""
+"""Official v1: the vocabulary itself. Also reads banjo's additions, writes only official members."""

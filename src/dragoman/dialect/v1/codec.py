@@ -1,7 +1,7 @@
-"""v1 spelled: the vocabulary itself, read with banjo's extras and written as the official schema has it.
+"""The v1 codec: reads the vocabulary and banjo's additions, writes the official schema.
 
-JSON builtins in, JSON builtins out; pure. Two things are said otherwise than the vocabulary: three statuses of
-a tool call, and two ends of a turn, which are errors. `needs_*` tell the engine which messages need no look.
+JSON in, JSON out; pure. Two things differ from the vocabulary: three tool call statuses, and two stop reasons, which
+are errors. The `needs_*` functions tell the engine which messages are identical.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ConversionTable = dict[tuple[Side, str], Conversion]
 
 
 def lift_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
-    """A call as `side` receives it from a v1 (or banjo) peer, in the vocabulary."""
+    """Lift a call that `side` receives from a v1 (or banjo) peer."""
     name = LIFTED_METHODS.get((side, method), method)
     if not isinstance(params, dict) or method.startswith(EXTENSION_PREFIXES):
         return name, params
@@ -40,7 +40,7 @@ def lift_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
 
 
 def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
-    """A call of the vocabulary as official v1 has it."""
+    """Lower a call to official v1."""
     if not isinstance(params, dict) or method.startswith(EXTENSION_PREFIXES):
         return method, params
     if method == "session/update" and chunk_text(params) is not None:
@@ -51,41 +51,41 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
 
 
 def lift_result(side: Side, method: str, result: Json) -> Json:
-    """What a v1 (or banjo) peer, which is `side`, answered to a vocabulary method."""
+    """Lift the result of a v1 (or banjo) peer, which is `side`."""
     rule = LIFT_RESULT.get((side, method))
     result = strip_side_data(result)
     return rule(result) if rule and isinstance(result, dict) else result
 
 
 def lower_result(side: Side, method: str, result: Json) -> Json:
-    """What `side` answers to a request of a v1 peer; an end of a turn that v1 has no word for is an error."""
+    """Lower a result of `side` for a v1 peer; a stop reason that v1 lacks is an error."""
     if side is Side.AGENT and method == "session/prompt":
         check_stop_reason(DIALECT, result, STOP_ERRORS)
     return strip_private(result)
 
 
 def needs_lift(side: Side, method: str) -> bool:
-    """Whether a v1 peer's call can differ from the vocabulary (of updates: only LIFTED_UPDATES can)."""
+    """Return whether a v1 peer's call can differ from the vocabulary (of updates: only LIFTED_UPDATES can)."""
     return (side, method) in LIFT or (side, method) in LIFTED_METHODS
 
 
 def needs_lower(side: Side, method: str) -> bool:
-    """Whether a call without side data can differ from official v1 (of updates: only tool calls can)."""
+    """Return whether a call without side data can differ from official v1 (of updates: only tool calls can)."""
     return (side, method) in LOWER
 
 
 def needs_lift_result(side: Side, method: str) -> bool:
-    """Whether a v1 peer's result can differ from the vocabulary."""
+    """Return whether a v1 peer's result can differ from the vocabulary."""
     return (side, method) in LIFT_RESULT
 
 
 def needs_lower_result(side: Side, method: str) -> bool:
-    """Whether a result without side data can differ from official v1."""
+    """Return whether a result without side data can differ from official v1."""
     return (side, method) == (Side.AGENT, "session/prompt")
 
 
 def check_stop_reason(dialect: str, result: Json, errors: dict[str, str]) -> None:
-    """Raise for an end of a turn that a dialect cannot say; the error is of the kind it has in its place."""
+    """Raise for a stop reason that a dialect lacks; the error has the kind that replaces it."""
     reason = result.get("stopReason") if isinstance(result, dict) else None
     kind = errors.get(reason) if isinstance(reason, str) else None
     if kind is not None:
@@ -95,7 +95,7 @@ def check_stop_reason(dialect: str, result: Json, errors: dict[str, str]) -> Non
 
 
 def lower_status(call: Json) -> Json:
-    """A tool call with the nearest status that v1 has a word for, and the true one beside it."""
+    """Return a tool call with the nearest status that v1 has, and the original in the side data."""
     status = call.get("status") if isinstance(call, dict) else None
     if not isinstance(status, str) or status not in NEAREST_STATUSES:
         return call
@@ -103,14 +103,14 @@ def lower_status(call: Json) -> Json:
 
 
 def lower_update(params: Object) -> Object:
-    """session/update: of all kinds only tool calls may have to be said otherwise."""
+    """Lower session/update: only tool calls can differ."""
     update = params.get("update")
     kind = update.get("sessionUpdate") if isinstance(update, dict) else None
     return {**params, "update": lower_status(update)} if kind in TOOL_CALL_KINDS else params
 
 
 def lower_permission_request(params: Object) -> Object:
-    """session/request_permission carries a tool call as well."""
+    """Lower session/request_permission, which carries a tool call."""
     return {**params, "toolCall": lower_status(params["toolCall"])} if "toolCall" in params else params
 
 

@@ -1,4 +1,4 @@
-"""The ledger of official v1: none for clients. Agents may still have models, which only costs those that do."""
+"""The emulator of official v1: none for clients; for agents only the models that some still have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dragoman.schema.side import Side
 
 
 def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
-    """v1 is the vocabulary; only models, gone from it yet in use (peers.md 20), have to be remembered."""
+    """Return the emulator: v1 is the vocabulary, and only models, removed but still in use
+    (docs/protocol/peers.md#models), need memory.
+    """
     if peer_side is Side.CLIENT:
         return None
     from dragoman.dialect.banjo.emulator import AgentEmulator

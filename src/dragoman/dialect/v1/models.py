@@ -1,8 +1,8 @@
-"""What banjo and some real peers say beyond official v1, read into the vocabulary (seed 003, peers.md 20).
+"""Read what banjo and some real peers add to official v1 (docs/protocol/dialects.md#banjo-models,
+docs/protocol/peers.md#models).
 
-Models become a config option, `session/set_model` becomes setting that option, plan entries without a priority
-get one. Wire objects in, vocabulary objects out; an object that says nothing extra is given back as it is.
-Writing these extras is banjo's alone.
+Models become a config option, `session/set_model` sets that option, plan entries without a priority get one. An object
+without additions is returned unchanged. Only banjo writes these additions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ MODEL_OPTION: Final = "model"
 
 
 def lift_initialize(params: Object) -> Object:
-    """A version said as a string (`"1"`, or another protocol's date) means the first one (reference 5.15, rule 6)."""
+    """Treat a string version (`"1"`, or another protocol's date) as 1
+    (docs/protocol/dialect-matrix.md#string-versions).
+    """
     version = params.get("protocolVersion")
     if not isinstance(version, str):
         return params
@@ -24,7 +26,7 @@ def lift_initialize(params: Object) -> Object:
 
 
 def lift_authenticate(params: Object) -> Object:
-    """authenticate without a method: banjo's params mean nothing."""
+    """Lift authenticate without a method: banjo's params have no meaning."""
     if "methodId" in params:
         return params
     lifted = Lifted(params)
@@ -33,12 +35,12 @@ def lift_authenticate(params: Object) -> Object:
 
 
 def lift_new(params: Object) -> Object:
-    """session/new without MCP servers means none."""
+    """Lift session/new: missing MCP servers mean none."""
     return params if "mcpServers" in params else _infer_empty_list(params, "mcpServers")
 
 
 def lift_options(result: Object) -> Object:
-    """What session/set_model answers, `{}`, where session/set_config_option answers with all options."""
+    """Lift the `{}` result of session/set_model, where session/set_config_option returns all options."""
     return result if "configOptions" in result else _infer_empty_list(result, "configOptions")
 
 
@@ -49,7 +51,7 @@ def _infer_empty_list(obj: Object, name: str) -> Object:
 
 
 def lift_set_mode(params: Object) -> Object:
-    """session/set_mode with the older `mode` for `modeId`."""
+    """Lift session/set_mode with the older `mode` for `modeId`."""
     if "modeId" in params or "mode" not in params:
         return params
     lifted = Lifted(params)
@@ -59,7 +61,7 @@ def lift_set_mode(params: Object) -> Object:
 
 
 def lift_set_model(params: Object) -> Object:
-    """session/set_model: setting the option that stands for the models."""
+    """Lift session/set_model: set the option that represents the models."""
     lifted = Lifted(params)
     lifted.put("configId", MODEL_OPTION)
     lifted.rename({"modelId": "value"})
@@ -68,7 +70,7 @@ def lift_set_model(params: Object) -> Object:
 
 
 def lift_update(params: Object) -> Object:
-    """session/update: banjo's plans and its current_model_update."""
+    """Lift session/update: banjo's plans and its current_model_update."""
     update = params.get("update")
     if type(update) is not dict:
         return params
@@ -105,7 +107,7 @@ def _lift_entry(entry: Json) -> Json:
 
 
 def lift_models(result: Object) -> Object:
-    """A session's `models` as one more config option, unless its options already have one for the model."""
+    """Add a session's `models` as a config option, unless it already has one for the model."""
     models = result.get("models")
     if not isinstance(models, dict):
         return result
@@ -141,7 +143,7 @@ def _models_option(models: Object) -> Object:
 
 
 def _model_id_key(models: Json) -> str:
-    """Which member names a model: `id` says seed 003, `modelId` say the peers that still have models."""
+    """Return the member that names a model: `id` in docs/protocol/dialects.md#banjo-models, `modelId` in real peers."""
     first = models[0] if isinstance(models, list) and models else None
     return "modelId" if isinstance(first, dict) and "id" not in first and "modelId" in first else "id"
 

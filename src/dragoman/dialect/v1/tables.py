@@ -1,6 +1,7 @@
-"""The tables of official v1: error numbers, statuses and stop reasons it has a word for, kinds of updates.
+"""Tables of official v1: error codes, statuses, stop reasons and kinds of updates.
 
-The vocabulary is v1, so most dialects look here for what there is to be said (reference 1.8, 1.9, 5.12).
+The vocabulary is v1, so most dialects use these tables (docs/protocol/updates.md, docs/protocol/tool-calls.md,
+docs/protocol/errors.md#kinds).
 """
 
 from __future__ import annotations
@@ -42,23 +43,23 @@ CODES: Final[dict[str, int]] = {
     Kind.CONNECTION_LOST: -32603,
 }
 
-# Methods that belong to nobody's vocabulary: they pass every dialect as they are.
+# Methods outside the vocabulary: they pass every dialect unchanged.
 EXTENSION_PREFIXES: Final = ("_", "$/")
 
-# The draft's statuses of a tool call, and the nearest that v1 has a word for (reference 5.14-10).
+# The draft's tool call statuses, and the nearest that v1 has (docs/protocol/dialect-matrix.md#tool-statuses).
 NEAREST_STATUSES: Final[dict[str, str]] = {
     "awaiting_permission": "pending",
     "denied": "failed",
     "cancelled": "failed",
 }
 
-# Ends of a turn that are errors in v1 (reference 5.14-6).
+# Stop reasons that are errors in v1 (docs/protocol/dialect-matrix.md#stop-reason-map).
 STOP_ERRORS: Final[dict[str, str]] = {
     "error": Kind.INTERNAL_ERROR,
     "auth_required": Kind.AUTH_REQUIRED,
 }
 
-# All kinds of session/update that the vocabulary has; a dialect passes any other kind on as it came.
+# All kinds of session/update in the vocabulary; a dialect passes on any other kind unchanged.
 UPDATE_KINDS: Final[frozenset[str]] = frozenset(
     {
         "user_message_chunk",
@@ -111,7 +112,7 @@ CHUNK: Final = ChunkForm(
 
 
 def chunk_text(params: Object) -> str | None:
-    """The text of a session/update that is a chunk of plain text without any further member; else None."""
+    """Return the text of a session/update that is a plain text chunk without other members; else None."""
     update = params.get("update")
     if len(params) != 2 or type(update) is not dict or len(update) != 2 or "sessionId" not in params:
         return None

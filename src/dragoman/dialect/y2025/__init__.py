@@ -1,1 +1,3 @@
-"""The dialect "2025.1" (seed 000): snake_case, session ids that clients choose, shell lines, plain texts."""
+"""The dialect "2025.1" (docs/protocol/dialects.md#y2025): snake_case, client-chosen session ids, shell lines, plain
+text.
+"""

@@ -1,8 +1,8 @@
-"""What must be remembered of a 2025.1 agent, so that clients see an agent like any other (reference 5.14).
+"""Emulation for a 2025.1 agent (docs/protocol/dialect-matrix.md#translation).
 
-We choose its session ids, it has one folder and one list of MCP servers, its modes are fixed when a session is made,
-its file and terminal calls name no session, its turns no reason why they ended. Kept: for each session its folders,
-mode and open turn; who created which terminal.
+We choose its session ids. It has one folder and one list of MCP servers, its modes are fixed when a session is created,
+its file and terminal calls name no session, and its turns have no stop reason. Keeps folders, mode and open turn of
+each session, and the session of each terminal.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dragoman.schema.initialize import InitializeResult
 from dragoman.schema.prompt import StopReason
 from dragoman.schema.side import Side
 
-# What a workspace can tell of files and terminals to those who ask (the draft), and nobody asks for here.
+# Extra file and terminal members that only the draft requests.
 _EXTRA_RESULT_DATA = ("encoding", "totalLines", "truncated", "bytesWritten", "created", "pid", "killed", "timedOut")
 
-# Said once for all sessions; what differs for one of them was refused or reported.
+# Sent once for all sessions; differences were rejected or reported.
 _CONNECTION_MEMBERS = ("cwd", "mcpServers")
 
 
@@ -49,7 +49,7 @@ class AgentSession(msgspec.Struct):
 
 
 class AgentEmulator(Emulator):
-    """A 2025.1 agent at the other end."""
+    """For a 2025.1 agent."""
 
     def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
         super().__init__(peer_side, settings)
@@ -62,16 +62,16 @@ class AgentEmulator(Emulator):
     # --- the introduction -------------------------------------------------------------------------------------
 
     def _initialize(self, params: Any) -> Flow:
-        """Folder and servers are said here, once for all sessions (5.14-3)."""
-        beside = side_data_of(params)
-        folder, servers = beside.get("workingDirectory"), beside.get("mcpServers")
+        """Send folder and servers once, for all sessions (docs/protocol/dialect-matrix.md#connection-folder)."""
+        side_data = side_data_of(params)
+        folder, servers = side_data.get("workingDirectory"), side_data.get("mcpServers")
         folder = folder if isinstance(folder, str) and folder else self.settings.cwd
         self._cwd = posixpath.normpath(folder)
         self._mcp_servers = servers if isinstance(servers, list) else []
         return (yield Pass(with_side_data(params, workingDirectory=folder, mcpServers=self._mcp_servers)))
 
     def note_initialize_result(self, result: InitializeResult) -> None:
-        """The modes it has, by name."""
+        """Note the agent's modes, by name."""
         said = side_data_of(result.agent_capabilities).get("modes")
         self._modes = [mode for mode in said if isinstance(mode, str)] if isinstance(said, list) else []
 
@@ -90,7 +90,7 @@ class AgentEmulator(Emulator):
         except ProtocolError:
             del self._sessions[chosen]
             raise
-        # An agent that answers with an id of its own will use that one.
+        # An agent that answers with its own id will use that one.
         session = get_member(result, "session_id") or chosen
         self._sessions[session] = self._sessions.pop(chosen)
         result = with_members(mark_explicit(result, "sessionId"), session_id=session)
@@ -127,7 +127,7 @@ class AgentEmulator(Emulator):
         return AgentSession([self._cwd, *folders], mode or (self._modes[0] if self._modes else None))
 
     def _requested_mode(self, params: Any) -> str | None:
-        """What a 2025.1 client said; or what a draft client said, where the agent has such a mode."""
+        """Return the mode that a 2025.1 client requested, or a draft client, if the agent has it."""
         said, initial = side_data_of(params).get("mode"), side_data_of(params).get("initialMode")
         if isinstance(said, str):
             return said
@@ -153,7 +153,7 @@ class AgentEmulator(Emulator):
     def _prompt(self, params: Any) -> Flow:
         session = self._sessions.setdefault(params.session_id, AgentSession([self._cwd]))
         session.in_turn, session.is_cancelled = True, False
-        # The latest turn stands last: of several that may be meant it is the likeliest.
+        # The latest turn is last: of several candidates it is the likeliest.
         self._sessions[params.session_id] = self._sessions.pop(params.session_id)
         try:
             result = yield Pass(params)
@@ -191,7 +191,7 @@ class AgentEmulator(Emulator):
         return result
 
     def _with_session(self, params: Any, path: Any) -> Any:
-        """The call with the session it must belong to (5.14-4)."""
+        """Return the call with its session (docs/protocol/dialect-matrix.md#calls-without-session)."""
         if params.session_id:
             return params
         session = self._terminals.get(get_member(params, "terminal_id")) or self._guess_session(path)
@@ -203,13 +203,13 @@ class AgentEmulator(Emulator):
         if len(candidates) == 1:
             return candidates[0]
         if isinstance(path, str):
-            # Whichever has the path in its folders: each of them would be allowed it.
+            # Any session with the path in its folders: each would be allowed it.
             for id in reversed(candidates):
                 if any(self._is_within(path, root) for root in self._sessions[id].roots):
                     return id
         raise ProtocolError(
             Kind.ACCESS_DENIED,
-            f"a 2025.1 agent names no session in its calls, and {len(candidates)} sessions could be meant"
+            f"a 2025.1 agent names no session in its calls, and {len(candidates)} sessions match"
             + (f"; none has {path} in its folders" if isinstance(path, str) else ""),
             {"sessions": candidates},
         )
@@ -238,5 +238,5 @@ class AgentEmulator(Emulator):
 
 
 def _without_extra_data(result: Any) -> Any:
-    """A result without what nobody asked for: these have exact shapes (seed 000, "Message Format")."""
+    """Return the result without unrequested members: shapes are exact (docs/protocol/dialects.md#y2025-messages)."""
     return with_side_data(result, **dict.fromkeys(_EXTRA_RESULT_DATA, ABSENT)) if side_data_of(result) else result

@@ -1,8 +1,8 @@
-"""What must be remembered of a 2025.1 client, so that agents see a client like any other (reference 5.14).
+"""Emulation for a 2025.1 client (docs/protocol/dialect-matrix.md#translation).
 
-It chooses its session ids, has one folder and one list of MCP servers for all sessions, cannot be asked for leave and
-serves files and terminals whole. Content that it says it has no support for is neither taken from it nor given to it.
-Kept: both ways of the id map, what initialize said, the tool calls of running turns, the limits of terminals.
+It chooses its session ids, has one folder and one list of MCP servers for all sessions, cannot be asked for permission
+and serves whole files and terminals. Content that it does not support is neither accepted nor sent. Keeps the id map,
+its initialize, the tool calls of running turns and the terminal limits.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _session_methods(receiver: Side) -> list[str]:
     return [name for (side_, name), row in METHODS.items() if side_ is receiver and "sessionId" in row.ids]
 
 
-# The blocks that a capability of the client is about, and how it is called beside the capabilities of the vocabulary.
+# The blocks that a client capability covers, and its name outside the vocabulary's capabilities.
 _CONTENT_CAPABILITIES: dict[type, str] = {
     ImageContent: "image",
     AudioContent: "audio",
@@ -66,33 +66,29 @@ _WORKSPACE_METHODS = tuple(
 
 
 class ClientEmulator(Emulator):
-    """A 2025.1 client at the other end."""
+    """For a 2025.1 client."""
 
     def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
         super().__init__(peer_side, settings)
         self._cwd = settings.cwd
         self._mcp_servers: Any = []
-        self._wants_agent_ids = False  # whether it wants to know what the agent calls its sessions
+        self._wants_agent_ids = False  # whether it wants the agent's session ids
         self._capabilities: frozenset[str] = frozenset()
-        self._unsupported_content: frozenset[str] = (
-            frozenset()
-        )  # kinds of content that the client said it has no support for
-        self._agent_ids: dict[str, str] = {}  # the client's id of a session -> the agent's
+        self._unsupported_content: frozenset[str] = frozenset()  # content kinds that the client does not support
+        self._agent_ids: dict[str, str] = {}  # the client's session id -> the agent's
         self._client_ids: dict[str, str] = {}
-        self._pending_ids: list[str] = []  # ids the client chose for sessions that the agent is making
-        self._waiting_sessions: set[str] = (
-            set()
-        )  # agent's ids of sessions that nobody can place yet, though updates came
+        self._pending_ids: list[str] = []  # ids that the client chose for sessions that the agent is creating
+        self._waiting_sessions: set[str] = set()  # agent's ids of sessions that are not mapped yet, though updates came
         self._tool_calls: dict[str, dict[str, tuple[str, str]]] = {}  # agent's id -> tool call -> title, kind
-        self._output_limits: dict[str, int] = {}  # terminal -> most bytes of output
-        self._announced_modes: frozenset[str] = frozenset()  # that the client heard of at initialize
+        self._output_limits: dict[str, int] = {}  # terminal -> maximum bytes of output
+        self._announced_modes: frozenset[str] = frozenset()  # that initialize announced to the client
 
     def note_initialize(self, params: InitializeParams) -> None:
-        """Folder, servers and capabilities belong to the whole connection."""
-        beside = side_data_of(params)
-        folder = beside.get("workingDirectory")
+        """Note folder, servers and capabilities, which belong to the whole connection."""
+        side_data = side_data_of(params)
+        folder = side_data.get("workingDirectory")
         self._cwd = folder if isinstance(folder, str) and folder else self.settings.cwd
-        self._mcp_servers = beside.get("mcpServers", [])
+        self._mcp_servers = side_data.get("mcpServers", [])
         lends = params.client_capabilities or None
         files = lends.fs or None if lends else None
         self._capabilities = frozenset(
@@ -103,7 +99,7 @@ class ClientEmulator(Emulator):
             )
             if is_lent is True
         )
-        # What it does not speak of stays open: the seed's own initialize leaves all three out.
+        # Missing members stay undecided: the document's own initialize leaves out all three.
         said = side_data_of(lends) if lends else {}
         self._wants_agent_ids = said.get("comesBack") is True
         self._unsupported_content = frozenset(
@@ -111,7 +107,7 @@ class ClientEmulator(Emulator):
         )
 
     def note_initialize_result(self, result: InitializeResult) -> None:
-        """The modes that the client is told of."""
+        """Note the modes that are announced to the client."""
         agent = result.agent_capabilities or None
         said = side_data_of(agent).get("modes") or side_data_of(get_member(agent, "session_capabilities")).get("modes")
         modes = said if isinstance(said, list) else []
@@ -121,7 +117,7 @@ class ClientEmulator(Emulator):
 
     def _new_session(self, params: Any) -> Flow:
         said = side_data_of(params).get("sessionId")
-        if not isinstance(said, str | None):  # who chose an id would never hear of another one that we choose
+        if not isinstance(said, str | None):  # a client that chose an id would never learn another one
             fault = {"path": "sessionId", "message": "must be a string"}
             raise ProtocolError(Kind.INVALID_PARAMS, "sessionId must be a string", {"errors": [fault]})
         chosen = said or ""
@@ -147,7 +143,7 @@ class ClientEmulator(Emulator):
         if isinstance(mode, str):
             yield from self._set_initial_mode(session, mode, get_member(result, "modes"))
         result = with_members(self._without_announced_modes(result), session_id=chosen or session)
-        # Who comes back over another connection, where nobody knows the client's name for it, asked for the agent's.
+        # A client that returns on another connection, where its own id is unknown, uses the agent's id.
         return (
             with_side_data(result, session=session)
             if self._wants_agent_ids and chosen and chosen != session
@@ -175,7 +171,7 @@ class ClientEmulator(Emulator):
         return with_members(result, modes=UNSET) if offered and offered <= self._announced_modes else result
 
     def _with_connection_members(self, params: Any) -> Any:
-        """Fill in what 2025.1 says once for all sessions (5.14-3)."""
+        """Add what 2025.1 sends once for all sessions (docs/protocol/dialect-matrix.md#connection-folder)."""
         missing = inferred_members(params)
         if "cwd" in missing:
             params = with_members(params, cwd=self._cwd)
@@ -192,14 +188,14 @@ class ClientEmulator(Emulator):
         self._client_ids[agent_id] = client_id
 
     def _release_updates(self, session: str) -> Flow:
-        """Let go what came for this session before its answer; and all else once nothing is being opened."""
+        """Release updates that came for this session before its answer; and all others once none is being opened."""
         for each in sorted(self._waiting_sessions) if not self._pending_ids else [session]:
             self._waiting_sessions.discard(each)
             while (yield Wake(_wait_key(each))):
                 pass
 
     def _set_initial_mode(self, session: str, mode: str, modes: Any) -> Flow:
-        """`mode` of session/new is set_mode where the agent offers it (5.17)."""
+        """Send `mode` of session/new as set_mode if offered (docs/protocol/extensions.md#choices-for-20251)."""
         offered = [get_member(each, "id") for each in get_member(modes, "available_modes") or ()]
         if mode not in offered:
             there = ", ".join(map(str, offered)) or "none"
@@ -229,14 +225,16 @@ class ClientEmulator(Emulator):
     # --- turns and questions ----------------------------------------------------------------------------------
 
     def _prompt(self, params: Any) -> Flow:
-        """A turn that simply ended is `ok`; only another reason is worth a member that nobody knows (5.14-5)."""
+        """Convert the stop reason: a normal end is `ok`; only others need an extra member
+        (docs/protocol/dialect-matrix.md#status-ok).
+        """
         params = self._with_agent_id(params)
         for index, block in enumerate(params.prompt):
             if self._is_unsupported(block):
                 what = _CONTENT_CAPABILITIES[type(block)]
                 raise ProtocolError(
                     Kind.CAPABILITY_UNSUPPORTED,
-                    f"the client's own capabilities rule out {what} content; initialize with it to send some",
+                    f"the client did not announce {what} content; announce it in initialize to send it",
                     {"errors": [{"path": f"content[{index}]", "message": f"{what} was announced as false"}]},
                 )
         try:
@@ -252,17 +250,17 @@ class ClientEmulator(Emulator):
         if type(update) is ToolCallStart or type(update) is ToolCallProgress:
             self._note_tool_call(session, update)
         elif type(update) in _CHUNK_TYPES and self._is_unsupported(update.content):
-            # Chunks are text here; what stands for the block is said, and the block itself is not sent beside it.
+            # Chunks are text here: send the placeholder, without the block as side data.
             text = placeholder_text(to_json(update.content))
             params = with_members(params, update=with_members(update, content=TextContent(text=text)))
-        # Only while a session is being made can an id belong to a session whose name for the client is not known.
+        # Only while a session is being created can an id be unknown to the client.
         while self._pending_ids and session not in self._client_ids:
             self._waiting_sessions.add(session)
             yield Wait(_wait_key(session))
         yield Pass(self._with_client_id(params))
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
-        """Pieces of text get the client's name of their session; they wait, by the flow, while that may be unknown."""
+        """Return a text chunk with the client's session id; None while that may be unknown."""
         session = self._client_ids.get(chunk.session)
         if session is None:
             return None if self._pending_ids else chunk
@@ -272,7 +270,9 @@ class ClientEmulator(Emulator):
         return _CONTENT_CAPABILITIES.get(type(block)) in self._unsupported_content
 
     def _note_tool_call(self, session: str, call: Any) -> tuple[str, str]:
-        """Title and kind as far as they were said; a question may leave both out (peers.md 18)."""
+        """Note title and kind of a tool call; a permission request may omit both
+        (docs/protocol/peers.md#tool-call-order).
+        """
         calls = self._tool_calls.setdefault(session, {})
         title, kind = calls.get(call.tool_call_id, ("", ""))
         calls[call.tool_call_id] = (call.title or title, call.kind or kind)
@@ -293,11 +293,13 @@ class ClientEmulator(Emulator):
     # --- files and terminals ----------------------------------------------------------------------------------
 
     def _pass_without_session(self, params: Any) -> Flow:
-        """A call about files or terminals: such calls name no session here (5.14-4)."""
+        """Pass a file or terminal call without its session, which 2025.1 lacks
+        (docs/protocol/dialect-matrix.md#calls-without-session).
+        """
         return (yield Pass(mark_inferred(params, "sessionId")))
 
     def _read_text_file(self, params: Any) -> Flow:
-        """The client gives whole files only; lines are cut here."""
+        """Pass a file read; the client returns whole files, so select the lines here."""
         line, limit = params.line, params.limit
         result = yield from self._pass_without_session(with_members(params, line=UNSET, limit=UNSET))
         if not isinstance(line, int) and not isinstance(limit, int):

@@ -1,7 +1,7 @@
-"""2025.1 spelled: every call and every result of seed 000 to the vocabulary and back, by table.
+"""The 2025.1 codec: every call and result of docs/protocol/dialects.md#y2025, by table.
 
-JSON builtins in, JSON builtins out; pure. Files and terminals have no session here and sessions no directory:
-those members are lifted empty and noted as inferred, for the ledger to fill in.
+JSON in, JSON out; pure. Files and terminals have no session here, and sessions no folder: those members are lifted
+empty and marked as inferred, for the emulator to fill in.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dragoman.dialect.y2025.update import lift_update, lower_update
 from dragoman.errors import Unsayable
 from dragoman.schema.side import Side
 
-# Updates are the hot path, and capabilities may hold something under our key: these two see to it themselves.
+# Updates are the hot path, and capabilities may use our key: these two strip side data themselves.
 _STRIPPED_LATER: Final = frozenset({"initialize", "session/update"})
 
 
 def lift_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
-    """A call as `side` receives it from a 2025.1 peer, in the vocabulary."""
+    """Lift a call that `side` receives from a 2025.1 peer."""
     row = CALLS.get((side, method))
     if row is None or not isinstance(params, dict):
         return method, params if method.startswith(EXTENSION_PREFIXES) else strip_side_data(params)
@@ -40,7 +40,7 @@ def lift_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
 
 
 def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
-    """A call of the vocabulary as a 2025.1 peer, which is `side`, expects it."""
+    """Lower a call for a 2025.1 peer, which is `side`."""
     row = CALLS.get((side, method))
     if row is None:
         if method.startswith(EXTENSION_PREFIXES):
@@ -54,14 +54,14 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
 
 
 def lift_result(side: Side, method: str, result: Json) -> Json:
-    """What a 2025.1 peer, which is `side`, answered to a vocabulary method."""
+    """Lift the result of a 2025.1 peer, which is `side`."""
     row = RESULTS.get((side, method))
     result = strip_side_data(result)
     return row[0](result) if row and isinstance(result, dict) else result
 
 
 def lower_result(side: Side, method: str, result: Json) -> Json:
-    """What `side` answers to a request of a 2025.1 peer; nothing at all counts as an empty object."""
+    """Lower a result of `side` for a 2025.1 peer; null becomes an empty object."""
     row = RESULTS.get((side, method))
     if row is None:
         if (side, method) in CALLS or method.startswith(EXTENSION_PREFIXES):
@@ -99,13 +99,13 @@ def _lift_prompt(params: Object) -> Object:
 
 
 def _lower_prompt(params: Object) -> Object:
-    low = PROMPT.begin_lowering(params)
-    low.put("content", lower_blocks(low.take("prompt")))
-    return low.build()
+    lowered = PROMPT.begin_lowering(params)
+    lowered.put("content", lower_blocks(lowered.take("prompt")))
+    return lowered.build()
 
 
 def _drop_ok_status(mapping: ObjectMapping) -> ConversionPair:
-    """A row for results whose `status: "ok"` says nothing; any other status stays where it is."""
+    """Return the conversion of results with a redundant `status: "ok"`; any other status stays."""
 
     def lift(result: Object) -> Object:
         lifted = mapping.begin_lifting(result)
@@ -124,10 +124,10 @@ def _lift_output(result: Object) -> Object:
 
 
 def _lower_output(result: Object) -> Object:
-    low = ObjectMapping().begin_lowering(result)
-    status = low.take("exitStatus", ABSENT)
-    low.put("exit_status", EXIT_STATUS.lower(status) if isinstance(status, dict) else status)
-    return low.build()
+    lowered = ObjectMapping().begin_lowering(result)
+    status = lowered.take("exitStatus", ABSENT)
+    lowered.put("exit_status", EXIT_STATUS.lower(status) if isinstance(status, dict) else status)
+    return lowered.build()
 
 
 CALLS: Final[dict[tuple[Side, str], ConversionPair]] = {

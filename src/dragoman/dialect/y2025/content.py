@@ -1,6 +1,6 @@
 """Content blocks of 2025.1: short format names instead of MIME types, flat resources, links without a name.
 
-Wire block in, v1 block out, and back. What is not a block, or of a type nobody knows, passes as it is.
+Wire block in, v1 block out, and back. An unknown block is unchanged.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from dragoman.dialect.y2025.tables import LINK_UNSUPPORTED
 
 
 def lift_block(block: Json) -> Json:
-    """A block of 2025.1 as a v1 block."""
+    """Lift a block."""
     rule = _conversion_for(_LIFT, block)
     return rule(block) if rule else block
 
 
 def lower_block(block: Json) -> Json:
-    """A v1 block as 2025.1 says it."""
+    """Lower a block."""
     rule = _conversion_for(_LOWER, block)
     return rule(block) if rule else block
 
 
 def lift_blocks(blocks: Json) -> Json:
-    """A list of blocks, lifted."""
+    """Lift a list of blocks."""
     return [lift_block(block) for block in blocks] if isinstance(blocks, list) else blocks
 
 
 def lower_blocks(blocks: Json) -> Json:
-    """A list of blocks, lowered."""
+    """Lower a list of blocks."""
     return [lower_block(block) for block in blocks] if isinstance(blocks, list) else blocks
 
 
@@ -59,16 +59,16 @@ def _lift_media(block: Object) -> Object:
 
 
 def _lower_media(block: Object) -> Object:
-    low = Lowered(block)
-    family, mime, short = block["type"], low.take("mimeType"), low.take_side_data("format")
+    lowered = Lowered(block)
+    family, mime, short = block["type"], lowered.take("mimeType"), lowered.take_side_data("format")
     if isinstance(mime, str):
         short = short_format_of(mime) if short is ABSENT else short
         if not isinstance(short, str) or mime_type_of(family, short) != mime:
-            low.side_data["mimeType"] = mime
+            lowered.side_data["mimeType"] = mime
     else:
         short = mime
-    low.put("format", short)
-    return low.build(("uri", "annotations"))
+    lowered.put("format", short)
+    return lowered.build(("uri", "annotations"))
 
 
 def _lift_resource(block: Object) -> Object:
@@ -77,30 +77,30 @@ def _lift_resource(block: Object) -> Object:
     inner.put("uri", lifted.take("uri"))
     inner.put("mimeType", lifted.take("mime_type"))
     inner.put("text", lifted.take("content"))
-    # Somebody who already says v1's nested form is understood, not buried under an empty resource.
+    # Accept v1's nested form too, instead of nesting it in an empty resource.
     if "resource" not in block:
         lifted.put("resource", inner.build())
     return lifted.build()
 
 
 def _lower_resource(block: Object) -> Object:
-    low = Lowered(block)
-    resource = low.take("resource")
+    lowered = Lowered(block)
+    resource = lowered.take("resource")
     if not isinstance(resource, dict):
-        low.put("resource", resource)
-        return low.build(("annotations",))
+        lowered.put("resource", resource)
+        return lowered.build(("annotations",))
     inner = Lowered(resource)
-    low.put("uri", inner.take("uri"))
-    low.put("mime_type", inner.take("mimeType"))
+    lowered.put("uri", inner.take("uri"))
+    lowered.put("mime_type", inner.take("mimeType"))
     text, blob = inner.take("text"), inner.take("blob")
     if blob is not ABSENT:
-        # Base64 in `content` could not be told from text (reference 5.14-26).
-        low.side_data["blob"] = blob
+        # Base64 in `content` is indistinguishable from text (docs/protocol/dialect-matrix.md#block-forms).
+        lowered.side_data["blob"] = blob
         text = placeholder_text({"type": "resource", "resource": resource}) if text is ABSENT else text
-    low.put("content", text)
+    lowered.put("content", text)
     if rest := inner.build():
-        low.side_data["resource"] = rest
-    return low.build(("annotations",))
+        lowered.side_data["resource"] = rest
+    return lowered.build(("annotations",))
 
 
 def _lift_link(block: Object) -> Object:
@@ -113,9 +113,9 @@ def _lift_link(block: Object) -> Object:
 
 
 def _lower_link(block: Object) -> Object:
-    low = Lowered(block)
-    low.put("mime_type", low.take("mimeType"))
-    return low.build(LINK_UNSUPPORTED)
+    lowered = Lowered(block)
+    lowered.put("mime_type", lowered.take("mimeType"))
+    return lowered.build(LINK_UNSUPPORTED)
 
 
 _LIFT: dict[str, Callable[[Object], Object]] = {

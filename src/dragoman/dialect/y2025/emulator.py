@@ -1,4 +1,4 @@
-"""The ledger of 2025.1: which one a connection needs is decided by who is at its other end."""
+"""Choose the 2025.1 emulator by the role of the other end."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from dragoman.schema.side import Side
 
 
 def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
-    """The memory of one connection whose other end plays `peer` and speaks 2025.1."""
+    """Return the emulator for a peer that plays `peer` and speaks 2025.1."""
     return (ClientEmulator if peer_side is Side.CLIENT else AgentEmulator)(peer_side, settings)

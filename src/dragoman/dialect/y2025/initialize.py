@@ -1,7 +1,7 @@
-"""How a 2025.1 connection starts: initialize, its MCP servers, authenticate (seed 000 Connection Lifecycle).
+"""The 2025.1 connection setup: initialize, MCP servers, authenticate (docs/protocol/dialects.md#y2025-connection).
 
-Working directory and MCP servers belong to the connection here; they become side data of initialize, and the
-ledger gives them to each session.
+Working directory and MCP servers belong to the connection; they become side data of initialize, and the emulator adds
+them to each session.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STDIO_SCHEME = "stdio://"
 
 
 def lift_initialize(params: Object) -> Object:
-    """initialize of a 2025.1 client."""
+    """Lift initialize of a 2025.1 client."""
     lifted = Lifted(strip_initialize_side_data(params))
     version = lifted.take("protocol_version")
     if version is ABSENT:
@@ -42,18 +42,18 @@ def lift_initialize(params: Object) -> Object:
 
 
 def lower_initialize(params: Object) -> Object:
-    """initialize for a 2025.1 agent."""
-    low = Lowered(params)
-    low.take("protocolVersion")
-    version = low.take_side_data("version")
-    if "protocolVersion" not in low.inferred:
-        low.put("protocol_version", version if isinstance(version, str) else VERSION)
-    low.rename({"client_info": "clientInfo"})
-    low.put("capabilities", _lower_client(low.take("clientCapabilities")))
-    low.move_from_side_data({"working_directory": "workingDirectory"})
-    servers = low.take_side_data("mcpServers")
-    low.put("mcp_servers", servers if servers is ABSENT else _apply_to_list(lower_server, servers))
-    return low.build()
+    """Lower initialize for a 2025.1 agent."""
+    lowered = Lowered(params)
+    lowered.take("protocolVersion")
+    version = lowered.take_side_data("version")
+    if "protocolVersion" not in lowered.inferred:
+        lowered.put("protocol_version", version if isinstance(version, str) else VERSION)
+    lowered.rename({"client_info": "clientInfo"})
+    lowered.put("capabilities", _lower_client(lowered.take("clientCapabilities")))
+    lowered.move_from_side_data({"working_directory": "workingDirectory"})
+    servers = lowered.take_side_data("mcpServers")
+    lowered.put("mcp_servers", servers if servers is ABSENT else _apply_to_list(lower_server, servers))
+    return lowered.build()
 
 
 def _lift_client(capabilities: Json) -> Json:
@@ -71,21 +71,23 @@ def _lift_client(capabilities: Json) -> Json:
 def _lower_client(capabilities: Json) -> Json:
     if not isinstance(capabilities, dict):
         return capabilities
-    low = Lowered(capabilities)
-    files = low.take("fs")
+    lowered = Lowered(capabilities)
+    files = lowered.take("fs")
     if isinstance(files, dict):
-        low.put("text_files", files.get("readTextFile") is True and files.get("writeTextFile") is True)
-        if files != {"readTextFile": low.out["text_files"], "writeTextFile": low.out["text_files"]}:
-            more = low.side_data.get("fs")
-            low.side_data["fs"] = {**(more if isinstance(more, dict) else {}), **files}
+        lowered.put("text_files", files.get("readTextFile") is True and files.get("writeTextFile") is True)
+        if files != {"readTextFile": lowered.out["text_files"], "writeTextFile": lowered.out["text_files"]}:
+            more = lowered.side_data.get("fs")
+            lowered.side_data["fs"] = {**(more if isinstance(more, dict) else {}), **files}
     elif files is not ABSENT:
-        low.put("text_files", files)
-    low.move_from_side_data(CLIENT_SIDE_DATA)
-    return low.build(CLIENT_UNSUPPORTED)
+        lowered.put("text_files", files)
+    lowered.move_from_side_data(CLIENT_SIDE_DATA)
+    return lowered.build(CLIENT_UNSUPPORTED)
 
 
 def lift_initialize_result(result: Object) -> Object:
-    """What a 2025.1 agent answers to initialize; it can always load sessions (reference 5.17)."""
+    """Lift the initialize result of a 2025.1 agent; it can always load sessions
+    (docs/protocol/extensions.md#choices-for-20251).
+    """
     lifted = Lifted(result)
     lifted.infer("protocolVersion", 1)
     lifted.move_to_side_data({"protocol_version": "version", "instructions": "instructions"})
@@ -99,15 +101,15 @@ def lift_initialize_result(result: Object) -> Object:
 
 
 def lower_initialize_result(result: Object) -> Object:
-    """The answer to initialize for a 2025.1 client."""
-    low = Lowered(result)
-    low.take("protocolVersion")
-    low.move_from_side_data({"protocol_version": "version", "instructions": "instructions"})
-    low.rename({"agent_info": "agentInfo"})
-    capabilities = low.take("agentCapabilities")
-    if "agentCapabilities" not in low.inferred:
-        low.put("capabilities", _lower_agent({} if capabilities in (ABSENT, None) else capabilities))
-    return low.build(("authMethods",))
+    """Lower the initialize result for a 2025.1 client."""
+    lowered = Lowered(result)
+    lowered.take("protocolVersion")
+    lowered.move_from_side_data({"protocol_version": "version", "instructions": "instructions"})
+    lowered.rename({"agent_info": "agentInfo"})
+    capabilities = lowered.take("agentCapabilities")
+    if "agentCapabilities" not in lowered.inferred:
+        lowered.put("capabilities", _lower_agent({} if capabilities in (ABSENT, None) else capabilities))
+    return lowered.build(("authMethods",))
 
 
 def _lift_agent(capabilities: Json) -> Json:
@@ -119,7 +121,7 @@ def _lift_agent(capabilities: Json) -> Json:
     prompt.put("image", lifted.take("image"))
     prompt.infer("embeddedContext", True)
     if isinstance(capabilities.get("audio"), bool):
-        prompt.infer("audio", capabilities["audio"])  # said of the agent as a whole
+        prompt.infer("audio", capabilities["audio"])  # applies to the whole agent
     lifted.put("promptCapabilities", prompt.build())
     lifted.move_to_side_data(AGENT_SIDE_DATA)
     return lifted.build()
@@ -128,25 +130,25 @@ def _lift_agent(capabilities: Json) -> Json:
 def _lower_agent(capabilities: Json) -> Json:
     if not isinstance(capabilities, dict):
         return capabilities
-    low = Lowered(capabilities)
-    prompt = Lowered(low.take("promptCapabilities"))
-    low.move_from_side_data(AGENT_SIDE_DATA)
-    low.put("image", prompt.take("image"))
-    # Only our own reading notes loadSession as inferred: what a 2025.1 agent left out stays out.
-    if "loadSession" not in low.inferred:
+    lowered = Lowered(capabilities)
+    prompt = Lowered(lowered.take("promptCapabilities"))
+    lowered.move_from_side_data(AGENT_SIDE_DATA)
+    lowered.put("image", prompt.take("image"))
+    # Only our own lifting marks loadSession as inferred: what a 2025.1 agent omitted stays omitted.
+    if "loadSession" not in lowered.inferred:
         hears = prompt.rest.get("audio") is True
-        streams = prompt.take_side_data("streaming", True)  # where the draft says it
-        low.out = {"streaming": streams, "audio": hears, "image": False, **low.out}
-        modes = json_side_data(low.rest.get("sessionCapabilities")).get("modes")
+        streams = prompt.take_side_data("streaming", True)  # where the draft has it
+        lowered.out = {"streaming": streams, "audio": hears, "image": False, **lowered.out}
+        modes = json_side_data(lowered.rest.get("sessionCapabilities")).get("modes")
         if isinstance(modes, list) and modes:
-            low.out.setdefault("supported_modes", modes)
+            lowered.out.setdefault("supported_modes", modes)
     if rest := prompt.build():
-        low.side_data["promptCapabilities"] = rest
-    return low.build(AGENT_UNSUPPORTED)
+        lowered.side_data["promptCapabilities"] = rest
+    return lowered.build(AGENT_UNSUPPORTED)
 
 
 def lift_server(server: Json) -> Json:
-    """An MCP server by its URL, as v1 configures it; credentials are its environment or its headers."""
+    """Convert an MCP server URL to v1's form; credentials become environment or headers."""
     if not isinstance(server, dict) or not isinstance(server.get("url"), str):
         return server
     lifted = Lifted(server)
@@ -170,28 +172,28 @@ def lift_server(server: Json) -> Json:
 
 
 def lower_server(server: Json) -> Json:
-    """A v1 MCP server by its URL; arguments cannot be said."""
+    """Convert a v1 MCP server to its URL; arguments are unsupported."""
     if not isinstance(server, dict):
         return server
-    low = Lowered(server)
-    low.put("name", low.take("name"))
-    command = low.take("command")
+    lowered = Lowered(server)
+    lowered.put("name", lowered.take("name"))
+    command = lowered.take("command")
     if isinstance(command, str):
-        low.put("url", _STDIO_SCHEME + command)
-        low.put("credentials", _pairs_to_map(low.take("env")))
+        lowered.put("url", _STDIO_SCHEME + command)
+        lowered.put("credentials", _pairs_to_map(lowered.take("env")))
     else:
-        low.put("command", command)
-        low.put("url", low.take("url"))
-        low.put("credentials", _pairs_to_map(low.take("headers")))
-    if low.rest.get("args") == []:
-        low.take("args")
-    if low.rest.get("type") == "http":
-        low.take("type")
-    return low.build(("args", "type", "serverId"))
+        lowered.put("command", command)
+        lowered.put("url", lowered.take("url"))
+        lowered.put("credentials", _pairs_to_map(lowered.take("headers")))
+    if lowered.rest.get("args") == []:
+        lowered.take("args")
+    if lowered.rest.get("type") == "http":
+        lowered.take("type")
+    return lowered.build(("args", "type", "serverId"))
 
 
 def _pairs_to_map(pairs: Json) -> Json:
-    """[{name, value}] -> {name: value}; anything else as it is."""
+    """[{name, value}] -> {name: value}; anything else is unchanged."""
     if not isinstance(pairs, list):
         return pairs
     named = [pair for pair in pairs if isinstance(pair, dict) and isinstance(pair.get("name"), str)]
@@ -199,7 +201,7 @@ def _pairs_to_map(pairs: Json) -> Json:
 
 
 def lift_authenticate(params: Object) -> Object:
-    """authenticate {type, token, ...}: all but the type is a credential."""
+    """Lift authenticate {type, token, ...}: everything but the type is a credential."""
     lifted = Lifted(params)
     lifted.put("methodId", lifted.take("type"))
     if lifted.rest:
@@ -209,13 +211,13 @@ def lift_authenticate(params: Object) -> Object:
 
 
 def lower_authenticate(params: Object) -> Object:
-    """authenticate with the credentials beside the type."""
-    low = Lowered(params)
-    credentials = low.take_side_data("credentials")
+    """Lower authenticate, with the credentials next to the type."""
+    lowered = Lowered(params)
+    credentials = lowered.take_side_data("credentials")
     if isinstance(credentials, dict):
-        low.out.update(credentials)
-    low.put("type", low.take("methodId"))
-    return low.build()
+        lowered.out.update(credentials)
+    lowered.put("type", lowered.take("methodId"))
+    return lowered.build()
 
 
 def _apply_to_list(convert: Callable[[Json], Json], servers: Json) -> Json:

@@ -1,6 +1,5 @@
-"""terminal/create of 2025.1: one line for a shell, where v1 has a program, its arguments and its environment.
-
-Wire params in, v1 params out, and back (reference 5.14-25).
+"""The 2025.1 terminal/create: one shell line; v1 has a program, arguments and environment
+(docs/protocol/dialect-matrix.md#terminal-forms).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _SHELLS: Final = frozenset({"sh", SHELL})
 
 
 def lift_create(params: Object) -> Object:
-    """A shell line becomes a shell that runs it; the line itself stays beside it."""
+    """Lift a shell line to a shell that runs it; the line itself becomes side data."""
     lifted = Lifted(params)
     line = lifted.take("command")
     if isinstance(line, str) and "args" not in params:
@@ -30,20 +29,20 @@ def lift_create(params: Object) -> Object:
 
 
 def lower_create(params: Object) -> Object:
-    """A program with arguments becomes a line that a shell reads as just that."""
-    low = Lowered(params)
-    line = low.take_side_data("line")
+    """Lower a program with arguments to an equivalent shell line."""
+    lowered = Lowered(params)
+    line = lowered.take_side_data("line")
     if isinstance(line, str):
-        low.take("args")
-        low.take("command")
+        lowered.take("args")
+        lowered.take("command")
     else:
-        line = _build_shell_line(low)
-    low.put("command", line)
-    return low.build(("sessionId", "args", "env", "outputByteLimit"))
+        line = _build_shell_line(lowered)
+    lowered.put("command", line)
+    return lowered.build(("sessionId", "args", "env", "outputByteLimit"))
 
 
 def _build_shell_line(lowered: Lowered) -> Json:
-    """Command, arguments and environment, taken as one line; what is no command passes as it is."""
+    """Return command, arguments and environment as one line; an invalid command is unchanged."""
     command, args, env = lowered.take("command"), lowered.rest.get("args"), lowered.rest.get("env")
     words = [command, *args] if isinstance(args, list) else [command]
     if not all(isinstance(word, str) for word in words):
@@ -53,14 +52,14 @@ def _build_shell_line(lowered: Lowered) -> Json:
     settings = _env_assignments(env) if isinstance(env, list) else None
     if settings is not None:
         lowered.take("env")
-    # A setting before a line would hold for its first command only, so the shell is then kept around it.
+    # An assignment before a line applies only to its first command, so keep the shell around it.
     if not settings and command in _SHELLS and len(words) == 3 and words[1] == "-c":
         return words[2]
     return " ".join([*(settings or ()), shlex.join(words)])
 
 
 def _env_assignments(env: list[Json]) -> list[str] | None:
-    """[{name, value}] as words before a command; None when an item is something else."""
+    """Return [{name, value}] as assignments before a command; None for any other item."""
     words: list[str] = []
     odd = False
     for pair in env:
@@ -69,5 +68,5 @@ def _env_assignments(env: list[Json]) -> list[str] | None:
             return None
         odd = odd or not (name.isascii() and name.isidentifier())
         words.append(f"{name}={shlex.quote(value)}" if not odd else shlex.quote(f"{name}={value}"))
-    # A shell takes no assignment to a name like `A-B`, but env does.
+    # A shell does not assign to a name like `A-B`, but env does.
     return ["env", *words] if odd else words

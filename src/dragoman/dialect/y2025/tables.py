@@ -1,6 +1,6 @@
-"""The tables of 2025.1: what its members are called in the vocabulary, and its error numbers.
+"""Tables of 2025.1: vocabulary names of its members, and its error codes.
 
-Each rename table reads wire name -> vocabulary name; UNSAID tables list v1 members that it has no place for.
+Rename tables map wire name -> vocabulary name; UNSUPPORTED tables list v1 members that it lacks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Cutting what a 2025.1 client gives whole: a file by lines, a terminal's output by bytes.
+"""Truncate what a 2025.1 client returns whole: a file by lines, terminal output by bytes.
 
-The same rules as a workspace has, for agents must not see a difference (reference 1.12, peers.md 23, 28 and 30).
+The rules are those of a workspace, so agents see no difference (docs/protocol/files-terminals.md,
+docs/protocol/peers.md#nulls, docs/protocol/peers.md#missing-files, docs/protocol/peers.md#line-slices).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ OptionalCount = int | UnsetType | None
 
 
 def select_lines(text: str, line: OptionalCount, limit: OptionalCount) -> str:
-    """`limit` lines from the 1-based `line` on; where lines follow, the newline of the last one falls away."""
+    """Return `limit` lines from the 1-based `line` on; if more lines follow, without the last newline."""
     for name, value in (("line", line), ("limit", limit)):
         if isinstance(value, int) and value < 0:
             raise ProtocolError(Kind.INVALID_PARAMS, f"{name} is {value}; it counts from 1", {name: value})
@@ -27,13 +28,13 @@ def select_lines(text: str, line: OptionalCount, limit: OptionalCount) -> str:
     end = start
     for _ in range(limit):
         end = text.find("\n", end) + 1
-        if not end:  # past the last line: the end of the file stays as it is
+        if not end:  # past the last line: the end of the file is unchanged
             return text[start:]
     return text[start : max(end - 1, start)].removesuffix("\r")
 
 
 def last_bytes(text: str, limit: int) -> tuple[str, bool]:
-    """The last `limit` bytes as text, cut between characters, and whether anything was cut."""
+    """Return the last `limit` bytes as text, cut between characters, and whether it was cut."""
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return text, False

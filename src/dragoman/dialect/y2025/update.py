@@ -1,7 +1,7 @@
-"""session/update of 2025.1: {session_id, type, data}, where `data` holds what v1's update object holds.
+"""The 2025.1 session/update: {session_id, type, data}, where `data` holds v1's update object.
 
-Wire params in, v1 params out, and back. Messages are plain texts here; tool calls have a name and arguments,
-but no title, kind or places; plan steps have a number, but no priority (reference 5.6, 5.14).
+Messages are plain text; tool calls have a name and arguments, but no title, kind or locations; plan steps have a
+number, but no priority (docs/protocol/dialects.md#y2025-updates).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dragoman.errors import Unsayable
 
 
 def lift_update(params: Object) -> Object:
-    """An update of a 2025.1 agent."""
+    """Lift an update of a 2025.1 agent."""
     kind, data = params.get("type"), params.get("data")
-    # By far the most frequent message there is: a piece of text and nothing else.
+    # The most frequent message: a plain text chunk.
     if (
         kind in CHUNK_KINDS
         and len(params) == 3
@@ -47,7 +47,7 @@ def lift_update(params: Object) -> Object:
 
 
 def lower_update(params: Object) -> Object:
-    """An update for a 2025.1 client; kinds that v1 has and 2025.1 lacks are unsayable."""
+    """Lower an update for a 2025.1 client; kinds that 2025.1 lacks raise an error."""
     text = chunk_text(params)
     if text is not None:
         return {
@@ -55,13 +55,13 @@ def lower_update(params: Object) -> Object:
             "type": params["update"]["sessionUpdate"],
             "data": {"text": text},
         }
-    low = Lowered(params)
-    low.rename(SESSION_NAMES)
-    update = low.rest.get("update")
+    lowered = Lowered(params)
+    lowered.rename(SESSION_NAMES)
+    update = lowered.rest.get("update")
     if isinstance(update, dict):
-        low.take("update")
-        _lower_object(low, update)
-    said: Object = strip_private(low.build())
+        lowered.take("update")
+        _lower_object(lowered, update)
+    said: Object = strip_private(lowered.build())
     return said
 
 
@@ -83,9 +83,9 @@ def _lift_chunk(data: Object) -> Object:
 
 
 def _lower_chunk(data: Object) -> Object:
-    low = Lowered(data)
-    lower_text(low)
-    return low.build(("messageId",))
+    lowered = Lowered(data)
+    lower_text(lowered)
+    return lowered.build(("messageId",))
 
 
 def _lift_tool_call(data: Object) -> Object:
@@ -101,16 +101,16 @@ def _lift_tool_call(data: Object) -> Object:
 
 
 def _lower_tool_call(data: Object) -> Object:
-    low = Lowered(data)
-    low.rename({"id": "toolCallId"})
-    name = low.take("name")
+    lowered = Lowered(data)
+    lowered.rename({"id": "toolCallId"})
+    name = lowered.take("name")
     if name is ABSENT or name is None:
-        name = low.take("title", data.get("title", ABSENT))
-    low.put("name", name)
-    if low.rest.get("title") == name:
-        low.take("title")
-    low.put("arguments", low.take("rawInput"))
-    return low.build(TOOL_UNSUPPORTED)
+        name = lowered.take("title", data.get("title", ABSENT))
+    lowered.put("name", name)
+    if lowered.rest.get("title") == name:
+        lowered.take("title")
+    lowered.put("arguments", lowered.take("rawInput"))
+    return lowered.build(TOOL_UNSUPPORTED)
 
 
 def _lift_progress(data: Object) -> Object:
@@ -125,19 +125,19 @@ def _lift_progress(data: Object) -> Object:
 
 
 def _lower_progress(data: Object) -> Object:
-    low = Lowered(data)
-    low.rename({"id": "toolCallId"})
-    _lower_status(low)
-    content = low.take("content")
+    lowered = Lowered(data)
+    lowered.rename({"id": "toolCallId"})
+    _lower_status(lowered)
+    content = lowered.take("content")
     texts = [text for entry in content if (text := _text_of(entry)) is not None] if isinstance(content, list) else []
     if texts:
-        low.put("result", {"content": "\n".join(texts)})
+        lowered.put("result", {"content": "\n".join(texts)})
         content = [entry for entry in content if entry != _text_entry(_text_of(entry))]
     else:
-        low.put("result", low.take("rawOutput"))
+        lowered.put("result", lowered.take("rawOutput"))
     if content is not ABSENT and not (texts and not content):
-        low.side_data["content"] = content
-    return low.build(TOOL_UNSUPPORTED)
+        lowered.side_data["content"] = content
+    return lowered.build(TOOL_UNSUPPORTED)
 
 
 def _lower_status(lowered: Lowered) -> None:
@@ -153,7 +153,7 @@ def _text_entry(text: str | None) -> Object:
 
 
 def _text_of(entry: Json) -> str | None:
-    """The text of a piece of a tool call's content; None for images, diffs and terminals."""
+    """Return the text of a tool call's content; None for images, diffs and terminals."""
     block = entry.get("content") if isinstance(entry, dict) and entry.get("type") == "content" else None
     text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
     return text if isinstance(text, str) else None
@@ -178,22 +178,22 @@ def _lift_step(step: Json) -> Json:
 
 
 def _lower_plan(data: Object) -> Object:
-    low = Lowered(data)
-    entries = low.take("entries")
+    lowered = Lowered(data)
+    entries = lowered.take("entries")
     if isinstance(entries, list):
-        low.put("steps", [_lower_entry(entry, place) for place, entry in enumerate(entries, 1)])
+        lowered.put("steps", [_lower_entry(entry, place) for place, entry in enumerate(entries, 1)])
     else:
-        low.put("steps", entries)
-    return low.build()
+        lowered.put("steps", entries)
+    return lowered.build()
 
 
 def _lower_entry(entry: Json, position: int) -> Json:
     if not isinstance(entry, dict):
         return entry
-    low = Lowered(entry)
-    low.put("id", low.take_side_data("id", position))
-    low.rename({"description": "content"})
-    return low.build(("priority",))
+    lowered = Lowered(entry)
+    lowered.put("id", lowered.take_side_data("id", position))
+    lowered.rename({"description": "content"})
+    return lowered.build(("priority",))
 
 
 _LIFT: dict[str, Callable[[Object], Object]] = {
