@@ -130,11 +130,11 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 def test_a_pipe_is_no_empty_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         read_bytes(str(pipe))
     writer = os.open(pipe, os.O_RDWR)
     try:
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             read_bytes(str(pipe))
     finally:
         os.close(writer)

@@ -1,4 +1,4 @@
-"""A grant covers one thing, as far as its scope reaches, until it ends."""
+"""A grant covers one resource, within its scope, until it expires."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ NOW = 1000.0
 
 
 def question(operation: str = "file_write", resource: str = "/w/a", **more: Any) -> Question:
-    """A question of session s in /w."""
+    """Return a question of session s in /w."""
     told: dict[str, Any] = {"agent": "coder", "session": "s", "roots": ("/w",), **more}
     return Question(operation=operation, resource=resource, **told)
 
 
 def grant(asked: Question, scope: str = "always", verdict: Verdict = ALLOW, **more: Any) -> Grant:
-    """The answer to a question, remembered."""
+    """Return the grant for a question."""
     made = build_grant(asked, verdict, scope, id="g1", now=NOW, run="r", **more)
     assert made is not None
     return made
 
 
 def covered(asked: Question, given: Grant, now: float = NOW, run: str = "r") -> bool:
-    """Whether a grant decides a question."""
+    """Return whether a grant decides a question."""
     return decide_by_grants([given], asked, now, run) is not None
 
 
@@ -42,7 +42,9 @@ def covered(asked: Question, given: Grant, now: float = NOW, run: str = "r") -> 
         ("always", True, True, True),
     ],
 )
-def test_scopes_reach_so_far(scope: str, same_session: bool, same_workspace: bool, elsewhere: bool) -> None:
+def test_each_scope_covers_its_own_sessions(
+    scope: str, same_session: bool, same_workspace: bool, elsewhere: bool
+) -> None:
     given = grant(question(), scope)
     assert covered(question(), given) is same_session
     assert covered(question(session="t"), given) is same_workspace
@@ -76,7 +78,7 @@ def test_a_grant_for_starting_a_server_is_for_its_command_too() -> None:
     assert not covered(question("mcp_start", "npx evil", server="files"), given)
 
 
-def test_without_a_resource_the_words_of_the_question_are_what_was_granted() -> None:
+def test_without_a_resource_tool_and_title_identify_the_grant() -> None:
     given = grant(question("other", "", title="Ping"))
     assert covered(question("other", "", title="Ping"), given)
     assert not covered(question("other", "", title="Format the disk"), given)
@@ -90,21 +92,21 @@ def test_a_grant_for_a_session_is_not_for_a_later_session_of_the_same_id() -> No
 
 
 def test_grants_expire() -> None:
-    given = grant(question(), life=60.0)
+    given = grant(question(), lifetime=60.0)
     assert covered(question(), given, NOW + 59.9)
     assert not covered(question(), given, NOW + 60.0)
     assert grant(question(), "session").expires == NOW + SESSION_GRANT_LIFETIME
     assert grant(question(), "always").expires is None
 
 
-def test_nothing_is_remembered_where_there_is_nothing_to_hold_on_to() -> None:
+def test_a_question_without_identification_makes_no_grant() -> None:
     assert build_grant(question("other", ""), ALLOW, "always", id="g", now=NOW) is None
     assert build_grant(question(env=("LD_PRELOAD",)), ALLOW, "always", id="g", now=NOW) is None
     assert build_grant(question(), ASK, "always", id="g", now=NOW) is None
     assert build_grant(question(), ALLOW, "forever", id="g", now=NOW) is None
 
 
-def test_a_workspace_that_nobody_knows_is_no_wider_than_the_session() -> None:
+def test_a_workspace_grant_without_a_workspace_becomes_a_session_grant() -> None:
     assert grant(question(roots=()), "workspace").scope == "session"
 
 
@@ -114,7 +116,7 @@ def test_a_command_with_an_environment_of_its_own_is_not_covered() -> None:
 
 
 def command(line: str, cwd: str = "/w", **more: Any) -> Question:
-    """A question about a command that starts in a folder."""
+    """Return a question about a command that starts in a folder."""
     return question("terminal_execute", line, cwd=cwd, **more)
 
 
@@ -145,7 +147,7 @@ def test_always_is_for_the_folder_of_every_session_but_not_for_a_program_in_one_
         assert covered(command(line, **elsewhere), grant(command(line))) is is_covered, line
 
 
-def test_a_grant_of_before_is_for_the_folder_of_the_session() -> None:
+def test_a_grant_from_an_older_version_is_for_the_session_folder() -> None:
     given = Grant(
         id="g",
         verdict="allow",
@@ -166,7 +168,7 @@ def test_a_grant_for_starting_a_server_is_for_the_same_variables() -> None:
     assert not covered(question("mcp_start", "npx docs", server="docs"), given)
 
 
-def test_a_refusal_is_stronger_than_leave() -> None:
+def test_a_denial_wins_over_an_allowance() -> None:
     both = [grant(question()), grant(question(), "session", DENY), grant(question())]
     for grants in (both, both[::-1]):
         decided = decide_by_grants(grants, question(), NOW, "r")
@@ -175,7 +177,7 @@ def test_a_refusal_is_stronger_than_leave() -> None:
 
 
 def decided(mode: str, given: Grant, *rules: str) -> str:
-    """What a policy with these rules decides."""
+    """Return what a policy with these rules decides."""
     files = tuple(parse_rule_file(f'[[rule]]\ndecision = "{word}"', "p") for word in rules)
     return decide(Policy(files=files), question(mode=mode), [given], now=NOW, run="r").verdict.label
 

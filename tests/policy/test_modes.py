@@ -1,4 +1,4 @@
-"""Every cell of the table of modes, written out a second time: a change of one must be meant."""
+"""Every cell of the mode table, written out a second time, so that no cell changes by accident."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ CELLS = [(name, *cell) for name, row in TABLE.items() for cell in zip(OPERATIONS
 
 
 def question(operation: str, **more: object) -> Question:
-    """A question inside the workspace."""
+    """Return a question inside the workspace."""
     told = {"resource": INSIDE.get(operation, "x"), "roots": ("/w",), **more}
     return Question(operation=operation, **told)  # type: ignore[arg-type]
 
 
 def verdict(asked: Question) -> str:
-    """What is decided without files and grants."""
+    """Return the decision without files and grants."""
     return decide(Policy(), asked).verdict.label
 
 
@@ -50,12 +50,12 @@ def test_there_are_the_modes_of_both_documents_and_no_others() -> None:
     assert set(MODES) == seed_003 | seed_004
 
 
-def test_a_mode_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(ValueError, match="no policy mode 'yolo'; there are default, acceptEdits"):
+def test_an_unknown_mode_is_an_error_that_lists_the_modes() -> None:
+    with pytest.raises(ValueError, match="unknown policy mode 'yolo'; choose one of default, acceptEdits"):
         find_mode("yolo")
 
 
-def test_an_operation_that_nobody_knows_is_treated_like_any_other() -> None:
+def test_an_unknown_operation_is_treated_as_other() -> None:
     assert verdict(question("teleport")) == "ask"
     assert verdict(question("teleport", mode="plan")) == "deny"
 
@@ -64,16 +64,16 @@ def test_an_operation_that_nobody_knows_is_treated_like_any_other() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"), [("default", "ask"), ("acceptEdits", "ask"), ("dontAsk", "deny"), ("plan", "ask")]
 )
-def test_reading_is_free_only_inside(resource: str, name: str, expected: str) -> None:
+def test_reading_is_allowed_only_inside_the_session_folders(resource: str, name: str, expected: str) -> None:
     assert verdict(question("file_read", resource=resource, mode=name)) == expected
 
 
-def test_bypassing_asks_nothing_outside_either() -> None:
+def test_bypass_permissions_also_allows_files_outside() -> None:
     assert verdict(question("file_write", resource="/etc/x", mode="bypassPermissions")) == "allow"
 
 
 def test_a_link_that_leads_in_from_outside_is_not_inside() -> None:
-    assert verdict(question("file_read", resource="/w/a", named="/tmp/link")) == "ask"
+    assert verdict(question("file_read", resource="/w/a", requested_path="/tmp/link")) == "ask"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -85,23 +85,23 @@ def test_the_agents_own_mode_makes_nothing_looser(own: str, name: str, operation
     assert both >= alone
 
 
-def test_an_agent_that_plans_executes_nothing_though_the_user_asks_for_no_checks() -> None:
+def test_an_agent_in_plan_mode_executes_nothing_even_with_bypass_permissions() -> None:
     assert verdict(question("terminal_execute", mode="bypassPermissions", agent_mode="plan")) == "deny"
     assert verdict(question("file_write", mode="acceptEdits", agent_mode="architect")) == "deny"
 
 
-def test_an_agents_own_ask_is_no_more_than_asking() -> None:
+def test_an_agents_own_ask_mode_only_asks() -> None:
     assert AGENT_MODES["ask"] is Verdict.ASK
     assert verdict(question("file_write", mode="acceptEdits", agent_mode="ask")) == "ask"
 
 
-def test_a_rule_is_an_answer_to_an_agent_that_asks_and_not_to_one_that_plans() -> None:
+def test_a_rule_overrides_an_agents_ask_mode_but_not_its_plan_mode() -> None:
     policy = Policy(files=(parse_rule_file('[[rule]]\ndecision = "allow"\n', "policy.toml"),))
     assert decide(policy, question("file_write", agent_mode="ask")).verdict is Verdict.ALLOW
     assert decide(policy, question("file_write", agent_mode="plan")).verdict is Verdict.DENY
 
 
-def test_no_grant_makes_an_agent_act_that_only_plans() -> None:
+def test_no_grant_overrides_an_agents_plan_mode() -> None:
     asked = question("terminal_execute", resource="make", agent_mode="plan")
     grant = build_grant(asked, Verdict.ALLOW, "always", id="g", now=0.0)
     assert grant is not None

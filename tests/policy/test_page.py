@@ -1,4 +1,4 @@
-"""The page about policy tells the truth: its example is a file that is read, its table is THE table."""
+"""The policy page matches the code: its example parses, its mode table is the table."""
 
 from __future__ import annotations
 

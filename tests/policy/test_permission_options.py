@@ -1,4 +1,4 @@
-"""Answers are options that the agent offered; nothing is invented, nothing reaches further than was meant."""
+"""Answers are options that the agent offered; none allows more than the user decided."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DRAFT = (
 
 
 def offered(*options: str | tuple[str, str]) -> list[PermissionOption]:
-    """Options by their kind, with ids of the agent's own, or by id and kind."""
+    """Return options by kind, with the agent's own ids, or by id and kind."""
     pairs = [(f"id-{option}", option) if isinstance(option, str) else option for option in options]
     return [PermissionOption(option_id=id, name=id, kind=kind) for id, kind in pairs]
 
@@ -58,9 +58,7 @@ def test_the_drafts_scopes_have_their_own_options(scope: str) -> None:
 
 @pytest.mark.parametrize("verdict", [ALLOW, DENY])
 @pytest.mark.parametrize("scope", SCOPES)
-def test_whatever_is_offered_the_answer_is_one_of_it_and_says_no_more_than_was_meant(
-    verdict: Verdict, scope: str
-) -> None:
+def test_the_answer_is_an_offered_option_and_never_allows_more_than_decided(verdict: Verdict, scope: str) -> None:
     for size in range(len(KINDS) + 1):
         for kinds in combinations(KINDS, size):
             options = offered(*kinds)
@@ -72,7 +70,7 @@ def test_whatever_is_offered_the_answer_is_one_of_it_and_says_no_more_than_was_m
             assert kind != "allow_always" or scope == "always"
 
 
-def test_the_first_of_two_options_of_one_kind_is_taken() -> None:
+def test_the_first_of_two_options_of_one_kind_is_chosen() -> None:
     assert choose_option(offered(("a", "allow_once"), ("b", "allow_once")), ALLOW) == "a"
 
 

@@ -1,4 +1,4 @@
-"""Canaries: whatever is a secret is gone from the text, in every spelling, and the rest is left alone."""
+"""Secrets are redacted in every encoding, and other text is unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CANARY = "canary/s3cr+t=value"
         json.dumps({"x": CANARY}),
     ],
 )
-def test_a_known_value_is_gone_in_every_spelling(text: str) -> None:
+def test_a_known_value_is_redacted_in_every_encoding(text: str) -> None:
     clean = Redactor([CANARY]).redact_text(text)
     assert REDACTED in clean
     for spelling in (CANARY, quote(CANARY, safe=""), base64.b64encode(CANARY.encode()).decode().rstrip("=")):
@@ -40,7 +40,7 @@ def test_a_known_value_is_gone_in_every_spelling(text: str) -> None:
     st.text(),
     st.text(),
 )
-def test_any_value_is_gone_from_any_text(value: str, before: str, after: str) -> None:
+def test_any_known_value_is_redacted_from_any_text(value: str, before: str, after: str) -> None:
     assert value.strip() not in Redactor([value]).redact_text(before + value + after).replace(REDACTED, "\0")
 
 
@@ -65,7 +65,7 @@ def test_any_value_is_gone_from_any_text(value: str, before: str, after: str) ->
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl", "b3Bl"),
     ],
 )
-def test_what_has_the_shape_of_a_key_is_gone(text: str, secret: str) -> None:
+def test_text_with_the_format_of_a_key_is_redacted(text: str, secret: str) -> None:
     clean = Redactor().redact_text(text)
     assert secret not in clean
     assert REDACTED in clean
@@ -92,7 +92,7 @@ def test_redacting_twice_changes_nothing() -> None:
     assert Redactor([CANARY]).redact_text(once) == once
 
 
-def test_the_environment_tells_by_its_names() -> None:
+def test_environment_secrets_are_found_by_variable_name() -> None:
     environ = {
         "OPENAI_API_KEY": "one-secret",
         "GH_TOKEN": "two-secret",
@@ -106,7 +106,7 @@ def test_the_environment_tells_by_its_names() -> None:
     assert environment_secrets(environ) == ["one-secret", "two-secret", "three-secret", "four-secret", "five-secret"]
 
 
-def test_all_that_mcp_servers_are_given_is_secret() -> None:
+def test_all_env_and_header_values_of_mcp_servers_are_secret() -> None:
     servers = [
         McpServer(name="a", command="x", args=[], env=[NameValue(name="PLAIN", value="stdio-canary")]),
         McpServer(name="b", type="http", url="u", headers=[NameValue(name="X", value="Bearer http-canary")]),
@@ -114,7 +114,7 @@ def test_all_that_mcp_servers_are_given_is_secret() -> None:
     assert mcp_server_secrets(servers) == ["stdio-canary", "Bearer http-canary", "http-canary"]
 
 
-def test_json_is_cleaned_in_texts_keys_and_under_telling_names() -> None:
+def test_json_is_redacted_in_strings_keys_and_under_secret_names() -> None:
     redaction = Redactor([CANARY])
     value = {"a": [CANARY, 1, None], CANARY: True, "password": "short", "nested": {"apiKey": "x1"}, "path": "/w/a"}
     clean = redaction.redact_json(value)
@@ -124,7 +124,7 @@ def test_json_is_cleaned_in_texts_keys_and_under_telling_names() -> None:
     assert clean["a"][1:] == [1, None]
 
 
-def test_values_learned_later_count_from_then_on() -> None:
+def test_values_added_later_are_redacted_from_then_on() -> None:
     redaction = Redactor()
     assert redaction.redact_text(CANARY) == CANARY
     redaction.add_values([CANARY])
@@ -158,6 +158,6 @@ def test_a_script_in_a_command_line_keeps_its_other_words() -> None:
     assert Redactor().redact_command(words) == ["sh", "-c", "GITHUB_TOKEN=[redacted] my-agent --acp"]
 
 
-def test_a_text_of_many_beginnings_of_tokens_is_read_in_one_go() -> None:
+def test_many_token_prefixes_do_not_make_redaction_slow() -> None:
     text = "-eyJaaaaaaaa" * 80_000
     assert Redactor().redact_text(text) == text

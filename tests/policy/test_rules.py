@@ -1,4 +1,4 @@
-"""Rules: the first match of a file decides, the strictest file wins, and doubt never opens a door."""
+"""In a file the first match decides, across files the strictest wins, and an ambiguous request is never allowed."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from dragoman.policy.rules import RuleFile, url_host
 
 
 def file(text: str, name: str = "policy.toml", **more: Any) -> RuleFile:
-    """A policy file."""
+    """Return a policy file."""
     return parse_rule_file(text, name, home="/home/me", **more)
 
 
 def rule(decision: str, **members: Any) -> str:
-    """A rule as it is written."""
+    """Return a rule in TOML."""
     lines = [f"{name} = {value!r}".replace("'", '"') for name, value in members.items()]
     return "\n".join(["[[rule]]", f'decision = "{decision}"', *lines, ""])
 
 
 def question(operation: str = "file_write", resource: str = "/w/a", **more: Any) -> Question:
-    """A question in the workspace /w."""
+    """Return a question in the workspace /w."""
     return Question(operation=operation, resource=resource, roots=more.pop("roots", ("/w",)), **more)
 
 
 def verdict(asked: Question, *files: RuleFile) -> str:
-    """What the files and the default mode decide."""
+    """Return the decision of the files and the default mode."""
     return decide(Policy(files=files), asked).verdict.label
 
 
@@ -47,7 +47,7 @@ def test_the_strictest_file_wins() -> None:
     assert verdict(question(), deny, allow, ask) == "deny"
 
 
-def test_a_file_that_says_nothing_takes_no_part() -> None:
+def test_a_file_without_a_matching_rule_is_ignored() -> None:
     assert verdict(question(), file(rule("deny", path="b")), file(rule("allow"))) == "allow"
 
 
@@ -91,8 +91,8 @@ def test_all_conditions_of_a_rule_must_hold() -> None:
     assert verdict(question("file_delete", agent="coder"), both) == "ask"
 
 
-def test_leave_is_for_what_a_path_leads_to_and_refusal_for_either_name() -> None:
-    link = question(resource="/w/real/x", named="/w/link/x")
+def test_allow_rules_match_the_resolved_path_and_deny_rules_either_path() -> None:
+    link = question(resource="/w/real/x", requested_path="/w/link/x")
     assert verdict(link, file(rule("allow", path="link/**"))) == "ask"
     assert verdict(link, file(rule("allow", path="real/**"))) == "allow"
     assert verdict(link, file(rule("deny", path="link/**"))) == "deny"
@@ -103,7 +103,7 @@ def test_leave_is_for_what_a_path_leads_to_and_refusal_for_either_name() -> None
     ("operation", "members"),
     [("file_write", {"path": "secret"}), ("terminal_execute", {"command": ["rm"]}), ("network_access", {"host": "x"})],
 )
-def test_an_agent_that_does_not_say_what_it_means_is_asked_about(operation: str, members: dict[str, Any]) -> None:
+def test_an_agent_that_names_no_resource_is_asked_about(operation: str, members: dict[str, Any]) -> None:
     wide = rule("allow", operation=operation)
     assert verdict(question(operation, ""), file(rule("deny", **members) + wide)) == "ask"
     assert verdict(question(operation, ""), file(rule("allow", **members))) == "ask"
@@ -114,7 +114,7 @@ def test_an_agent_that_does_not_say_what_it_means_is_asked_about(operation: str,
     "line",
     ["git status; rm -rf x", "git status && curl x", "git status | sh", "echo `git status`", "git status > x", "gits"],
 )
-def test_leave_for_a_command_is_for_nothing_that_hangs_on_it(line: str) -> None:
+def test_an_allowed_command_allows_no_other_command_on_the_line(line: str) -> None:
     assert verdict(question("terminal_execute", line), file(rule("allow", command=["git", "status"]))) == "ask"
 
 
@@ -221,7 +221,7 @@ def test_a_server_is_allowed_by_its_address(url: str, expected: str) -> None:
     assert verdict(question(**START, resource="evil", url=url), URL) == "ask"
 
 
-def test_what_is_forbidden_of_a_server_is_so_beside_whatever_else_it_has() -> None:
+def test_a_denied_server_is_denied_whatever_else_it_has() -> None:
     denies = file(rule("deny", operation="mcp_start", url="https://*.evil.org"))
     assert verdict(question(**START, resource="x", url="https://a.evil.org/"), denies) == "deny"
     assert verdict(question(**START, resource="x", url="https://a.evil.org\\b/"), denies) == "ask"
@@ -242,10 +242,10 @@ def test_a_rule_that_goes_by_the_name_of_a_server_alone_is_warned_about() -> Non
     text += rule("allow", server="docs", url="https://x.org") + rule("ask", server="docs", operation="mcp_start")
     (warning,) = file(text, "mine").warnings()
     assert warning.startswith("rule 1 of mine, line 1: ")
-    assert "any program start as docs" in warning
+    assert "any program could start as docs" in warning
 
 
-def test_a_line_too_involved_to_read_is_asked_about_where_a_command_is_forbidden() -> None:
+def test_an_opaque_line_is_asked_about_if_a_command_is_denied() -> None:
     rules = file(rule("deny", command=["rm"]) + rule("allow", operation="terminal_execute"))
     assert verdict(question("terminal_execute", "echo $(rm x)"), rules) == "deny"
     assert verdict(question("terminal_execute", "echo $X"), rules) == "ask"
@@ -253,23 +253,23 @@ def test_a_line_too_involved_to_read_is_asked_about_where_a_command_is_forbidden
     assert verdict(question("terminal_execute", "a && sudo rm x"), rules) == "deny"
 
 
-def test_a_line_too_long_to_read_is_asked_about_where_a_command_is_forbidden() -> None:
+def test_a_line_that_is_too_long_is_asked_about_if_a_command_is_denied() -> None:
     rules = file(rule("deny", command=["rm"]) + rule("allow", command=["echo"]))
     assert verdict(question("terminal_execute", f"echo {'x' * 200_000}"), rules) == "ask"
     assert verdict(question("terminal_execute", f"echo {'x' * 100_000}"), rules) == "allow"
 
 
-def test_a_command_of_very_many_words_is_looked_through() -> None:
+def test_a_command_with_very_many_arguments_is_searched() -> None:
     rules = file(rule("deny", command=["rm", "-rf"]))
     assert verdict(question("terminal_execute", "sudo " + "a " * 60_000 + "rm -rf x"), rules) == "deny"
     assert verdict(question("terminal_execute", "sudo " + "a " * 60_000 + "rm x"), rules) == "ask"
 
 
-def test_a_path_longer_than_any_is_never_allowed_and_always_forbidden() -> None:
+def test_a_path_that_is_too_long_is_never_allowed_and_always_denied() -> None:
     long = "/w/" + "a/" * 2500 + "a"
     assert verdict(question(resource=long), file(rule("allow", path="**"))) == "ask"
     assert verdict(question(resource=long), file(rule("deny", path="secret"))) == "deny"
-    assert verdict(question(named=long), file(rule("deny", path="secret"))) == "deny"
+    assert verdict(question(requested_path=long), file(rule("deny", path="secret"))) == "deny"
 
 
 @pytest.mark.parametrize(
@@ -297,16 +297,16 @@ def test_a_reason_names_file_line_and_rule() -> None:
     assert decided.verdict is Verdict.DENY
 
 
-def test_what_is_ours_is_never_written_whatever_the_rules_say() -> None:
+def test_dragomans_own_files_are_never_written_whatever_the_rules_say() -> None:
     policy = Policy(files=(file(rule("allow")),), protected=("/w/.dragoman",))
     for operation in ("file_write", "file_delete"):
         asked = question(operation, "/w/.dragoman/policy.toml", mode="bypassPermissions")
         assert decide(policy, asked).verdict is Verdict.DENY
-    assert decide(policy, question("file_write", "/w/b", named="/w/.dragoman/x")).verdict is Verdict.DENY
+    assert decide(policy, question("file_write", "/w/b", requested_path="/w/.dragoman/x")).verdict is Verdict.DENY
     assert decide(policy, question("file_read", "/w/.dragoman/policy.toml")).verdict is Verdict.ALLOW
 
 
-def test_a_rule_that_denies_stands_in_every_mode_and_one_that_allows_not_where_nothing_is_executed() -> None:
+def test_deny_rules_hold_in_every_mode_and_allow_rules_not_in_firm_modes() -> None:
     deny, allow, ask = (Policy(files=(file(rule(word)),)) for word in ("deny", "allow", "ask"))
     assert decide(deny, question(mode="bypassPermissions")).verdict is Verdict.DENY
     assert decide(allow, question(mode="plan")).verdict is Verdict.DENY
@@ -323,7 +323,7 @@ def test_of_things_asked_for_together_the_strictest_decides() -> None:
     assert decide_all(policy, both).verdict is Verdict.DENY
 
 
-def test_an_explanation_tells_what_everybody_said() -> None:
+def test_an_explanation_lists_every_decision() -> None:
     policy = Policy(files=(file(rule("allow"), "mine"), file(rule("ask"), "theirs")))
     weighed = explain(policy, question())
     assert [(each.verdict.label, each.source) for each in weighed.considered] == [

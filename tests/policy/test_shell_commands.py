@@ -1,4 +1,4 @@
-"""Command lines are taken apart as a shell does it, or not claimed to be understood."""
+"""Command lines are split as a shell does, or reported as opaque."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.policy.shell_commands import CommandPattern, canonical_command, parse_command_line, steering
+from dragoman.policy.shell_commands import CommandPattern, behavior_variables, canonical_command, parse_command_line
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_lines_that_are_understood(line: str, commands: list[tuple[str, ...]]) -
         "git status\0rm",
     ],
 )
-def test_lines_that_nobody_should_claim_to_understand(line: str) -> None:
+def test_opaque_lines_are_recognized(line: str) -> None:
     assert parse_command_line(line).is_opaque
 
 
 @pytest.mark.parametrize(("line", "is_wild"), [("rm *", True), ("rm '*'", False), ("ls ~", True), (r"ls \*", False)])
-def test_what_a_shell_would_expand_is_seen(line: str, is_wild: bool) -> None:
+def test_shell_expansions_are_recognized(line: str, is_wild: bool) -> None:
     assert parse_command_line(line).is_wild is is_wild
 
 
@@ -80,7 +80,7 @@ def test_words_that_were_quoted_come_back_exactly(words: list[str]) -> None:
 
 
 @given(st.text())
-def test_any_text_can_be_taken_apart(line: str) -> None:
+def test_any_text_can_be_parsed(line: str) -> None:
     parse_command_line(line)
     canonical_command(line)
 
@@ -156,17 +156,17 @@ def test_what_a_shell_expands_does_not_fit_a_pattern_of_so_many_words() -> None:
         "do A=1 rm x",
     ],
 )
-def test_what_is_forbidden_is_found_behind_what_carries_it(words: str) -> None:
+def test_a_denied_command_is_found_inside_wrappers(words: str) -> None:
     assert CommandPattern.parse(["rm"]).may_match(tuple(shlex.split(words)))
 
 
 @pytest.mark.parametrize("words", ["echo rm", "grep rm x", "rmdir x", "A=rm"])
-def test_words_that_only_look_like_it_are_left_alone(words: str) -> None:
+def test_similar_arguments_do_not_match(words: str) -> None:
     assert not CommandPattern.parse(["rm"]).may_match(tuple(words.split()))
 
 
 @pytest.mark.parametrize("pattern", ["", "  ", [], [""], "a && b", "'x"])
-def test_patterns_that_mean_nothing_are_refused(pattern: str | list[str]) -> None:
+def test_invalid_command_patterns_are_rejected(pattern: str | list[str]) -> None:
     with pytest.raises(ValueError):
         CommandPattern.parse(pattern)
 
@@ -189,7 +189,7 @@ def test_patterns_that_mean_nothing_are_refused(pattern: str | list[str]) -> Non
     ],
 )
 def test_variables_that_agents_set_for_plain_output_change_nothing_else(name: str, value: str) -> None:
-    assert steering({name: value}) == ()
+    assert behavior_variables({name: value}) == ()
 
 
 @pytest.mark.parametrize(
@@ -216,4 +216,4 @@ def test_variables_that_agents_set_for_plain_output_change_nothing_else(name: st
     ],
 )
 def test_every_other_variable_or_value_can_change_what_a_command_does(name: str, value: str) -> None:
-    assert steering({"TERM": "dumb", name: value}) == (name,)
+    assert behavior_variables({"TERM": "dumb", name: value}) == (name,)

@@ -1,4 +1,4 @@
-"""A tool call asks for everything that it names, in whatever place it names it."""
+"""A tool call asks about everything that it names, wherever it names it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WRITE_BOTH = [("file_write", "/w/a"), ("file_write", "/w/b")]
 
 
 def asked(side: dict[str, Any] | None = None, **members: Any) -> list[tuple[str, str]]:
-    """Operation and resource of all that a call asks for; /w/link leads to /real."""
+    """Return operation and resource of all questions of a call; /w/link resolves to /real."""
     call = ToolCall(tool_call_id="c", **members)
 
     def absolute(path: str) -> str:
@@ -40,7 +40,7 @@ def test_a_command_is_asked_for_in_the_folder_that_it_names(
 
 
 def at(*paths: str) -> list[ToolCallLocation]:
-    """Places of a tool call."""
+    """Return locations of a tool call."""
     return [ToolCallLocation(path=path) for path in paths]
 
 
@@ -86,11 +86,11 @@ def test_what_is_asked_for(members: dict[str, Any], expected: list[tuple[str, st
         ("file_write", None, ("file_write", "")),
     ],
 )
-def test_the_draft_says_it_itself(operation: str, resource: Any, expected: tuple[str, str]) -> None:
+def test_the_drafts_side_data_names_the_operation(operation: str, resource: Any, expected: tuple[str, str]) -> None:
     assert asked({"operation": operation, "resource": resource}, kind="other") == [expected]
 
 
-def test_the_name_that_was_given_is_kept_beside_what_it_leads_to() -> None:
+def test_the_requested_path_is_kept_with_the_resolved_path() -> None:
     call = ToolCall(tool_call_id="c", kind="edit", locations=at("/w/link/a", "/w/b"))
     linked, plain = questions_for_call(call, {}, lambda path: path.replace("/w/link", "/real"), lambda path: path)
     assert (linked.resource, linked.requested_path) == ("/real/a", "/w/link/a")

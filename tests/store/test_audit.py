@@ -49,7 +49,7 @@ def test_a_log_that_is_not_there_is_empty_and_whole(tmp_path: Path) -> None:
     assert AuditLog(str(tmp_path / "none")).verify() == (0, (0, "0" * 64), [])
 
 
-def test_entries_have_all_that_was_told(audit: AuditLog) -> None:
+def test_entries_have_all_given_members(audit: AuditLog) -> None:
     audit.append([entry(6, session="s", workspace="/w", mode="plan", detail={"a": [1, None, "x"]})])
     last = list(audit.entries())[-1]
     assert (last["seq"], last["who"], last["session"], last["detail"]) == (6, "coder", "s", {"a": [1, None, "x"]})
@@ -93,27 +93,27 @@ def resealed(kept: list[str]) -> list[str]:
     [
         (change, [(3, "entry 3 was changed")]),
         (add_member, [(3, "entry 3 was changed")]),
-        (resealed, [(4, "entry 4 does not follow the entry 3 that stands before it")]),
+        (resealed, [(4, "entry 4 does not follow entry 3")]),
         (lambda kept: kept[:2] + kept[3:], [(3, "entry 3 missing before entry 4")]),
         (lambda kept: kept[3:], [(1, "entries 1 to 3 missing before entry 4")]),
         (
             swap,
             [
                 (2, "entry 2 missing before entry 3"),
-                (3, "entry 2 stands after entry 3: out of order or twice"),
+                (3, "entry 2 comes after entry 3: out of order or duplicated"),
                 (4, "entry 3 missing before entry 4"),
             ],
         ),
         (
             lambda kept: [*kept[:3], kept[2], *kept[3:]],
-            [(4, "entry 3 stands after entry 3: out of order or twice")],
+            [(4, "entry 3 comes after entry 3: out of order or duplicated")],
         ),
         (
             lambda kept: [*kept[:2], "{", *kept[3:]],
-            [(3, "this is no entry: torn by a crash, or changed"), (4, "entry 3 missing before entry 4")],
+            [(3, "not an entry: incomplete after a crash, or changed"), (4, "entry 3 missing before entry 4")],
         ),
-        (lambda kept: kept[:3], [(3, "entry 5 was written and is not here any more")]),
-        (lambda _: [], [(0, "entry 5 was written and is not here any more")]),
+        (lambda kept: kept[:3], [(3, "entry 5 was written and is missing")]),
+        (lambda _: [], [(0, "entry 5 was written and is missing")]),
     ],
 )
 def test_tampering_is_found_and_where(
@@ -124,17 +124,17 @@ def test_tampering_is_found_and_where(
     assert found == [AuditFault(line, what) for line, what in faults]
 
 
-def test_a_mark_kept_elsewhere_finds_a_log_that_was_written_anew(audit: AuditLog) -> None:
+def test_a_checkpoint_kept_elsewhere_detects_a_rewritten_log(audit: AuditLog) -> None:
     mark = audit.verify().last
     os.unlink(audit.path)
     os.unlink(audit.path + ".head")
     for number in range(1, 6):
         audit.append([entry(number, decision="deny")])
     assert audit.verify().faults == []
-    assert audit.verify([mark]).faults == [AuditFault(5, "entry 5 is another than it was")]
+    assert audit.verify([mark]).faults == [AuditFault(5, "entry 5 differs from what was written")]
 
 
-def test_a_line_that_a_crash_tore_is_taken_away_before_the_next(audit: AuditLog) -> None:
+def test_an_incomplete_line_is_removed_before_the_next_append(audit: AuditLog) -> None:
     with open(audit.path, "a") as file:
         file.write('{"seq":6,"who":"cod')
     assert audit.append([entry(6)]).seq == 6
@@ -145,7 +145,7 @@ def test_a_line_that_a_crash_tore_is_taken_away_before_the_next(audit: AuditLog)
 def test_a_log_without_any_entry_is_not_continued(tmp_path: Path) -> None:
     log = AuditLog(str(tmp_path / "log"))
     Path(log.path).write_text("something else\n")
-    with pytest.raises(AuditDamaged, match="move it away"):
+    with pytest.raises(AuditDamaged, match="move the file away"):
         log.append([entry(1)])
     assert Path(log.path).read_text() == "something else\n"
 
@@ -187,22 +187,22 @@ def test_marks_are_numbers_and_seals(audit: AuditLog) -> None:
     assert audit.verify().last == Checkpoint(5, json.loads(lines(audit)[-1])["hash"])
 
 
-def test_what_was_cut_off_is_never_forgotten_though_the_log_goes_on(audit: AuditLog) -> None:
+def test_a_truncated_log_keeps_a_gap_entry(audit: AuditLog) -> None:
     """Whoever cuts the end off cannot wait for the next entry to cover it."""
     write(audit, lines(audit)[:3])
     for log in (audit, AuditLog(audit.path)):
         log.append([entry(6)])
     assert [each["what"] for each in audit.entries()] == ["decided"] * 3 + ["gap", "decided", "decided"]
-    assert audit.verify().faults == [AuditFault(4, "entry 5 was written before this one and is not here any more")]
+    assert audit.verify().faults == [AuditFault(4, "entry 5 was written before this one and is missing")]
 
 
-def test_a_log_that_was_taken_away_is_missed(audit: AuditLog) -> None:
+def test_a_removed_log_is_detected(audit: AuditLog) -> None:
     os.unlink(audit.path)
     AuditLog(audit.path).append([entry(1)])
-    assert audit.verify().faults == [AuditFault(1, "entry 5 was written before this one and is not here any more")]
+    assert audit.verify().faults == [AuditFault(1, "entry 5 was written before this one and is missing")]
 
 
-def test_a_member_that_stands_twice_is_a_change(audit: AuditLog) -> None:
+def test_a_duplicate_member_is_detected_as_a_change(audit: AuditLog) -> None:
     """The last one is read, and has the right seal; people see the first."""
     kept = lines(audit)
     write(audit, [*kept[:2], kept[2].replace('{"seq":3', '{"decision":"deny","seq":3'), *kept[3:]])

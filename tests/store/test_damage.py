@@ -27,14 +27,11 @@ def draft(number: int) -> Draft:
     return Draft(kind="update", actor="agent", time="2026-01-01T00:00:00Z", body=body)
 
 
-def write(path: Path, sessions: tuple[str, ...] = ("one", "two")) -> None:
-    async def main() -> None:
-        store = await SqliteStore.open(str(path), durability="off")
-        for session in sessions:
-            await store.append(session, [draft(n) for n in range(1, COUNT + 1)])
-        await store.close()
-
-    asyncio.run(main())
+async def write(path: Path, sessions: tuple[str, ...] = ("one", "two")) -> None:
+    store = await SqliteStore.open(str(path), durability="off")
+    for session in sessions:
+        await store.append(session, [draft(n) for n in range(1, COUNT + 1)])
+    await store.close()
 
 
 def change(path: Path, sql: str, *values: object) -> None:
@@ -70,7 +67,7 @@ DAMAGE = {
 @pytest.mark.parametrize("what", DAMAGE)
 async def test_damage_is_session_corrupted_and_the_rest_is_readable(tmp_path: Path, what: str) -> None:
     path = tmp_path / "sessions.db"
-    write(path)
+    await write(path)
     sql, seq = DAMAGE[what]
     change(path, sql, ENTRIES_PER_SESSION + seq)
     if what == "a newline inside":
@@ -95,9 +92,9 @@ async def test_damage_is_session_corrupted_and_the_rest_is_readable(tmp_path: Pa
     await store.close()
 
 
-def test_what_is_not_there_expired_or_damaged_are_three_different_things(tmp_path: Path) -> None:
+def test_missing_expired_and_damaged_sessions_have_different_errors(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
-    write(path)
+    asyncio.run(write(path))
     change(path, "DELETE FROM entries WHERE place = ?", ENTRIES_PER_SESSION + 1)
     change(path, "UPDATE sessions SET expired_at = 'x' WHERE id = 'two'")
     assert [kind_of(path, id) for id in ("one", "two", "three")] == [
@@ -107,11 +104,11 @@ def test_what_is_not_there_expired_or_damaged_are_three_different_things(tmp_pat
     ]
 
 
-async def test_a_list_that_counts_too_few_hides_nothing(tmp_path: Path) -> None:
+async def test_a_session_list_with_too_low_counts_hides_no_entries(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
-    write(path)
+    await write(path)
     change(path, "UPDATE progress SET entries = 10 WHERE number = 1")
-    assert kind_of(path) == Kind.SESSION_CORRUPTED
+    assert await asyncio.to_thread(kind_of, path) == Kind.SESSION_CORRUPTED
 
     store = await SqliteStore.open(str(path))
     assert (await store.repair("one")).kept == [(1, COUNT)]
@@ -148,7 +145,7 @@ async def survey(path: Path, expected: dict[int, Entry]) -> str:
 @pytest.mark.parametrize("way", ["flip", "cut", "zero"])
 def test_a_file_damaged_anywhere_gives_the_truth_or_an_error_and_can_be_rebuilt(tmp_path: Path, way: str) -> None:
     source = tmp_path / "whole.db"
-    write(source)
+    asyncio.run(write(source))
 
     async def whole() -> dict[int, Entry]:
         store = await SqliteStore.open(str(source))
@@ -192,7 +189,7 @@ def test_a_file_damaged_anywhere_gives_the_truth_or_an_error_and_can_be_rebuilt(
 
 def test_whatever_page_is_damaged_a_repair_makes_everything_readable_and_found(tmp_path: Path) -> None:
     source = tmp_path / "whole.db"
-    write(source)
+    asyncio.run(write(source))
     asyncio.run(indexed(source))
     dice = random.Random("a page")
     pages = source.stat().st_size // PAGE_SIZE
@@ -230,7 +227,7 @@ async def rebuilt_is_true(path: Path, expected: dict[int, Entry]) -> None:
 
 def test_a_rebuild_saves_the_rest_and_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
-    write(path)
+    asyncio.run(write(path))
     with open(path, "r+b") as file:
         file.truncate(path.stat().st_size // 2)
     old = path.read_bytes()
@@ -244,7 +241,7 @@ def test_a_rebuild_saves_the_rest_and_keeps_the_old_file(tmp_path: Path) -> None
 
 def test_a_file_without_its_first_page_is_rebuilt_too(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
-    write(path)
+    asyncio.run(write(path))
     with open(path, "r+b") as file:
         file.write(bytes(4096))
     assert [report.kept for report in rebuild(str(path)).reports] == [[(1, COUNT)]] * 2
@@ -275,9 +272,9 @@ def test_a_rebuild_remembers_what_was_imported_and_trusts_nothing_that_it_cannot
     asyncio.run(look())
 
 
-async def test_a_rebuild_wants_the_file_for_itself(tmp_path: Path) -> None:
+async def test_a_rebuild_needs_exclusive_access(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
-    write(path)
+    await write(path)
     store = SqliteStore(str(path))
     with pytest.raises(StoreFault, match="other programs use it") as caught:
         rebuild(str(path))
@@ -334,7 +331,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 def test_pages_that_changed_places_are_noticed_and_repaired(tmp_path: Path) -> None:
     source = tmp_path / "whole.db"
-    write(source, ("one",))
+    asyncio.run(write(source, ("one",)))
 
     async def whole() -> dict[int, Entry]:
         store = await SqliteStore.open(str(source))
@@ -381,9 +378,9 @@ DAMAGED_INDEX = {
 
 
 @pytest.mark.parametrize("what", DAMAGED_INDEX)
-async def test_an_index_that_holds_no_text_is_made_anew(tmp_path: Path, what: str) -> None:
+async def test_an_index_without_text_is_rebuilt(tmp_path: Path, what: str) -> None:
     path = tmp_path / "sessions.db"
-    write(path, ("one",))
+    await write(path, ("one",))
 
     store = await SqliteStore.open(str(path))
     before = await store.search('"text 17"')
@@ -396,7 +393,7 @@ async def test_an_index_that_holds_no_text_is_made_anew(tmp_path: Path, what: st
 
 def test_a_damaged_name_in_the_schema_is_a_fault_that_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
-    write(path)
+    asyncio.run(write(path))
     data = path.read_bytes()
     assert data.count(b"CREATE TABLE progress") == 1
     # SQLite says which name it cannot make sense of, and Python cannot read that.
@@ -408,9 +405,9 @@ def test_a_damaged_name_in_the_schema_is_a_fault_that_says_what_to_do(tmp_path: 
     assert {report.session_id for report in repair_store(str(path), None).reports} == {"one", "two"}
 
 
-async def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
+async def test_a_damaged_index_is_rebuilt(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
-    write(path, ("one",))
+    await write(path, ("one",))
 
     store = await SqliteStore.open(str(path))
     before = await store.search('"text 17"')

@@ -35,7 +35,7 @@ async def exported(count: int = 3) -> bytes:
     return file.getvalue()
 
 
-async def test_a_session_goes_from_one_machine_to_another(tmp_path: Path) -> None:
+async def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:
 
     data = await exported(2500)
     assert b"s3cret" not in data
@@ -46,7 +46,7 @@ async def test_a_session_goes_from_one_machine_to_another(tmp_path: Path) -> Non
     again = io.BytesIO()
     await export_session(store, "one", again, NOW)
     assert again.getvalue() == data
-    with pytest.raises(ProtocolError, match="taken") as caught:
+    with pytest.raises(ProtocolError, match="already used") as caught:
         await import_session(store, io.BytesIO(data))
     assert caught.value.kind == Kind.INVALID_PARAMS
     second = await import_session(store, io.BytesIO(data), session_id="two")
@@ -157,7 +157,7 @@ async def test_a_name_that_a_shell_could_read_is_left_behind_and_an_id_refused()
     summary = await import_session(store, io.BytesIO(renamed(data, name="x$(touch PWNED)")))
     assert (summary.session_id, summary.name) == ("one", None)
     for id in ("$(touch PWNED)", "a\nb", "-x", ""):
-        with pytest.raises(ProtocolError, match="cannot be the id of a session"):
+        with pytest.raises(ProtocolError, match="is not a valid session id"):
             await import_session(store, io.BytesIO(renamed(data, sessionId=id)))
     assert [each.session_id for each in await store.sessions()] == ["one"]
 
@@ -172,10 +172,10 @@ async def test_an_import_that_fails_half_way_leaves_nothing(monkeypatch: pytest.
         nonlocal calls
         calls += 1
         if calls == 2:
-            raise OSError("no room")
+            raise OSError("is full")
         return await keep(session_id, some)
 
     monkeypatch.setattr(store, "append", failing)
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(OSError, match="is full"):
         await import_session(store, io.BytesIO(data))
     assert await store.sessions() == []

@@ -71,7 +71,7 @@ async def test_sessions_that_were_put_away_before_the_list_knew_are_found_in_the
     await store.close()
 
 
-def test_a_step_that_fails_leaves_the_older_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_migration_leaves_the_older_file_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "sessions.db"
     old_file(path)
     failing = "CREATE TABLE extra (a); CREATE TABLE sessions (a);"

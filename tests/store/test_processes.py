@@ -84,7 +84,7 @@ async def test_a_full_disk_fails_the_append_and_loses_nothing(tmp_path: Path) ->
         for _ in range(100):
             kept = (await store.append("one", [draft(4000)]))[-1].seq
 
-    with pytest.raises(StoreFault, match="no room") as caught:
+    with pytest.raises(StoreFault, match="is full") as caught:
         await fill()
     assert caught.value.why == "full"
     assert 1 < kept < 100
@@ -155,7 +155,7 @@ except StoreFault as fault:
 
 
 @pytest.mark.parametrize("what", ["folder", "file"])
-def test_a_place_that_cannot_be_written_is_said(what: str) -> None:
+def test_a_path_that_cannot_be_written_is_reported(what: str) -> None:
     # Not a folder of pytest's: root may do everything, so the process becomes nobody, who must get there.
     folder = Path(tempfile.mkdtemp())
     path = folder / "sessions.db"

@@ -7,6 +7,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import pytest
 
 from dragoman.errors import ProtocolError
 from dragoman.store import search_text as passages_module
-from dragoman.store.contract import Draft
-from dragoman.store.search_text import FINDABLE, split_passages
+from dragoman.store.contract import Draft, Retention
+from dragoman.store.search_text import FINDABLE, MAX_PASSAGE, split_passages
 from dragoman.store.sqlite import SqliteStore, reading, search_index
 from dragoman.store.sqlite.append import LogWriter
 from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
@@ -209,6 +210,42 @@ async def test_many_short_sessions_are_indexed_in_few_transactions(
     assert [hit.session_id for hit in await store.search("word777")] == ["s777"]
     await store.close()
     assert len(gate.sizes) <= 4
+
+
+@pytest.mark.parametrize("how", ["delete", "expire"])
+async def test_a_large_session_leaves_the_index_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    left: list[int] = []
+    remove_session, remove_slice = search_index.remove_session, search_index.remove_slice
+
+    def count(connection: Any) -> int:
+        return int(connection.execute("SELECT count(*) FROM passages").fetchone()[0])
+
+    def counted_slice(connection: Any, session_id: str) -> bool:
+        more = remove_slice(connection, session_id)
+        left.append(count(connection))
+        return more
+
+    def last(connection: Any, number: int) -> None:
+        assert count(connection) == 1, "much is left for the last transaction"
+        remove_session(connection, number)
+
+    monkeypatch.setattr(search_index, "remove_slice", counted_slice)
+    monkeypatch.setattr(search_index, "remove_session", last)
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    await store.append("large", [said(LARGE) for _ in range(8)])
+    await store.append("other", [said("many others")])
+    assert len(await store.search("many", limit=1000)) > 60
+    if how == "delete":
+        assert await store.delete("large")
+    else:
+        assert await store.expire(Retention(count=1), "2026-01-01T00:00:00Z") == ["large"]
+    assert [hit.session_id for hit in await store.search("many")] == ["other"]
+    await store.close()
+    steps = [before - after for before, after in pairwise(left)]
+    assert len(steps) >= 7
+    assert max(steps) <= search_index.SLICE // MAX_PASSAGE + 1
 
 
 async def test_what_stands_far_behind_in_a_huge_entry_is_kept_but_not_found(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ async def test_a_cancelled_append_is_kept_or_not_but_nothing_else_suffers(tmp_pa
     await store.close()
 
 
-async def test_a_connection_that_breaks_fails_one_append_and_is_made_anew(tmp_path: Path) -> None:
+async def test_a_broken_connection_fails_one_append_and_is_reopened(tmp_path: Path) -> None:
 
     store = await SqliteStore.open(str(tmp_path / "s.db"))
     await store.append("one", [draft(1)])
@@ -143,7 +143,7 @@ async def test_the_loop_goes_on_while_a_long_log_is_read(tmp_path: Path) -> None
     await store.close()
 
 
-async def test_a_trial_writes_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_probe_writes_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**_: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -155,7 +155,7 @@ async def test_a_trial_writes_and_changes_nothing(tmp_path: Path, monkeypatch: p
     assert sorted(os.listdir(tmp_path)) == files
     assert len(await store.read("one")) == 1
     monkeypatch.setattr(sqlite_store, "TemporaryFile", full)
-    with pytest.raises(StoreFault, match="no room"):
+    with pytest.raises(StoreFault, match="is full"):
         await store.probe()
     await store.close()
 
@@ -172,18 +172,18 @@ async def test_a_trial_writes_and_changes_nothing(tmp_path: Path, monkeypatch: p
         "a ",
     ],
 )
-async def test_what_a_shell_or_a_terminal_could_take_for_more_is_no_name(name: str) -> None:
+async def test_names_with_special_shell_or_terminal_characters_are_rejected(name: str) -> None:
 
     store = MemoryStore()
     await store.append("one", [draft(1)])
-    with pytest.raises(ProtocolError, match="is no name for a session") as refused:
+    with pytest.raises(ProtocolError, match="is not a valid session name") as refused:
         await store.rename("one", name)
     assert refused.value.kind == Kind.INVALID_PARAMS
 
 
 @pytest.mark.parametrize("end", ["", "-wal"])
 @pytest.mark.parametrize("way", ["moved", "replaced"])
-async def test_nothing_is_said_to_be_kept_in_a_file_that_was_moved_away(tmp_path: Path, end: str, way: str) -> None:
+async def test_nothing_is_acknowledged_in_a_file_that_was_moved(tmp_path: Path, end: str, way: str) -> None:
     path = tmp_path / "s.db"
     file, elsewhere = Path(f"{path}{end}"), tmp_path / "elsewhere"
 
@@ -204,12 +204,12 @@ async def test_nothing_is_said_to_be_kept_in_a_file_that_was_moved_away(tmp_path
     await store.close()
 
 
-def test_who_chooses_a_wrong_name_is_told_what_names_have() -> None:
+def test_the_error_for_an_invalid_name_lists_the_allowed_characters() -> None:
     with pytest.raises(ProtocolError) as refused:
         check_new_name("x$(id)")
     assert refused.value.message == (
-        "'x$(id)' is no name for a session: '$' cannot stand there; it has letters, digits, blanks and "
-        ". _ - + @ : , / ~, beginning with a letter, a digit or . _ @"
+        "'x$(id)' is not a valid session name: '$' is not allowed there; use letters, digits, blanks and "
+        ". _ - + @ : , / ~, starting with a letter, a digit or . _ @"
     )
 
 
@@ -221,7 +221,7 @@ def test_names_have_letters_of_every_script(name: str) -> None:
     assert check_new_name(name) == name
 
 
-async def test_what_was_committed_while_the_file_was_moved_is_not_said_to_be_kept(
+async def test_a_commit_during_a_move_of_the_file_is_not_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.db"
@@ -239,7 +239,7 @@ async def test_what_was_committed_while_the_file_was_moved_is_not_said_to_be_kep
 
 
 @pytest.mark.parametrize("make", [MemoryStore, SqliteStore])
-async def test_no_session_is_called_by_what_means_another(tmp_path: Path, make: Any) -> None:
+async def test_a_session_name_cannot_be_the_id_of_another_session(tmp_path: Path, make: Any) -> None:
 
     store = make() if make is MemoryStore else await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     await store.append("one", [draft(1)])

@@ -37,15 +37,15 @@ def test_paths_may_be_relative_or_from_home_and_have_colons(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("postgres://x/y", "'postgres' to keep sessions; say a path, or sqlite:PATH, memory:"),
-        ("odd:name.db", "(a file of that name: ./odd:name.db)"),
+        ("postgres://x/y", "unknown store 'postgres'; write a path, or sqlite:PATH, memory:"),
+        ("odd:name.db", "(for a file of that name: ./odd:name.db)"),
         ("sqlite://office/a.db", "three slashes, or none"),
-        ("sqlite:", "it names no file, as in sqlite:PATH"),
-        ("folder/", "it names no file"),
+        ("sqlite:", "the address has no file name, as in sqlite:PATH"),
+        ("folder/", "the address has no file name"),
         ("memory:mine", "has no name, as in memory:"),
     ],
 )
-def test_what_is_no_address_is_refused_by_a_sentence_that_says_what_is(text: str, said: str) -> None:
+def test_an_invalid_address_is_rejected_with_the_valid_forms(text: str, said: str) -> None:
     with pytest.raises(ConfigFault) as refused:
         parse_address(text)
     assert text in str(refused.value)
@@ -65,7 +65,7 @@ async def test_a_store_is_opened_by_its_address(tmp_path: Path) -> None:
     await again.close()
 
 
-def test_only_what_is_in_memory_does_not_last() -> None:
+def test_only_the_memory_store_is_not_durable() -> None:
     assert {name for name, scheme in SCHEMES.items() if not scheme.is_durable} == {"memory"}
     assert not parse_address("memory://").is_durable
 
@@ -89,7 +89,7 @@ def test_a_folder_that_is_reached_by_a_link_is_the_same_place(tmp_path: Path) ->
     assert parse_address(f"{tmp_path}/link/a.db") == parse_address(f"{tmp_path}/real/a.db")
 
 
-async def test_neither_file_is_taken_for_the_other(tmp_path: Path) -> None:
+async def test_the_session_and_host_files_are_not_confused(tmp_path: Path) -> None:
 
     register, sessions = str(tmp_path / "a.db.host"), str(tmp_path / "a.db")
     HostDatabase(register).close()
@@ -103,7 +103,7 @@ async def test_neither_file_is_taken_for_the_other(tmp_path: Path) -> None:
 def test_a_file_of_sessions_has_one_host_and_the_next_one_may_come_when_it_is_gone(tmp_path: Path) -> None:
     path = str(tmp_path / "new folder" / "a.db")
     with lock_store(path):
-        already = rf"serves the sessions in .*a\.db already \(process {os.getpid()}\)"
+        already = rf"another host \(process {os.getpid()}\) serves the sessions in .*a\.db"
         with pytest.raises(StoreFault, match=already), lock_store(path):
             pass
         with lock_store(f"{path}.other"):

@@ -1,1 +1,1 @@
-"""Files and places: where things of the user's are, how they are written, and what policy reads from them."""
+"""The user's files: where they are, how they are written, and what policy reads from them."""

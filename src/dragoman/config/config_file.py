@@ -1,14 +1,13 @@
-"""config.toml: agents by the names that the user gave them, and which one is meant when none is named.
+"""config.toml: the user's agents by name, and the default agent.
 
     version = 1
     default = "opencode"
-    store = true                  # whether sessions are kept
+    store = true                  # whether sessions are stored
     [agents.opencode]
     command = "opencode"          # and args, env, cwd, dialect, mode, sandbox
-    [host]                        # what `dragoman serve` does, and hosts by name: hosting.py
+    [host]                        # settings of `dragoman serve`, and hosts by name: host_section.py
 
-Takes the text of the file, gives values; every fault names the line and the key. Changing the file keeps the rest of
-it, comments too. Who starts an agent, and how, is decided above.
+Every error names the line and the key. Edits keep the rest of the file, comments too.
 """
 
 from __future__ import annotations
@@ -28,26 +27,26 @@ from dragoman.config.toml_reader import ReadValue, TomlReader, read_text_file
 from dragoman.errors import ConfigFault
 from dragoman.policy.toml_lines import TomlPath, line_numbers
 
-# The form of the file; a newer one is refused, not guessed at.
+# The file format version; a newer one is an error.
 VERSION = 1
 
-# Names are typed on command lines and written into TOML: nothing that either would have to quote.
+# Names need no quoting on command lines and in TOML.
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-NAME_RULE = "a name has letters, digits, - and _, and begins with a letter or a digit"
+NAME_RULE = "use letters, digits, - and _ in a name, starting with a letter or a digit"
 
 _TOP_KEYS = ("version", "default", "store", "agents", "host", "hosts", "default_host")
 
 
 class NamedAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """How one agent is started, and how it is to be used."""
+    """How one agent is started and used."""
 
     name: str
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
-    cwd: str = ""  # where it works; without it, wherever the user is
+    cwd: str = ""  # its working directory; "" for the user's current one
     dialect: str = "auto"
-    mode: str = ""  # the agent's own mode that sessions begin in
+    mode: str = ""  # the agent's own mode for new sessions
     sandbox: bool = False
 
     @property
@@ -57,23 +56,23 @@ class NamedAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says."""
+    """The content of the file."""
 
     agents: Mapping[str, NamedAgent] = {}
     default: str = ""
-    store: bool = True  # whether commands keep sessions
-    host: HostSection = HostSection()  # what `dragoman serve` does
-    hosts: Mapping[str, NamedHost] = {}  # those that the user reaches by a name
+    store: bool = True  # whether commands store sessions
+    host: HostSection = HostSection()  # settings of `dragoman serve`
+    hosts: Mapping[str, NamedHost] = {}  # hosts that the user has named
     default_host: str = ""
 
 
 def load_config(path: str) -> Config:
-    """The user's agents; none when there is no file. Raises ConfigFault with all that is wrong."""
+    """Load the user's config; empty if there is no file. Raise ConfigFault with all errors."""
     return parse_config(read_text_file(path), path)
 
 
 def parse_config(text: str, name: str) -> Config:
-    """Read the file; raises ConfigFault with all that is wrong."""
+    """Parse the file; raise ConfigFault with all errors."""
     import tomllib
 
     try:
@@ -91,7 +90,7 @@ def parse_config(text: str, name: str) -> Config:
 
 
 def add_agent(path: str, agent: NamedAgent) -> None:
-    """Write one more agent at the end of the file; a name that is taken is refused."""
+    """Add an agent at the end of the file; raise if the name is in use."""
 
     def added(text: str, agents: Config) -> str:
         if agent.name in agents.agents:
@@ -102,7 +101,7 @@ def add_agent(path: str, agent: NamedAgent) -> None:
 
 
 def remove_agent(path: str, name: str) -> None:
-    """Take an agent out, and the default with it if it was that."""
+    """Remove an agent, and the default if it was that one."""
 
     def removed(text: str, agents: Config) -> str:
         if agents.default == name:
@@ -113,32 +112,32 @@ def remove_agent(path: str, name: str) -> None:
 
 
 def set_default_agent(path: str, name: str) -> None:
-    """Which agent is meant when none is named; an empty name takes the choice back."""
+    """Set the default agent; an empty name removes the default."""
     edit_config(path, lambda text, _: set_key(text, "default", name))
 
 
 def edit_config(path: str, edit: Callable[[str, Config], str]) -> None:
-    """Change the file: from its text and what that says to another text, which must be one that can be read."""
+    """Edit the file: `change` takes text and config and returns the new text, which must parse."""
     with file_lock(path):
         text = read_text_file(path)
         after = edit(text, parse_config(text, path))
-        parse_config(after, path)  # what we write must be what we read
+        parse_config(after, path)  # what we write must be readable
         write_private(path, after.encode())
 
 
 def append_table(text: str, table: str) -> str:
-    """The text with one more table at its end."""
+    """Return the text with a table added at its end."""
     return (f"{text.rstrip()}\n\n" if text.strip() else f"version = {VERSION}\n\n") + table
 
 
 def remove_table(text: str, table: TomlPath, path: str) -> str:
-    """The text without a table that stands for itself, and all below it."""
+    """Return the text without a table and all below it."""
     lines = text.split("\n")
     ours = [line for key, line in line_numbers(text).items() if key[:2] == table]
     heads = sorted(number for number, line in enumerate(lines, 1) if line.lstrip().startswith("["))
     if not ours or min(ours) not in heads:
         said = ".".join(map(str, table))
-        raise ConfigFault([f"{path}: {said} is not written as a table of its own; take it out by hand"])
+        raise ConfigFault([f"{path}: {said} is not written as its own table; remove it by hand"])
     end = next((head for head in heads if head > max(ours)), len(lines) + 1)
     while end > max(ours) + 1 and lines[end - 2].lstrip().startswith("#"):
         end -= 1  # a comment right above the next table belongs to that one
@@ -146,7 +145,7 @@ def remove_table(text: str, table: TomlPath, path: str) -> str:
 
 
 def set_key(text: str, key: str, value: str) -> str:
-    """The text with this key at its top; an empty value takes it out."""
+    """Return the text with this top-level key; an empty value removes it."""
     text = remove_key(text, key)
     if not value:
         return text
@@ -156,7 +155,7 @@ def set_key(text: str, key: str, value: str) -> str:
 
 
 def remove_key(text: str, key: str) -> str:
-    """The text without this key at its top."""
+    """Return the text without this top-level key."""
     line = line_numbers(text).get((key,))
     lines = text.split("\n")
     return text if line is None else "\n".join([*lines[: line - 1], *lines[line:]])
@@ -178,7 +177,7 @@ def _agent_table(agent: NamedAgent) -> str:
 
 
 def quote_toml(text: str) -> str:
-    """A TOML string; JSON's way of writing it is one of TOML's, but for DEL."""
+    """Return a TOML string; JSON strings are valid TOML, except for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -186,7 +185,7 @@ def quote_toml(text: str) -> str:
 
 
 def _format_toml_error(message: str, text: str) -> str:
-    """The words of the standard reader, with the line in front, as our own faults have it."""
+    """Put the line number in front of a tomllib message, as in our own errors."""
     what, _, place = message.rpartition(" (at ")
     line = place.removeprefix("line ").partition(",")[0]
     if not line.isdigit():  # "end of document"
@@ -196,9 +195,9 @@ def _format_toml_error(message: str, text: str) -> str:
 
 def _read_document(reader: TomlReader, document: dict[str, Any]) -> Config:
     for key in document.keys() - set(_TOP_KEYS):
-        reader.add_fault((key,), f"there is no such setting; there are {', '.join(_TOP_KEYS)}")
+        reader.add_fault((key,), f"unknown setting; use one of {', '.join(_TOP_KEYS)}")
     if document.get("version", VERSION) != VERSION:
-        reader.add_fault(("version",), f"this Dragoman reads version {VERSION}")
+        reader.add_fault(("version",), f"unsupported version; this Dragoman reads version {VERSION}")
     tables = reader.read_table(document.get("agents", {}), ("agents",), "agents are written as [agents.NAME]")
     agents = {name: _read_agent(reader, name, table) for name, table in tables.items()}
     hosts = host_section.read_hosts(reader, document.get("hosts", {}), NAME_PATTERN.fullmatch, NAME_RULE)
@@ -233,7 +232,7 @@ def _read_agent(reader: TomlReader, name: str, table: Any) -> NamedAgent | None:
     return NamedAgent(name=name, **(members or {})) if len(reader.faults) == before else None
 
 
-# Member of an agent's table -> how it is read.
+# Key of an agent's table -> the function that reads it.
 _AGENT_KEYS: dict[str, ReadValue] = {
     "command": TomlReader.read_text,
     "args": TomlReader.read_texts,

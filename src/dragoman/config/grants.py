@@ -1,7 +1,7 @@
-"""Grants in a file: remembered decisions that can be listed and taken back while sessions run.
+"""The grants file: remembered decisions that can be listed and revoked while sessions run.
 
-One JSON file, mode 0600, changed under a lock and replaced as a whole; read again whenever it has changed, so that a
-grant revoked by another process no longer counts at the next question. What grants mean is policy's.
+One JSON file, mode 0600, changed under a lock and replaced atomically. It is read again after each change, so a grant
+revoked by another process no longer counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GrantsFile:
         self._current: tuple[Grant, ...] = ()
 
     def current(self) -> tuple[Grant, ...]:
-        """All grants as they are now; raises ConfigFault when the file cannot be read."""
+        """Return all current grants; raise ConfigFault if the file cannot be read."""
         now = file_stamp(self._path)
         if now != self._stamp:
             self._current = self._read()
@@ -39,13 +39,13 @@ class GrantsFile:
         return self._current
 
     def add(self, grants: Iterable[Grant], *, now: float) -> None:
-        """Remember more; what has expired falls away."""
+        """Add grants; drop expired ones."""
         added = list(grants)
         if added:
             self._edit(lambda kept: [grant for grant in kept if not grant.is_expired(now)] + added)
 
     def revoke(self, ids: Iterable[str]) -> list[Grant]:
-        """Forget these, and give those that were there."""
+        """Revoke grants, and return those that existed."""
         wanted = set(ids)
         found: list[Grant] = []
 
@@ -57,7 +57,7 @@ class GrantsFile:
         return found
 
     def forget_run(self, run: str) -> None:
-        """Forget the grants of sessions that nobody keeps any more."""
+        """Remove the grants of sessions that no longer run."""
         if any(grant.run == run for grant in self.current()):
             self._edit(lambda kept: [grant for grant in kept if grant.run != run])
 
@@ -76,7 +76,7 @@ class GrantsFile:
             data = read_bytes(self._path)
             kept = msgspec.json.decode(data, type=_GrantsDocument) if data is not None else _GrantsDocument()
         except (OSError, msgspec.DecodeError) as error:
-            raise ConfigFault([f"{self._path}: {error}; move the file away to begin without grants"]) from None
+            raise ConfigFault([f"{self._path}: {error}; move the file away to start without grants"]) from None
         if kept.format != FORMAT:
             raise ConfigFault([f"{self._path}: format {kept.format} is of a newer Dragoman; this one reads {FORMAT}"])
         return tuple(kept.grants)

@@ -28,7 +28,7 @@ from dragoman.policy.modes import MODES
 from dragoman.policy.toml_lines import TomlPath
 from dragoman.store.urls import StoreAddress, parse_address
 
-# Where a host listens unless told otherwise: this machine alone, and a port that nobody has claimed.
+# The default address: this machine only, and an unassigned port.
 DEFAULT_PORT = 7437
 DEFAULT_BIND = f"127.0.0.1:{DEFAULT_PORT}"
 
@@ -37,7 +37,7 @@ UNATTENDED_CHOICES = ("wait", "deny")
 
 
 class IssuerSection(msgspec.Struct, frozen=True, kw_only=True):
-    """[host.issuer]: whose bearer tokens count beside our own."""
+    """[host.issuer]: an issuer whose bearer tokens are accepted in addition to ours."""
 
     issuer: str
     audience: str
@@ -50,37 +50,37 @@ class IssuerSection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostSection(msgspec.Struct, frozen=True, kw_only=True):
-    """[host]: what `dragoman serve` does unless its flags say otherwise."""
+    """[host]: settings of `dragoman serve`; flags override them."""
 
     agents: tuple[str, ...] = ()
-    roots: tuple[str, ...] = ()  # of every remote user who has none of their own
+    roots: tuple[str, ...] = ()  # of every remote user without their own
     user_roots: Mapping[str, tuple[str, ...]] = {}
     bind: str = DEFAULT_BIND
     tls: tuple[str, ...] = ()  # certificate and key
-    store: str = ""  # where sessions are kept; without it, in the user's own file
-    share: str = "session"  # one agent process a session, or one a user
-    unattended: str = "wait"  # what happens to questions while nobody is there who may answer
+    store: str = ""  # where sessions are stored; "" for the user's own file
+    share: str = "session"  # one agent process per session, or per user
+    unattended: str = "wait"  # what happens to permission requests while nobody can answer
     policy: str = ""
     mode: str = ""
     mcp: tuple[str, ...] = ()  # files with the MCP servers that remote users may name
-    origins: tuple[str, ...] = ()  # web pages that may use it
-    names: tuple[str, ...] = ()  # what it is called, beside its address
+    origins: tuple[str, ...] = ()  # origins of web pages that may connect
+    names: tuple[str, ...] = ()  # additional host names
     local: bool = True  # whether its owner needs no token on this machine
     limits: Mapping[str, float] = {}
     issuer: IssuerSection | None = None
 
 
 class NamedHost(msgspec.Struct, frozen=True, kw_only=True):
-    """[hosts.NAME]: a host that the user reaches by a name."""
+    """[hosts.NAME]: a host that the user has named."""
 
     name: str
     url: str
     token_file: str = ""
-    ca: str = ""  # certificates to trust beside the system's
+    ca: str = ""  # certificates to trust in addition to the system's
 
 
 def read_host_section(reader: TomlReader, value: Any) -> HostSection:
-    """What [host] says."""
+    """Read [host]."""
     table = reader.read_table(value, ("host",), "the host's settings are written as [host]")
     members = reader.read_members(table, ("host",), _HOST_KEYS, "[host]")
     return HostSection(**members) if members else HostSection()
@@ -89,7 +89,7 @@ def read_host_section(reader: TomlReader, value: Any) -> HostSection:
 def read_hosts(
     reader: TomlReader, value: Any, is_name: Callable[[str], object], name_rule: str
 ) -> dict[str, NamedHost]:
-    """What [hosts.NAME] says, for each."""
+    """Read each [hosts.NAME]."""
     found = {}
     for name, table in reader.read_table(value, ("hosts",), "hosts are written as [hosts.NAME]").items():
         path: TomlPath = ("hosts", name)
@@ -120,27 +120,27 @@ def _read_lists(reader: TomlReader, value: Any, path: TomlPath) -> dict[str, tup
     return {key: reader.read_texts(each, (*path, key)) for key, each in table.items()}
 
 
-# A place that web pages come from, as browsers spell it (RFC 6454): no path, no user, no capitals.
+# An origin as browsers write it (RFC 6454): no path, no user, no capitals.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/?#@\[\]A-Z:]+)(:\d{1,5})?")
 
-# A name, or an address of either kind, without a port.
+# A host name or IP address, without a port.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
 def origin_fault(text: str) -> str:
-    """What is wrong with an origin that is to be let in; "" for nothing."""
+    """Return what is wrong with an allowed origin; "" if it is valid."""
     if _ORIGIN.fullmatch(text):
         return ""
     return f"{text!r} is no origin; write it as browsers do, without a path, as in https://tools.example.org"
 
 
 def name_fault(text: str) -> str:
-    """What is wrong with a name that a host is to answer to; "" for nothing."""
+    """Return what is wrong with a host name; "" if it is valid."""
     return "" if _NAME.fullmatch(text) else f"{text!r} is no name of a machine; write it as in office.example"
 
 
 def check_host_section(section: HostSection) -> HostSection:
-    """The same; ConfigFault for origins and names that nobody could ever come from or ask for."""
+    """Return the section; raise ConfigFault for invalid origins and names."""
     faults = [f"--origin: {wrong}" for each in section.origins if (wrong := origin_fault(each))]
     faults += [f"--name: {wrong}" for each in section.names if (wrong := name_fault(each))]
     if faults:
@@ -149,7 +149,7 @@ def check_host_section(section: HostSection) -> HostSection:
 
 
 def _read_checked(fault_of: Callable[[str], str]) -> ReadValue:
-    """How a list of texts is read of which each must be right."""
+    """Return a reader for a list of strings that are each checked."""
 
     def read(reader: TomlReader, value: Any, path: TomlPath) -> tuple[str, ...]:
         texts = reader.read_texts(value, path)
@@ -218,7 +218,7 @@ _NAMED_HOST_KEYS: dict[str, ReadValue] = {
 
 
 def store_address(store: str, paths: UserPaths) -> StoreAddress:
-    """Where sessions are kept: the user's own file unless said otherwise."""
+    """Return where sessions are stored: the user's own file by default."""
     found = parse_address(store or paths.sessions)
     if found.path and found.path == parse_address(paths.host_database).path:
         raise ConfigFault([f"store: {found.path} is where your tokens are kept; name another file"])
@@ -226,5 +226,5 @@ def store_address(store: str, paths: UserPaths) -> StoreAddress:
 
 
 def host_database_path(store: StoreAddress, paths: UserPaths) -> str:
-    """The file of tokens and members: the user's own, or that beside another file of sessions, named after it."""
+    """Return the database of tokens and members: the user's own, or one next to another session file."""
     return f"{store.path}.host" if store.path and store != store_address("", paths) else paths.host_database

@@ -1,7 +1,4 @@
-"""Hosts by the names that the user gave them: kept in config.toml, their tokens in files beside it.
-
-Takes values, changes the file; everything else in it stays as it is. Who dials, and how, is decided above.
-"""
+"""Named hosts in config.toml, with their tokens in files next to it. Edits keep the rest of the file."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ from dragoman.config.paths import UserPaths
 from dragoman.config.private_files import read_bytes, write_private
 from dragoman.errors import ConfigFault
 
-# A token for any host, for whoever does not want a file: stronger than what a file says.
+# A token for any host from the environment; it overrides the file.
 TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
 
 
 def add_host(path: str, host: NamedHost) -> None:
-    """Write one more host at the end of the file; a name that is taken is refused."""
+    """Add a host at the end of the file; raise if the name is in use."""
 
     def added(text: str, known: Config) -> str:
         if host.name in known.hosts:
@@ -30,7 +27,7 @@ def add_host(path: str, host: NamedHost) -> None:
 
 
 def replace_host(path: str, host: NamedHost) -> None:
-    """Write a host anew that is there already; what else is in the file, and the default, stay as they are."""
+    """Replace an existing host; the rest of the file and the default stay."""
     edit_config(path, lambda text, _: append_table(remove_table(text, ("hosts", host.name), path), _host_table(host)))
 
 
@@ -41,7 +38,7 @@ def _host_table(host: NamedHost) -> str:
 
 
 def remove_host(path: str, name: str) -> None:
-    """Take a host out, and the default with it if it was that."""
+    """Remove a host, and the default if it was that one."""
 
     def removed(text: str, known: Config) -> str:
         if known.default_host == name:
@@ -52,24 +49,24 @@ def remove_host(path: str, name: str) -> None:
 
 
 def set_default_host(path: str, name: str) -> None:
-    """Which host is meant when none is named; an empty name takes the choice back."""
+    """Set the default host; an empty name removes the default."""
     edit_config(path, lambda text, _: set_key(text, "default_host", name))
 
 
 def token_path(paths: UserPaths, name: str) -> str:
-    """Where the token of a host is kept."""
+    """Return the path of a host's token."""
     return os.path.join(paths.config, "tokens", name)
 
 
 def save_token(paths: UserPaths, name: str, token: str) -> str:
-    """Keep a token so that only its owner reads it; gives the file."""
+    """Save a token that only its owner can read; return the path."""
     path = token_path(paths, name)
     write_private(path, f"{token.strip()}\n".encode())
     return path
 
 
 def read_token(host: NamedHost, environ: Mapping[str, str]) -> str:
-    """The token to bring: the variable's, else the file's; a file that others can read is refused."""
+    """Return the token from the environment or the file; reject a file that others can read."""
     if environ.get(TOKEN_VARIABLE):
         return environ[TOKEN_VARIABLE].strip()
     if not host.token_file:

@@ -1,7 +1,4 @@
-"""Agents that are known by name: how each is started, and where it comes from.
-
-One table. What is on PATH counts as found; nothing is downloaded or started here. Installing is the registry's.
-"""
+"""Known agents: how each is started, and where it comes from. Nothing is downloaded or started here."""
 
 from __future__ import annotations
 
@@ -12,14 +9,14 @@ from typing import NamedTuple
 
 
 class KnownAgent(NamedTuple):
-    """An agent people use: the words that start it on standard input and output, and how to get it."""
+    """A known agent: its command for stdio, and how to install it."""
 
     name: str
     command: tuple[str, ...]
     source: str
 
 
-# The first words are programs; those of peers.md and of the public catalogue of agents.
+# The first word is the program; from docs/protocol/peers.md and the public agent registry.
 KNOWN_AGENTS: tuple[KnownAgent, ...] = (
     KnownAgent("auggie", ("auggie", "--acp"), "npm @augmentcode/auggie"),
     KnownAgent("cagent", ("cagent", "acp"), "github.com/docker/cagent"),
@@ -42,6 +39,6 @@ KNOWN_AGENTS: tuple[KnownAgent, ...] = (
 
 
 def installed_agents(environ: Mapping[str, str] = os.environ) -> dict[str, KnownAgent]:
-    """Those of them that are on PATH, by name."""
+    """Return the known agents on PATH, by name."""
     path = environ.get("PATH", os.defpath)
     return {known.name: known for known in KNOWN_AGENTS if shutil.which(known.command[0], path=path) is not None}

@@ -1,7 +1,4 @@
-"""Where files of the user's are: the folders of the XDG rules, and the names in them.
-
-Takes an environment, gives paths; nothing is created or read here. What is named here is never written for an agent.
-"""
+"""Paths of the user's files, by the XDG rules. Nothing is created or read here; agents can never write these files."""
 
 from __future__ import annotations
 
@@ -27,37 +24,37 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def policy(self) -> str:
-        """The user's own policy file."""
+        """The user's policy file."""
         return os.path.join(self.config, POLICY_FILE)
 
     @property
     def config_file(self) -> str:
-        """The user's agents by name."""
+        """The user's config file."""
         return os.path.join(self.config, "config.toml")
 
     @property
     def history(self) -> str:
-        """What was typed in conversations."""
+        """The prompt history."""
         return os.path.join(self.state, "history")
 
     @property
     def grants(self) -> str:
-        """The remembered decisions."""
+        """The grants file."""
         return os.path.join(self.state, "grants.json")
 
     @property
     def sessions(self) -> str:
-        """The logs of sessions."""
+        """The session store."""
         return os.path.join(self.state, "sessions.db")
 
     @property
     def host_database(self) -> str:
-        """Who may use the host of this user, and what they are in which session."""
+        """The host database: users, tokens and session roles."""
         return os.path.join(self.state, "host.db")
 
     @property
     def trust(self) -> str:
-        """Which project files are trusted, by content."""
+        """The trusted project files, by content."""
         return os.path.join(self.state, "trust.json")
 
     @property
@@ -66,14 +63,15 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.state, "audit", "audit.jsonl")
 
     def protected_paths(self, roots: Iterable[str] = ()) -> list[str]:
-        """What an agent's file calls can never write: all of ours by its folders, and where a link leads out of them;
-        and the folder of a project's policy, wherever it is, for it may be another session's."""
+        """Return what an agent can never write: our folders, the targets of links in them, and any project's policy
+        folder, which may belong to another session.
+        """
         files = [self.policy, *(project_policy_path(root) for root in roots)]
         return [self.config, self.state, self.data, *files, PROJECT_FOLDER]
 
 
 def user_paths(environ: Mapping[str, str] = os.environ) -> UserPaths:
-    """The folders as an environment has them."""
+    """Return the folders for an environment."""
     home = environ.get("HOME") or os.path.expanduser("~")
 
     def folder(variable: str, otherwise: str) -> str:
@@ -90,15 +88,15 @@ def user_paths(environ: Mapping[str, str] = os.environ) -> UserPaths:
 
 
 def project_policy_path(root: str) -> str:
-    """The policy file of a project."""
+    """Return the policy file of a project."""
     return os.path.join(root, PROJECT_FOLDER, POLICY_FILE)
 
 
 def protect_user_files(sandbox: Sandbox | None, environ: Mapping[str, str] = os.environ) -> Sandbox | None:
-    """The same sandbox, closed to what is ours; None stays none."""
+    """Return the sandbox with our files protected; None stays None."""
     if sandbox is None:
         return None
     ours = user_paths(environ)
-    # A policy that is a link leads out of its folder; what is not there is in a folder that is closed.
+    # A policy that is a link has its target elsewhere; a missing file is in a protected folder.
     files = [path for path in (ours.policy, ours.config_file) if os.path.exists(path)]
     return sandbox.with_protected([ours.config, ours.state, ours.data, *files])

@@ -1,7 +1,7 @@
-"""The policy that applies to a session: the user's file, and that of each project folder, as far as it is trusted.
+"""Load the policy of a session: the user's file, and the files of its project folders, as far as they are trusted.
 
-Takes folders, gives a pure Policy; files are read again when they change. A file that cannot be read while a session
-runs denies everything, so that a fault never opens a door; at the start, and for `policy check`, it is raised.
+Files are read again when they change. A file that becomes unreadable during a session denies everything; at the start,
+and for `policy check`, the error is raised.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class PolicyLoader:
 
     def __init__(self, paths: UserPaths, trust: TrustedFiles | None = None, *, user_file: str | None = None) -> None:
         self._paths = paths
-        # A file that the user names in place of the usual one has to be there.
+        # A file that the user names explicitly must exist.
         self._user_file = paths.policy if user_file is None else os.path.abspath(user_file)
         self._is_required = user_file is not None
         self._trust = trust or TrustedFiles(paths.trust)
         self._cache: dict[tuple[str, ...], tuple[object, Policy]] = {}
 
     def __call__(self, roots: tuple[str, ...]) -> Policy:
-        """The policy of a session with these folders, as the files are now; faults deny."""
+        """Return the current policy for these folders; a faulty file denies everything."""
         stamps = tuple(map(file_stamp, [self._user_file, self._paths.trust, *map(project_policy_path, roots)]))
         known = self._cache.get(roots)
         if known is None or known[0] != stamps:
@@ -40,11 +40,11 @@ class PolicyLoader:
         return known[1]
 
     def load(self, roots: tuple[str, ...]) -> Policy:
-        """The same, once, and every fault is raised."""
+        """Load the policy once, and raise every error."""
         return self._load(roots, strict=True)
 
     def protected_paths(self, roots: Sequence[str]) -> list[str]:
-        """What an agent's file calls never write, for a session with these folders."""
+        """Return what an agent can never write in a session with these folders."""
         return [*self._paths.protected_paths(roots), self._user_file]
 
     def _load(self, roots: tuple[str, ...], *, strict: bool) -> Policy:
@@ -87,7 +87,7 @@ class PolicyLoader:
         return Policy(files=tuple(files), mode=mode, protected=tuple(ours), roots=more)
 
     def _resolve_root(self, root: str) -> str:
-        """A folder that the user named, resolved."""
+        """Return a folder from the policy file, resolved."""
         return os.path.realpath(os.path.join(self._paths.home, root.removeprefix("~/")))
 
 

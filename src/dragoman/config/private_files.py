@@ -1,7 +1,4 @@
-"""Small files of the user's: written all at once, readable by nobody else, changed by one process at a time.
-
-Takes paths and bytes. `Watched` reads a file again when it has changed. Knows nothing of what is in them.
-"""
+"""Small private files: replaced atomically, readable only by their owner, changed under a lock."""
 
 from __future__ import annotations
 
@@ -15,37 +12,37 @@ from typing import BinaryIO
 
 from dragoman.errors import ConfigFault
 
-# Larger than any policy or list of grants that people write; what is larger is not ours.
+# Larger than any policy or grants file; a larger file is not ours.
 MAX_BYTES = 4 * 1024 * 1024
 
 
 def write_private(path: str, data: bytes) -> None:
-    """Make a file hold this, or leave it as it was; only its owner can read it."""
+    """Replace a file atomically; only its owner can read it."""
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    beside = os.path.join(folder, f".{os.path.basename(path)}.{os.urandom(6).hex()}")
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    temporary = os.path.join(folder, f".{os.path.basename(path)}.{os.urandom(6).hex()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except BaseException:
-        os.unlink(beside)
+        os.unlink(temporary)
         raise
     _sync_folder(folder)
 
 
 def read_bytes(path: str) -> bytes | None:
-    """What a file holds; None if it is not there. OSError as the system gives it, also for what is no file."""
+    """Return the content of a file; None if it does not exist. Raise OSError, also for a special file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     with open(fd, "rb") as file:
         data = file.read(MAX_BYTES + 1) if not stat.S_ISFIFO(os.fstat(fd).st_mode) else None
-    if data is None:  # a pipe, or a device that has nothing yet
+    if data is None:  # a pipe or device without data
         raise _no_file(path)
     if len(data) > MAX_BYTES:
         raise OSError(f"{path} is larger than {MAX_BYTES} bytes")
@@ -53,7 +50,7 @@ def read_bytes(path: str) -> bytes | None:
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a file to read; OSError for what is none: a pipe would keep us waiting until somebody writes into it."""
+    """Open a regular file; raise OSError for others, because a pipe would block."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -65,12 +62,12 @@ def open_regular(path: str) -> BinaryIO:
 
 
 def _no_file(path: str) -> OSError:
-    return OSError(errno.EINVAL, "it is no regular file", path)
+    return OSError(errno.EINVAL, "not a regular file", path)
 
 
 @contextmanager
 def as_config_faults(path: str) -> Iterator[None]:
-    """Say what the system says about a file of ours as a fault that names it."""
+    """Turn an OSError about one of our files into a ConfigFault that names it."""
     try:
         yield
     except OSError as error:
@@ -79,18 +76,18 @@ def as_config_faults(path: str) -> Iterator[None]:
 
 @contextmanager
 def file_lock(path: str) -> Iterator[None]:
-    """Hold the lock of a file; other processes that want it wait. The lock is a file beside it."""
+    """Hold the lock of a file, which is a separate file; other processes wait."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(fd)  # which lets go of the lock
+        os.close(fd)  # releases the lock
 
 
 def file_stamp(path: str) -> tuple[int, int, int] | None:
-    """Changes when the file does; None while it is not there."""
+    """Return a value that changes with the file; None if it does not exist."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

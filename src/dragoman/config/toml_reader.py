@@ -1,7 +1,4 @@
-"""Reading TOML of the user's into values: every fault is kept with its line and key, and reading goes on.
-
-Takes parsed TOML, gives values; a table of members says how each is read. Above are the parts of config.toml.
-"""
+"""Read parsed TOML into values; collect every error with its line and key."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _DIALECTS = ("auto", *DIALECT_NAMES)
 
 
 class TomlReader:
-    """Reads one document; `faults` has all that is wrong in it."""
+    """Reads one document; `faults` has all errors."""
 
     def __init__(self, name: str, lines: dict[TomlPath, int]) -> None:
         self.faults: list[str] = []
@@ -27,7 +24,7 @@ class TomlReader:
     def read_members(
         self, table: Mapping[str, Any], path: TomlPath, known: Mapping[str, ReadValue], what: str
     ) -> dict[str, Any] | None:
-        """The members of a table, each read by its row; None when there was a fault."""
+        """Read a table by its members' readers; None if there was an error."""
         before = len(self.faults)
         found = {}
         for key, value in table.items():
@@ -39,70 +36,70 @@ class TomlReader:
         return found if len(self.faults) == before else None
 
     def read_table(self, value: Any, path: TomlPath, how: str) -> dict[str, Any]:
-        """A table; `how` says how it is written."""
+        """Return a table; `how` says how it is written."""
         if not isinstance(value, dict):
             self.add_fault(path, how)
             return {}
         return value
 
     def read_text(self, value: Any, path: TomlPath) -> str:
-        """A text."""
+        """Return a string."""
         if not isinstance(value, str):
             self.add_fault(path, "must be a text")
             return ""
         return value
 
     def read_texts(self, value: Any, path: TomlPath) -> tuple[str, ...]:
-        """A list of texts."""
+        """Return a list of strings."""
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             self.add_fault(path, "must be a list of texts")
             return ()
         return tuple(value)
 
     def read_pairs(self, value: Any, path: TomlPath) -> dict[str, str]:
-        """A table of texts."""
+        """Return a table of strings."""
         if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
             self.add_fault(path, 'must be a table of texts, such as { NAME = "value" }')
             return {}
         return value
 
     def read_bool(self, value: Any, path: TomlPath) -> bool:
-        """True or false."""
+        """Return a boolean."""
         if not isinstance(value, bool):
             self.add_fault(path, "must be true or false")
         return value is True
 
     def read_number(self, value: Any, path: TomlPath) -> float:
-        """A number above zero."""
+        """Return a number above zero."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
             self.add_fault(path, "must be a number above zero")
             return 1.0
         return value
 
     def read_numbers(self, value: Any, path: TomlPath) -> dict[str, float]:
-        """A table of numbers above zero."""
+        """Return a table of numbers above zero."""
         table = self.read_table(value, path, "must be a table of numbers")
         return {key: self.read_number(each, (*path, key)) for key, each in table.items()}
 
     @staticmethod
     def choice_reader(*known: str) -> ReadValue:
-        """How a text is read that must be one of these."""
+        """Return a reader for one of these strings."""
 
-        def chosen(reader: TomlReader, value: Any, path: TomlPath) -> str:
+        def read_choice(reader: TomlReader, value: Any, path: TomlPath) -> str:
             if value not in known:
                 reader.add_fault(path, f"must be one of {', '.join(known)}")
             return reader.read_text(value, path)
 
-        return chosen
+        return read_choice
 
     def read_dialect(self, value: Any, path: TomlPath) -> str:
-        """A dialect, or auto."""
+        """Return a dialect, or auto."""
         if value not in _DIALECTS:
             self.add_fault(path, f"there is no dialect {value!r}; there are {', '.join(_DIALECTS)}")
         return self.read_text(value, path)
 
     def add_fault(self, path: TomlPath, what: str) -> None:
-        """Something is wrong there."""
+        """Add an error."""
         self.faults.append(f"{self._name}: line {line_number(self._lines, path)}: {format_path(path)}: {what}")
 
 
@@ -110,7 +107,7 @@ ReadValue = Callable[[TomlReader, Any, TomlPath], Any]
 
 
 def read_text_file(path: str) -> str:
-    """What a file of the user's says; nothing when it is not there. ConfigFault when it cannot be read."""
+    """Return the text of a user's file; "" if it does not exist. Raise ConfigFault if it cannot be read."""
     try:
         return (read_bytes(path) or b"").decode("utf-8-sig")
     except OSError as error:

@@ -1,7 +1,4 @@
-"""Which project files the user trusts: path and hash of the content. A file that changed is no longer trusted.
-
-One JSON file, mode 0600, like the grants.
-"""
+"""Trusted project files: path and content hash, in one JSON file, mode 0600. A changed file is no longer trusted."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ from dragoman.errors import ConfigFault
 
 
 def content_hash(data: bytes) -> str:
-    """What identifies a content."""
+    """Return the hash of a content."""
     return sha256(data).hexdigest()
 
 
 class TrustedFiles:
-    """The user's trust in files, by content."""
+    """The user's trusted files, by content."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -28,7 +25,7 @@ class TrustedFiles:
         self._known: dict[str, str] = {}
 
     def is_trusted(self, file: str, data: bytes) -> bool:
-        """Whether exactly this content of this file is trusted."""
+        """Return whether exactly this content of this file is trusted."""
         now = file_stamp(self._path)
         if now != self._stamp:
             self._known = self._read()
@@ -41,7 +38,7 @@ class TrustedFiles:
             self._write({**self._read(), os.path.realpath(file): content_hash(data)})
 
     def revoke(self, file: str) -> bool:
-        """No longer trust a file; whether it was trusted."""
+        """Stop trusting a file; return whether it was trusted."""
         with as_config_faults(self._path), file_lock(self._path):
             known = self._read()
             was = known.pop(os.path.realpath(file), None) is not None
@@ -58,4 +55,4 @@ class TrustedFiles:
             data = read_bytes(self._path)
             return msgspec.json.decode(data, type=dict[str, str]) if data is not None else {}
         except (OSError, msgspec.DecodeError) as error:
-            raise ConfigFault([f"{self._path}: {error}; move the file away to begin without trust"]) from None
+            raise ConfigFault([f"{self._path}: {error}; move the file away to start without trust"]) from None

@@ -1,1 +1,1 @@
-"""From a question to allow, ask or deny. Pure: takes values, gives values; files, clocks and people are elsewhere."""
+"""Decide whether an operation is allowed, asked about or denied. Pure: no files, no clock, no user interaction."""

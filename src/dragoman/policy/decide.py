@@ -1,8 +1,8 @@
-"""The one decision: rules, mode and grants put together. Pure.
+"""Combine rules, mode and grants into one decision. Pure.
 
-In this order: what is ours is not written; a rule that denies; a mode that denies firmly, ours or the agent's own; a
-grant; a rule that allows or asks; the mode's cell, or the agent's own mode where that asks. What would be asked is
-asked, except in the modes that ask nobody.
+The order: Dragoman's own files are never written; a rule that denies; a firm mode that denies, the user's or the
+agent's; a grant; a rule that allows or asks; the mode table, or the agent's own mode if it asks. An ASK is then
+resolved by the policy mode.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dragoman.policy.question import FILE_OPERATIONS, WRITE_OPERATIONS, Question
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """The files that apply, and the mode that the user chose in them."""
+    """The policy files that apply, and the mode that the user chose in them."""
 
     files: tuple[rules.RuleFile, ...] = ()
     mode: str = "default"
-    # What is ours, resolved paths, and names of folders wherever they are; nothing at or below is ever written.
+    # Dragoman's own files: resolved paths, or folder names at any depth. Nothing at or below them is ever written.
     protected: tuple[str, ...] = ()
-    # Folders that every session has besides its own, resolved; for files only.
+    # Resolved folders that every session has in addition to its own; for files only.
     roots: tuple[str, ...] = ()
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision with all that was looked at."""
+    """A decision with everything that was considered."""
 
     decision: Decision
     considered: tuple[Decision, ...]
@@ -40,7 +40,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def decide(
     policy: Policy, question: Question, grants: Iterable[Grant] = (), *, now: float = 0.0, run: str = ""
 ) -> Decision:
-    """Allow, ask or deny."""
+    """Return allow, ask or deny for one question."""
     current = find_mode(question.mode)
     ours = _own_files_decision(policy, question)
     if ours is not None:
@@ -58,7 +58,7 @@ def decide(
     if known is not None:
         return known
     found = ruled if ruled is not None else cell
-    # What the user wrote into a rule is an answer to an agent that only wants to ask.
+    # A rule that the user wrote answers an agent mode that only asks.
     if floor is not None and ruled is None and floor.verdict > found.verdict:
         found = floor
     return _resolve_ask(current, found) if found.verdict is ASK else found
@@ -67,7 +67,7 @@ def decide(
 def decide_all(
     policy: Policy, questions: Sequence[Question], grants: Sequence[Grant] = (), *, now: float = 0.0, run: str = ""
 ) -> Decision:
-    """The decision on things that are asked for together: the strictest."""
+    """Return the strictest decision on questions that are asked together."""
     return max(
         (decide(policy, question, grants, now=now, run=run) for question in questions), key=lambda each: each.verdict
     )
@@ -76,27 +76,25 @@ def decide_all(
 def explain(
     policy: Policy, question: Question, grants: Sequence[Grant] = (), *, now: float = 0.0, run: str = ""
 ) -> Explanation:
-    """The decision, with what each file, the mode and the grants say by themselves."""
-    spoken = [_own_files_decision(policy, question)]
-    spoken += [file.decide(question) for file in policy.files]
-    spoken += [_mode_decision(policy, find_mode(question.mode), question), _agent_mode_decision(question)]
-    spoken.append(granted.decide_by_grants(grants, question, now, run))
+    """Return the decision, and what each file, the mode and the grants say on their own."""
+    decisions = [_own_files_decision(policy, question)]
+    decisions += [file.decide(question) for file in policy.files]
+    decisions += [_mode_decision(policy, find_mode(question.mode), question), _agent_mode_decision(question)]
+    decisions.append(granted.decide_by_grants(grants, question, now, run))
     return Explanation(
         decision=decide(policy, question, grants, now=now, run=run),
-        considered=tuple(decision for decision in spoken if decision is not None),
+        considered=tuple(decision for decision in decisions if decision is not None),
     )
 
 
 def _own_files_decision(policy: Policy, question: Question) -> Decision | None:
-    """Policy, config, grants and audit are never written for an agent, whatever anybody says."""
+    """Deny writes to policy, config, grants and audit files, whatever the rules say."""
     if question.operation not in WRITE_OPERATIONS:
         return None
-    names = {place for place in policy.protected if "/" not in place}
+    names = {name for name in policy.protected if "/" not in name}
     for path in (question.resource, question.requested_path):
         if path and (is_under(path, policy.protected) or not names.isdisjoint(names_below(path, question.roots))):
-            return Decision(
-                DENY, DecisionSource.BOUNDARY, f"{path} belongs to Dragoman itself and is never written for an agent"
-            )
+            return Decision(DENY, DecisionSource.BOUNDARY, f"{path} belongs to Dragoman; agents can never write it")
     return None
 
 
@@ -105,21 +103,21 @@ def _mode_decision(policy: Policy, current: PolicyMode, question: Question) -> D
     what = question.operation if question.operation in current.verdicts else "other"
     is_inside = question.is_inside(policy.roots)
     if verdict is ALLOW and question.operation in FILE_OPERATIONS and not is_inside and current.when_asked is not ALLOW:
-        where = question.resource or "a file that is not named"
+        where = question.resource or "an unnamed file"
         return Decision(current.when_asked, DecisionSource.BOUNDARY, f"{where} is outside the session's folders")
     return Decision(verdict, DecisionSource.MODE, f"mode {current.name}: {verdict.label} {what}")
 
 
 def _agent_mode_decision(question: Question) -> Decision | None:
-    """What the agent's own mode adds."""
+    """Return what the agent's own mode adds."""
     strictness = AGENT_MODES.get(question.agent_mode)
     if strictness is None or MODES[question.agent_mode].verdicts.get(question.operation, DENY) is not DENY:
         return None
-    return Decision(strictness, DecisionSource.AGENT_MODE, f"the agent itself is in its mode {question.agent_mode}")
+    return Decision(strictness, DecisionSource.AGENT_MODE, f"the agent is in its own mode {question.agent_mode}")
 
 
 def _resolve_ask(current: PolicyMode, found: Decision) -> Decision:
     if current.when_asked is ASK:
         return found
-    what = "nothing is asked" if current.when_asked is ALLOW else "nobody is asked, so it is denied"
+    what = "allowed without asking" if current.when_asked is ALLOW else "denied without asking"
     return Decision(current.when_asked, DecisionSource.MODE, f"{found.reason}; mode {current.name}: {what}")

@@ -1,7 +1,7 @@
-"""What policy answers: allow, ask or deny, and why.
+"""Allow, ask or deny, and the reason.
 
-Ordered by strictness, so that "the strictest wins" is a maximum. A reason says what decided: which rule of which file
-and line, which mode, which grant.
+Verdicts are ordered by strictness, so "the strictest wins" is a maximum. A reason names the rule with its file and
+line, the mode or the grant that decided.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 class Verdict(IntEnum):
-    """Allow, ask or deny; the larger is the stricter."""
+    """Allow, ask or deny; a larger value is stricter."""
 
     ALLOW = 0
     ASK = 1
@@ -21,7 +21,7 @@ class Verdict(IntEnum):
 
     @property
     def label(self) -> str:
-        """As it is written in files and shown to people."""
+        """The word used in files and shown to users."""
         return self.name.lower()
 
 
@@ -31,7 +31,7 @@ VERDICTS_BY_LABEL: dict[str, Verdict] = {verdict.label: verdict for verdict in V
 
 
 class DecisionSource:
-    """What decided."""
+    """What made a decision."""
 
     RULE = "rule"
     MODE = "mode"
@@ -46,19 +46,19 @@ class DecisionSource:
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A verdict, what gave it, and the reason in words."""
+    """A verdict, its source and its reason."""
 
     verdict: Verdict
     source: str
     reason: str
-    grant: str = ""  # the id of the grant, where one decided
+    grant: str = ""  # the grant's id if a grant decided
 
     @property
     def allows(self) -> bool:
-        """Whether it is leave."""
+        """Whether the verdict is ALLOW."""
         return self.verdict is ALLOW
 
 
 def strictest(decisions: Iterable[Decision]) -> Decision | None:
-    """The strictest of some decisions, the first among equals; None for none."""
+    """Return the strictest decision, the first of equals; None if there are none."""
     return max(decisions, key=lambda decision: decision.verdict, default=None)

@@ -1,8 +1,7 @@
-"""Globs: `*`, `?` and `[abc]` as expressions whose time grows with the text and the pattern, and never faster.
+"""Globs (`*`, `?`, `[abc]`) as regular expressions that run in time linear in pattern times text.
 
-A star is tried from the left, and the first place where what stands between two stars fits is the right one: going back
-could only find a later one. So what was found is never tried again (an atomic group), and no pattern, whoever wrote it,
-takes longer than its length times that of the text. Pure; `word` is for rules and commands, `expression` for paths.
+Stars match from the left. The first position where the text between two stars fits is always good enough, so each match
+is an atomic group and never retried. `glob_matcher` is for rules and commands, `glob_regex` for paths. Pure.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ _WILD = re.compile(r"[*?\[]")
 
 
 def wildcards(pattern: str) -> int:
-    """How many signs of a pattern stand for something else than themselves, as an upper bound."""
+    """Return an upper bound on the number of wildcard characters in a pattern."""
     return len(_WILD.findall(pattern))
 
 
 @lru_cache(maxsize=4096)
-def word(pattern: str) -> Callable[[str], object]:
-    """Whether a whole text is meant by a pattern; case counts."""
+def glob_matcher(pattern: str) -> Callable[[str], object]:
+    """Return a function that says whether a pattern matches a whole text; case-sensitive."""
     if not _WILD.search(pattern):
         return pattern.__eq__
-    return re.compile(expression(pattern, "."), re.S).fullmatch
+    return re.compile(glob_regex(pattern, "."), re.S).fullmatch
 
 
-def expression(pattern: str, one: str) -> str:
-    """The expression of a pattern in which a sign stands for `one`: `.`, or `[^/]` where names end at a slash."""
+def glob_regex(pattern: str, one: str) -> str:
+    """Return the regular expression of a glob. A wildcard matches `one`: `.`, or `[^/]` within a file name."""
     first, *others = _between_stars(pattern, one)
     if not others:
         return first
@@ -38,7 +37,7 @@ def expression(pattern: str, one: str) -> str:
 
 
 def _between_stars(pattern: str, one: str) -> list[str]:
-    """What stands before, between and after the stars, as expressions that each take a fixed number of characters."""
+    """Return the expressions before, between and after the stars; each matches a fixed number of characters."""
     made = [""]
     index = 0
     while index < len(pattern):
@@ -57,13 +56,13 @@ def _between_stars(pattern: str, one: str) -> list[str]:
 
 
 def _end_of_class(pattern: str, start: int) -> int:
-    """Where the bracket closes; one that comes first is a member. -1 if it is only a bracket."""
+    """Return the index of the closing bracket, or -1 if there is none. A `]` that comes first is a member."""
     first = start + 1 if pattern.startswith("!", start) else start
     return pattern.find("]", first + 1)
 
 
 def _class(inner: str, one: str) -> str:
-    """One of some characters, or (after `!`) none of them."""
+    """Return the expression for a character class, negated after `!`."""
     is_negated = inner.startswith("!")
     members = ""
     rest = inner[1:] if is_negated else inner
@@ -74,7 +73,7 @@ def _class(inner: str, one: str) -> str:
         index += 3 if high else 1
         if not high:
             members += re.escape(low)
-        elif low <= high:  # the wrong way round there is nothing between them
+        elif low <= high:  # a reversed range matches nothing
             members += f"{re.escape(low)}-{re.escape(high)}"
     if not members:
         return one if is_negated else "(?!)"

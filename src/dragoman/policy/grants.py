@@ -1,8 +1,8 @@
-"""Grants: decisions of the user that are remembered, each for one thing and as far as its scope reaches.
+"""Grants: remembered decisions of the user, each for one operation and one scope.
 
-A grant covers the operation on the resource it was given for, and nothing beside it: not another file, not another
-command, not another tool (peers.md 41), and not the same command in another folder. Pure: ids and times are passed in;
-where grants are kept is decided above.
+A grant covers the operation on its resource only: no other file, command or tool
+(docs/protocol/peers.md#too-wide-always), and not the same command in another folder. Pure: the caller passes ids and
+times, and stores the grants.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dragoman.policy.shell_commands import runs_from_here
 
 
 class Scope:
-    """How far a decision reaches (seed 004 section 5.2.1)."""
+    """How far a decision reaches (docs/protocol/draft.md#permission-scopes)."""
 
     ONCE = "once"
     SESSION = "session"
@@ -27,7 +27,8 @@ class Scope:
 
 SCOPES: tuple[str, ...] = (Scope.ONCE, Scope.SESSION, Scope.WORKSPACE, Scope.ALWAYS)
 
-# A grant for a session dies with whoever keeps the session; a crash leaves it behind, and this ends it. Seconds.
+# Session grants are removed when the session closes. After a crash they stay behind, and this limit expires them.
+# Seconds.
 SESSION_GRANT_LIFETIME = 7 * 24 * 3600.0
 
 
@@ -44,22 +45,22 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str = ""
     server: str = ""
     title: str = ""
-    env: tuple[str, ...] = ()  # names of variables that the server is started with
-    cwd: str = ""  # the folder that the command starts in; "" is the session's own
+    env: tuple[str, ...] = ()  # names of the variables that the server is started with
+    cwd: str = ""  # the folder that the command starts in; "" is the session's folder
     session: str = ""
-    run: str = ""  # who keeps the session: agents give the same session ids again
+    run: str = ""  # the process that runs the session, because agents reuse session ids
     workspace: str = ""
     expires: float | None = None
 
     def covers(self, question: Question, now: float, run: str = "") -> bool:
-        """Whether this decides a question."""
+        """Return whether this grant decides a question."""
         return (
             self.operation == question.operation
             and self.agent == question.agent
             and self._is_same_target(question)
             and not self.is_expired(now)
             and self.env == question.env
-            and self._same_folder(question)
+            and self._is_same_folder(question)
             and _is_in_scope(self, question, run)
         )
 
@@ -70,12 +71,12 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.resource == question.resource
         return (self.tool, self.title) == (question.tool, question.title)
 
-    def _same_folder(self, question: Question) -> bool:
+    def _is_same_folder(self, question: Question) -> bool:
         is_command = self.operation == Operation.TERMINAL_EXECUTE
         return not is_command or question.folder == (self.cwd or question.workspace)
 
     def is_expired(self, now: float) -> bool:
-        """Whether it has expired."""
+        """Return whether the grant has expired."""
         return self.expires is not None and now >= self.expires
 
 
@@ -101,11 +102,11 @@ def build_grant(
     run: str = "",
     lifetime: float | None = None,
 ) -> Grant | None:
-    """The grant that remembers an answer; None where there is nothing to hold on to, or nothing to remember."""
-    nothing_said = not (question.resource or question.tool or question.server or question.title)
-    # The variables of a command can make it any other; those of a server are mostly its credentials.
+    """Return the grant that remembers an answer; None if there is nothing to remember or nothing to identify it by."""
+    is_unidentified = not (question.resource or question.tool or question.server or question.title)
+    # Variables can change what a command does; those of an MCP server are mostly its credentials.
     is_changed = bool(question.env) and question.operation != Operation.MCP_START
-    if verdict not in (ALLOW, DENY) or scope not in SCOPES or nothing_said or is_changed:
+    if verdict not in (ALLOW, DENY) or scope not in SCOPES or is_unidentified or is_changed:
         return None
     if scope == Scope.WORKSPACE and not question.workspace:
         scope = Scope.SESSION
@@ -124,7 +125,7 @@ def build_grant(
         server=question.server,
         title=question.title,
         env=question.env,
-        cwd=_bound(question, scope),
+        cwd=_command_folder(question, scope),
         session=question.session if is_of_session else "",
         run=run if is_of_session else "",
         workspace=question.workspace,
@@ -132,10 +133,10 @@ def build_grant(
     )
 
 
-def _bound(question: Question, scope: str) -> str:
-    """The folder that a grant for a command is bound to; none where that is the session's own, whichever that is.
+def _command_folder(question: Question, scope: str) -> str:
+    """Return the folder that a command grant is bound to; "" means the session's folder, whichever it is.
 
-    A program that is named by its place in the folder is another one in every folder, so "always" is for this one.
+    A program given by a relative path is a different one in every folder, so "always" is bound to this folder.
     """
     if question.operation != Operation.TERMINAL_EXECUTE:
         return ""
@@ -145,7 +146,7 @@ def _bound(question: Question, scope: str) -> str:
 
 
 def decide_by_grants(grants: Iterable[Grant], question: Question, now: float, run: str = "") -> Decision | None:
-    """What the grants say to a question; a refusal is stronger than leave."""
+    """Return what the grants say to a question; a denial wins over an allowance."""
     found: Grant | None = None
     for grant in grants:
         if grant.covers(question, now, run):

@@ -1,7 +1,7 @@
-"""Policy modes: what is allowed, asked or denied where neither a rule nor a grant speaks.
+"""Policy modes: the verdict for each operation if no rule and no grant decides.
 
-THE table, mode by operation: the five of seed 003 ("Permission Modes") and the five of seed 004 section 12; default and
-plan are in both. An ALLOW for files is for files in the session's folders; others are asked about. Pure.
+The table has the five modes of docs/protocol/dialects.md#banjo-modes and the five of docs/protocol/draft.md#modes;
+default and plan are in both. ALLOW covers files in the session's folders; other files are asked about. Pure.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dragoman.policy.question import OPERATIONS
 
 
 class PolicyMode(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the table."""
+    """One row of the mode table."""
 
     name: str
     verdicts: dict[str, Verdict]
-    when_asked: Verdict = ASK  # what becomes of a question that would be asked
-    is_firm: bool = False  # its DENY stands against rules and grants that allow
+    when_asked: Verdict = ASK  # the verdict that replaces ASK
+    is_firm: bool = False  # its DENY overrides rules and grants that allow
 
 
 # fmt: off
@@ -35,10 +35,10 @@ _MODE_TABLE: dict[str, tuple[Verdict, ...]] = {
 }
 # fmt: on
 
-# What becomes of a question that would be asked; in the other modes it is asked.
+# The verdict that replaces ASK; in all other modes the user is asked.
 _WHEN_ASKED: dict[str, Verdict] = {"bypassPermissions": ALLOW, "dontAsk": DENY}
 
-# Modes whose DENY is a promise to the user: nothing is executed, nothing is changed.
+# In these modes DENY is a promise to the user: nothing is executed or changed.
 _FIRM_MODES = frozenset({"plan", "architect", "ask"})
 
 MODES: dict[str, PolicyMode] = {
@@ -51,14 +51,14 @@ MODES: dict[str, PolicyMode] = {
     for name, cells in _MODE_TABLE.items()
 }
 
-# What the DENY cells of a mode become when it is the agent's own mode that has this name. It can only make things
-# stricter. `ask` is for real agents "asks before it changes anything", so it is no more than that.
+# What a DENY of the table becomes if the mode is the agent's own. It can only make a decision stricter. Real agents use
+# `ask` for "asks before it changes anything", so it only asks.
 AGENT_MODES: dict[str, Verdict] = {"plan": DENY, "architect": DENY, "ask": ASK}
 
 
 def find_mode(name: str) -> PolicyMode:
-    """The mode of this name; ValueError names those there are."""
+    """Return a mode by name; raise ValueError with the known names."""
     found = MODES.get(name)
     if found is None:
-        raise ValueError(f"there is no policy mode {name!r}; there are {', '.join(MODES)}")
+        raise ValueError(f"unknown policy mode {name!r}; choose one of {', '.join(MODES)}")
     return found

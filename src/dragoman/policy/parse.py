@@ -1,13 +1,13 @@
-"""policy.toml: text in, rules out; every fault names the key and the line.
+"""Parse policy.toml into rules; every error names the key and the line.
 
     version = 1
     mode = "default"              # only in the user's own file
-    roots = ["~/notes"]           # only there: folders that every session has besides its own
+    roots = ["~/notes"]           # only there: folders that every session has in addition to its own
     [[rule]]
     decision = "deny"             # allow | ask | deny
     operation = ["file_read"]     # and path, command, cwd, url, env, host, kind, tool, server, agent, mode, reason
 
-Pure; which files there are, and whether they are trusted, is decided above.
+Pure; the caller decides which files apply and whether they are trusted.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dragoman.policy.shell_commands import CommandPattern
 from dragoman.policy.toml_lines import TomlPath, format_path, line_number, line_numbers
 from dragoman.policy.url_patterns import UrlPattern
 
-# The form of the file; a newer one is refused, not guessed at.
+# The file format version; a newer one is an error.
 VERSION = 1
 
-# The most that a project's file may hold. It comes with whatever is checked out, and every decision goes through it, so
-# nobody else's file may make decisions slow. Characters of the file, of a line and of a pattern; signs like * in one.
+# Limits of a project's file. It comes with the checkout and every decision evaluates it, so it must not make decisions
+# slow. Characters of the file, of a line and of a pattern; wildcards in a pattern.
 PROJECT_SIZE = 64 * 1024
 PROJECT_LINE = 2000
 PROJECT_RULES = 500
@@ -38,13 +38,13 @@ PROJECT_PATTERNS = 1000
 PROJECT_PATTERN = 500
 PROJECT_WILDCARDS = 32
 
-# As much of a pattern as a fault repeats, in characters.
+# How many characters of a pattern an error message repeats.
 _SHOWN = 40
 
 _TOP_KEYS = ("version", "mode", "roots", "rule")
 _KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 
-# Conditions that only some operations can meet. Without them a rule could never match, which nobody means.
+# Conditions that apply only to some operations. A rule that combines others could never match.
 _OPERATIONS_BY_CONDITION: dict[str, frozenset[str]] = {
     "path": frozenset({Operation.FILE_READ, Operation.FILE_WRITE, Operation.FILE_DELETE}),
     "command": frozenset({Operation.TERMINAL_EXECUTE, Operation.MCP_START}),
@@ -57,7 +57,7 @@ _OPERATIONS_BY_CONDITION: dict[str, frozenset[str]] = {
 
 
 class ParsedPolicy:
-    """What a file says."""
+    """The content of a policy file."""
 
     def __init__(self, rules: tuple[Rule, ...], mode: str | None, roots: tuple[str, ...] = ()) -> None:
         self.rules = rules
@@ -66,7 +66,7 @@ class ParsedPolicy:
 
 
 def parse_policy(text: str, name: str, *, is_project: bool = False) -> ParsedPolicy:
-    """Read a policy file; raises ConfigFault with all that is wrong."""
+    """Parse a policy file; raise ConfigFault with all errors."""
     import tomllib
 
     if is_project and (fault := _too_large(text)) is not None:
@@ -75,10 +75,10 @@ def parse_policy(text: str, name: str, *, is_project: bool = False) -> ParsedPol
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigFault([f"{name}: {_format_toml_error(str(error), text)}"]) from None
-    except ValueError as error:  # a number of more digits than Python reads
+    except ValueError as error:  # an integer with more digits than Python reads
         raise ConfigFault([f"{name}: a value cannot be read: {error}"]) from None
     except RecursionError:
-        raise ConfigFault([f"{name}: lists or tables stand in each other too deep to be read"]) from None
+        raise ConfigFault([f"{name}: lists or tables are nested too deeply"]) from None
     reader = _PolicyReader(name, line_numbers(text), is_project)
     parsed = reader.read_document(document)
     if reader.faults:
@@ -87,23 +87,25 @@ def parse_policy(text: str, name: str, *, is_project: bool = False) -> ParsedPol
 
 
 def parse_rule_file(text: str, name: str, *, base: str = "", home: str = "", is_trusted: bool = True) -> RuleFile:
-    """A policy file as it takes part in decisions."""
+    """Parse a policy file for use in decisions."""
     rules = parse_policy(text, name, is_project=bool(base)).rules
     return RuleFile(name=name, rules=rules, base=base, home=home, is_trusted=is_trusted)
 
 
 def _too_large(text: str) -> str | None:
-    """What of a project's file is too large to be read at all, in words; None if nothing is."""
+    """Return which limit of a project's file is exceeded; None if none is."""
     if len(text) > PROJECT_SIZE:
-        return f"the file has {len(text)} characters; a project's may have {PROJECT_SIZE}"
+        return f"the file has {len(text)} characters; a project's file may have at most {PROJECT_SIZE}"
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > PROJECT_LINE:
-            return f"line {number}: the line has {len(line)} characters; in a project's file it may have {PROJECT_LINE}"
+            return (
+                f"line {number}: the line has {len(line)} characters; a project's file may have at most {PROJECT_LINE}"
+            )
     return None
 
 
 def _format_toml_error(message: str, text: str) -> str:
-    """The words of the standard reader, with the line in front, as our own faults have it."""
+    """Put the line number in front of a tomllib message, as in our own errors."""
     what, _, place = message.rpartition(" (at ")
     line = place.removeprefix("line ").partition(",")[0]
     if not line.isdigit():  # "end of document"
@@ -121,26 +123,28 @@ class _PolicyReader:
 
     def read_document(self, document: dict[str, Any]) -> ParsedPolicy:
         for key in document.keys() - set(_TOP_KEYS):
-            self._add_fault((key,), f"there is no such setting; there are {', '.join(_TOP_KEYS)}")
+            self._add_fault((key,), f"unknown setting; use one of {', '.join(_TOP_KEYS)}")
         if document.get("version", VERSION) != VERSION:
-            self._add_fault(("version",), f"this Dragoman reads version {VERSION}")
+            self._add_fault(("version",), f"unsupported version; this Dragoman reads version {VERSION}")
         mode = document.get("mode")
         if mode is not None and self._is_project:
-            self._add_fault(("mode",), "a project cannot choose the mode; only the user's own file can")
+            self._add_fault(("mode",), "a project cannot choose the mode; set it in your own policy file")
         elif mode is not None and (not isinstance(mode, str) or mode not in MODES):
-            self._add_fault(("mode",), f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+            self._add_fault(("mode",), f"unknown mode {mode!r}; choose one of {', '.join(MODES)}")
         written = document.get("rule", [])
         if not isinstance(written, list) or not all(isinstance(rule, dict) for rule in written):
-            self._add_fault(("rule",), "rules are written as [[rule]]")
+            self._add_fault(("rule",), "write each rule as a [[rule]] table")
             written = []
         if self._is_project and len(written) > PROJECT_RULES:
-            self._add_fault(("rule",), f"there are {len(written)} rules; a project's file may have {PROJECT_RULES}")
+            self._add_fault(
+                ("rule",), f"there are {len(written)} rules; a project's file may have at most {PROJECT_RULES}"
+            )
             written = []
         rules = [self._read_rule(rule, ("rule", index)) for index, rule in enumerate(written)]
         found = tuple(rule for rule in rules if rule is not None)
         if self._is_project and self._patterns > PROJECT_PATTERNS:
             self._add_fault(
-                ("rule",), f"there are {self._patterns} patterns; a project's file may have {PROJECT_PATTERNS}"
+                ("rule",), f"there are {self._patterns} patterns; a project's file may have at most {PROJECT_PATTERNS}"
             )
         return ParsedPolicy(found, mode if isinstance(mode, str) else None, self._read_roots(document))
 
@@ -148,14 +152,14 @@ class _PolicyReader:
         if "roots" not in document:
             return ()
         if self._is_project:
-            self._add_fault(("roots",), "a project cannot lend other folders; only the user's own file can")
+            self._add_fault(("roots",), "a project cannot add folders; set roots in your own policy file")
             return ()
         found = self.read_paths(document["roots"], ("roots",))
         for root in found:
             if not root.startswith(("/", "~/")):
-                self._add_fault(("roots",), f"{root!r}: say the whole path, from / or from ~/")
+                self._add_fault(("roots",), f"{root!r}: write the full path, starting with / or ~/")
             elif set(root) & set("*?["):
-                self._add_fault(("roots",), f"{root!r}: a folder, not a pattern")
+                self._add_fault(("roots",), f"{root!r}: write a folder without wildcards")
         return found
 
     def _read_rule(self, rule: dict[str, Any], path: TomlPath) -> Rule | None:
@@ -167,7 +171,7 @@ class _PolicyReader:
                 members[name] = read(self, value, (*path, key))
             elif key != "decision":
                 known = ", ".join(["decision", *_RULE_KEYS])
-                self._add_fault((*path, key), f"a rule has no such member; it has {known}")
+                self._add_fault((*path, key), f"unknown key; a rule may have {known}")
         verdict = VERDICTS_BY_LABEL.get(rule["decision"]) if isinstance(rule.get("decision"), str) else None
         if verdict is None:
             at = (*path, "decision") if "decision" in rule else path
@@ -181,38 +185,38 @@ class _PolicyReader:
         possible = members.get("operations") or frozenset(OPERATIONS)
         for key, operations in _OPERATIONS_BY_CONDITION.items():
             if key in rule and not possible & operations:
-                said = " and ".join(key for key in ("operation", *_OPERATIONS_BY_CONDITION) if key in rule)
-                self._add_fault((*path, key), f"the rule can never match: {said} do not go together")
+                conditions = " and ".join(key for key in ("operation", *_OPERATIONS_BY_CONDITION) if key in rule)
+                self._add_fault((*path, key), f"the rule can never match: no operation satisfies {conditions} together")
                 return
             possible = possible & operations if key in rule else possible
         if "command" in rule and "url" in rule:
-            self._add_fault((*path, "url"), "a server has a command or an address; write a rule for each")
+            self._add_fault((*path, "url"), "a server has either a command or a URL; write one rule for each")
 
     # --- members ----------------------------------------------------------------------------------------------
 
     def read_texts(self, value: Any, path: TomlPath) -> tuple[str, ...]:
         listed = value if isinstance(value, list) else [value]
         if not listed or not all(isinstance(text, str) and text for text in listed):
-            self._add_fault(path, "must be a text or a list of texts, none of them empty")
+            self._add_fault(path, "must be a non-empty string or a list of non-empty strings")
             return ()
         self._check_size(listed, path)
         return tuple(listed)
 
     def _check_size(self, patterns: list[str], path: TomlPath) -> None:
-        """Count patterns, and tell those that a project's file may not have."""
+        """Count patterns, and report those that exceed the limits of a project's file."""
         self._patterns += len(patterns)
         for pattern in patterns if self._is_project else ():
             shown = repr(pattern if len(pattern) <= _SHOWN else pattern[:_SHOWN] + "…")
             if len(pattern) > PROJECT_PATTERN:
-                what = f"the pattern has {len(pattern)} characters; in a project's file it may have {PROJECT_PATTERN}"
+                what = f"the pattern has {len(pattern)} characters; a project's file may have at most {PROJECT_PATTERN}"
                 self._add_fault(path, f"{shown}: {what}")
             elif (count := wildcards(pattern)) > PROJECT_WILDCARDS:
-                what = f"the pattern has {count} signs like *, ? and [; in a project's file it may have"
+                what = f"the pattern has {count} wildcards (*, ?, [); a project's file may have at most"
                 self._add_fault(path, f"{shown}: {what} {PROJECT_WILDCARDS}")
 
     def read_text(self, value: Any, path: TomlPath) -> str:
         if not isinstance(value, str):
-            self._add_fault(path, "must be a text")
+            self._add_fault(path, "must be a string")
             return ""
         return value
 
@@ -220,7 +224,7 @@ class _PolicyReader:
         found = self.read_texts(value, path)
         for word in found:
             if word not in known:
-                self._add_fault(path, f"there is no {path[-1]} {word!r}; there are {', '.join(known)}")
+                self._add_fault(path, f"unknown {path[-1]} {word!r}; choose one of {', '.join(known)}")
         return frozenset(found)
 
     def read_paths(self, value: Any, path: TomlPath) -> tuple[str, ...]:
@@ -231,23 +235,23 @@ class _PolicyReader:
                 self._add_fault(path, f"{pattern!r}: {fault}")
         return found
 
-    def urls(self, value: Any, path: TomlPath) -> tuple[UrlPattern, ...]:
+    def read_urls(self, value: Any, path: TomlPath) -> tuple[UrlPattern, ...]:
         found = []
         for pattern in self.read_texts(value, path):
             try:
-                found.append(UrlPattern.read(pattern))
+                found.append(UrlPattern.parse(pattern))
             except ValueError as error:
                 self._add_fault(path, f"{pattern!r}: {error}")
         return tuple(found)
 
     def read_commands(self, value: Any, path: TomlPath) -> tuple[CommandPattern, ...]:
-        # ["git", "status"] is one command by its words; a list that has lists in it is several patterns.
+        # ["git", "status"] is one command; a list that contains lists is several patterns.
         is_several = isinstance(value, list) and any(isinstance(each, list) for each in value)
         listed = value if is_several else [value]
         found = []
         for each in listed:
             if not isinstance(each, str | list):
-                self._add_fault(path, 'must be a text such as "git log *", or a list of words such as ["git", "log"]')
+                self._add_fault(path, 'must be a string such as "git log *", or a list of words such as ["git", "log"]')
                 continue
             try:
                 found.append(CommandPattern.parse(each))
@@ -261,13 +265,13 @@ class _PolicyReader:
         self.faults.append(f"{self._name}: line {line_number(self._lines, path)}: {format_path(path)}: {what}")
 
 
-# Member of a rule in the file -> member of Rule, and how it is read.
+# Key in the file -> field of Rule, and the function that reads it.
 _RULE_KEYS: dict[str, tuple[str, Callable[[_PolicyReader, Any, TomlPath], Any]]] = {
     "operation": ("operations", lambda reader, value, path: reader.read_choices(value, path, OPERATIONS)),
     "path": ("paths", _PolicyReader.read_paths),
     "command": ("commands", _PolicyReader.read_commands),
     "cwd": ("cwds", _PolicyReader.read_paths),
-    "url": ("urls", _PolicyReader.urls),
+    "url": ("urls", _PolicyReader.read_urls),
     "env": ("env", _PolicyReader.read_texts),
     "host": ("hosts", lambda reader, value, path: tuple(text.lower() for text in reader.read_texts(value, path))),
     "kind": ("kinds", lambda reader, value, path: reader.read_choices(value, path, _KINDS)),

@@ -1,7 +1,7 @@
-"""Path patterns of rules: `*` inside one name, `**` across folders, `?`, `[abc]`; relative, absolute or from `~`.
+"""Path patterns of rules: `*` within a name, `**` across folders, `?`, `[abc]`; relative, absolute or from `~`.
 
-A pattern is text; `compiled` makes it a matcher for whole absolute paths, never for parts of them. A relative pattern
-stands below a folder that is given when it is matched. Case counts. Pure: no path is looked up.
+A pattern matches whole absolute paths, case-sensitive. A relative pattern is matched below the given bases. Pure: no
+file is accessed.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from dragoman.policy.globs import expression
+from dragoman.policy.globs import glob_regex
 
-# The longest path that is compared, in characters: no system opens a longer one by its name.
+# The longest path that is compared, in characters: no system opens a longer one.
 LONGEST = 4096
 
 # One character of a name.
 _ONE = "[^/]"
-# As few folders as will do, and as many as will do.
+# As few folders as possible, and as many as possible.
 _ACROSS_FEW = "(?:.*?/)??"
 _ACROSS_ALL = "(?:.*/)?"
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """What is wrong with a pattern, in words; None if nothing is."""
+    """Return what is wrong with a pattern; None if it is valid."""
     if not pattern:
-        return "the pattern is empty; ** stands for everything"
+        return "the pattern is empty; use ** to match everything"
     if "\0" in pattern:
-        return "a path cannot have a NUL in it"
+        return "a path cannot contain a NUL character"
     if ".." in pattern.split("/"):
-        return "'..' cannot be matched, for paths are compared after they are resolved"
+        return "'..' never matches, because paths are resolved first; write the resolved path"
     if pattern.startswith("~") and pattern != "~" and not pattern.startswith("~/"):
-        return "only ~/ is understood, not the home of somebody else"
+        return "only ~/ is supported; write the full path of another user's home"
     return None
 
 
 def matches(pattern: str, path: str, bases: tuple[str, ...], home: str) -> bool:
-    """Whether an absolute path is meant by a pattern; a relative one is tried below each of the bases."""
+    """Return whether an absolute path matches a pattern; a relative pattern is tried below each base."""
     if pattern.startswith("/"):
         return compile_pattern(pattern).fullmatch(path) is not None
     if pattern == "~" or pattern.startswith("~/"):
@@ -50,7 +50,7 @@ def matches(pattern: str, path: str, bases: tuple[str, ...], home: str) -> bool:
 
 
 def _relative_to(path: str, base: str) -> str | None:
-    """The path as seen from a folder; None if it is not in there."""
+    """Return the path relative to a folder; None if it is not inside."""
     if path == base:
         return ""
     folder = base.rstrip("/") + "/"
@@ -59,20 +59,20 @@ def _relative_to(path: str, base: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """The matcher of a pattern; its time grows with the pattern times the path, and never faster."""
+    """Compile a pattern; matching takes time linear in pattern times path."""
     return re.compile(_expression(pattern.split("/")), re.S)
 
 
 def _expression(parts: list[str]) -> str:
-    """Names and `**` as one expression.
+    """Return names and `**` as one expression.
 
-    Between two `**` stands a fixed number of names. The first place where they fit is as good as any later one, for
-    what follows may then begin anywhere behind: so it is found once and never tried again.
+    Between two `**` is a fixed number of names. The first position where they fit is always good enough, because the
+    rest may start anywhere behind it. So each match is atomic and never retried.
     """
-    runs: list[list[str]] = [[]]  # the names before, between and after `**`; two in a row are one
+    runs: list[list[str]] = [[]]  # the names before, between and after `**`; two in a row count as one
     for index, part in enumerate(parts):
         if part != "**":
-            runs[-1].append(expression(part, _ONE))
+            runs[-1].append(glob_regex(part, _ONE))
         elif index == 0 or parts[index - 1] != "**":
             runs.append([])
     first, *others = runs
@@ -88,4 +88,4 @@ def _expression(parts: list[str]) -> str:
         return made + _ACROSS_ALL + "/".join(last)
     if start in ("", "/") and not found:
         return f"{start}.*"
-    return made.removesuffix("/") + "(?:/.*)?"  # src/** is the folder itself and all below
+    return made.removesuffix("/") + "(?:/.*)?"  # src/** includes the folder itself

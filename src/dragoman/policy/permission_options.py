@@ -1,7 +1,8 @@
-"""Decisions as answers to the options that an agent offers: one of them, or none, never one of our own making.
+"""Answer an agent's permission request with one of the options it offers, or with none.
 
-A wish that no option says faithfully is answered "cancelled" rather than by an option that reaches further
-(peers.md 42). A scope that the agent has no word for is remembered by us, and the agent is told "once". Pure.
+If no option expresses the decision exactly, the answer is "cancelled", never an option that allows more
+(docs/protocol/peers.md#lost-options). If the agent has no option for a scope, we remember the scope and answer "once".
+Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dragoman.policy.grants import SCOPES, Scope
 
 
 class OfferedOption(Protocol):
-    """What an agent offers: an id of its own and a kind that we know, or not."""
+    """An option that an agent offers: its own id and a kind, perhaps unknown."""
 
     @property
     def option_id(self) -> str: ...
@@ -22,7 +23,7 @@ class OfferedOption(Protocol):
     def kind(self) -> str: ...
 
 
-# Verdict and scope -> kinds of options that say it, best first. Leave is never made larger than it was given.
+# Verdict and scope -> kinds of options that express it, best first. An option never allows more than the user did.
 OPTION_KINDS: dict[tuple[Verdict, str], tuple[str, ...]] = {
     (ALLOW, Scope.ONCE): ("allow_once",),
     (ALLOW, Scope.SESSION): ("allow_once",),
@@ -34,7 +35,8 @@ OPTION_KINDS: dict[tuple[Verdict, str], tuple[str, ...]] = {
     (DENY, Scope.ALWAYS): ("reject_always", "reject_once"),
 }
 
-# What choosing an option of the agent's means to us. "Always" of an agent is about this project (peers.md 40).
+# What choosing an agent's option means to us. An agent's "always" applies to this project
+# (docs/protocol/peers.md#forgotten-always).
 KIND_MEANINGS: dict[str, tuple[Verdict, str]] = {
     "allow_once": (ALLOW, Scope.ONCE),
     "allow_always": (ALLOW, Scope.WORKSPACE),
@@ -47,23 +49,23 @@ _VERDICT_PREFIXES: dict[str, Verdict] = {"allow": ALLOW, "reject": DENY, "deny":
 
 
 def choose_option(options: Sequence[OfferedOption], verdict: Verdict, scope: str = Scope.ONCE) -> str | None:
-    """The id of the option that says this; None when none does, which is answered "cancelled"."""
+    """Return the id of the option that expresses a decision; None if there is none, which is answered "cancelled"."""
     if verdict is ALLOW and scope != Scope.ONCE:
-        for option in options:  # the draft's own words for how far leave reaches
+        for option in options:  # the draft uses the scope as option id
             if option.option_id == scope and option.kind.startswith("allow"):
                 return option.option_id
     for kind in OPTION_KINDS.get((verdict, scope), ()):
         for option in options:
-            # An option that is called like a larger scope is not "once", whatever its kind.
+            # An option whose id is a larger scope does not mean "once", whatever its kind.
             if option.kind == kind and (option.option_id == scope or option.option_id not in SCOPES[1:]):
                 return option.option_id
     return None
 
 
 def option_meaning(option: OfferedOption) -> tuple[Verdict, str] | None:
-    """The verdict and scope that choosing an option means; None for an option of no known kind."""
+    """Return the verdict and scope that an option means; None for an unknown kind."""
     found = KIND_MEANINGS.get(option.kind)
-    if found is None:  # one more kind of leave or refusal (peers.md 27) is no more than once
+    if found is None:  # an unknown kind counts as once (docs/protocol/peers.md#unknown-option-kinds)
         verdict = next((each for word, each in _VERDICT_PREFIXES.items() if option.kind.startswith(word)), None)
         return None if verdict is None else (verdict, Scope.ONCE)
     if found[0] is ALLOW and option.option_id in SCOPES:

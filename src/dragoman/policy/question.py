@@ -1,7 +1,6 @@
-"""What an agent wants leave for, as policy sees it: one operation on one resource, and everything a rule can look at.
+"""A permission question: one operation on one resource, with everything that a rule can match.
 
-Made by the roles from tool calls and from uses of what is lent; read by rules, modes and grants. A plain value: paths
-come resolved, nothing is looked up here.
+Roles build it from tool calls and workspace requests; rules, modes and grants read it. Paths are already resolved.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import msgspec
 
 
 class Operation:
-    """What is done: the six operations of seed 004 section 5.2.1, and what else needs leave."""
+    """The six operations of docs/protocol/draft.md#request-permission, and others that need permission."""
 
     FILE_READ = "file_read"
     FILE_WRITE = "file_write"
@@ -33,36 +32,36 @@ WRITE_OPERATIONS = frozenset({Operation.FILE_WRITE, Operation.FILE_DELETE})
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """May this agent do this to that?"""
+    """May this agent perform this operation on this resource?"""
 
     operation: str
-    resource: str = ""  # the resolved path, the command line, the URL; "" when the agent does not say
-    requested_path: str = ""  # the path as the agent spelled it, made absolute, where that is not the resolved one
+    resource: str = ""  # the resolved path, the command line or the URL; "" if the agent does not say
+    requested_path: str = ""  # the absolute path as the agent gave it, if it is not the resolved one
     agent: str = ""
-    kind: str = ""  # of the tool call
+    kind: str = ""  # the kind of the tool call
     tool: str = ""  # the name of the tool
-    server: str = ""  # the MCP server that the tool or the start is of, by the name that the client gives it
-    url: str = ""  # the address of a server that is to be reached
-    title: str = ""  # the agent's own words; shown, never matched by rules
-    cwd: str = ""  # the folder that a command starts in, resolved; "" when the agent does not say
-    env: tuple[str, ...] = ()  # names of variables set for a command or server that can change what it does
+    server: str = ""  # the MCP server of the tool or the start, by the name that the client gives it
+    url: str = ""  # the URL of a server to connect to
+    title: str = ""  # the agent's own text; shown, never matched by rules
+    cwd: str = ""  # the folder that a command starts in, resolved; "" if the agent does not say
+    env: tuple[str, ...] = ()  # names of variables that can change what a command or server does
     session: str = ""
-    roots: tuple[str, ...] = ()  # the folders of the session, resolved; the first is the workspace
+    roots: tuple[str, ...] = ()  # the session's folders, resolved; the first is the workspace
     mode: str = "default"  # the policy mode, which only the user sets
     agent_mode: str = ""  # the agent's own mode; can make things stricter, never looser
 
     @property
     def workspace(self) -> str:
-        """The folder that the session is about."""
+        """The session's main folder."""
         return self.roots[0] if self.roots else ""
 
     @property
     def folder(self) -> str:
-        """Where a command starts: in the session's folder, where the agent does not say."""
+        """The folder that a command starts in; the workspace if the agent does not say."""
         return self.cwd or self.workspace
 
     def is_inside(self, extra_roots: tuple[str, ...] = ()) -> bool:
-        """Whether a path lies in one of the session's folders or of these, by its resolved and by its given name."""
+        """Return whether both the resolved and the requested path are in the session's folders or in `extra_roots`."""
         folders = (*self.roots, *extra_roots)
         return bool(self.resource) and all(
             is_under(path, folders) for path in (self.resource, self.requested_path) if path
@@ -70,9 +69,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_below(path: str, roots: tuple[str, ...]) -> list[str]:
-    """The names of a path from the folder on that it lies in, the innermost of these; all of them if it lies in none.
+    """Return the names of a path from its innermost root on; all names if it is in no root.
 
-    Folders above a session's own are none of its business, whatever they are called.
+    Folders above a session's own are ignored, whatever their names.
     """
     inside = [root for root in roots if is_under(path, (root,))]
     above = os.path.dirname(max(inside, key=len)) if inside else ""
@@ -80,5 +79,5 @@ def names_below(path: str, roots: tuple[str, ...]) -> list[str]:
 
 
 def is_under(path: str, roots: tuple[str, ...]) -> bool:
-    """Whether a path is one of these folders or in one."""
+    """Return whether a path is one of these folders or inside one."""
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)

@@ -1,7 +1,7 @@
-"""Secrets taken out of text before it is kept or shown: values that are known, and shapes that keys have.
+"""Redact secrets from text before it is stored or shown: known values, and the formats of common keys.
 
-Takes the values (from the environment, from MCP servers, from credentials) and gives text without them, also where they
-stand in base64, percent or JSON spelling. What is put in their place is always the same. Pure.
+Known values come from the environment, MCP servers and credentials. They are also found in base64, percent and JSON
+encoding. Pure.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from urllib.parse import quote
 
 REDACTED = "[redacted]"
 
-# Shorter values are words and numbers; taking those out would make the rest unreadable and hide nothing.
+# Shorter values are ordinary words and numbers; redacting them would make text unreadable and protect nothing.
 MIN_SECRET_LENGTH = 8
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!OR(?!IZ))|COOKIE|PRIVATE|DSN", re.I)
-# Names that look like secrets and are places or switches.
+# Names that look like secrets but are paths or switches.
 _NOT_SECRET = frozenset({"SSH_AUTH_SOCK", "KEYBOARD", "KEYMAP", "XKB_DEFAULT_KEYMAP"})
 
-# A word of a command line that gives something a value; a whole script (`sh -c "A=b agent"`) is none.
+# An argument that assigns a value; a whole script (`sh -c "A=b agent"`) is not one.
 _ASSIGNMENT = re.compile(r"-{0,2}[\w-]+=\S*")
 
-# Shapes of keys in circulation; where there is a group, only that is taken out.
+# Formats of common keys; if there is a group, only the group is redacted.
 _SHAPES = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     r"\b(?:sk|rk|pk)-[A-Za-z0-9_-]{16,}",
@@ -33,7 +33,7 @@ _SHAPES = (
     r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
     r"\bAIza[A-Za-z0-9_-]{30,}",
     r"\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{30,}|\bhf_[A-Za-z0-9]{20,}",
-    # The head of such a token is short; without that bound, many beginnings and no dot would take time without end.
+    # The header of a JWT is short; without this bound, input with many starts and no dot would take quadratic time.
     r"\beyJ[A-Za-z0-9_-]{8,4000}+\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
     r"(?i:\b(?:bearer|basic|token)\s+)([A-Za-z0-9+/=._~-]{8,})",
     r"(?<=://)[^/\s:@]*:([^/\s@]+)(?=@)",
@@ -44,35 +44,35 @@ _SHAPE = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES), re.S)
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable, header or member of this name holds something that nobody else should see."""
+    """Return whether a variable, header or member of this name holds a secret."""
     return name.upper() not in _NOT_SECRET and _SECRET_NAME.search(name) is not None
 
 
 def environment_secrets(environ: Mapping[str, str]) -> list[str]:
-    """The secret values of an environment, by the names of its variables."""
+    """Return the values of variables with secret names."""
     return [value for name, value in environ.items() if is_secret_name(name)]
 
 
 def mcp_server_secrets(servers: Iterable[Any]) -> list[str]:
-    """All values that MCP servers are given in env and headers, and what stands after Bearer in them."""
+    """Return all env and header values of MCP servers, and the part after Bearer in them."""
     return with_bearer_values(
         pair.value for server in servers for pair in [*(server.env or ()), *(server.headers or ())]
     )
 
 
 def with_bearer_values(values: Iterable[str]) -> list[str]:
-    """Values as headers have them, and what stands after Bearer and the like in them."""
+    """Return header values, and the part after Bearer and similar prefixes in them."""
     given = list(values)
     return given + [value.partition(" ")[2] for value in given if " " in value]
 
 
 def command_secrets(argv: Iterable[str]) -> list[str]:
-    """The secrets that a command line gives away by name: NAME=value, --name=value and --name value."""
+    """Return the secrets that a command line names: NAME=value, --name=value and --name value."""
     return [secret for _, secret in _split_arguments(argv) if secret]
 
 
 def _split_arguments(argv: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each word of a command line in two: what may be shown, and the secret behind it, mostly none."""
+    """Split each argument into the part to show and the secret, which is mostly empty."""
     is_named = False
     for word in argv:
         name, sign, value = word.partition("=")
@@ -87,7 +87,7 @@ def _split_arguments(argv: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 class Redactor:
-    """Takes known values and known shapes out of text."""
+    """Redacts known values and known formats."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
@@ -95,7 +95,7 @@ class Redactor:
         self.add_values(values)
 
     def add_values(self, values: Iterable[str]) -> None:
-        """Know more values from now on."""
+        """Add known values."""
         for value in values:
             if len(value.strip()) >= MIN_SECRET_LENGTH:
                 self._values.update(_encodings(value.strip()))
@@ -104,19 +104,19 @@ class Redactor:
             self._known_pattern = re.compile("|".join(map(re.escape, longest_first)))
 
     def redact_known(self, text: str) -> str:
-        """The text without the values that are known; what only looks like a key is left, as code often does."""
+        """Redact known values only; code often contains text that only looks like a key."""
         return text if self._known_pattern is None else self._known_pattern.sub(REDACTED, text)
 
     def redact_text(self, text: str) -> str:
-        """The text without secrets."""
+        """Redact known values and known formats."""
         return _SHAPE.sub(_redact_match, self.redact_known(text))
 
     def redact_command(self, argv: Iterable[str]) -> list[str]:
-        """A command line without secrets; what it gives away by name is taken out of it however short it is."""
+        """Redact a command line; a value under a secret name is redacted however short it is."""
         return [f"{shown}{REDACTED}" if secret else self.redact_text(shown) for shown, secret in _split_arguments(argv)]
 
     def redact_json(self, value: Any) -> Any:
-        """JSON without secrets, in texts, in keys, and under names that tell of one."""
+        """Redact JSON: strings, keys, and values under secret names."""
         if isinstance(value, str):
             return self.redact_text(value)
         if isinstance(value, Mapping):
@@ -140,7 +140,9 @@ def _redact_match(found: re.Match[str]) -> str:
 
 
 def _encodings(value: str) -> Iterable[str]:
-    """A value as it may stand in other texts; base64 of a longer text that begins with it shares all but the end."""
+    """Return a value in the encodings it may appear in; base64 of a longer text that starts with it differs only at the
+    end.
+    """
     yield value
     yield quote(value, safe="")
     yield value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,8 +1,7 @@
-"""Rules: under which conditions a file says allow, ask or deny.
+"""Rules: the conditions under which a policy file says allow, ask or deny.
 
-Within a file the first rule that matches decides; across files the strictest wins, and a project's file that nobody
-trusts yet counts only where it asks or denies. A rule that would forbid is given the benefit of the doubt: where the
-agent does not say which file or command it means, a rule that might be meant asks. Pure.
+In a file the first matching rule decides; across files the strictest wins. An untrusted project file can only ask or
+deny. If the agent does not name the file or command, a rule that might match asks. Pure.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import msgspec
 
 from dragoman.policy import path_patterns
 from dragoman.policy.decision import ALLOW, ASK, Decision, DecisionSource, Verdict, strictest
-from dragoman.policy.globs import word
+from dragoman.policy.globs import glob_matcher
 from dragoman.policy.question import FILE_OPERATIONS, Operation, Question
 from dragoman.policy.shell_commands import CommandPattern, parse_command_line
-from dragoman.policy.url_patterns import UrlPattern, address
+from dragoman.policy.url_patterns import UrlPattern, parse_url
 
 
 class Match(IntEnum):
-    """Whether a rule speaks of a question; of several conditions the least counts."""
+    """Whether a rule applies to a question; of several conditions the smallest counts."""
 
     NO = 0
     MAYBE = 1
@@ -29,7 +28,7 @@ class Match(IntEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict and its conditions; an empty condition is none, several must all hold."""
+    """A verdict and its conditions. An empty condition always holds; all others must hold together."""
 
     verdict: Verdict
     operations: frozenset[str] = frozenset()
@@ -49,12 +48,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def starts_by_name_alone(self) -> bool:
-        """Whether this lets MCP servers start by nothing but the name that they are given."""
+        """Whether this allows MCP servers to start by name only, without a command or URL."""
         is_of_starts = not self.operations or Operation.MCP_START in self.operations
         return self.verdict is ALLOW and bool(self.servers) and is_of_starts and not (self.commands or self.urls)
 
     def match(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
-        """Whether this rule speaks of a question; relative paths stand below the bases."""
+        """Return whether this rule applies to a question; relative paths are below `bases`."""
         if (
             (self.operations and question.operation not in self.operations)
             or (self.kinds and question.kind not in self.kinds)
@@ -64,21 +63,21 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             or (self.agents and not _matches_any(self.agents, question.agent))
         ):
             return Match.NO
-        # A rule has one of these at most: no operation can meet two of them.
+        # A rule has at most one of these: no operation satisfies two.
         if self.paths:
             found = self._match_path(question, bases, home)
         elif self.commands:
             found = self._match_command(question)
         elif self.urls:
-            found = self._url(question)
+            found = self._match_url(question)
         elif self.hosts:
             found = self._match_host(question)
         else:
             found = Match.YES
         if self.cwds and found:
-            found = min(found, self._folder(question, bases, home))
+            found = min(found, self._match_cwd(question, bases, home))
         if (self.env or question.env) and found:
-            found = min(found, self._variables(question))
+            found = min(found, self._match_env(question))
         return found
 
     def _match_path(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
@@ -87,38 +86,39 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if not question.resource:
             return Match.MAYBE
         if len(question.resource) > path_patterns.LONGEST or len(question.requested_path) > path_patterns.LONGEST:
-            # No file has such a name; to compare it would only take time.
+            # No file has such a long name; comparing it would only cost time.
             return Match.NO if self.verdict is ALLOW else Match.YES
-        # Leave is given for what a path leads to. What is forbidden is so by either name.
+        # Allow by the resolved path only; deny and ask by either path.
         names = (question.resource, question.requested_path) if self.verdict is not ALLOW else (question.resource,)
-        is_meant = any(
+        is_match = any(
             path_patterns.matches(pattern, name, bases, home) for pattern in self.paths for name in names if name
         )
-        return Match.YES if is_meant else Match.NO
+        return Match.YES if is_match else Match.NO
 
-    def _folder(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
-        """Whether a command starts in a folder that is meant."""
+    def _match_cwd(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
+        """Return whether a command starts in one of the folders."""
         if question.operation != Operation.TERMINAL_EXECUTE:
             return Match.NO
         if not question.cwd:
             return Match.MAYBE
-        is_meant = any(path_patterns.matches(pattern, question.cwd, bases, home) for pattern in self.cwds)
-        return Match.YES if is_meant else Match.NO
+        is_match = any(path_patterns.matches(pattern, question.cwd, bases, home) for pattern in self.cwds)
+        return Match.YES if is_match else Match.NO
 
-    def _variables(self, question: Question) -> Match:
-        """Leave is for a command with none but these variables; what is forbidden is a command with one of them."""
+    def _match_env(self, question: Question) -> Match:
+        """An allow rule permits only these variables; a deny or ask rule matches a command with any of them."""
         if self.env and question.operation not in (Operation.TERMINAL_EXECUTE, Operation.MCP_START):
             return Match.NO
         if self.verdict is not ALLOW:
-            is_meant = not self.env or any(_matches_any(self.env, name) for name in question.env)
+            is_match = not self.env or any(_matches_any(self.env, name) for name in question.env)
         else:
-            names_it = self.commands or self.urls or self.env
-            is_meant = not names_it or all(_matches_any(self.env, name) for name in question.env)
-        return Match.YES if is_meant else Match.NO
+            is_specific = self.commands or self.urls or self.env
+            is_match = not is_specific or all(_matches_any(self.env, name) for name in question.env)
+        return Match.YES if is_match else Match.NO
 
     def _match_command(self, question: Question) -> Match:
         if question.operation == Operation.MCP_START:
-            # Who speaks of commands alone does not mean servers. Leave for a command is none for an address beside it.
+            # A rule that names only commands does not apply to servers. Allowing a command does not allow a URL given
+            # with it.
             is_of_servers = self.servers or Operation.MCP_START in self.operations
             is_reached = question.url and (self.verdict is ALLOW or question.url == question.resource)
             if not is_of_servers or is_reached:
@@ -131,23 +131,23 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict is ALLOW:
             if line.is_opaque:
                 return Match.NO
-            is_meant = all(self._allows_command(words, line.is_wild) for words in line.commands)
-            return Match.YES if is_meant else Match.NO
-        if any(pattern.may_match(words) for pattern in self.commands for words in line.commands):
+            is_match = all(self._allows_command(argv, line.is_wild) for argv in line.commands)
+            return Match.YES if is_match else Match.NO
+        if any(pattern.may_match(argv) for pattern in self.commands for argv in line.commands):
             return Match.YES
         return Match.MAYBE if line.is_opaque else Match.NO
 
     def _allows_command(self, argv: tuple[str, ...], is_wild: bool) -> bool:
         return any(pattern.matches(argv, is_wild=is_wild) for pattern in self.commands)
 
-    def _url(self, question: Question) -> Match:
+    def _match_url(self, question: Question) -> Match:
         if question.operation != Operation.MCP_START:
             return Match.NO
         if not question.resource:
             return Match.MAYBE
         if not question.url or (self.verdict is ALLOW and question.resource != question.url):
             return Match.NO
-        wanted = address(question.url)
+        wanted = parse_url(question.url)
         if wanted is None:
             return Match.MAYBE
         return Match.YES if any(pattern.matches(wanted) for pattern in self.urls) else Match.NO
@@ -162,26 +162,26 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _matches_any(patterns: tuple[str, ...], value: str) -> bool:
-    return any(word(pattern)(value) for pattern in patterns)
+    return any(glob_matcher(pattern)(value) for pattern in patterns)
 
 
 def url_host(url: str) -> str | None:
-    """The host that a URL leads to; None where that is not plain."""
-    found = address(url)
+    """Return the host of a URL; None if the URL is ambiguous."""
+    found = parse_url(url)
     return found.host if found is not None else None
 
 
 class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of one file, in order."""
 
-    name: str  # as it is told to people
+    name: str  # as shown to users
     rules: tuple[Rule, ...] = ()
-    base: str = ""  # the folder of a project's file; a user's file is about every session's folders
+    base: str = ""  # the folder of a project's file; "" for a user's file, which applies to all sessions
     home: str = ""
     is_trusted: bool = True
 
     def decide(self, question: Question) -> Decision | None:
-        """What this file says; None if nothing."""
+        """Return this file's decision; None if no rule applies."""
         bases = (self.base,) if self.base else question.roots
         for number, rule in enumerate(self.rules, 1):
             found = rule.match(question, bases, self.home)
@@ -194,20 +194,20 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def warnings(self) -> list[str]:
-        """Rules that allow more than they may seem to, in words."""
+        """Return a warning for each rule that allows more than it seems to."""
         return [
-            f"rule {number} of {self.name}, line {rule.line}: whoever opens a session gives its servers their names; "
-            f"this lets any program start as {' or '.join(rule.servers)}; add command or url to the rule"
+            f"rule {number} of {self.name}, line {rule.line}: the client that opens a session chooses server names, so "
+            f"any program could start as {' or '.join(rule.servers)}; add command or url to the rule"
             for number, rule in enumerate(self.rules, 1)
             if rule.starts_by_name_alone
         ]
 
     def _reason(self, rule: Rule, number: int, found: Match) -> str:
         place = f"rule {number} of {self.name}, line {rule.line}"
-        doubt = "" if found is Match.YES else ", which may be meant"
+        doubt = "" if found is Match.YES else ", which may apply"
         return f"{place}{doubt}" + (f": {rule.reason}" if rule.reason else "")
 
 
 def decide_by_rules(files: Iterable[RuleFile], question: Question) -> Decision | None:
-    """What the files say together: the strictest."""
+    """Return the strictest decision of all files."""
     return strictest(decision for file in files if (decision := file.decide(question)) is not None)

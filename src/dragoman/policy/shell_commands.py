@@ -1,8 +1,7 @@
-"""Command lines taken apart into the commands that they run, and the patterns of rules for commands.
+"""Split command lines into commands, and match commands against the patterns of rules.
 
-A line may be one command, several joined by `&&`, `||`, `;`, `|`, or something more involved (substitutions,
-redirections, blocks) that is not taken apart: it is *opaque*, and no rule may claim to know what it does. Patterns are
-compared word by word with whole commands, never with parts of the text. Pure.
+A line is one command, or several joined by `&&`, `||`, `;` or `|`. Anything else (substitutions, redirections, blocks)
+makes it *opaque*: no allow rule matches it. Patterns are compared word by word with whole commands. Pure.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from dragoman.policy.globs import word as glob
+from dragoman.policy.globs import glob_matcher
 
 Argv = tuple[str, ...]
 
 # Shells that only read the line they are given.
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _SHELL_FLAGS = frozenset({"-c", "-lc"})
-# More shells in shells than this are not honest work.
+# No legitimate command nests more shells than this.
 _MAX_DEPTH = 4
-# The longest line that is read, in characters: the most that a system takes as one word of a command (Linux 128 KiB).
+# The longest line that is parsed, in characters: the system limit for one argument (Linux 128 KiB).
 LONGEST = 128 * 1024
 
 _SEPARATORS = frozenset(";&|")
 _UNPARSED = frozenset("`$<>(){}#\n\r\0")
 _WILD = frozenset("*?[~")
-# What a backslash escapes between double quotes.
+# Characters that a backslash escapes between double quotes.
 _ESCAPED = frozenset('$`"\\')
 _OPAQUE_SEPARATORS = re.compile(r"[;&|`$<>(){}\n\r\0'\"]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -37,7 +36,7 @@ _KEYWORDS = frozenset(
     {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "!", "[["}
 )
 
-# Programs that run a command which stands among their arguments; a rule that forbids looks there.
+# Programs that run a command given in their arguments; deny and ask rules look there.
 _WRAPPERS = frozenset(
     {
         "builtin", "busybox", "chroot", "command", "doas", "env", "eval", "exec", "nice", "nohup", "setsid", "stdbuf",
@@ -45,8 +44,8 @@ _WRAPPERS = frozenset(
     }
 )  # fmt: skip
 
-# Variables that agents set so that programs neither page nor colour, each with the values that change nothing else. The
-# value of a pager is a command; whatever is not listed here can change what a command does.
+# Variables that agents set to turn off paging and color, each with its harmless values. A pager's value is a command;
+# any variable that is not listed can change what a command does.
 _PAGER = re.compile(r"(?:cat|less)?")
 _PLAIN = re.compile(r"[A-Za-z0-9_.@+-]{0,64}")
 _NUMBER = re.compile(r"[0-9]{0,9}")
@@ -63,8 +62,8 @@ HARMLESS_VARIABLES: dict[str, re.Pattern[str]] = {
 }
 
 
-def steering(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of variables that can change what a command does: all but those that are known to change nothing."""
+def behavior_variables(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of variables that can change what a command does: all but the known harmless ones."""
     return tuple(sorted(name for name, value in env.items() if not _is_harmless(name, value)))
 
 
@@ -74,25 +73,25 @@ def _is_harmless(name: str, value: str) -> bool:
 
 
 class CommandLine(NamedTuple):
-    """A command line: the commands in it, and how much of it was understood."""
+    """A command line: its commands, and how much of it was understood."""
 
     commands: tuple[Argv, ...]
     is_opaque: bool = False
-    is_wild: bool = False  # a shell would expand names in it, so its words are not yet known
+    is_wild: bool = False  # a shell would expand names in it, so its arguments are not yet known
 
 
 class _Opaque(Exception):
-    """The line is more than words and joints."""
+    """The line has more than words and operators."""
 
 
 @lru_cache(maxsize=1024)
 def parse_command_line(line: str) -> CommandLine:
-    """The commands that a line runs; one that is too long is opaque."""
+    """Parse a line into its commands; a line that is too long is opaque."""
     return _parse_nested(line, 0) if len(line) <= LONGEST else CommandLine((), is_opaque=True)
 
 
 def runs_from_here(line: str) -> bool:
-    """Whether a line runs a program that it names by its place in the current folder, as ./run.sh does."""
+    """Return whether a line runs a program by a relative path, such as ./run.sh."""
     commands = parse_command_line(line).commands
     return not commands or any(map(_names_a_place_here, commands))
 
@@ -103,7 +102,7 @@ def _names_a_place_here(words: Argv) -> bool:
 
 
 def canonical_command(line: str) -> str:
-    """One spelling for lines that run the same command: without a shell that only reads it, words quoted alike."""
+    """Return one spelling for lines that run the same command: without the outer shell, quoted uniformly."""
     for _ in range(_MAX_DEPTH if len(line) <= LONGEST else 0):
         try:
             commands, is_wild = _tokenize(line.strip())
@@ -142,12 +141,12 @@ def _is_shell(argv: Argv) -> bool:
 
 
 def _visible_commands(line: str) -> tuple[Argv, ...]:
-    """As many commands as can be seen in an opaque line: only good for forbidding."""
+    """Return the commands that are visible in an opaque line; only for rules that deny or ask."""
     return tuple(tuple(words) for part in _OPAQUE_SEPARATORS.split(line) if (words := part.split()))
 
 
 def _tokenize(line: str) -> tuple[list[Argv], bool]:
-    """Words and joints as a shell reads them; a quoted joint is part of a word."""
+    """Split a line into words and operators as a shell does; a quoted operator is part of a word."""
     commands: list[list[str]] = [[]]
     word: str | None = None
     is_wild = False
@@ -182,7 +181,7 @@ def _tokenize(line: str) -> tuple[list[Argv], bool]:
 
 
 def _read_quoted(line: str, start: int, quote: str) -> tuple[str, int]:
-    """The text between quotes, and where the line goes on."""
+    """Return the text between quotes, and where the line continues."""
     text = ""
     index = start
     while index < len(line):
@@ -201,53 +200,54 @@ def _read_quoted(line: str, start: int, quote: str) -> tuple[str, int]:
 
 
 class CommandPattern:
-    """What a rule says of commands: the first words (a list), or one glob a word (a text)."""
+    """A rule's pattern for commands: the first words (a list), or one glob for each word (a string)."""
 
     __slots__ = ("_globs", "_is_open", "_is_prefix", "_words")
 
     def __init__(self, words: Argv, *, is_prefix: bool) -> None:
         self._words = words
         self._is_prefix = is_prefix
-        self._is_open = words[-1] == "*"  # a last star stands for any further words
-        self._globs = () if is_prefix else tuple(map(glob, words[:-1] if self._is_open else words))
+        self._is_open = words[-1] == "*"  # a final star matches any further words
+        self._globs = () if is_prefix else tuple(map(glob_matcher, words[:-1] if self._is_open else words))
 
     @classmethod
     def parse(cls, source: str | list[str]) -> CommandPattern:
-        """A pattern as it is written in a file; ValueError says what is wrong."""
+        """Parse a pattern from a policy file; raise ValueError if it is invalid."""
         if isinstance(source, list):
             if not source or not all(isinstance(word, str) and word for word in source):
-                raise ValueError('a list of words has at least one word, as in ["git", "status"]')
+                raise ValueError('write a list of non-empty words, as in ["git", "status"]')
             return cls(tuple(source), is_prefix=True)
         try:
             words = shlex.split(source)
         except ValueError as error:
             raise ValueError(f"the quotes do not match: {error}") from None
         if not words:
-            raise ValueError('the command is empty; "*" stands for every command')
+            raise ValueError('the command is empty; use "*" to match every command')
         if any(word and _SEPARATORS.issuperset(word) for word in words):
-            raise ValueError("a pattern is for one command; lines of several are taken apart before they are compared")
+            raise ValueError("a pattern matches one command; write one pattern for each command of a line")
         return cls(tuple(words), is_prefix=False)
 
     def matches(self, argv: Argv, *, is_wild: bool = False) -> bool:
-        """Whether one command is meant, exactly as it stands."""
+        """Return whether one command matches exactly."""
         return self._fits(argv[0] if argv else "", argv, 0, is_wild)
 
     def _fits(self, program: str, words: Argv, start: int, is_wild: bool = False) -> bool:
-        """Whether the words from a place on are meant, the first of them read as `program`. Nothing is copied."""
+        """Return whether the words from `start` on match, with `program` as the first. Nothing is copied."""
         if self._is_prefix:
             return program == self._words[0] and words[start + 1 : start + len(self._words)] == self._words[1:]
         more = len(words) - start - len(self._globs)
-        # What a shell expands may become more words than the pattern has.
+        # Shell expansion may produce more words than the pattern has.
         if more < 0 or ((more or is_wild) and not self._is_open):
             return False
-        # The program first: most commands are another one.
+        # Compare the program first: it differs for most commands.
         return not self._globs or bool(
             self._globs[0](program) and all(fits(words[start + place]) for place, fits in enumerate(self._globs[1:], 1))
         )
 
     def may_match(self, argv: Argv, depth: int = 0) -> bool:
-        """Whether a command may be meant: also after assignments and keywords, inside carriers and in what a shell is
-        given to read, and by a program's full path."""
+        """Return whether a command may match: also after assignments and keywords, inside wrappers and shells, and by a
+        program's full path.
+        """
         first = 0
         while first < len(argv) and (argv[first] in _KEYWORDS or _ASSIGNMENT.match(argv[first])):
             first += 1
@@ -259,7 +259,7 @@ class CommandPattern:
             word = argv[start]
             if self._fits(word, argv, start) or ("/" in word and self._fits(word.rpartition("/")[2], argv, start)):
                 return True
-        # A whole line may stand in one word: bash -ec "...", env -S "...", eval "...".
+        # One argument may hold a whole line: bash -ec "...", env -S "...", eval "...".
         if depth >= _MAX_DEPTH or not (is_carried or program in _SHELLS):
             return False
         lines = [word for word in argv[first + 1 :] if _BLANK.search(word)]

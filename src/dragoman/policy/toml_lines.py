@@ -1,7 +1,7 @@
-"""Where in a TOML text a key stands: line numbers that the standard reader does not give.
+"""Line numbers of TOML keys, which tomllib does not give.
 
-Takes a text that is known to be valid TOML, gives the line of every table and key outside of values. A key inside an
-inline table has the line of the value it is in. Pure.
+Takes valid TOML, gives the line of every table and key outside of values. A key in an inline table has the line of the
+value that contains it. Pure.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ TomlPath = tuple[str | int, ...]
 
 _HEADER = re.compile(r"\s*(?P<open>\[{1,2})(?P<name>[^\]]+)\]{1,2}")
 _KEY = re.compile(r"""\s*(?P<name>(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
-# Whatever can hide a bracket or a quote: strings of all four kinds, and comments.
+# Text that can hide a bracket or a quote: strings of all four kinds, and comments.
 _OPAQUE = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.S)
 
 
 def line_numbers(text: str) -> dict[TomlPath, int]:
-    """The line of each table and key, counted from 1; an array of tables has its index in the path."""
+    """Return the line of each table and key, from 1; an array of tables has its index in the path."""
     bare = _OPAQUE.sub(_blank_out, text)
     found: dict[TomlPath, int] = {}
     counts: Counter[TomlPath] = Counter()
@@ -42,7 +42,7 @@ def line_numbers(text: str) -> dict[TomlPath, int]:
 
 
 def line_number(found: dict[TomlPath, int], path: TomlPath) -> int:
-    """The line of a key, or of the nearest thing around it."""
+    """Return the line of a key, or of the nearest key or table around it."""
     while path:
         if path in found:
             return found[path]
@@ -51,11 +51,11 @@ def line_number(found: dict[TomlPath, int], path: TomlPath) -> int:
 
 
 def format_path(path: TomlPath) -> str:
-    """A path as people write it: rule[2].operation, counted from 1."""
-    said = ""
+    """Format a path as users write it: rule[2].operation, from 1."""
+    text = ""
     for part in path:
-        said += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if said else part
-    return said
+        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
 
 
 def _key_parts(match: re.Match[str]) -> TomlPath:
@@ -63,5 +63,5 @@ def _key_parts(match: re.Match[str]) -> TomlPath:
 
 
 def _blank_out(found: re.Match[str]) -> str:
-    """Nothing to see, but as many lines; a quoted key keeps its place."""
+    """Replace all characters but newlines, so that lines and columns stay the same."""
     return re.sub(r"[^\n]", "_", found[0])

@@ -1,7 +1,6 @@
-"""Addresses taken apart, and the patterns of rules for them: part by part, so that no star reaches into another part.
+"""Parse URLs, and match them against the patterns of rules part by part, so that a star stays within its part.
 
-An address that is spelled to be read in two ways has no parts for us, and no rule may claim to know where it leads.
-Pure.
+An ambiguous URL is not parsed, and no rule matches it. Pure.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from dragoman.policy.globs import word
+from dragoman.policy.globs import glob_matcher
 
-# Scheme, perhaps user and password, host, perhaps a port, and the rest.
+# Scheme, optional user and password, host, optional port, and the rest.
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^/?#@]*@)?(?P<host>\[[0-9a-f:.]+\]|[^/?#@:]+)(?::(?P<port>\d*))?"
     r"(?P<path>/[^?#]*)?(?:[?#]|$)",
@@ -24,22 +23,22 @@ _PATTERN = re.compile(
     re.I,
 )
 _PORTS = {"http": "80", "ws": "80", "https": "443", "wss": "443"}
-# A path that leads up, in any spelling, is not the path it looks like.
+# A path with ".." in any encoding is not the path it appears to be.
 _UP = re.compile(r"(?:^|/|%2f)(?:\.|%2e){1,2}(?:/|%2f|$)", re.I)
 
 
 class Address(NamedTuple):
-    """The parts of an address that say where it leads."""
+    """The parts of a URL that say where it leads."""
 
     scheme: str
     host: str
-    port: str  # "" where it is the usual one
+    port: str  # "" for the default port
     path: str
 
 
 @lru_cache(maxsize=1024)
-def address(url: str) -> Address | None:
-    """The parts of an address; None where they are not plain."""
+def parse_url(url: str) -> Address | None:
+    """Parse a URL; None if it is ambiguous."""
     found = None if _ODD.search(url) else _URL.match(url)
     if found is None:
         return None
@@ -51,7 +50,7 @@ def address(url: str) -> Address | None:
 
 
 class UrlPattern:
-    """What a rule says of addresses: scheme, host and port, and perhaps a path; `*` in host and path."""
+    """A rule's pattern for URLs: scheme, host and port, and an optional path; `*` in host and path."""
 
     __slots__ = ("_host", "_path", "_port", "_scheme")
 
@@ -62,16 +61,16 @@ class UrlPattern:
         self._path = path
 
     @classmethod
-    def read(cls, written: str) -> UrlPattern:
-        """A pattern as it is written in a file; ValueError says what is wrong."""
+    def parse(cls, written: str) -> UrlPattern:
+        """Parse a pattern from a policy file; raise ValueError if it is invalid."""
         found = None if _ODD.search(written) else _PATTERN.fullmatch(written)
         if found is None:
-            raise ValueError("an address has a scheme and a host, as in https://docs.example.org/mcp")
+            raise ValueError("write a URL with a scheme and a host, as in https://docs.example.org/mcp")
         scheme, port = found["scheme"].lower(), found["port"] or ""
         return cls(scheme, found["host"].lower(), "" if port == _PORTS.get(scheme) else port, found["path"])
 
     def matches(self, wanted: Address) -> bool:
-        """Whether an address is meant; one whose path leads up is not, unless every path is."""
-        if (wanted.scheme, wanted.port) != (self._scheme, self._port) or not word(self._host)(wanted.host):
+        """Return whether a URL matches; a path that leads up matches only a pattern without a path."""
+        if (wanted.scheme, wanted.port) != (self._scheme, self._port) or not glob_matcher(self._host)(wanted.host):
             return False
-        return self._path is None or (bool(word(self._path)(wanted.path)) and not _UP.search(wanted.path))
+        return self._path is None or (bool(glob_matcher(self._path)(wanted.path)) and not _UP.search(wanted.path))

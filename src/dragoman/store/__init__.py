@@ -1,1 +1,1 @@
-"""The durable log of sessions: one contract, in memory or in an SQLite file; and the audit log."""
+"""Durable session logs behind one contract, in memory or in an SQLite file; and the audit log."""

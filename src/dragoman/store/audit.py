@@ -1,8 +1,8 @@
-"""The audit log: who wanted what, what was decided and why; append-only, each entry sealed to the one before it.
+"""The audit log: each request, its decision and the reason; append-only and hash-chained.
 
-One JSON text a line. An entry's hash is over all its members and the hash before it, so a changed, removed or moved
-entry is found, and where. A small file beside it knows the last entry, so a cut end is found too. Takes entries whose
-secrets are already taken out; any number of processes may append. What is written is on the disk when append returns.
+One JSON object per line. Each hash covers the entry and the previous hash, so a changed, removed or moved entry is
+detected. A small file next to the log has the last entry, so a truncated log is detected too. Callers redact secrets
+first; any number of processes may append. Entries are on the disk when append returns.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ import msgspec
 
 from dragoman.errors import DragomanError
 
-# What the first entry is sealed to.
+# The hash before the first entry.
 START_HASH = "0" * 64
 
-# The last line is looked for in this much of the end, and in all of it only where a line is longer. Bytes.
+# How much of the end is searched for the last line before the whole file is read. Bytes.
 _TAIL_BYTES = 64 * 1024
 
 _HEAD_SUFFIX = ".head"
 
 
 class AuditEvent:
-    """What an entry tells."""
+    """What an entry reports."""
 
     ASKED = "asked"  # the user was asked
     DECIDED = "decided"
-    DONE = "done"  # what was allowed was done, or failed
-    GAP = "gap"  # found when going on: entries that had been written were gone
+    DONE = "done"  # an allowed operation was performed, or failed
+    GAP = "gap"  # written entries were missing when the log was continued
     MODE = "mode"  # the user changed the policy mode
     GRANTED = "granted"
     REVOKED = "revoked"
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that happened, before it has its number."""
+    """One event, before it has a number."""
 
     who: str
     what: str
@@ -57,21 +57,21 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Checkpoint(NamedTuple):
-    """The last entry of a log: its number and its hash. Kept elsewhere, it proves the log up to there."""
+    """Number and hash of the last entry. Kept elsewhere, it proves the log up to that entry."""
 
     seq: int
     hash: str
 
 
 class AuditFault(NamedTuple):
-    """Something that is not as it was written, and where."""
+    """A line that differs from what was written."""
 
     line: int
     what: str
 
 
 class VerifyResult(NamedTuple):
-    """What a check found."""
+    """The result of verifying a log."""
 
     entries: int
     last: Checkpoint
@@ -79,7 +79,7 @@ class VerifyResult(NamedTuple):
 
 
 class AuditDamaged(DragomanError):
-    """The end of the log cannot be continued."""
+    """The log has no entry to continue from."""
 
 
 class AuditLog:
@@ -88,16 +88,16 @@ class AuditLog:
     def __init__(self, path: str, *, durable: bool = True) -> None:
         self._path = path
         self._durable = durable
-        # What the log looked like after our own last write: while it still does, its end need not be read.
+        # Inode, size and checkpoint after our own last write: while they match, the end need not be read.
         self._last: tuple[int, int, Checkpoint] | None = None
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the file."""
         return self._path
 
     def append(self, entries: Sequence[AuditEntry], *, durable: bool = True) -> Checkpoint:
-        """Add entries in order; they are on the disk when this returns, unless that is not wanted."""
+        """Append entries in order; they are on the disk when this returns, unless `durable` is False."""
         with self._open_locked() as fd:
             mark, gap = self._read_end(fd)
             lines = bytearray()
@@ -113,14 +113,14 @@ class AuditLog:
             return mark
 
     def check(self) -> None:
-        """Find out whether entries can be added, without adding any; OSError or Damaged when not."""
+        """Raise OSError or AuditDamaged if entries cannot be appended; append nothing."""
         with self._open_locked() as fd:
             self._read_end(fd)
             os.close(os.open(self._path + _HEAD_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
     @contextmanager
     def _open_locked(self) -> Iterator[int]:
-        """The log, open for adding, while nobody else adds."""
+        """Open the log for appending, with an exclusive lock."""
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
         fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -130,7 +130,7 @@ class AuditLog:
             os.close(fd)
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """All entries that can be read, in the order of the file."""
+        """Return all readable entries, in the order of the file."""
         for _, line in self._read_lines():
             try:
                 entry = msgspec.json.decode(line)
@@ -140,37 +140,39 @@ class AuditLog:
                 yield entry
 
     def verify(self, expected: Iterable[Checkpoint] = ()) -> VerifyResult:
-        """Check every seal; `expected` are marks that were kept elsewhere."""
+        """Verify every hash; `expected` are checkpoints that were kept elsewhere."""
         faults: list[AuditFault] = []
         last = Checkpoint(0, START_HASH)
         seen: dict[int, str] = {}
         number = count = 0
-        # The mark first: what is added while we read is not missed.
-        size, kept = self._snapshot()
+        # Read the checkpoint first, so that entries appended meanwhile are not reported as missing.
+        size, checkpoints = self._snapshot()
         for number, line in self._read_lines(size):
             try:
                 entry = msgspec.json.decode(line)
-                told = Checkpoint(int(entry["seq"]), str(entry["hash"]))
+                checkpoint = Checkpoint(int(entry["seq"]), str(entry["hash"]))
                 before = str(entry["before"])
             except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-                faults.append(AuditFault(number, "this is no entry: torn by a crash, or changed"))
+                faults.append(AuditFault(number, "not an entry: incomplete after a crash, or changed"))
                 continue
             count += 1
-            faults += [AuditFault(number, what) for what in _differences(entry, line, told, before, last)]
-            last = told
-            seen[told.seq] = told.hash
-        for mark in (*kept, *expected):
+            faults += [AuditFault(number, what) for what in _differences(entry, line, checkpoint, before, last)]
+            last = checkpoint
+            seen[checkpoint.seq] = checkpoint.hash
+        for mark in (*checkpoints, *expected):
             if mark.seq and seen.get(mark.seq) != mark.hash:
-                gone = f"entry {mark.seq} was written and is not here any more"
+                missing = f"entry {mark.seq} was written and is missing"
                 faults.append(
-                    AuditFault(number, gone if mark.seq not in seen else f"entry {mark.seq} is another than it was")
+                    AuditFault(
+                        number, missing if mark.seq not in seen else f"entry {mark.seq} differs from what was written"
+                    )
                 )
         return VerifyResult(count, last, faults)
 
     # --- the file ---------------------------------------------------------------------------------------------
 
     def _snapshot(self) -> tuple[int, list[Checkpoint]]:
-        """How long the log is now, and the mark that is kept of its end; of one moment, though others add to it."""
+        """Return size and checkpoint of the log at the same moment, though other processes may append."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -194,18 +196,18 @@ class AuditLog:
                     yield number, line
 
     def _read_end(self, fd: int) -> tuple[Checkpoint, list[AuditEntry]]:
-        """The last entry; and an entry that tells so, where the mark that is kept says that there were more."""
+        """Return the last entry, and a gap entry if the checkpoint says that there were more."""
         status = os.fstat(fd)
         if self._last is not None and self._last[:2] == (status.st_ino, status.st_size):
             return self._last[2], []
         last = self._read_last(fd, status.st_size)
-        gone = [
+        missing = [
             mark for mark in self._load_checkpoint() if mark.seq > last.seq or (mark.seq == last.seq and mark != last)
         ]
-        return last, [_gap_entry(mark) for mark in gone]
+        return last, [_gap_entry(mark) for mark in missing]
 
     def _read_last(self, fd: int, size: int) -> Checkpoint:
-        """The last entry. A line that a crash tore was never promised to anybody: it is taken away."""
+        """Return the last entry. Remove an incomplete line: append never returned for it."""
         reach = _TAIL_BYTES
         while True:
             start = max(0, size - reach)
@@ -220,13 +222,13 @@ class AuditLog:
             if start == 0:
                 if whole.strip():
                     raise AuditDamaged(
-                        f"{self._path} has no entry that can be continued; move it away, and it begins anew"
+                        f"{self._path} has no readable entry to continue from; move the file away to start a new log"
                     )
                 return Checkpoint(0, START_HASH)
             reach *= 16
 
     def _save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Remember the last entry. Not forced to the disk: a mark that lags behind proves less, nothing wrong."""
+        """Save the checkpoint. It is not synced: an older checkpoint proves less, but nothing false."""
         fd = os.open(self._path + _HEAD_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             os.pwrite(fd, f"{checkpoint.seq:020d} {checkpoint.hash}\n".encode(), 0)
@@ -243,12 +245,12 @@ class AuditLog:
 
 
 def _gap_entry(checkpoint: Checkpoint) -> AuditEntry:
-    """Entries were cut off, or lost with the power: that is never forgotten, though the log goes on."""
+    """Record that entries were cut off or lost in a power failure, so that the log keeps the fact."""
     return AuditEntry(
         who="dragoman",
         what=AuditEvent.GAP,
         time=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        reason=f"entry {checkpoint.seq} was written before this one and is not here any more",
+        reason=f"entry {checkpoint.seq} was written before this one and is missing",
         detail={"seq": checkpoint.seq, "hash": checkpoint.hash},
     )
 
@@ -269,21 +271,21 @@ def _seal_entry(entry: AuditEntry, before: Checkpoint) -> tuple[bytes, Checkpoin
 
 
 def _hash_members(members: dict[str, Any]) -> str:
-    told = {name: value for name, value in members.items() if name != "hash"}
-    return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
+    hashed = {name: value for name, value in members.items() if name != "hash"}
+    return sha256(msgspec.json.encode(hashed, order="sorted")).hexdigest()
 
 
 def _differences(
     entry: dict[str, Any], line: bytes, checkpoint: Checkpoint, before: str, last: Checkpoint
 ) -> Iterator[str]:
-    # Compared as it is written too: a member that stands there twice is read as one.
+    # Compare the text too: JSON decoding hides a duplicate member.
     if _hash_members(entry) != checkpoint.hash or msgspec.json.encode(entry) != line.rstrip(b"\n"):
         yield f"entry {checkpoint.seq} was changed"
     elif entry.get("what") == AuditEvent.GAP:
         yield str(entry.get("reason", ""))
     if checkpoint.seq == last.seq + 1:
         if before != last.hash:
-            yield f"entry {checkpoint.seq} does not follow the entry {last.seq} that stands before it"
+            yield f"entry {checkpoint.seq} does not follow entry {last.seq}"
     elif checkpoint.seq > last.seq + 1:
         missing = (
             f"entry {last.seq + 1}"
@@ -292,7 +294,7 @@ def _differences(
         )
         yield f"{missing} missing before entry {checkpoint.seq}"
     else:
-        yield f"entry {checkpoint.seq} stands after entry {last.seq}: out of order or twice"
+        yield f"entry {checkpoint.seq} comes after entry {last.seq}: out of order or duplicated"
 
 
 def _write(fd: int, data: bytes) -> None:

@@ -1,9 +1,8 @@
-"""What a store is: it keeps the logs of sessions, numbered, in order, append-only.
+"""The store contract: numbered, append-only session logs.
 
-A log is the truth about a session; everything else is a read of it. Takes drafts, gives entries with their numbers;
-an entry that `append` gave back is kept (as durably as that store promises) before anybody is told of it. A session
-that is not there is session_not_found, one that retention took away session_expired, and a log that is not as it was
-written session_corrupted. Knows nothing of messages.
+The log is the only truth about a session. An entry that `append` returns is stored, as durably as the store promises,
+before anyone sees it. Errors: session_not_found, session_expired (deleted by retention) and session_corrupted (a
+damaged log). A store does not interpret messages.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
-# The version of the entries; a reader of a newer one must refuse, not guess.
+# The entry format; a reader must reject a newer one.
 FORMAT = 1
 
 
 class EntryKind:
-    """What an entry tells."""
+    """The kinds of entries."""
 
     OPENED = "opened"
     PROMPT = "prompt"
@@ -33,11 +32,11 @@ class EntryKind:
     TRANSLATED = "translated"
     AGENT_EXITED = "agent_exited"
     MEMBER = "member"
-    LOST = "lost"  # stands where an entry was that could not be read any more, after a repair
+    LOST = "lost"  # replaces an entry that could not be read, after a repair
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened, before it has a number. `body` is vocabulary JSON in v1's spelling."""
+    """An event before it has a number. `body` is vocabulary JSON in v1 form."""
 
     kind: str
     actor: str
@@ -47,7 +46,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One numbered item of a log; numbers start at 1 and have no gaps."""
+    """One numbered item of a log; numbers start at 1 without gaps."""
 
     seq: int
     kind: str
@@ -59,36 +58,36 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A session as the store lists it: folded from its log, and the name its user gave it."""
+    """A session as the store lists it: folded from its log, plus the user's name for it."""
 
     session_id: str
     entries: int
     updated_at: str
     created_at: str = ""
     name: str | None = None
-    title: str | None = None  # the agent's, else the beginning of the first prompt
+    title: str | None = None  # the agent's title, or the start of the first prompt
     agent: str | None = None
-    agent_session: str | None = None  # the id that the agent knows it by now
+    agent_session: str | None = None  # the agent's current id for it
     cwd: str | None = None
     turns: int = 0
     bytes: int = 0
     forked_from: str | None = None
-    archived: bool = False  # put away by its user: not listed unless asked for
+    archived: bool = False  # hidden by its user: only listed on request
     imported: int = 0  # how many of its first entries came from a file: they must not decide what is started here
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A passage of a transcript that matches: a snippet, and which parts of it are the words that were looked for."""
+    """A matching passage of a transcript: a snippet, and the positions of the matches in it."""
 
     session_id: str
-    seq: int  # where the passage begins
+    seq: int  # where the passage starts
     role: str  # user | agent | thought | tool | plan
     snippet: str
     marks: list[tuple[int, int]]
 
 
 class LogReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is intact of a log and what is not: ranges of numbers, first and last included."""
+    """The intact and the lost parts of a log: ranges of numbers, first and last included."""
 
     session_id: str
     kept: list[tuple[int, int]]
@@ -101,101 +100,103 @@ class LogReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept: sessions that changed within `seconds`, the newest `count`, `bytes` in all; None is no limit."""
+    """What is retained: sessions changed within `seconds`, the newest `count`, `bytes` in total; None: no limit."""
 
     seconds: float | None = None
     count: int | None = None
     bytes: int | None = None
-    spares_named: bool = True  # who gave a session a name wants to find it
+    spares_named: bool = True  # a user who names a session wants to find it again
 
 
 class Store(Protocol):
-    """Keeps logs. All methods may be called from any task of one event loop.
+    """Stores logs. All methods may be called from any task of one event loop.
 
-    Every method raises invalid_state after `close`, and StoreFault when the place where logs are kept fails: nothing
-    of that call was kept then, and everything that was kept before still is.
+    Every method raises invalid_state after `close`, and StoreFault if the storage fails: then nothing of that call was
+    stored, and everything stored before still is.
     """
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
-        """Add drafts to a log, all or none, and give their entries once they are kept; makes the log if missing.
+        """Append drafts to a log, all or none, and return their entries once stored; create the log if missing.
 
-        A body is anything the vocabulary can encode; it comes back as it was given. Raises session_expired.
+        A body is anything the vocabulary can encode, and is returned unchanged. Raises session_expired.
         """
         ...
 
     async def read(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[Entry]:
-        """The entries with a number above `after`, in order; raises session_not_found, _expired and _corrupted.
+        """Return the entries above `after`, in order; raise session_not_found, _expired and _corrupted.
 
-        With `intact`, what cannot be read any more is left out instead.
+        With `intact`, unreadable entries are left out instead.
         """
         ...
 
     async def lines(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[bytes]:
-        """The same as `read`, each entry as one line of JSON."""
+        """Return the same as `read`, each entry as one line of JSON."""
         ...
 
     async def sessions(self) -> list[Summary]:
-        """All logs, the one that changed last first."""
+        """Return all logs, the last changed first."""
         ...
 
     async def find(self, name: str) -> Summary:
-        """The session with this name, this id, or the only one whose id begins so; raises session_not_found."""
+        """Find a session by name, id or unique id prefix; raise session_not_found."""
         ...
 
     async def rename(self, session_id: str, name: str | None) -> Summary:
-        """Give a session a name of its own, or take it away; a name that another one has is invalid_params."""
+        """Set or remove the name of a session; raise invalid_params if another session has it."""
         ...
 
     async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
-        """Make a log that begins with the entries of another, up to a number; an id that is taken: invalid_params."""
+        """Create a log that starts with the entries of another, up to a number; raise invalid_params if the id is in
+        use.
+        """
         ...
 
     async def begin_import(self, session_id: str, entries: int) -> Summary:
-        """Make an empty log whose first `entries` will come from a file, and list it as such, also its forks.
+        """Create an empty log whose first `entries` will be imported, and list it and its forks as imported.
 
-        They are appended afterwards. Raises invalid_params for an id that is taken, and session_expired.
+        The entries are appended afterwards. Raises invalid_params if the id is in use, and session_expired.
         """
         ...
 
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:
-        """The passages that hold all words of a query, the best first; "a phrase" and begin* are understood."""
+        """Return the passages that contain all words of a query, the best first; supports "a phrase" and prefix*."""
         ...
 
     async def delete(self, session_id: str) -> bool:
-        """Forget a log, its name and its credentials; whether there was one."""
+        """Delete a log, its name and its credentials; return whether it existed."""
         ...
 
     async def expire(self, retention: Retention, now: str) -> list[str]:
-        """Take away what need not be kept; gives the ids, which are session_expired from then on."""
+        """Delete what retention does not keep; return the ids, which are session_expired from then on."""
         ...
 
     async def verify(self, session_id: str) -> LogReport:
-        """Look at every entry of a log: what is as it was written, and what is not."""
+        """Verify every entry of a log and report what is damaged."""
         ...
 
     async def repair(self, session_id: str) -> LogReport:
-        """Make a log readable again: what was lost is replaced by entries of the kind `lost`, numbers stay."""
+        """Make a log readable: replace unreadable entries with `lost` entries; numbers stay."""
         ...
 
     async def keep_credentials(self, session_id: str, credentials: Mapping[str, Any]) -> None:
-        """Keep what must not stand in the log; replaces what was kept for the session. Never exported or listed."""
+        """Store credentials outside the log, replacing those of the session. Never exported or listed."""
         ...
 
     async def credentials(self, session_id: str) -> dict[str, Any]:
-        """What was kept so; empty if nothing was."""
+        """Return the stored credentials; empty if there are none."""
         ...
 
     async def close(self) -> None:
-        """Keep all that was given, then let go of everything. Idempotent; every later call raises invalid_state."""
+        """Store everything submitted, then close. Idempotent; every later call raises invalid_state."""
         ...
 
 
 class RawEntry(msgspec.Struct):
-    """An entry as a store gives it, with its body unread."""
+    """An entry as a store returns it, with its body not decoded."""
 
     seq: int
     kind: str

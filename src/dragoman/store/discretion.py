@@ -1,8 +1,7 @@
-"""A store to which the owner's secrets do not come: what is kept of a session is what all its members see.
+"""A store wrapper that redacts the owner's secrets, because all members of a session see its log.
 
-Takes the values of secrets (of the environment that agents inherit), looks for them in every draft, in the spellings
-that they have in JSON, and takes them out where one is found. Looking is cheap, for it is done for every update. Above
-is the house, for which it is the store.
+Takes secret values, mostly from the environment that agents inherit. Searches every draft for them in their JSON
+encodings; the search is cheap because it runs for every update.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from dragoman.store.contract import Draft, Entry, Store
 
 
 class RedactingStore:
-    """The store, without secrets; in all else it is the store."""
+    """A store that redacts secrets on append."""
 
     def __init__(self, store: Store, secrets: Iterable[str]) -> None:
-        known = [value.strip() for value in secrets if len(value.strip()) >= MIN_SECRET_LENGTH]
+        values = [value.strip() for value in secrets if len(value.strip()) >= MIN_SECRET_LENGTH]
         self._store = store
-        self._redaction = Redactor(known)
-        self._needles = sorted({needle for value in known for needle in _encodings(value)})
+        self._redaction = Redactor(values)
+        self._needles = sorted({needle for value in values for needle in _encodings(value)})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
-        """Add drafts, without secrets."""
+        """Append drafts, with secrets redacted."""
         needles = self._needles
         if needles:
             drafts = [self._redact(draft, needles) for draft in drafts]
@@ -50,10 +49,10 @@ class RedactingStore:
 
 
 def _encodings(value: str) -> list[bytes]:
-    """A secret as it may stand in JSON: as it is, percent-encoded, or in the middle of base64."""
+    """Return a secret as it may appear in JSON: plain, percent-encoded, or inside base64."""
     spellings = [json.dumps(value, ensure_ascii=False)[1:-1], json.dumps(value)[1:-1], quote(value, safe="")]
     data = value.encode()
-    # Base64 of something longer has it shifted by zero, one or two bytes; the ends depend on what stands beside it.
+    # Inside longer base64 the value is shifted by zero, one or two bytes; the ends depend on the surrounding bytes.
     for shift in range(3):
         whole = b64encode(b"\0" * shift + data).decode()
         start, end = -(-shift * 4 // 3), (shift + len(data)) * 4 // 3

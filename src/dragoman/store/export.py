@@ -1,8 +1,8 @@
-"""A session as one portable file: JSON lines with a header before and a seal after them. Without credentials.
+"""Export and import a session as one JSON lines file, without credentials.
 
-Takes any store and a file. The first line says what this is and in which version, then comes each entry on a line of
-its own, as the log has it, and the last line counts them and has the SHA-256 of all before it. An import checks the
-whole file before anything of it is kept, and keeps all or nothing. The store notes how many entries came from the file.
+The first line is a header with the version, then one line per entry, then a line with their count and the SHA-256 of
+everything before. An import verifies the whole file first, and imports all or nothing. The store records how many
+entries were imported.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import msgspec
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.schema.base import encode
 from dragoman.store.contract import FORMAT, Draft, Entry, Store, Summary
-from dragoman.store.summary import foreign_sign
+from dragoman.store.summary import disallowed_character
 
-# The version of the file; an older one is read, a newer one refused.
+# The file version; an older one is read, a newer one is an error.
 VERSION = 1
 
-# Entries that are read or appended at a time: many enough to be fast, few enough for any memory.
+# Entries that are read or appended at a time: enough to be fast, few enough to fit in memory.
 BATCH_SIZE = 1000
 
-# No line is longer: what a peer may send in one message is less. Bytes.
+# The longest line: more than a peer may send in one message. Bytes.
 MAX_LINE_BYTES = 256 * 1024 * 1024
 
-# What a line that is not ours may raise: no JSON, no text, or brackets in brackets without end.
+# Errors that a foreign line may raise: not JSON, not text, or nested too deeply.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -49,7 +49,10 @@ class ExportSeal(msgspec.Struct, kw_only=True):
 
 
 async def export_session(store: Store, session_id: str, file: BinaryIO, now: str) -> int:
-    """Write a session into a file; how many entries there are. A damaged log is session_corrupted: repair it first."""
+    """Write a session to a file and return the number of entries.
+
+    A damaged log raises session_corrupted: repair it first.
+    """
     summary = await store.find(session_id)
     id = summary.session_id
     header = ExportHeader(
@@ -68,7 +71,7 @@ async def export_session(store: Store, session_id: str, file: BinaryIO, now: str
         file.write(line)
 
     write(encode(header) + b"\n")
-    # What is appended meanwhile is not part of it.
+    # Entries appended meanwhile are not exported.
     while count < summary.entries:
         lines = await store.lines(id, after=count, limit=min(BATCH_SIZE, summary.entries - count))
         if not lines:
@@ -83,23 +86,23 @@ async def export_session(store: Store, session_id: str, file: BinaryIO, now: str
 async def import_session(
     store: Store, file: BinaryIO, *, session_id: str | None = None, name: str | None = None
 ) -> Summary:
-    """Put the session of a file into a store, under its own id or another one, with a name if nobody has it."""
+    """Import a session from a file, under its own id or another one, with its name if that is free."""
     start = file.tell()
     header, count = _verify_file(file)
     id = session_id or header.session_id
-    if foreign_sign(id) or not id:
-        raise _import_error(f"{id!r} cannot be the id of a session")
-    await store.begin_import(id, count)  # before any entry: nobody sees one that is not known to be imported
+    if disallowed_character(id) or not id:
+        raise _import_error(f"{id!r} is not a valid session id")
+    await store.begin_import(id, count)  # before any entry, so that every reader knows it is imported
     file.seek(start)
     file.readline(MAX_LINE_BYTES)
-    kept = 0
+    imported = 0
     try:
-        while kept < count:
-            entries = [_parse_entry(file.readline(MAX_LINE_BYTES)) for _ in range(min(BATCH_SIZE, count - kept))]
+        while imported < count:
+            entries = [_parse_entry(file.readline(MAX_LINE_BYTES)) for _ in range(min(BATCH_SIZE, count - imported))]
             appended = await store.append(id, [_draft_of(entry) for entry in entries])
-            kept += len(entries)
-            if appended[-1].seq != kept:  # then the number of imported entries would be wrong
-                message = f"another program wrote to session {id!r} while it was imported; import it again"
+            imported += len(entries)
+            if appended[-1].seq != imported:  # then the number of imported entries would be wrong
+                message = f"another program wrote to session {id!r} during the import; import it again"
                 raise ProtocolError(Kind.INVALID_STATE, message)
     except BaseException:
         await store.delete(id)
@@ -111,13 +114,13 @@ async def import_session(
             return await store.rename(id, header.name)
         except StoreFault:
             raise
-        except ProtocolError:  # another one has it here, or it is none
+        except ProtocolError:  # the name is taken or invalid
             pass
     return await store.find(id)
 
 
 def _verify_file(file: BinaryIO) -> tuple[ExportHeader, int]:
-    """The header, and how many entries follow; invalid_params when the file is not as it was written."""
+    """Return the header and the number of entries; raise invalid_params if the file was changed."""
     first = file.readline(MAX_LINE_BYTES)
     header = _parse_header(first)
     digest = sha256(first)
@@ -127,17 +130,17 @@ def _verify_file(file: BinaryIO) -> tuple[ExportHeader, int]:
         if before:
             count += 1
             if _parse_entry(before).seq != count:
-                raise _import_error(f"entry {count} is missing or stands elsewhere")
+                raise _import_error(f"entry {count} is missing or out of order")
             digest.update(before)
         before = line
     try:
         seal = msgspec.json.decode(before, type=ExportSeal)
     except _UNREADABLE:
-        raise _import_error("its end is missing") from None
+        raise _import_error("the end of the file is missing") from None
     if seal.entries != count or seal.sha256 != digest.hexdigest():
-        raise _import_error("it was changed or cut")
+        raise _import_error("the file was changed or truncated")
     if not count:
-        raise _import_error("there is nothing in it")
+        raise _import_error("the file is empty")
     return header, count
 
 
@@ -145,11 +148,11 @@ def _parse_header(line: bytes) -> ExportHeader:
     try:
         header = msgspec.json.decode(line, type=ExportHeader)
     except _UNREADABLE:
-        raise _import_error("it is no exported session") from None
+        raise _import_error("the file is not an exported session") from None
     if header.dragoman != "session":
-        raise _import_error(f"it holds a {header.dragoman!r}, not a session")
+        raise _import_error(f"the file holds a {header.dragoman!r}, not a session")
     if header.version > VERSION:
-        raise _import_error(f"its version is {header.version}, and this program knows {VERSION}; use a newer one")
+        raise _import_error(f"the file has version {header.version}, this Dragoman reads {VERSION}; update Dragoman")
     return header
 
 
@@ -161,9 +164,7 @@ def _parse_entry(line: bytes) -> Entry:
     except _UNREADABLE as error:
         raise _import_error(f"an entry cannot be read: {error}") from None
     if entry.format > FORMAT:
-        raise _import_error(
-            f"its entries are of format {entry.format}, and this program knows {FORMAT}; use a newer one"
-        )
+        raise _import_error(f"the entries have format {entry.format}, this Dragoman reads {FORMAT}; update Dragoman")
     return entry
 
 

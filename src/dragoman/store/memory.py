@@ -1,4 +1,4 @@
-"""A store that lasts as long as the process: for tests, and for whoever wants nothing kept."""
+"""A store that lasts as long as the process: for tests, and for sessions that should not be saved."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Log:
 
 
 class MemoryStore:
-    """Logs in a dict, the one that changed last at its end. Entries are kept encoded: nobody can change them."""
+    """Logs in a dict, the last changed at the end. Entries are stored encoded, so nobody can change them."""
 
     def __init__(self) -> None:
         self._logs: dict[str, _Log] = {}
@@ -43,11 +43,11 @@ class MemoryStore:
         self._closed = False
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
-        """Add drafts to a log and give their entries."""
+        """Append drafts to a log and return their entries."""
         self._check_open()
         if session_id in self._expired:
             raise expired_error(session_id)
-        texts = [encode(draft) for draft in drafts]  # a body that is not JSON fails before any is kept
+        texts = [encode(draft) for draft in drafts]  # a body that is not JSON fails before anything is stored
         if not texts:
             return []
         log = self._logs.pop(session_id, None) or _Log(LogSummary(session_id=session_id), [])
@@ -57,30 +57,30 @@ class MemoryStore:
     async def read(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[Entry]:
-        """The entries above `after`."""
+        """Return the entries above `after`."""
         return [_entry_decoder.decode(line) for line in await self.lines(session_id, after, limit, intact=intact)]
 
     async def lines(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[bytes]:
-        """The entries above `after`, as JSON."""
+        """Return the entries above `after`, as JSON."""
         start = max(after, 0)
         return self._find_log(session_id).lines[start : None if limit is None else start + max(limit, 0)]
 
     async def sessions(self) -> list[Summary]:
-        """All logs, the one that changed last first."""
+        """Return all logs, the last changed first."""
         self._check_open()
         return [log.log_summary.summary for log in reversed(self._logs.values())]
 
     async def find(self, name: str) -> Summary:
-        """The session somebody means."""
-        known = await self.sessions()
+        """Find a session by name, id or id prefix."""
+        summaries = await self.sessions()
         if name in self._expired:
             raise expired_error(name)
-        return find_summary(name, known)
+        return find_summary(name, summaries)
 
     async def rename(self, session_id: str, name: str | None) -> Summary:
-        """Give a session a name, or take it away."""
+        """Set or remove the name of a session."""
         head = self._find_log(session_id).log_summary
         if name is not None:
             check_new_name(name)
@@ -91,7 +91,7 @@ class MemoryStore:
         return head.summary
 
     async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
-        """Make a log that begins like another."""
+        """Create a log that starts with the entries of another."""
         origin = self._find_log(session_id)
         if new_id in self._logs or new_id in self._expired:
             raise taken_error(new_id, new_id)
@@ -108,7 +108,7 @@ class MemoryStore:
         return log.log_summary.summary
 
     async def begin_import(self, session_id: str, entries: int) -> Summary:
-        """Make an empty log whose first entries will come from a file."""
+        """Create an empty log whose first entries will be imported."""
         self._check_open()
         if session_id in self._expired:
             raise expired_error(session_id)
@@ -118,7 +118,7 @@ class MemoryStore:
         return log.log_summary.summary
 
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:
-        """The passages that hold all words, the newest session first."""
+        """Return the passages that contain all words, the newest session first."""
         self._check_open()
         wanted = parse_query(query)
         hits = []
@@ -133,40 +133,40 @@ class MemoryStore:
         return hits[:limit]
 
     async def delete(self, session_id: str) -> bool:
-        """Forget a log."""
+        """Delete a log."""
         self._check_open()
         self._credentials.pop(session_id, None)
         self._expired.discard(session_id)
         return self._logs.pop(session_id, None) is not None
 
     async def expire(self, retention: Retention, now: str) -> list[str]:
-        """Take away what need not be kept."""
-        gone = expired_ids(retention, await self.sessions(), now)
-        for session_id in gone:
+        """Delete logs that retention does not keep."""
+        expired = expired_ids(retention, await self.sessions(), now)
+        for session_id in expired:
             await self.delete(session_id)
-        self._expired.update(gone)
-        return gone
+        self._expired.update(expired)
+        return expired
 
     async def verify(self, session_id: str) -> LogReport:
-        """Memory does not rot."""
+        """Report that everything is intact: memory is never damaged."""
         return _intact_report(self._find_log(session_id))
 
     async def repair(self, session_id: str) -> LogReport:
-        """There is nothing to do."""
+        """Report that everything is intact: nothing needs repair."""
         return _intact_report(self._find_log(session_id))
 
     async def keep_credentials(self, session_id: str, credentials: Mapping[str, Any]) -> None:
-        """Keep what must not stand in the log."""
+        """Store credentials outside the log."""
         self._check_open()
         self._credentials[session_id] = msgspec.json.decode(encode(dict(credentials)))
 
     async def credentials(self, session_id: str) -> dict[str, Any]:
-        """What was kept so."""
+        """Return the stored credentials."""
         self._check_open()
         return dict(self._credentials.get(session_id, {}))
 
     async def close(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._closed = True
         self._logs.clear()
         self._credentials.clear()
@@ -181,7 +181,7 @@ class MemoryStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ProtocolError(Kind.INVALID_STATE, "this store is closed")
+            raise ProtocolError(Kind.INVALID_STATE, "the store is closed")
 
 
 def _append_entry(log: _Log, draft: Draft, text: bytes) -> Entry:

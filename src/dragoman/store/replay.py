@@ -1,6 +1,6 @@
-"""A log told again: as minutes, as a client would have taken them, and as a text for whoever was not there.
+"""Rebuild a transcript from a log, as a client would have seen it, and render it as Markdown.
 
-Takes lines of JSON as stores give them, gives the fold of the session layer. What no type knows is kept as it is.
+Takes JSON lines from a store, gives the transcript of the session layer. Unknown members are kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _update_decoder = msgspec.json.Decoder(UpdateParams)
 
 
 def decode_updates(lines: Iterable[bytes]) -> Iterator[Any]:
-    """The history as typed updates: prompts are chunks of the user's."""
+    """Return the history as typed updates; prompts become user message chunks."""
     for line in lines:
         entry = _entry_decoder.decode(line)
         if entry.kind == EntryKind.UPDATE:
@@ -45,7 +45,7 @@ def decode_updates(lines: Iterable[bytes]) -> Iterator[Any]:
 
 
 def build_transcript(lines: Iterable[bytes]) -> Transcript:
-    """Everything said and done, merged."""
+    """Return all messages and tool calls, merged."""
     taken = Transcript()
     for line in lines:
         entry = _entry_decoder.decode(line)
@@ -62,7 +62,7 @@ def build_transcript(lines: Iterable[bytes]) -> Transcript:
 
 
 def render_markdown(transcript: Transcript) -> str:
-    """A transcript in Markdown: who said what, and which tools were used. Thoughts are left out."""
+    """Render a transcript as Markdown: messages and tool calls, without thoughts."""
     parts: list[str] = []
     for entry in transcript:
         if isinstance(entry, Message) and entry.role in _SPEAKERS and entry.text.strip():
@@ -73,7 +73,7 @@ def render_markdown(transcript: Transcript) -> str:
 
 
 def decode_update(body: bytes | msgspec.Raw) -> Any:
-    """An update of the vocabulary; None when it cannot be understood at all."""
+    """Decode an update; None if it cannot be decoded at all."""
     try:
         return _update_decoder.decode(b'{"sessionId":"","update":%s}' % bytes(body)).update
     except msgspec.DecodeError:
@@ -96,4 +96,4 @@ def _note_permission(transcript: Transcript, body: Any) -> None:
     try:
         transcript.add_permission_call(read_leniently(ToolCallUpdate, body["toolCall"])[0])
     except (ProtocolError, KeyError, TypeError):
-        pass  # a question that names no tool call
+        pass  # a permission request without a tool call

@@ -1,7 +1,7 @@
-"""What people type to find a passage: words, "phrases", beginnings*; all of them must be there.
+"""Search queries: words, "phrases" and prefixes*, all of which must match.
 
-Takes a text, gives terms; says whether they match, where, and shows the place. Case and accents do not count, and
-what is no letter or digit only divides words, so foo_bar finds foo_bar. Pure; every store uses it.
+Parses a query into terms, matches text and makes snippets. Case and accents are ignored; anything but letters and
+digits separates words. Pure; every store uses it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dragoman.errors import Kind, ProtocolError
 
-# How much is shown around the first word that was found, in characters.
+# How much text is shown around the first match, in characters.
 SNIPPET_CONTEXT = 60
 
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class Term(NamedTuple):
-    """Words that must follow each other; the last one may be only a beginning."""
+    """Consecutive words; the last one may be a prefix."""
 
     words: tuple[str, ...]
     is_prefix: bool
@@ -30,7 +30,7 @@ class Term(NamedTuple):
 
 
 def parse_query(query: str) -> list[Term]:
-    """The terms of a query; invalid_params when there is nothing to look for."""
+    """Parse a query; raise invalid_params if it has no words."""
     found = []
     for phrase, star, word in _TERM.findall(query):
         text = phrase or word
@@ -38,24 +38,24 @@ def parse_query(query: str) -> list[Term]:
         if words:
             found.append(Term(words, bool(star) or (not phrase and text.endswith("*"))))
     if not found:
-        raise ProtocolError(Kind.INVALID_PARAMS, "there is no word to look for; try: sessions search 'parse error'")
+        raise ProtocolError(Kind.INVALID_PARAMS, "the query has no words; try: sessions search 'parse error'")
     return found
 
 
 def matches(terms: list[Term], text: str) -> bool:
-    """Whether all terms are in a text."""
+    """Return whether a text contains all terms."""
     words = _split_words(text)
     return all(_find_spans(term, words) for term in terms)
 
 
 def snippet(terms: list[Term], text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text around the first match on one line, and where in it the words are that were looked for."""
+    """Return one line of text around the first match, and the positions of the matches in it."""
     spans = sorted(span for term in terms for span in _find_spans(term, _split_words(text)))
     first = spans[0] if spans else (0, 0)
     start = _word_start(text, first[0] - SNIPPET_CONTEXT) if first[0] > SNIPPET_CONTEXT else 0
     end = min(len(text), first[1] + SNIPPET_CONTEXT)
     before, after = ("…" if start else ""), ("…" if end < len(text) else "")
-    # One character for one, so that the marks stay where they are.
+    # Replace character by character, so that the positions stay valid.
     shown = "".join(" " if char.isspace() else char for char in text[start:end])
     shift = len(before) - start
     marks = [(low + shift, high + shift) for low, high in spans if start <= low and high <= end]

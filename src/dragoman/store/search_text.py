@@ -1,8 +1,7 @@
-"""The text of a log as passages to search in: what one speaker said in one go, a tool call, a plan.
+"""Split a log into passages to search: consecutive text of one speaker, a tool call, a plan.
 
-Takes lines of JSON in order, gives passages; chunks that follow each other are joined, so a word that was streamed in
-two pieces is one word. A passage is made of whole entries, so reading can stop and go on at its first one. Pure; every
-store uses it. Looks at text only, never at images, files or settings.
+Takes JSON lines in order. Consecutive chunks are joined, so a word that was streamed in two chunks is found. A passage
+consists of whole entries, so reading can resume at its first one. Only text is indexed. Pure; every store uses it.
 """
 
 from __future__ import annotations
@@ -14,23 +13,22 @@ import msgspec
 
 from dragoman.store.contract import EntryKind
 
-# A passage is cut where it grows longer than this: between two entries, after white space if there is some; and inside
-# an entry only if that one alone is longer. Characters.
+# A passage that grows longer than this is split: between two entries, at white space if possible, or inside an entry
+# that alone is longer. Characters.
 MAX_PASSAGE = 32 * 1024
 
-# As much of one entry as can be found; what stands behind it is kept and shown, but not indexed. A message of a person
-# or an agent is shorter, and so is what a tool prints for somebody to read. The index of one entry is written in one
-# transaction, and this bounds how long that takes (about 30 ms). Characters.
+# How much of one entry is indexed; the rest is stored and shown, but not found. Messages and readable tool output are
+# shorter. One entry is indexed in one transaction, and this bounds its duration (about 30 ms). Characters.
 FINDABLE = 256 * 1024
 
 _SPEAKERS = {"agent_message_chunk": "agent", "agent_thought_chunk": "thought", "user_message_chunk": "user"}
 
-# What says nothing and interrupts nobody: text goes on after it.
+# Entries without text that do not end a passage.
 _SILENT_UPDATES = frozenset({"usage_update", "available_commands_update", "session_info_update", "current_mode_update"})
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """Text of one speaker, from the entry where it begins to the one where it ends."""
+    """Text of one speaker, with its first and last entry."""
 
     first: int
     last: int
@@ -46,12 +44,12 @@ class _EntryLine(msgspec.Struct):
 
 _entry_decoder = msgspec.json.Decoder(_EntryLine)
 
-# These never go on in the next entry.
+# These never continue in the next entry.
 _WHOLE = frozenset({"tool", "plan"})
 
 
 def split_passages(lines: Iterable[bytes]) -> Iterator[Passage]:
-    """All passages of a stretch of a log."""
+    """Return all passages of a range of a log."""
     joiner = Joiner()
     for line in lines:
         yield from joiner.add(line)
@@ -59,24 +57,24 @@ def split_passages(lines: Iterable[bytes]) -> Iterator[Passage]:
 
 
 class Joiner:
-    """Joins the text of entries that follow each other."""
+    """Joins the text of consecutive entries."""
 
     def __init__(self) -> None:
         self._role = ""
-        self._parts: list[tuple[int, str]] = []  # the number of an entry, and its text
-        self._cut_at = 0  # the last of the parts that can begin a passage: there is white space before it
-        self.size = 0  # characters that wait for the end of their passage
+        self._parts: list[tuple[int, str]] = []  # number and text of each entry
+        self._cut_at = 0  # the last part that can start a passage: there is white space before it
+        self.size = 0  # characters of the unfinished passage
 
     def add(self, line: bytes) -> list[Passage]:
-        """One more entry; gives the passages that are finished by it."""
+        """Add an entry; return the passages that it finishes."""
         try:
             entry = _entry_decoder.decode(line)
         except RecursionError:
-            return []  # nested too deeply to look into
-        speaker, said = _speaker_and_text(entry.kind, entry.body)
+            return []  # nested too deeply to decode
+        speaker, text = _speaker_and_text(entry.kind, entry.body)
         if not speaker:
             return []
-        text = said[:FINDABLE]
+        text = text[:FINDABLE]
         is_alone = speaker in _WHOLE or len(text) > MAX_PASSAGE
         finished = self.rest() if is_alone or speaker != self._role or entry.kind == EntryKind.PROMPT else []
         if is_alone:
@@ -89,7 +87,7 @@ class Joiner:
         return finished
 
     def rest(self) -> list[Passage]:
-        """The passage that may go on, if there is one; it is finished then."""
+        """Finish and return the last passage, if there is one."""
         return [self._take(len(self._parts))] if self._parts else []
 
     def _put(self, seq: int, text: str) -> None:
@@ -106,7 +104,7 @@ class Joiner:
 
 
 def _split_text(text: str) -> Iterator[str]:
-    """Pieces of at most LONGEST, ended by white space where there is some."""
+    """Split text into pieces of at most LONGEST, at white space if possible."""
     start = 0
     while len(text) - start > MAX_PASSAGE:
         limit = start + MAX_PASSAGE
@@ -119,7 +117,7 @@ def _split_text(text: str) -> Iterator[str]:
 
 
 def _speaker_and_text(kind: str, body: Any) -> tuple[str, str]:
-    """Who says what in an entry; nobody ("") when nothing is said, and nothing ("") when somebody is interrupted."""
+    """Return speaker and text of an entry: no speaker if it has no text, no text if it only ends a passage."""
     if not isinstance(body, dict):
         return "", ""
     if kind == EntryKind.PROMPT:

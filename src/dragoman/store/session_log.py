@@ -1,8 +1,7 @@
-"""The chronicle of a session: what happens in it, logged in order, and told to people only once it is kept.
+"""Write the log of a session in order, and run callbacks only after their entry is stored.
 
-Takes things that happened and what to do after each; gives them to a store, always one batch at a time, so a stream
-is kept in few commits. Where the store fails, what was waiting is told of that instead, and nothing of it is delivered.
-Above are the conversations of clients and the sessions of agents; below is a store.
+Batches entries, one append at a time, so a stream takes few commits. If the store fails, the waiting entries get their
+failure callback and nothing is delivered. Used by client sessions and agent sessions.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from dragoman.schema.base import to_json
 from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.store.contract import Draft, Entry, Store
 
-# Entries that may wait for the store before whoever makes them must wait too: a few commits' worth.
+# Entries that may wait for the store before producers must wait too: a few commits' worth.
 MAX_PENDING = 2048
 
-# Entries that may wait when somebody who can be made to wait goes on.
+# A waiting producer continues below this many waiting entries.
 RESUME_BELOW = MAX_PENDING // 2
 
 
 class PendingEntry(NamedTuple):
-    """Something that happened and is not kept yet."""
+    """An event that is not stored yet."""
 
-    draft: Draft | None  # None: it is not logged, and only comes after what is
+    draft: Draft | None  # None: not logged, only runs after what is
     then: Callable[[], Any] | None
     on_failure: Callable[[ProtocolError], Any] | None
 
 
 class SessionLog:
-    """The log of one session, as whoever talks in it writes it."""
+    """Writes the log of one session."""
 
     def __init__(
         self,
@@ -46,13 +45,13 @@ class SessionLog:
         on_failure: Callable[[ProtocolError], None] = lambda _: None,
         on_entry: Callable[[str, Entry], None] | None = None,
     ) -> None:
-        """`key` is the session's id in the store, or finds it; `failed` hears when nothing can be kept."""
+        """`session_id` is the id in the store, or finds it; `on_failure` is called if the store fails."""
         self.store = store
         self.session_id = session_id if isinstance(session_id, str) else ""
         self.turn: str | None = None
         self.fault: ProtocolError | None = None
         self._find_session_id = None if isinstance(session_id, str) else session_id
-        self.batch_limit: int | None = None  # entries that are told in one go, where many hear each of them
+        self.batch_limit: int | None = None  # entries per batch, for a session with many listeners
         self.on_failure = on_failure
         self._on_entry = on_entry
         self._pending: list[PendingEntry] = []
@@ -68,7 +67,7 @@ class SessionLog:
         then: Callable[[], Any] | None = None,
         on_failure: Callable[[ProtocolError], Any] | None = None,
     ) -> None:
-        """Something happened: log it, then do `then`; or, if it cannot be kept, `otherwise`."""
+        """Log an event, then call `then`; if it cannot be stored, call `on_failure`."""
         if self.fault is not None:
             if on_failure is not None:
                 on_failure(self.fault)
@@ -79,21 +78,21 @@ class SessionLog:
             self._write_task = asyncio.get_running_loop().create_task(self._write())
 
     def call_after(self, then: Callable[[], Any]) -> None:
-        """Do something that is not logged when all that happened before is kept: at once, if it is."""
+        """Call `then` once all earlier entries are stored, without logging anything; at once if nothing waits."""
         if self._write_task is None:
             then()
         else:
             self._pending.append(PendingEntry(None, then, None))
 
     async def append_and_wait(self, kind: str, body: Any, *, actor: str = "agent") -> None:
-        """The same, and wait until it is kept; raises what the store failed with."""
-        future, kept, lost = _completion()
-        self.append(kind, body, actor=actor, then=kept, on_failure=lost)
+        """Log an event and wait until it is stored; raise the store's error."""
+        future, complete, fail = _completion()
+        self.append(kind, body, actor=actor, then=complete, on_failure=fail)
         await future
 
     @property
     def is_full(self) -> bool:
-        """Whether more is waiting than the store should be behind."""
+        """Whether too many entries wait for the store."""
         return len(self._pending) >= MAX_PENDING
 
     async def wait_for_space(self) -> None:
@@ -104,23 +103,23 @@ class SessionLog:
             await self._space.wait()
 
     async def wait_stored(self) -> None:
-        """Wait until all that happened so far is kept and told; raises what the store failed with."""
-        if self._write_task is not None:  # what happens meanwhile is not waited for: a stream may go on and on
-            future, kept, lost = _completion()
-            self._pending.append(PendingEntry(None, kept, lost))
+        """Wait until all entries so far are stored and delivered; raise the store's error."""
+        if self._write_task is not None:  # later entries are not waited for: a stream may never stop
+            future, complete, fail = _completion()
+            self._pending.append(PendingEntry(None, complete, fail))
             await future
         if self.fault is not None:
             raise self.fault
 
     async def flush(self) -> None:
-        """The same, and whether it failed or not."""
+        """Wait until all entries so far are stored or have failed."""
         try:
             await self.wait_stored()
         except ProtocolError:
             pass
 
     def clear_fault(self) -> None:
-        """After the store failed: perhaps it works now."""
+        """Try the store again after a failure."""
         self.fault = None
 
     async def _write(self) -> None:
@@ -131,16 +130,17 @@ class SessionLog:
             while self._pending:
                 await self._deliver(await self._append())
                 if self.batch_limit is not None:
-                    await asyncio.sleep(0)  # telling it took a while: everybody else comes first now
+                    await asyncio.sleep(0)  # delivery took time: let other tasks run
         except ProtocolError as error:
             self._fail(error)
-        except Exception as error:  # a body that is no JSON, a taker that breaks: neither may be lost in a task
+        # a body that is not JSON, a callback that raises: report it, do not lose it in a task
+        except Exception as error:
             self._fail(ProtocolError(Kind.INTERNAL_ERROR, f"the session cannot be logged: {error!r}"))
         finally:
             self._write_task = None
             if self._space is not None:
                 self._space.set()
-            if self._pending:  # noted by somebody whom the last delivery woke
+            if self._pending:  # added by a task that the last delivery woke
                 self._write_task = asyncio.get_running_loop().create_task(self._write())
 
     async def _append(self) -> list[PendingEntry]:
@@ -163,50 +163,50 @@ class SessionLog:
     async def _deliver(self, batch: list[PendingEntry]) -> None:
         for waiting in batch:
             if waiting.then is not None:
-                told = waiting.then()
-                if isinstance(told, Awaitable):
-                    await told
+                result = waiting.then()
+                if isinstance(result, Awaitable):
+                    await result
 
     def _fail(self, error: ProtocolError) -> None:
         self.fault = error
-        lost, self._pending = self._pending, []
+        failed, self._pending = self._pending, []
         self.on_failure(error)
-        for waiting in lost:
+        for waiting in failed:
             if waiting.on_failure is not None:
                 waiting.on_failure(error)
 
 
 def _completion() -> tuple[asyncio.Future[None], Callable[[], None], Callable[[ProtocolError], None]]:
-    """Something to wait for, and how it comes or fails."""
+    """Return a future, and the callbacks that complete or fail it."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def kept() -> None:
+    def complete() -> None:
         if not future.done():
             future.set_result(None)
 
-    def lost(error: ProtocolError) -> None:
+    def fail(error: ProtocolError) -> None:
         if not future.done():
             future.set_exception(error)
 
-    return future, kept, lost
+    return future, complete, fail
 
 
 # --- questions -------------------------------------------------------------------------------------------------
 
 
 class QuestionBodies(NamedTuple):
-    """How questions of one kind stand in a log."""
+    """Functions that build the log bodies of one kind of question."""
 
     asked_body: Callable[[Any], Any]
     decided_body: Callable[[Any, Any], Any]
 
 
 def _elicitation_body(params: Any) -> Any:
-    """A form or a link. What a link says after its path may be a key to somebody's account."""
-    told = to_json(params)
-    if "url" in told:
-        told["url"] = re.split("[?#]", told["url"], maxsplit=1)[0]
-    return told
+    """Return the body of an elicitation. The query of a URL is removed: it may hold a token."""
+    body = to_json(params)
+    if "url" in body:
+        body["url"] = re.split("[?#]", body["url"], maxsplit=1)[0]
+    return body
 
 
 def _elicitation_reply_body(params: Any, result: Any) -> Any:
@@ -227,24 +227,26 @@ QUESTION_BODIES: dict[str, QuestionBodies] = {
 
 
 def strip_secrets(servers: list[McpServer]) -> tuple[list[McpServer], dict[str, Any]]:
-    """The servers without the values of their environment and headers; and those, by server, to be kept elsewhere."""
+    """Return the servers without their env and header values, and those values by server."""
     bare: list[McpServer] = []
     secrets: dict[str, Any] = {}
     for server in servers:
-        kept = {
+        values_by_member = {
             member: {each.name: each.value for each in values}
             for member in ("env", "headers")
             if (values := getattr(server, member) or ())
         }
-        if kept:
-            secrets[server.name] = kept
-        hidden = {member: [NameValue(name=name, value="") for name in values] for member, values in kept.items()}
+        if values_by_member:
+            secrets[server.name] = values_by_member
+        hidden = {
+            member: [NameValue(name=name, value="") for name in values] for member, values in values_by_member.items()
+        }
         bare.append(msgspec.structs.replace(server, **hidden))
     return bare, secrets
 
 
 def restore_secrets(servers: list[McpServer], secrets: dict[str, Any]) -> list[McpServer]:
-    """The servers as they were."""
+    """Return the servers with their values restored."""
     return [
         msgspec.structs.replace(
             server,
@@ -258,5 +260,5 @@ def restore_secrets(servers: list[McpServer], secrets: dict[str, Any]) -> list[M
 
 
 def timestamp() -> str:
-    """The time of an entry."""
+    """Return the time for an entry."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,6 +1,6 @@
-"""How a session stands, folded from its log: enough to answer load and resume without waking an agent. No I/O.
+"""The current state of a session, folded from its log, to answer load and resume without starting an agent. No I/O.
 
-Takes entries in order, unread; looks only into those that can tell something. What was said is not kept here.
+Takes undecoded entries in order and decodes only those that change the state. Messages are not kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dragoman.schema.update import (
 from dragoman.store.contract import EntryKind, RawEntry
 from dragoman.store.replay import decode_update
 
-# The updates that change how a session stands, by how they begin: a stream has few of them.
+# How updates that change the state begin: a stream has few of them.
 _STATE_UPDATES = tuple(
     b'{"sessionUpdate":"%b"' % kind
     for kind in (
@@ -37,7 +37,7 @@ _STATE_UPDATES = tuple(
 
 
 class Person(NamedTuple):
-    """Somebody in a session: with several clients of one kind they are one."""
+    """A person in a session; several clients of one kind count as one."""
 
     user: str
     role: str
@@ -45,30 +45,30 @@ class Person(NamedTuple):
 
 
 def parse_person(presence: Mapping[str, Any]) -> Person:
-    """Who that is."""
+    """Parse a person."""
     return Person(str(presence["user"]), str(presence["role"]), str(presence["client"]))
 
 
 class SessionState:
-    """One session as it stands now."""
+    """The current state of one session."""
 
     def __init__(self, imported: int = 0) -> None:
-        """The first `imported` entries came from a file: what they say is shown, and decides nothing."""
+        """The first `imported` entries came from a file: they are shown, but decide nothing."""
         self.seq = 0
         self.imported = imported
-        self.opened = 0  # the number of the entry that opened it last
+        self.opened = 0  # the entry that last opened it
         self.cwd = ""
         self.directories: list[str] = []
-        self.resolved: dict[str, str] = {}  # where those of its folders led, when it was opened, that lie behind links
-        self.agent = ""  # the name that the house has for it; "" when another program opened the session
+        self.resolved: dict[str, str] = {}  # the resolved paths of its folders behind links, when it was opened
+        self.agent = ""  # its name in the host's config; "" if another program opened the session
         self.agent_title = ""  # what the agent calls itself
         self.owner = ""  # who opened it
         self.modes: SessionModeState | None = None
         self.options: list[SessionConfigOption] = []
         self.commands: list[Any] = []
         self.title: str | None = None
-        self.open_turn: str | None = None  # the turn that has begun and not ended
-        self.people: set[Person] = set()  # who was there, as the log has it
+        self.open_turn: str | None = None  # the turn that has started and not ended
+        self.people: set[Person] = set()  # the members, according to the log
 
     @property
     def is_foreign(self) -> bool:
@@ -76,11 +76,12 @@ class SessionState:
         return 0 < self.imported >= self.opened
 
     def apply(self, entry: RawEntry) -> None:
-        """One more entry."""
+        """Apply one entry."""
         self.seq = entry.seq
         fold = _FOLDS.get(entry.kind)
         if fold is not None:
-            with suppress(AttributeError, TypeError, ValueError, msgspec.MsgspecError):  # of a log from elsewhere
+            # an imported log may hold anything
+            with suppress(AttributeError, TypeError, ValueError, msgspec.MsgspecError):
                 fold(self, entry)
 
     def _apply_opened(self, entry: RawEntry) -> None:
@@ -117,7 +118,7 @@ class SessionState:
 
     def _apply_member(self, entry: RawEntry) -> None:
         body = msgspec.json.decode(entry.body)
-        # Of a copy, whose log begins with the words of others.
+        # In a fork, the log begins with other people's entries.
         if isinstance(body.get("owner"), str) and entry.seq > self.imported:
             self.owner = body["owner"]
         self.people |= {parse_person(each) for each in body.get("came", ())}

@@ -1,8 +1,7 @@
-"""What a list of sessions shows, folded from their logs; and how a session is found by what people type.
+"""Session summaries, folded from logs, and lookup of sessions by name or id.
 
-Takes entries as they are appended, gives summaries. Pure; every store uses it, so that all list the same. The bodies
-it looks into: `opened` (agent, its id for the session, cwd, title), `prompt` (the first one names a session that
-nobody named) and the update that tells a title, or that it was put away.
+Pure; every store uses it, so all list the same. Decodes `opened` entries, the first `prompt` (the default title) and
+updates with a title or an archived flag.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ import msgspec
 from dragoman.errors import Kind, ProtocolError
 from dragoman.store.contract import EntryKind, Retention, Summary
 
-# As much of a prompt as a list has room for, in characters.
+# How much of a prompt is used as title, in characters.
 TITLE_LENGTH = 80
 
 _INFO_UPDATE = b'"session_info_update"'
 
 
 class LogSummary(msgspec.Struct, kw_only=True):
-    """A summary that grows with its log."""
+    """A summary that is updated with each entry."""
 
     session_id: str
     entries: int = 0
@@ -41,10 +40,10 @@ class LogSummary(msgspec.Struct, kw_only=True):
     forked_from: str | None = None
     archived: bool = False
     imported: int = 0
-    is_changed: bool = False  # more than the counts has changed since somebody wrote it down
+    is_changed: bool = False  # more than the counts changed since it was saved
 
     def add_entry(self, kind: str, time: str, line: bytes) -> None:
-        """One more entry: its line of JSON. Called for each, so it looks into those that can tell something."""
+        """Add an entry, as a JSON line. Runs for every entry, so it decodes only those that matter."""
         self.entries += 1
         self.size += len(line)
         self.updated_at = time
@@ -80,7 +79,7 @@ class LogSummary(msgspec.Struct, kw_only=True):
 
     @property
     def summary(self) -> Summary:
-        """As it is now."""
+        """Return the current summary."""
         return Summary(
             session_id=self.session_id,
             entries=self.entries,
@@ -120,40 +119,39 @@ def _text_of(value: Any) -> str | None:
 def _prompt_preview(body: dict[str, Any]) -> str | None:
     blocks = body.get("prompt")
     texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
-    words = " ".join(" ".join(text for text in texts if isinstance(text, str))[: TITLE_LENGTH * 4].split())
-    return (words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…") or None
+    text = " ".join(" ".join(text for text in texts if isinstance(text, str))[: TITLE_LENGTH * 4].split())
+    return (text if len(text) <= TITLE_LENGTH else text[: TITLE_LENGTH - 1] + "…") or None
 
 
 # --- finding one ----------------------------------------------------------------------------------------------
 
-# The longest name, in characters: a list has room for it.
+# The longest name, in characters, so that it fits in a list.
 MAX_NAME_LENGTH = 100
 
 _NAME_PATTERN = re.compile(rf"[^\s/\x00-\x1f\x7f]([^\x00-\x1f\x7f]{{0,{MAX_NAME_LENGTH - 2}}}[^\s\x00-\x1f\x7f])?")
 
-# An id as we make them, or most of one: nothing else looks so.
+# A session id as we make them, or most of one.
 _ID_PATTERN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}(-[0-9a-f]{0,4}(-[0-9a-f]{0,12})?)?", re.IGNORECASE)
 
 
-# What a name has besides letters, digits and blanks; no shell takes one of these for more than itself where a name
-# begins as it must.
+# Characters of names besides letters, digits and blanks; no shell treats them specially in a valid name.
 _SIGNS = "._-+@:,/~"
 _FIRST = "._@"
-_ALLOWED = f"letters, digits, blanks and {' '.join(_SIGNS)}, beginning with a letter, a digit or {' '.join(_FIRST)}"
+_ALLOWED = f"letters, digits, blanks and {' '.join(_SIGNS)}, starting with a letter, a digit or {' '.join(_FIRST)}"
 
 
 def check_name(name: str) -> str:
-    """What may be the name of a session that is there, as older versions gave them; invalid_params if it is none."""
+    """Check an existing name, perhaps from an older version; raise invalid_params if it is invalid."""
     if not _NAME_PATTERN.fullmatch(name):
         raise ProtocolError(
             Kind.INVALID_PARAMS,
-            f"{name!r} is no name for a session: up to {MAX_NAME_LENGTH} characters on one line, no '/' first",
+            f"{name!r} is not a valid session name; use up to {MAX_NAME_LENGTH} characters, no leading '/'",
         )
     return name
 
 
-def foreign_sign(name: str) -> str:
-    """The first character that cannot stand where it does in a name; none in one that can be given."""
+def disallowed_character(name: str) -> str:
+    """Return the first character that is not allowed at its position; "" if the name is valid."""
     if name and not (name[0] in _FIRST or name[0].isalnum()):
         return name[0]
     return next((character for character in name if not _is_of_names(character)), "")
@@ -168,84 +166,86 @@ def _is_of_names(character: str) -> bool:
 
 
 def looks_like_id(name: str) -> bool:
-    """Whether this means a session by its id, whether it is there or not."""
+    """Return whether a name looks like a session id, existing or not."""
     return _ID_PATTERN.fullmatch(name) is not None
 
 
 def check_new_name(name: str) -> str:
-    """A name that a session can be given: one that means nothing else to a shell, and that nobody takes for an id."""
-    if wrong := foreign_sign(check_name(name)):
+    """Check a new name: safe in a shell, and not like an id."""
+    if wrong := disallowed_character(check_name(name)):
         raise ProtocolError(
-            Kind.INVALID_PARAMS, f"{name!r} is no name for a session: {wrong!r} cannot stand there; it has {_ALLOWED}"
+            Kind.INVALID_PARAMS, f"{name!r} is not a valid session name: {wrong!r} is not allowed there; use {_ALLOWED}"
         )
     if looks_like_id(name):
-        raise ProtocolError(Kind.INVALID_PARAMS, f"{name!r} looks like the id of a session; choose another name")
+        raise ProtocolError(Kind.INVALID_PARAMS, f"{name!r} looks like a session id; choose another name")
     return name
 
 
 def find_summary(name: str, summaries: Iterable[Summary]) -> Summary:
-    """The session somebody means."""
-    known = list(summaries)
-    for summary in known:
+    """Find a session by id, name or id prefix."""
+    listed = list(summaries)
+    for summary in listed:
         if name == summary.session_id:
             return summary
-    for summary in known:
+    for summary in listed:
         if name == summary.name:
             return summary
-    begun = [summary for summary in known if name and summary.session_id.startswith(name)]
-    if len(begun) == 1:
-        return begun[0]
-    if begun:
-        ids = ", ".join(summary.session_id for summary in begun[:3])
+    matching = [summary for summary in listed if name and summary.session_id.startswith(name)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        ids = ", ".join(summary.session_id for summary in matching[:3])
         raise ProtocolError(
-            Kind.SESSION_NOT_FOUND, f"{len(begun)} sessions begin with {name!r}: {ids}; type more of one", {}
+            Kind.SESSION_NOT_FOUND, f"{len(matching)} sessions start with {name!r}: {ids}; type more of the id", {}
         )
     raise missing_error(name)
 
 
 def missing_error(session_id: str) -> ProtocolError:
-    """The error for a session that was never there, or was deleted."""
+    """Return the error for a session that does not exist or was deleted."""
     return ProtocolError(
         Kind.SESSION_NOT_FOUND, f"there is no session {session_id!r} in this store", {"sessionId": session_id}
     )
 
 
 def expired_error(session_id: str) -> ProtocolError:
-    """The error for a session that retention took away."""
+    """Return the error for a session that retention deleted."""
     return ProtocolError(
         Kind.SESSION_EXPIRED,
-        f"session {session_id!r} was kept for as long as retention says and is gone; open a new one",
+        f"session {session_id!r} has expired and was deleted; open a new session",
         {"sessionId": session_id},
     )
 
 
 def taken_error(what: str, by: str) -> ProtocolError:
-    """The error for a name or an id that another session has."""
-    return ProtocolError(Kind.INVALID_PARAMS, f"{what!r} is taken by session {by!r}; choose another", {"sessionId": by})
+    """Return the error for a name or id that another session has."""
+    return ProtocolError(
+        Kind.INVALID_PARAMS, f"{what!r} is already used by session {by!r}; choose another", {"sessionId": by}
+    )
 
 
 # --- how long it is kept --------------------------------------------------------------------------------------
 
 
 def expired_ids(retention: Retention, newest_first: Sequence[Summary], now: str) -> list[str]:
-    """The ids of the sessions that need not be kept; the newest is never too large."""
-    gone: list[str] = []
+    """Return the ids of the sessions that retention does not keep; the newest is never too large."""
+    expired: list[str] = []
     present = _unix_time(now)
     size = 0
-    for place, summary in enumerate(newest_first):
+    for index, summary in enumerate(newest_first):
         size += summary.bytes
         is_old = retention.seconds is not None and present - _unix_time(summary.updated_at) > retention.seconds
-        is_beyond = retention.count is not None and place >= retention.count
-        is_large = retention.bytes is not None and size > retention.bytes and place > 0
+        is_beyond = retention.count is not None and index >= retention.count
+        is_large = retention.bytes is not None and size > retention.bytes and index > 0
         if (is_old or is_beyond or is_large) and not (summary.name and retention.spares_named):
-            gone.append(summary.session_id)
+            expired.append(summary.session_id)
             size -= summary.bytes
-    return gone
+    return expired
 
 
 def _unix_time(time: str) -> float:
     try:
         parsed = datetime.fromisoformat(time)
     except ValueError:
-        return float("inf")  # nobody knows how old it is: it counts as new
+        return float("inf")  # unknown age: it counts as new
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()

@@ -1,8 +1,7 @@
-"""The store of a house, watched: whether it can be used now, and what is made good when it can be used again.
+"""A store wrapper that monitors whether the store works, and recovers sessions when it works again.
 
-Takes appends on their way to the store and remembers how the last one ended; `look` tries a small write when none was
-made lately. Sessions whose entries could not be kept are named to `mend` once there is room. In all else it is the
-store. Above are the house and its door; below is a store.
+Remembers how the last append ended; `unavailable_reason` tries a small write if there was none lately. Sessions with
+lost entries are passed to a callback once the store works again.
 """
 
 from __future__ import annotations
@@ -15,26 +14,26 @@ from typing import Any
 from dragoman.errors import ProtocolError, StoreFault
 from dragoman.store.contract import Draft, Entry, Store
 
-# How long it is believed that the store can be used, and that it cannot: anybody may ask. Seconds.
+# How long a result is reused, since any client may ask. Seconds.
 CHECK_INTERVAL = 5.0
 RETRY_INTERVAL = 1.0
 
-# A disk that does not answer for so long cannot be used. Seconds.
+# A disk that does not answer for this long counts as failed. Seconds.
 PROBE_TIMEOUT = 5.0
 
-# Why a store cannot be used, for whoever asks: no paths.
+# Reasons shown to clients: without paths.
 _FAULT_TEXTS = {
-    "full": "there is no room for more",
+    "full": "the disk is full",
     "readonly": "the store cannot be written",
     "locked": "the store is locked by another program",
     "damaged": "the store is damaged",
-    "moved": "the file of the store is not where it was",
+    "moved": "the store file was moved or removed",
     "silent": "the disk does not answer",
 }
 
 
 class MonitoredStore:
-    """A store, and how it is."""
+    """A store whose failures are remembered."""
 
     def __init__(
         self, store: Store, repair: Callable[[set[str]], Awaitable[None]], report: Callable[[str], None]
@@ -45,14 +44,14 @@ class MonitoredStore:
         self._fault: ProtocolError | None = None
         self._last_success = self._last_probe = float("-inf")
         self._probing: asyncio.Future[Any] | None = None
-        self._incomplete_sessions: set[str] = set()  # sessions of which something could not be kept
+        self._incomplete_sessions: set[str] = set()  # sessions with entries that could not be stored
         self._recovery: asyncio.Task[None] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
-        """Add drafts, and remember whether that worked."""
+        """Append drafts, and remember whether it worked."""
         try:
             entries = await self._store.append(session_id, drafts)
         except StoreFault as error:
@@ -62,7 +61,7 @@ class MonitoredStore:
         return entries
 
     async def unavailable_reason(self) -> str:
-        """Why the store cannot be used now; "" when it can."""
+        """Return why the store cannot be used now; "" if it can."""
         now = time.monotonic()
         last, most = (
             (max(self._last_probe, self._last_success), CHECK_INTERVAL)
@@ -76,13 +75,13 @@ class MonitoredStore:
         )
 
     async def close(self) -> None:
-        """Wait for nothing any more."""
+        """Stop all background tasks."""
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.gather(self._recovery, return_exceptions=True)
 
     async def _probe(self) -> None:
-        """Write a little, where the store can; one that hangs is tried once."""
+        """Try a small write, if the store supports it; a probe that hangs is not repeated."""
         self._last_probe = time.monotonic()
         if self._probing is None:
             self._probing = asyncio.ensure_future(getattr(self._store, "probe", self._store.sessions)())
@@ -100,14 +99,14 @@ class MonitoredStore:
 
     def _note_failure(self, session_id: str, error: StoreFault) -> None:
         if self._fault is None:
-            self._report(f"nothing can be kept: {error.message}")
+            self._report(f"sessions cannot be stored: {error.message}")
         self._fault = error
         self._incomplete_sessions.add(session_id)
         if self._recovery is None:
             self._recovery = asyncio.get_running_loop().create_task(self._recover())
 
     async def _recover(self) -> None:
-        """Try until it works, then make good what was missed."""
+        """Retry until the store works, then recover the incomplete sessions."""
         try:
             while self._incomplete_sessions:
                 await asyncio.sleep(RETRY_INTERVAL)
@@ -115,6 +114,6 @@ class MonitoredStore:
                 if self._fault is None:
                     behind, self._incomplete_sessions = self._incomplete_sessions, set()
                     await self._repair(behind)
-            self._report("sessions can be kept again")
+            self._report("sessions can be stored again")
         finally:
             self._recovery = None

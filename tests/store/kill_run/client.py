@@ -93,28 +93,28 @@ class Client:
         if known and known[0].turns < TURNS:
             how = self.dice.choice(("resume", "load"))
             if how == "resume":
-                session, how, why = await agent.go_on(name)
+                session, how, why = await agent.continue_session(name)
                 if how != "session/resume":
                     self.teller.say("fault", f"{known[0].session_id}-went-on-by-{how}:{why}".replace(" ", "_"))
             else:
-                session = await agent.load(str(known[0].agent_session), known[0].cwd or "")
-            self.teller.say("opened", how, session.log)
+                session = await agent.load_session(str(known[0].agent_session), known[0].cwd or "")
+            self.teller.say("opened", how, session.log_id)
             return session
         if known:
             await self.store.rename(known[0].session_id, None)
-        session = await agent.open(self.folder)
-        await self.store.rename(session.log, name)
-        self.teller.say("opened", "new", session.log)
+        session = await agent.open_session(self.folder)
+        await self.store.rename(session.log_id, name)
+        self.teller.say("opened", "new", session.log_id)
         return session
 
     async def take_turn(self, session: Any, prompt: str) -> None:
         """One prompt, and all that is said about it."""
         async with session.prompt(prompt) as turn:
-            self.teller.say("began", prompt, session.log)
+            self.teller.say("began", prompt, session.log_id)
             async for update in turn:
                 if text := said(update):
-                    self.teller.say("given", session.log, text.strip())
-        self.teller.say("answered", session.log, prompt, turn.stop_reason)
+                    self.teller.say("given", session.log_id, text.strip())
+        self.teller.say("answered", session.log_id, prompt, turn.stop_reason)
 
     async def refused(self, error: DragomanError) -> None:
         """Something could not be done; it is tried again."""
@@ -128,8 +128,8 @@ class Client:
         async with self.connect(self.name) as agent:
             for summary in await self.store.sessions():
                 if summary.agent_session is not None:
-                    session = await agent.load(summary.agent_session, summary.cwd or "")
-                    pieces = map(said, session.between)
+                    session = await agent.load_session(summary.agent_session, summary.cwd or "")
+                    pieces = map(said, session.updates_outside_turns)
                     self.teller.say("loaded", summary.agent_session, *"".join(pieces).split())
 
 

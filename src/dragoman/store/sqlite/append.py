@@ -1,8 +1,7 @@
-"""Writing logs: a batch of appends as one transaction, numbered under the lock of the file.
+"""Append a batch to logs in one transaction, numbered under the file lock.
 
-Takes encoded drafts of any number of sessions, gives the number of each first one. Statements take many rows at once,
-which costs about half as much as one after the other. What is known of sessions is remembered while no other process
-has written. Above is the writer, which decides what makes a batch; it runs in the writer's thread.
+Takes encoded drafts of any number of sessions, gives the first number of each. Statements insert many rows at once,
+which halves the cost. Sessions are cached until another process writes. Runs in the writer's thread.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from dragoman.store.sqlite import reading
 from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
 from dragoman.store.summary import LogSummary
 
-# How many rows a statement takes; each size is one prepared statement.
+# Rows per statement; each size is one prepared statement.
 _STATEMENT_SIZES = (256, 64, 16, 4, 1)
 
-# Sessions that are remembered; with more at work at once all are looked up again now and then.
+# Cached sessions; with more active ones, all are looked up again now and then.
 _MAX_CACHED = 4096
 
 _ENTRY_SQL = {
@@ -31,7 +30,7 @@ _ENTRY_SQL = {
 _PROGRESS_SQL = {size: "REPLACE INTO progress VALUES " + ",".join(["(?,?,?,?,?)"] * size) for size in _STATEMENT_SIZES}
 
 
-# What is known of a session besides its progress; columns have the names of what is in a Head.
+# The session columns besides its progress, named like the fields of LogSummary.
 _SESSION_COLUMNS = ("turns", "created_at", "title", "prompted", "agent", "agent_session", "cwd", "archived")
 _SESSION_SQL = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _SESSION_COLUMNS)} WHERE number = ?"
 
@@ -50,16 +49,16 @@ class AppendRequest:
 
 
 class LogWriter:
-    """The logs of a file, as one connection writes them."""
+    """Writes the logs of a file on one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._sessions: dict[str, tuple[int, LogSummary]] = {}
         self._version = -1
-        self.ended_turns: set[str] = set()  # sessions in which a turn ended, as of the last batches
+        self.ended_turns: set[str] = set()  # sessions in which a turn ended in the last batches
 
     def append(self, batch: Sequence[AppendRequest]) -> None:
-        """Keep a batch; an append that cannot be made has an error, anything else that fails keeps none of them."""
+        """Store a batch. An append that is refused gets an error; any other failure stores nothing."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -92,17 +91,17 @@ class LogWriter:
                 connection.execute("ROLLBACK")
             raise
 
-    def taken_ended(self) -> set[str]:
-        """The sessions in which a turn ended since this was asked."""
+    def take_ended_turns(self) -> set[str]:
+        """Return and clear the sessions in which a turn ended."""
         ended, self.ended_turns = self.ended_turns, set()
         return ended
 
     def clear_cache(self) -> None:
-        """Know nothing of any session: somebody else changed them, or a change was not kept."""
+        """Clear the cache: another process changed sessions, or a change was rolled back."""
         self._sessions.clear()
 
     def _refresh_cache(self) -> None:
-        """Another connection may have written since: SQLite counts that."""
+        """Clear the cache if another connection has written: SQLite counts that."""
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version or len(self._sessions) > _MAX_CACHED:
             self._sessions.clear()
@@ -123,13 +122,13 @@ class LogWriter:
 
 
 def create_session(connection: sqlite3.Connection, session_id: str) -> int:
-    """A new session without entries; gives its number."""
+    """Create a session without entries; return its number."""
     row = connection.execute("INSERT INTO sessions (id) VALUES (?) RETURNING number", (session_id,)).fetchone()
     return int(row[0])
 
 
 def save_summary(connection: sqlite3.Connection, number: int, log_summary: LogSummary) -> None:
-    """Write down all that is known of a session."""
+    """Save the summary of a session."""
     _update_session(connection, number, log_summary)
     values = (number, log_summary.entries, log_summary.size, log_summary.updated_at, time.time_ns())
     connection.execute(_PROGRESS_SQL[1], values)
@@ -141,7 +140,7 @@ def _update_session(connection: sqlite3.Connection, number: int, log_summary: Lo
 
 
 def entry_row(number: int, seq: int, line: bytes) -> tuple[int, str, int]:
-    """The row of an entry."""
+    """Return the row of an entry."""
     return number * ENTRIES_PER_SESSION + seq, line.decode(), crc32(line)
 
 

@@ -1,11 +1,12 @@
-"""What is done to sessions besides appending: names, forks, deletion, expiry, repair. Each is one transaction.
+"""Changes of sessions besides appending: rename, fork, delete, expire, repair.
 
-Takes a connection inside a transaction of the writer's, gives what the contract says.
+Each is one transaction of the writer.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import msgspec
@@ -19,7 +20,7 @@ from dragoman.store.sqlite.reading import StoredSession
 from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
 from dragoman.store.summary import LogSummary, expired_error, expired_ids, taken_error
 
-# Ids of sessions that expired are remembered so long, to be told apart from those that never were.
+# How many ids of expired sessions are remembered, to report them as expired and not as unknown.
 _MAX_TOMBSTONES = 10_000
 
 
@@ -32,7 +33,7 @@ _header_decoder = msgspec.json.Decoder(_EntryHeader)
 
 
 def rename(connection: sqlite3.Connection, session_id: str, name: str | None) -> Summary:
-    """Give a session a name, or take it away."""
+    """Set or remove the name of a session."""
     kept = reading.find_session(connection, session_id)
     if name is not None:
         query = "SELECT id FROM sessions WHERE (name = ?1 OR id = ?1) AND id <> ?2"
@@ -44,7 +45,7 @@ def rename(connection: sqlite3.Connection, session_id: str, name: str | None) ->
 
 
 def fork(connection: sqlite3.Connection, session_id: str, new_id: str, upto: int | None) -> Summary:
-    """Make a log that begins like another."""
+    """Create a log that starts with the entries of another."""
     origin = reading.find_session(connection, session_id)
     if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (new_id,)).fetchone() is not None:
         raise taken_error(new_id, new_id)
@@ -68,7 +69,7 @@ def fork(connection: sqlite3.Connection, session_id: str, new_id: str, upto: int
 
 
 def begin_import(connection: sqlite3.Connection, session_id: str, entries: int) -> Summary:
-    """Make an empty log whose first entries will come from a file."""
+    """Create an empty log whose first entries will be imported."""
     row = connection.execute("SELECT expired_at FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is not None:
         raise taken_error(session_id, session_id) if row[0] is None else expired_error(session_id)
@@ -79,7 +80,7 @@ def begin_import(connection: sqlite3.Connection, session_id: str, entries: int) 
 
 
 def fold_summary(session_id: str, lines: list[bytes]) -> LogSummary:
-    """The summary of a log."""
+    """Return the summary of a log."""
     head = LogSummary(session_id=session_id)
     for line in lines:
         told = _header_decoder.decode(line)
@@ -88,7 +89,7 @@ def fold_summary(session_id: str, lines: list[bytes]) -> LogSummary:
 
 
 def delete(connection: sqlite3.Connection, session_id: str) -> bool:
-    """Forget a session."""
+    """Delete a session."""
     row = connection.execute("SELECT number, expired_at FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:
         return False
@@ -98,15 +99,15 @@ def delete(connection: sqlite3.Connection, session_id: str) -> bool:
 
 
 def touch(connection: sqlite3.Connection) -> None:
-    """Write something that changes nothing: the version that the file has."""
+    """Write the file's version again: a write that changes nothing."""
     [version] = connection.execute("PRAGMA user_version").fetchone()
     connection.execute(f"PRAGMA user_version = {version}")
 
 
 def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> list[str]:
-    """Take away what need not be kept; what stays is the id."""
+    """Delete sessions that retention does not keep; remember their ids."""
     kept = {one.log_summary.session_id: one for one in reading.list_sessions(connection) if not one.is_expired}
-    gone = expired_ids(retention, [one.log_summary.summary for one in kept.values()], now)
+    gone = _expired(kept.values(), retention, now)
     for session_id in gone:
         _delete_entries(connection, kept[session_id].number)
         connection.execute(
@@ -122,6 +123,15 @@ def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> li
     return gone
 
 
+def expiring(connection: sqlite3.Connection, retention: Retention, now: str) -> list[str]:
+    """Return the sessions that `expire` would delete now."""
+    return _expired([one for one in reading.list_sessions(connection) if not one.is_expired], retention, now)
+
+
+def _expired(sessions: Iterable[StoredSession], retention: Retention, now: str) -> list[str]:
+    return expired_ids(retention, [one.log_summary.summary for one in sessions], now)
+
+
 def _delete_entries(connection: sqlite3.Connection, number: int) -> None:
     connection.execute(
         "DELETE FROM entries WHERE place BETWEEN ? AND ?",
@@ -135,7 +145,7 @@ def _delete_entries(connection: sqlite3.Connection, number: int) -> None:
 
 
 def verify_log(connection: sqlite3.Connection, session_id: str) -> LogReport:
-    """What is intact of a log and what is not."""
+    """Return the intact and the lost ranges of a log."""
     kept = reading.find_session(connection, session_id)
     return build_report(
         session_id,
@@ -145,14 +155,14 @@ def verify_log(connection: sqlite3.Connection, session_id: str) -> LogReport:
 
 
 def check_file(connection: sqlite3.Connection) -> None:
-    """Raise Damage unless all pages of the file are where they belong."""
+    """Raise Damage if SQLite's check of the file fails."""
     [found] = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != b"ok":
-        raise Damage("the file is not as SQLite left it")
+        raise Damage("SQLite's check of the file failed")
 
 
 def build_report(session_id: str, last: int, lost: list[tuple[int, int]]) -> LogReport:
-    """What is kept is what is not lost."""
+    """Return the report for a log with these lost ranges."""
     whole: list[tuple[int, int]] = []
     first = 1
     for low, high in [*lost, (last + 1, last + 1)]:
@@ -163,7 +173,7 @@ def build_report(session_id: str, last: int, lost: list[tuple[int, int]]) -> Log
 
 
 def _last_seq(connection: sqlite3.Connection, session: StoredSession) -> int:
-    """The last number of a log: as it is listed, or higher if there are more entries than that."""
+    """Return the last number of a log: as listed, or higher if there are more entries."""
     base = session.number * ENTRIES_PER_SESSION
     row = connection.execute(
         "SELECT max(place) FROM entries WHERE place BETWEEN ? AND ?", (base, base + ENTRIES_PER_SESSION - 1)
@@ -172,7 +182,7 @@ def _last_seq(connection: sqlite3.Connection, session: StoredSession) -> int:
 
 
 def repair(connection: sqlite3.Connection, session_id: str) -> LogReport:
-    """Replace what cannot be read, and count anew."""
+    """Replace entries that cannot be read, and rebuild the summary."""
     kept = reading.find_session(connection, session_id)
     last = _last_seq(connection, kept)
     found = reading.read_range(connection, kept, 1, last)
@@ -184,9 +194,9 @@ def repair(connection: sqlite3.Connection, session_id: str) -> LogReport:
         try:
             connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
         except sqlite3.IntegrityError as error:
-            raise Damage("an entry is there and cannot be found") from error
+            raise Damage("an entry exists but cannot be found") from error
     if found.lost and reading.read_range(connection, kept, 1, last).lost:
-        raise Damage("what is written cannot be read")  # the order of the file itself is damaged
+        raise Damage("entries cannot be read")  # the file's own order is damaged
     if found.lost or last != kept.log_summary.entries:
         save_summary(connection, kept.number, fold_summary(session_id, lines))
         search_index.remove_session(connection, kept.number)
@@ -195,7 +205,7 @@ def repair(connection: sqlite3.Connection, session_id: str) -> LogReport:
 
 
 def fill_gaps(lines: list[bytes], lost: list[tuple[int, int]]) -> list[bytes]:
-    """All lines of a log, with one that says so where an entry is lost."""
+    """Return all lines of a log, with a `lost` entry in place of each lost one."""
     whole = list(lines)
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     text = encode(Draft(kind=EntryKind.LOST, actor="store", time=now, body={}))[1:]

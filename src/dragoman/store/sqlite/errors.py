@@ -1,7 +1,4 @@
-"""What goes wrong with a file of sessions, in words that say what to do.
-
-Takes errors of sqlite3 and of the system, gives StoreFaults. Above is everything in this folder.
-"""
+"""Turn errors of sqlite3 and the system into StoreFaults that say what to do."""
 
 from __future__ import annotations
 
@@ -18,30 +15,30 @@ _READONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 _FULL_ERRNO = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READONLY_ERRNO = {errno.EROFS, errno.EACCES, errno.EPERM}
 
-# What a call of sqlite3 raises: also that Python cannot read what SQLite says, or gives, of a damaged file.
+# Errors of sqlite3 calls, and Python's failure to decode what SQLite returns from a damaged file.
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 
 REPAIR_HINT = "run `dragoman sessions repair`"
 
 
 class Damage(sqlite3.DatabaseError):
-    """What the file holds cannot be what was written."""
+    """The file holds something that was never written."""
 
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
 def sqlite_code(error: BaseException) -> int:
-    """The primary code of an SQLite error; 0 when it has none."""
+    """Return the primary code of an SQLite error; 0 if it has none."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether an error says that somebody else is writing."""
+    """Return whether another connection is writing."""
     return sqlite_code(error) in _BUSY
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error says that the file is not as it was written."""
+    """Return whether an error means a damaged file."""
     if isinstance(error, UnicodeDecodeError):
         return True
     if sqlite_code(error):
@@ -50,36 +47,36 @@ def is_damage(error: BaseException) -> bool:
 
 
 def to_store_fault(error: BaseException, path: str) -> StoreFault:
-    """What an error means to whoever uses the store."""
+    """Return the StoreFault for an error."""
     if isinstance(error, StoreFault):
         return error
     code = sqlite_code(error)
     number = error.errno if isinstance(error, OSError) else None
     if code == sqlite3.SQLITE_FULL or number in _FULL_ERRNO:
-        return StoreFault("full", f"there is no room for more in {path}; free some space, then try again")
+        return StoreFault("full", f"the disk of {path} is full; free some space, then try again")
     if code in _READONLY or number in _READONLY_ERRNO:
         return StoreFault("readonly", f"{path} cannot be written; change its permissions or use another folder")
     if code in _BUSY:
-        return StoreFault("locked", f"{path} is locked by another program; try again when that has finished")
+        return StoreFault("locked", f"{path} is locked by another program; try again when it has finished")
     if code in _DAMAGED or isinstance(error, UnicodeDecodeError):
         return damaged_fault(path)
     if code == sqlite3.SQLITE_CANTOPEN:
-        return StoreFault("unusable", f"{path} cannot be opened; is its folder there, and yours?")
-    return StoreFault("io", f"{path} cannot be used: {error}; nothing that was kept is lost")
+        return StoreFault("unusable", f"{path} cannot be opened; check that its folder exists and is yours")
+    return StoreFault("io", f"{path} cannot be used: {error}; nothing that was stored is lost")
 
 
 def damaged_fault(path: str) -> StoreFault:
-    """The error for a file that SQLite cannot make sense of."""
-    return StoreFault("damaged", f"{path} is damaged; {REPAIR_HINT} to save what is intact")
+    """Return the error for a file that SQLite cannot read."""
+    return StoreFault("damaged", f"{path} is damaged; {REPAIR_HINT} to save the intact entries")
 
 
 def corrupted_error(session_id: str, lost: list[tuple[int, int]]) -> ProtocolError:
-    """The error for a log that is not as it was written."""
+    """Return the error for a damaged log."""
     which = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in lost[:5])
-    more = f" and {len(lost) - 5} more places" if len(lost) > 5 else ""
+    more = f" and {len(lost) - 5} more ranges" if len(lost) > 5 else ""
     what = f"entries {which}{more} of" if lost else "the place of"
     return ProtocolError(
         Kind.SESSION_CORRUPTED,
-        f"{what} session {session_id!r} cannot be read any more; run `dragoman sessions repair {quote(session_id)}`",
+        f"{what} session {session_id!r} cannot be read; run `dragoman sessions repair {quote(session_id)}`",
         {"sessionId": session_id, "lost": lost},
     )

@@ -1,7 +1,7 @@
-"""Whether the files of an open store are still where they were: somebody may move or remove them under it.
+"""Check that the files of an open store are still in place; another program may move or remove them.
 
-Takes a path, remembers what stood there, and compares. SQLite goes on writing into a file that has no name any more,
-and what it keeps there is gone when the process ends. Two looks a commit cost a few microseconds.
+SQLite keeps writing to an unlinked file, and its content is lost when the process ends. Two checks per commit cost a
+few microseconds.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ import os
 
 from dragoman.errors import StoreFault
 
-# The file, and the write-ahead log beside it, which is there as long as a connection is.
+# The file and its write-ahead log, which exists as long as a connection does.
 _FILES = ("", "-wal")
 
 
 class Place:
-    """The files as they were when the store was opened. From any thread."""
+    """The files as they were when the store was opened. Thread-safe."""
 
     def __init__(self, path: str) -> None:
-        """After a connection was made. What is not there now (where SQLite can keep no such log) is not missed."""
-        known = [(path + end, _identity(path + end)) for end in _FILES]
-        self._files = [(file, identity) for file, identity in known if identity is not None]
+        """Call after connecting. A file that does not exist now is not checked."""
+        identities = [(path + end, _identity(path + end)) for end in _FILES]
+        self._files = [(file, identity) for file, identity in identities if identity is not None]
 
     def check(self) -> None:
-        """Raise StoreFault unless they are there; it is right again when they are put back."""
+        """Raise StoreFault if a file was moved; succeed again when it is put back."""
         for path, identity in self._files:
             if _identity(path) != identity:
                 raise StoreFault(
                     "moved",
-                    f"{path} was moved, removed or replaced while it was in use: nothing is kept any more; "
-                    "put it back where it was, or start again",
+                    f"{path} was moved, removed or replaced while in use, so nothing can be stored; "
+                    "put it back or restart Dragoman",
                 )
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What stands at a path; None if nothing does."""
+    """Return the identity of the file at a path; None if there is none."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

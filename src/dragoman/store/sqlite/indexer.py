@@ -1,8 +1,8 @@
-"""The thread that keeps the index up to date: it reads logs and makes passages, and the writer writes them in between.
+"""The thread that keeps the search index up to date.
 
-Takes the sessions in which a turn ended, and searches that wait until everything is indexed. Reading and decoding are
-done here, with a connection of its own; the writer gets small transactions that let every other commit go first. What
-is not done when the store is closed is done by the next process in which a turn ends, or that searches.
+Takes sessions in which a turn ended, and searches that wait for the index. Reads and decodes on its own connection; the
+writer runs small transactions, after every other commit. What is left when the store closes is indexed by the next
+process in which a turn ends, or that searches.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from dragoman.store.sqlite.errors import to_store_fault
 from dragoman.store.sqlite.search_index import Stretch
 from dragoman.store.sqlite.writer import Work, closed_error
 
-# How a transaction is handed to the writer.
+# Passes a transaction to the writer.
 Hand = Callable[[Work], "Future[list[str]]"]
 
-# A stretch is read again when another process has indexed some of that session meanwhile; but not without end, for a
-# damaged file may say the same each time.
+# A range is read again if another process indexed it meanwhile; limited, because a damaged file may report that every
+# time.
 TRIES = 8
 
 
 class Indexer:
-    """The thread and its inbox."""
+    """The indexing thread and its queue."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: str, hand: Hand) -> None:
-        """`connect` gives a connection to read with."""
+        """`connect` returns a connection to read with."""
         self._connect = connect
         self._path = path
         self._hand = hand
         self._inbox: SimpleQueue[set[str] | Future[None] | None] = SimpleQueue()
         self._closed = False
         self._connection: sqlite3.Connection | None = connect()
-        self._is_behind = True  # an earlier process may have left something
+        self._is_behind = True  # an earlier process may have left work
         self._thread = threading.Thread(target=self._run, name="dragoman-store-index", daemon=True)
         self._thread.start()
 
     def note(self, session_ids: set[str]) -> None:
-        """A turn ended in these sessions. From any thread; does not block."""
+        """Report that a turn ended in these sessions. Thread-safe; does not block."""
         self._inbox.put(session_ids)
 
     async def catch_up(self) -> None:
-        """Return when all that was logged before this call is indexed; raises StoreFault."""
+        """Return when everything logged before this call is indexed; raise StoreFault."""
         if self._closed:
             raise closed_error()
         done: Future[None] = Future()
@@ -58,7 +58,7 @@ class Indexer:
         await asyncio.wrap_future(done)
 
     async def close(self) -> None:
-        """Stop after the entry that is being read, or the transaction that is being written. Before the writer ends."""
+        """Stop after the current entry or transaction. Call before the writer ends."""
         self._closed = True
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
@@ -74,7 +74,7 @@ class Indexer:
             try:
                 self._catch_up(None if self._is_behind else wanted)
             except ProtocolError:
-                pass  # it is done when it is needed, and tells then
+                pass  # retried and reported by the next search
         if self._connection is not None:
             self._connection.close()
 
@@ -89,7 +89,7 @@ class Indexer:
             done.set_result(None)
 
     def _catch_up(self, session_ids: set[str] | None) -> None:
-        """Index these sessions, or all that are behind, as far as they are now."""
+        """Index these sessions, or all that are behind, up to their current end."""
         tries: Counter[str] = Counter()
         try:
             if self._connection is None:
@@ -102,10 +102,10 @@ class Indexer:
                     tries.update(missed)
                     waiting += [session_id for session_id in missed if tries[session_id] < TRIES]
         except ProtocolError:
-            self._let_go()
+            self._drop_connection()
             raise
         except Exception as error:
-            self._let_go()
+            self._drop_connection()
             raise to_store_fault(error, self._path) from error
         if session_ids is None:
             self._is_behind = False
@@ -118,8 +118,8 @@ class Indexer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")  # it only reads
 
-    def _let_go(self) -> None:
-        """A connection that failed is made anew."""
+    def _drop_connection(self) -> None:
+        """Close a connection that failed; a new one is opened later."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -1,8 +1,7 @@
-"""Reading a log: many entries in one step, each held against its checksum, and the gaps found.
+"""Read a log: many entries per step, each verified by its checksum.
 
-Takes a connection and a session, gives lines of JSON. A step gives hundreds of entries, joined by newlines: that is a
-little cheaper than a row a step, and a checksum of each is all Python has to do. Where such a step fails or does not
-add up, it is cut in halves until what is damaged stands alone.
+Takes a connection and a session, gives JSON lines. A step returns hundreds of entries joined by newlines, which is
+cheaper than one row per step. If a step fails or does not add up, it is halved until the damaged entry is isolated.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from dragoman.store.sqlite.errors import FAILURES, corrupted_error, is_damage
 from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
 from dragoman.store.summary import LogSummary, expired_error, missing_error
 
-# Entries that one step gives.
+# Entries per step.
 BATCH_SIZE = 512
 
-# Sessions larger than this are read one entry a step, for a step's text has a limit in SQLite. Bytes.
+# Larger sessions are read one entry per step, because SQLite limits the text of a step. Bytes.
 _LARGE_SESSION = 256 * 1024 * 1024
 
-# The columns of a Kept.
+# The columns of a StoredSession.
 SELECT_SESSIONS = (
     "SELECT sessions.number, expired_at, id, entries, size, turns, created_at, updated_at, name, title, prompted, "
     "agent, agent_session, cwd, forked_from, archived, imported, scanned, indexed FROM sessions "
@@ -51,14 +50,14 @@ class StoredSession(NamedTuple):
 
 
 class LogRange(NamedTuple):
-    """What could be read of a stretch of a log, and which numbers could not."""
+    """The readable lines of a range, and the numbers that cannot be read."""
 
     lines: list[bytes]
     lost: list[tuple[int, int]]
 
 
 def find_session(connection: sqlite3.Connection, session_id: str) -> StoredSession:
-    """A session by its id; session_not_found, session_expired."""
+    """Return a session by id; raise session_not_found or session_expired."""
     row = connection.execute(f"{SELECT_SESSIONS} WHERE id = ?", (session_id,)).fetchone()
     if row is None:
         raise missing_error(session_id)
@@ -69,13 +68,13 @@ def find_session(connection: sqlite3.Connection, session_id: str) -> StoredSessi
 
 
 def list_sessions(connection: sqlite3.Connection) -> list[StoredSession]:
-    """All sessions, expired ones too; the one that changed last first."""
+    """Return all sessions, expired ones too; the last changed first."""
     rows = connection.execute(f"{SELECT_SESSIONS} ORDER BY touched DESC, sessions.number DESC").fetchall()
     return [parse_session_row(row) for row in rows]
 
 
 def parse_session_row(row: tuple[object, ...]) -> StoredSession:
-    """A row of the list of sessions."""
+    """Parse a row of the session list."""
     number, expired_at, id, entries, size, turns, *texts, archived, imported, scanned, indexed = row
     created, updated, name, title, prompted, agent, peer, cwd, origin = map(_decode_text, texts)
     head = LogSummary(
@@ -106,7 +105,7 @@ def read_lines(
     *,
     intact: bool = False,
 ) -> list[bytes]:
-    """The entries above `after`; what is damaged is left out (`intact`) or session_corrupted."""
+    """Return the entries above `after`; damaged ones are left out (`intact`) or raise session_corrupted."""
     first = max(after, 0) + 1
     last = session.log_summary.entries if limit is None else min(session.log_summary.entries, first - 1 + max(limit, 0))
     found = read_range(connection, session, first, last)
@@ -119,7 +118,7 @@ def read_lines(
 
 
 def read_range(connection: sqlite3.Connection, session: StoredSession, first: int, last: int) -> LogRange:
-    """Everything from one number to another."""
+    """Return everything from one number to another."""
     at_once = BATCH_SIZE if session.log_summary.size < _LARGE_SESSION else 1
     found: list[bytes] = []
     lost: list[tuple[int, int]] = []
@@ -135,13 +134,13 @@ def read_range(connection: sqlite3.Connection, session: StoredSession, first: in
 
 
 def each(connection: sqlite3.Connection, kept: StoredSession, first: int) -> Iterator[tuple[int, bytes]]:
-    """The intact entries from a number on, with their numbers, one a step: whoever reads can stop at any of them."""
+    """Return intact entries with their numbers, one per step, so that the caller can stop at any of them."""
     base, last = kept.number * ENTRIES_PER_SESSION, kept.log_summary.entries
     seq = first - 1
     try:
         for place, entry, sum in connection.execute(_EACH, (base + first, base + last)):
             if place <= base + seq:
-                break  # the order of the file is damaged
+                break  # the file's own order is damaged
             seq = place - base
             if type(entry) is bytes and crc32(entry) == sum and _are_in_order([entry], seq, seq):
                 yield seq, entry
@@ -158,7 +157,7 @@ def each(connection: sqlite3.Connection, kept: StoredSession, first: int) -> Ite
 def _read_intact(
     connection: sqlite3.Connection, number: int, low: int, high: int
 ) -> Iterator[list[bytes] | tuple[int, int]]:
-    """Lines, or a range that is lost, in order."""
+    """Return lines, or lost ranges, in order."""
     whole = _read_batch(connection, number, low, high)
     if whole is not None:
         yield whole
@@ -171,7 +170,7 @@ def _read_intact(
 
 
 def _read_batch(connection: sqlite3.Connection, number: int, low: int, high: int) -> list[bytes] | None:
-    """The lines of a range, if all of it is as it was written."""
+    """Return the lines of a range, if all of it is intact."""
     base = number * ENTRIES_PER_SESSION
     try:
         joined, sums, count = connection.execute(_SELECT_RANGE, (base + low, base + high)).fetchone()
@@ -188,21 +187,21 @@ def _read_batch(connection: sqlite3.Connection, number: int, low: int, high: int
 
 
 def _are_in_order(lines: list[bytes], low: int, high: int) -> bool:
-    """Whether each line has its own number: pages of a file that changed places give all entries, in a wrong order."""
+    """Return whether each line has its own number: swapped pages give all entries, in the wrong order."""
     width = len(b"%d" % high)
-    if width == len(b"%d" % low):  # all at once, which costs half as much
+    if width == len(b"%d" % low):  # all at once, at half the cost
         start, end = len(_NUMBERED), len(_NUMBERED) + width + 1
         return b"".join([line[start:end] for line in lines]) == (b"%d," * len(lines)) % tuple(range(low, high + 1))
     return all(line.startswith(b"%b%d," % (_NUMBERED, seq)) for seq, line in enumerate(lines, low))
 
 
 def _is_loss(error: BaseException) -> bool:
-    """Whether an error says that an entry cannot be read, and not that nothing can be."""
+    """Return whether an error concerns one entry and not the whole file."""
     return is_damage(error) or isinstance(error, sqlite3.DataError)
 
 
 def _has_more_entries(connection: sqlite3.Connection, session: StoredSession) -> bool:
-    """Whether there is an entry after the last one: then the list of sessions is what is damaged."""
+    """Return whether there are entries after the last one: then the session list is damaged."""
     base = session.number * ENTRIES_PER_SESSION
     try:
         row = connection.execute(

@@ -1,7 +1,7 @@
-"""A damaged file made anew: everything that can still be read goes into a new file, which takes the old one's place.
+"""Rebuild a damaged file: copy everything readable to a new file, which replaces the old one.
 
-Takes a path that nobody else uses, gives a report for each session. The old file is kept beside it. For damage that
-SQLite stumbles over; entries that are merely wrong are mended in place by the store's `repair`.
+The path must not be in use. The old file is kept next to it. For damage that SQLite itself reports; single damaged
+entries are fixed in place by the store's `repair`.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from dragoman.store.sqlite.reading import StoredSession
 from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION, PAGE_SIZE, connect, lock_file, prepare_file
 from dragoman.store.summary import LogSummary
 
-# Where the first page says how many there are (the SQLite file format, 1.3).
+# The offset of the page count in the first page (the SQLite file format, 1.3).
 _PAGE_COUNT_OFFSET = 28
 
 _WAL_SUFFIXES = ("-wal", "-shm")
 
-# Columns that the first version of the file did not have.
+# Columns that the first file version did not have.
 _ADDED_COLUMNS = {"archived", "imported", "scanned", "indexed"}
 
 
 class RebuildResult(NamedTuple):
-    """What came of it."""
+    """The result of a rebuild."""
 
     reports: list[LogReport]
     damaged_path: str  # where the damaged file is now
 
 
 def rebuild(path: str) -> RebuildResult:
-    """Save what is intact of a file; StoreFault when other processes use it, or nothing can be read at all."""
+    """Save the intact entries of a file; raise StoreFault if it is in use or nothing is readable."""
     path = os.path.abspath(path)
     if not os.path.exists(path):
-        raise StoreFault("unusable", f"{path} is not there; nothing can be repaired")
+        raise StoreFault("unusable", f"{path} does not exist; check the path")
     fresh, copy = f"{path}.new", f"{path}.copy"
     try:
         held = lock_file(path, exclusive=True)
@@ -54,13 +54,13 @@ def rebuild(path: str) -> RebuildResult:
         prepare_file(fresh)
         with closing(_open_damaged(path, copy, fresh)) as old, closing(connect(fresh)) as new:
             reports = _copy_sessions(old, new)
-        aside = _unused_path(f"{path}.damaged")
+        damaged_path = _unused_path(f"{path}.damaged")
         for end in _WAL_SUFFIXES:
             if os.path.exists(path + end):
-                os.replace(path + end, aside + end)
-        os.replace(path, aside)
+                os.replace(path + end, damaged_path + end)
+        os.replace(path, damaged_path)
         os.replace(fresh, path)
-        return RebuildResult(reports, aside)
+        return RebuildResult(reports, damaged_path)
     except (*FAILURES, OSError) as error:
         raise to_store_fault(error, path) from error
     finally:
@@ -70,7 +70,7 @@ def rebuild(path: str) -> RebuildResult:
 
 
 def _open_damaged(path: str, copy: str, fresh: str) -> sqlite3.Connection:
-    """A copy of the damaged file that can be read from: SQLite would change the file itself."""
+    """Open a copy of the damaged file, because SQLite would change the file itself."""
     _copy_file(path, copy)
     connection = _connect_lenient(copy)
     try:
@@ -78,7 +78,7 @@ def _open_damaged(path: str, copy: str, fresh: str) -> sqlite3.Connection:
         return connection
     except FAILURES:
         connection.close()
-    # The first page says where everything is, and that is the same in every file that was made by the same steps.
+    # The first page locates everything, and is the same in every file made by the same migrations.
     _copy_file(path, copy)
     with open(fresh, "rb") as good, open(copy, "r+b") as bad:
         bad.write(good.read(PAGE_SIZE))
@@ -99,7 +99,7 @@ def _copy_file(path: str, copy: str) -> None:
 def _connect_lenient(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.text_factory = bytes
-    connection.execute("PRAGMA writable_schema = ON")  # else a file that is too short is not read at all
+    connection.execute("PRAGMA writable_schema = ON")  # otherwise a truncated file is not read at all
     return connection
 
 
@@ -132,7 +132,7 @@ def _copy_sessions(old: sqlite3.Connection, new: sqlite3.Connection) -> list[Log
 
 
 def _list_sessions(old: sqlite3.Connection) -> list[StoredSession]:
-    """The sessions that can be listed; then those whose entries are there, and which are not."""
+    """Return the sessions that can be listed, then those that only have entries."""
     listed: dict[int, StoredSession] = {}
     asked = _session_query(old)
     for order in ("number", "number DESC"):
@@ -142,11 +142,11 @@ def _list_sessions(old: sqlite3.Connection) -> list[StoredSession]:
                 kept = reading.parse_session_row(row)
                 listed.setdefault(kept.number, kept)
         except FAILURES:
-            continue  # from the other end as far as that goes
+            continue  # read from the other end as far as possible
     ends = _last_seqs(old)
     for number, last in ends.items():
         if number not in listed:
-            # Whether it was imported is lost with its row: it counts as imported.
+            # The imported flag is lost with its row, so it counts as imported.
             head = LogSummary(session_id=f"recovered-{number}", entries=last, imported=last)
             listed[number] = StoredSession(number, head, False, 0, 0)
         elif last > listed[number].log_summary.entries:
@@ -155,7 +155,7 @@ def _list_sessions(old: sqlite3.Connection) -> list[StoredSession]:
 
 
 def _session_query(old: sqlite3.Connection) -> str:
-    """How the list of sessions is asked for in a file that may be of an older version."""
+    """Return the query of the session list, for a file of any version."""
     there = {row[1].decode() for row in old.execute("PRAGMA table_info(sessions)")}
     head = reading.SELECT_SESSIONS
     for column in _ADDED_COLUMNS - there:
@@ -178,7 +178,7 @@ def _make_distinct(listed: dict[int, StoredSession]) -> list[StoredSession]:
 
 
 def _last_seqs(old: sqlite3.Connection) -> dict[int, int]:
-    """The last number of each session that has entries, as far as the places of entries can be read."""
+    """Return the last number of each session with entries, as far as they can be read."""
     ends: dict[int, int] = {}
     for sign, order in ((">", "ASC"), ("<", "DESC")):
         place = -1 if sign == ">" else 1 << 62

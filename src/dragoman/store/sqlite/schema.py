@@ -1,8 +1,8 @@
-"""The file: its tables, its version, and how an older one becomes a newer one.
+"""The file: its tables, its version, and its migrations.
 
-Gives connections to a file that has the version of this program. A new file is made by the same steps that bring an
-old one up to date, so every step is used every day. An old file is copied before it is changed; a newer one is refused
-and not touched. Only its owner can read the file, and what SQLite puts beside it.
+Gives connections to a file of this program's version. A new file is made by the same migrations as an old one, so each
+is used every day. An old file is copied before it is changed; a newer one is rejected unchanged. Only the owner can
+read the file and the files that SQLite adds.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from urllib.parse import quote
 from dragoman.errors import StoreFault
 from dragoman.store.sqlite.errors import FAILURES, is_busy, to_store_fault
 
-# Says that a file is one of ours ("Drag").
+# The application id of our files ("Drag").
 APPLICATION_ID = 0x44726167
 
-# The index, which can be made anew at any time.
+# The search index, which can be rebuilt at any time.
 SEARCH_TABLES = """
     CREATE TABLE passages (
       id      INTEGER PRIMARY KEY,
@@ -40,7 +40,7 @@ SEARCH_TABLES = """
     END;
     """
 
-# A step for each version: STEPS[0] makes version 1 out of an empty file.
+# One migration per version: the first makes version 1 from an empty file.
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE sessions (
@@ -75,7 +75,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
     """
     + SEARCH_TABLES,
-    # Sessions that were put away before this was in the list are found in their logs, once.
+    # Archived sessions from before this column are found in their logs, once.
     """
     ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
     UPDATE sessions SET archived = coalesce((
@@ -90,27 +90,27 @@ MIGRATIONS: tuple[str, ...] = (
 
 VERSION = len(MIGRATIONS)
 
-# Bytes in a page of the file.
+# The page size of the file. Bytes.
 PAGE_SIZE = 4096
 
-# Where the entries of a session are: its number, shifted; no log grows longer than this.
+# The entries of a session start at its number, shifted by this many bits; no log grows longer.
 ENTRIES_PER_SESSION = 1 << 40
 
-# How long a process waits for another one that is writing. A commit takes milliseconds, also on slow disks; who takes
-# longer is stopped or stuck, and people want to hear of it. Seconds.
+# How long a process waits for another one that writes. A commit takes milliseconds, even on slow disks; a longer one is
+# stopped or stuck, and the user should know. Seconds.
 BUSY_TIMEOUT = 10.0
 
-# A write-ahead file that grew larger, under a long read say, is cut to this when it can be. Bytes.
+# A write-ahead log that grew larger, during a long read for example, is truncated to this. Bytes.
 _WAL_LIMIT = 64 * 1024 * 1024
 
-# Between two tries to make a file that another process is making. Seconds.
+# Delay between two attempts to create a file that another process is creating. Seconds.
 _RETRY_INTERVAL = 0.01
 
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
 
 def connect(path: str, durability: str = "full", *, timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
-    """A connection to a file whose version is right; StoreFault when it cannot be had."""
+    """Connect to a file of the right version; raise StoreFault if that fails."""
     try:
         connection = _connect(path, timeout)
         try:
@@ -126,23 +126,23 @@ def connect(path: str, durability: str = "full", *, timeout: float = BUSY_TIMEOU
         raise to_store_fault(error, path) from error
 
 
-def connect_to_read(path: str, durability: str = "full", *, patience: float = BUSY_TIMEOUT) -> sqlite3.Connection:
-    """The same, and nothing can be written with it."""
-    connection = connect(path, durability, timeout=patience)
+def connect_to_read(path: str, durability: str = "full", *, timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
+    """Connect for reading only."""
+    connection = connect(path, durability, timeout=timeout)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
 def prepare_file(path: str, *, timeout: float = BUSY_TIMEOUT) -> None:
-    """Make the file, or bring it up to date; StoreFault when it is newer, not ours, damaged or cannot be written."""
+    """Create or migrate the file; raise StoreFault if it is newer, not ours, damaged or not writable."""
     try:
         os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
         _make_private(path)
         deadline = time.monotonic() + timeout
         while not _try_prepare(path, timeout):
-            # Another process makes the file, and SQLite does not wait for the change to write-ahead logging.
+            # Another process is creating the file, and SQLite does not wait for the switch to write-ahead logging.
             if time.monotonic() > deadline:
-                raise StoreFault("locked", f"{path} is being made by another program that does not get on; end that")
+                raise StoreFault("locked", f"{path} is being created by another program that hangs; stop that program")
             time.sleep(_RETRY_INTERVAL)
     except (*FAILURES, OSError) as error:
         raise to_store_fault(error, path) from error
@@ -151,7 +151,7 @@ def prepare_file(path: str, *, timeout: float = BUSY_TIMEOUT) -> None:
 def _try_prepare(path: str, timeout: float) -> bool:
     with closing(_connect(path, timeout)) as connection:
         try:
-            connection.execute("BEGIN")  # for one moment's view of it
+            connection.execute("BEGIN")  # for a consistent view
             version = _check_version(connection, path)
             connection.execute("COMMIT")
             if version < VERSION:
@@ -164,13 +164,13 @@ def _try_prepare(path: str, timeout: float) -> bool:
 
 
 def lock_file(path: str, *, exclusive: bool = False) -> int:
-    """Say that this process uses the file; `alone` when nobody else may. Gives a descriptor to close."""
+    """Lock the file for this process, exclusively if `alone`; return a descriptor to close."""
     fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        whom = "other programs use it; end them" if exclusive else "it is being repaired; wait for that"
+        whom = "other programs use it; stop them" if exclusive else "it is being repaired; wait until that is done"
         raise StoreFault("locked", f"{path} cannot be used now: {whom}, then try again") from None
     except BaseException:
         os.close(fd)
@@ -202,13 +202,14 @@ def _check_version(connection: sqlite3.Connection, path: str) -> int:
         raise StoreFault("unusable", f"{path} is a database of another program; choose another file")
     if version > VERSION:
         raise StoreFault(
-            "newer", f"{path} was written by a newer Dragoman (format {version}, this one knows {VERSION}); update it"
+            "newer",
+            f"{path} was written by a newer Dragoman (format {version}, this one knows {VERSION}); update Dragoman",
         )
     return version
 
 
 def _migrate(connection: sqlite3.Connection, path: str, timeout: float) -> None:
-    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")  # only a new file takes it
+    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")  # only a new file accepts it
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
@@ -230,7 +231,7 @@ def _migrate(connection: sqlite3.Connection, path: str, timeout: float) -> None:
 
 
 def _back_up(path: str, to: str, timeout: float) -> None:
-    """A copy of what is committed; whoever is migrating holds the lock, so nothing changes meanwhile."""
+    """Copy the committed data; the migrating process holds the lock, so nothing changes meanwhile."""
     fd = os.open(to, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     os.close(fd)
     with closing(_connect(path, timeout)) as source, closing(sqlite3.connect(to)) as copy:
@@ -238,7 +239,7 @@ def _back_up(path: str, to: str, timeout: float) -> None:
 
 
 def split_statements(script: str) -> list[str]:
-    """The statements of a script; a trigger has semicolons inside."""
+    """Split a script into statements; a trigger contains semicolons."""
     found: list[str] = []
     part = ""
     for piece in script.split(";")[:-1]:

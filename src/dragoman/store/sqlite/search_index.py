@@ -1,8 +1,8 @@
-"""The index to search in: passages of the logs, and SQLite's full text over them.
+"""The search index: passages of the logs in an SQLite full-text table.
 
-Takes stretches of logs that were not looked at yet, gives hits. Reading a stretch and writing what was found are two
-steps: only the second needs the lock of the file, and it is small. The last passage of a log may go on, so it is made
-anew when there is more. Everything here can be made again from the logs; nothing else depends on it.
+Reading a range of a log and writing its passages are two steps; only the second needs the file lock, and it is small.
+The last passage of a log may continue, so it is replaced when there is more. The index can always be rebuilt from the
+logs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dragoman.store.sqlite.errors import Damage
 from dragoman.store.sqlite.reading import StoredSession
 from dragoman.store.sqlite.schema import SEARCH_TABLES, split_statements
 
-# Text that is indexed in one transaction, which a commit of entries may have to wait for: 256 Ki characters take about
-# 30 ms. The last entry of a stretch may exceed it by as much again (FINDABLE). Characters.
+# Text that is indexed per transaction, which other commits may have to wait for: 256 Ki characters take about 30 ms.
+# The last entry of a range may exceed it by as much again. Characters.
 SLICE = 256 * 1024
 
-# Entries that are read for one transaction, with text or without: so that some progress is kept. Bytes.
+# Entries that are read per transaction, with or without text, so that progress is saved. Bytes.
 READ = 16 * 1024 * 1024
 
-# What a log counts at least, so that a transaction takes some hundred short ones and not thousands. Characters.
+# The minimum that a log counts, so that a transaction covers hundreds of short logs and not thousands. Characters.
 _SHORT = 512
 
 _SEARCH_SQL = """
@@ -40,17 +40,17 @@ SELECT sessions.id, passages.first, passages.role, passages.text
 
 
 class Stretch(NamedTuple):
-    """What was found in a stretch of a log, and how far that log is indexed before and after it."""
+    """The passages of a range of a log, and how far that log is indexed before and after it."""
 
     session_id: str
     number: int
-    before: tuple[int, int]  # the last entry that was looked at, and the last of those that need no second look
+    before: tuple[int, int]  # the last entry that was read, and the last that is final
     after: tuple[int, int]
     passages: list[Passage]
 
 
 def index_next_session(connection: sqlite3.Connection) -> list[str]:
-    """The sessions that have entries which are not indexed, the one that changed first first."""
+    """Return the sessions with unindexed entries, the first changed first."""
     rows = connection.execute(
         "SELECT id FROM sessions JOIN progress ON progress.number = sessions.number "
         "WHERE scanned < entries AND expired_at IS NULL ORDER BY touched"
@@ -59,14 +59,14 @@ def index_next_session(connection: sqlite3.Connection) -> list[str]:
 
 
 def gather(connection: sqlite3.Connection, waiting: deque[str], is_wanted: Callable[[], bool]) -> list[Stretch]:
-    """Read as much as is indexed in one transaction, of one session or of several; who is read to the end leaves."""
+    """Read as much as one transaction indexes, of one or more sessions; remove sessions that are finished."""
     found: list[Stretch] = []
     room = SLICE
     while waiting and room > 0 and is_wanted():
         try:
             kept = reading.find_session(connection, waiting[0])
         except ProtocolError:
-            waiting.popleft()  # it was deleted or has expired meanwhile
+            waiting.popleft()  # deleted or expired meanwhile
             continue
         if kept.scanned < kept.log_summary.entries:
             stretch, size = _read(connection, kept, room, is_wanted)
@@ -81,7 +81,7 @@ def gather(connection: sqlite3.Connection, waiting: deque[str], is_wanted: Calla
 def _read(
     connection: sqlite3.Connection, kept: StoredSession, room: int, is_wanted: Callable[[], bool]
 ) -> tuple[Stretch, int]:
-    """A stretch of a log that has about so many characters of text, and how many it has."""
+    """Read a range of a log with about so many characters of text; return it with its size."""
     joiner = Joiner()
     found: list[Passage] = []
     size = read = 0
@@ -102,13 +102,13 @@ def _read(
     if last == kept.log_summary.entries or sure == kept.indexed:
         found += rest
     if last < kept.log_summary.entries and sure == kept.indexed:
-        sure = last  # a passage that has no end within this much is ended here
+        sure = last  # a passage that does not end within this range is ended here
     before = (kept.scanned, kept.indexed)
     return Stretch(kept.log_summary.session_id, kept.number, before, (last, sure), found), size
 
 
 def write(connection: sqlite3.Connection, stretches: list[Stretch]) -> list[str]:
-    """Index what was read, within a transaction; gives the sessions that somebody else indexed meanwhile."""
+    """Index what was read, within a transaction; return the sessions that another process indexed meanwhile."""
     missed = []
     for stretch in stretches:
         changed = connection.execute(
@@ -129,7 +129,7 @@ def write(connection: sqlite3.Connection, stretches: list[Stretch]) -> list[str]
 
 
 def search(connection: sqlite3.Connection, query: str, limit: int, session_id: str | None) -> list[Hit]:
-    """The passages that hold all words, the best first."""
+    """Return the passages that contain all words, the best first."""
     wanted = parse_query(query)
     match = " AND ".join(map(str, wanted))
     where = (" AND sessions.id = ?", (session_id,)) if session_id is not None else ("", ())
@@ -137,19 +137,37 @@ def search(connection: sqlite3.Connection, query: str, limit: int, session_id: s
     hits = []
     for id, first, role, text in rows:
         if not (type(id) is type(role) is type(text) is bytes and type(first) is int):
-            raise Damage("a passage is not what was written")
+            raise Damage("a passage is damaged")
         shown, marks = snippet(wanted, text.decode())
         hits.append(Hit(session_id=id.decode(), seq=first, role=role.decode(), snippet=shown, marks=marks))
     return hits
 
 
+def remove_slice(connection: sqlite3.Connection, session_id: str) -> bool:
+    """Remove part of a session from the index, in a transaction; return whether there is more."""
+    row = connection.execute("SELECT number FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        return False
+    # If the session is not deleted after all, it is indexed again.
+    connection.execute("UPDATE sessions SET scanned = 0, indexed = 0 WHERE number = ? AND scanned > 0", row)
+    removed: list[tuple[int]] = []
+    budget = SLICE
+    for id, size in connection.execute("SELECT id, length(text) FROM passages WHERE session = ? ORDER BY first", row):
+        removed.append((id,))
+        budget -= max(size or 0, _SHORT)
+        if budget <= 0:
+            break
+    connection.executemany("DELETE FROM passages WHERE id = ?", removed)
+    return budget <= 0
+
+
 def remove_session(connection: sqlite3.Connection, number: int) -> None:
-    """Take a session out of the index."""
+    """Remove a session from the index."""
     connection.execute("DELETE FROM passages WHERE session = ?", (number,))
 
 
 def rebuild_index(connection: sqlite3.Connection) -> None:
-    """Begin anew: the index was damaged."""
+    """Rebuild a damaged index."""
     _reset_tables(connection)
     for what in ("TRIGGER passage_added", "TRIGGER passage_removed", "TABLE search", "TABLE passages"):
         connection.execute(f"DROP {what}")
@@ -159,7 +177,7 @@ def rebuild_index(connection: sqlite3.Connection) -> None:
 
 
 def _reset_tables(connection: sqlite3.Connection) -> None:
-    """SQLite cannot even drop an index that it cannot open: give it the insides of a new one."""
+    """Replace the internals of the index with a new one's: SQLite cannot drop an index that it cannot open."""
     with closing(sqlite3.connect(":memory:")) as fresh:
         fresh.execute("CREATE VIRTUAL TABLE search USING fts5(text)")
         rows = fresh.execute("SELECT id, block FROM search_data").fetchall()

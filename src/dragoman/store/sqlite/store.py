@@ -1,7 +1,7 @@
-"""The store in a file: the contract, put together from the writer, the reader and the index.
+"""The SQLite store: the contract, implemented by the writer, the reader and the index.
 
-Writes go to the writer's thread, reads to a thread and a connection of their own, so neither blocks the loop nor the
-other. A file that cannot be used is said when the store is opened. Above are the roles and the commands.
+Writes run in the writer's thread, reads in a thread with its own connection, so neither blocks the event loop or the
+other. Opening reports a file that cannot be used.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from dragoman.store.summary import check_new_name, expired_error, find_summary
 
 T = TypeVar("T")
 
-# As much as must be free for a store to be of use: what a few prompts and their answers take. Bytes.
+# The free space that a store needs: what a few prompts and their answers take. Bytes.
 MIN_FREE_BYTES = 128 * 1024
 
 _entry_decoder = msgspec.json.Decoder(Entry)
 
 
 class SqliteStore:
-    """Logs in one SQLite file; credentials in another beside it. Made by `SqliteStore.open(path)`."""
+    """Logs in one SQLite file, credentials in a file next to it. Open it with `SqliteStore.open(path)`."""
 
     def __init__(self, path: str, *, durability: str = "full", timeout: float = BUSY_TIMEOUT) -> None:
-        """`durability`: "full" survives a power cut, "normal" may lose the last moments then, "off" promises nothing.
+        """`durability`: "full" survives a power cut, "normal" may lose the last moments, "off" promises nothing.
 
-        `patience` is how long a call waits for another process that is writing. Blocks for a moment; raises StoreFault.
+        `timeout` is how long a call waits for another process that writes. Blocks briefly; raises StoreFault.
         """
         self.path = os.path.abspath(path)
         self._credentials_file = CredentialsFile(f"{self.path}.credentials")
@@ -54,14 +54,14 @@ class SqliteStore:
         except OSError as error:
             raise to_store_fault(error, self.path) from error
         try:
-            self._connection = connect_to_read(self.path, durability, patience=timeout)
+            self._connection = connect_to_read(self.path, durability, timeout=timeout)
             self._writer = Writer(
                 lambda: connect(self.path, durability, timeout=timeout),
                 self.path,
                 lambda ended: self._indexer.note(ended),
             )
             self._indexer = Indexer(
-                lambda: connect_to_read(self.path, durability, patience=timeout), self.path, self._writer.put_later
+                lambda: connect_to_read(self.path, durability, timeout=timeout), self.path, self._writer.put_later
             )
         except BaseException:
             os.close(self._lock_fd)
@@ -70,13 +70,13 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: str, *, durability: str = "full", timeout: float = BUSY_TIMEOUT) -> SqliteStore:
-        """Open a file, or make it, without blocking the loop."""
-        return await asyncio.to_thread(cls, path, durability=durability, patience=timeout)
+        """Open or create a file, without blocking the event loop."""
+        return await asyncio.to_thread(cls, path, durability=durability, timeout=timeout)
 
     # --- the log ----------------------------------------------------------------------------------------------
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
-        """Add drafts to a log; they are on the disk when this returns."""
+        """Append drafts to a log; they are on the disk when this returns."""
         self._check_open()
         texts = [_encode_draft(draft) for draft in drafts]
         if not texts:
@@ -92,7 +92,7 @@ class SqliteStore:
     async def read(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[Entry]:
-        """The entries above `after`."""
+        """Return the entries above `after`."""
 
         def entries(connection: sqlite3.Connection) -> list[Entry]:
             return [*map(_entry_decoder.decode, _read_lines(connection, session_id, after, limit, intact))]
@@ -102,7 +102,7 @@ class SqliteStore:
     async def lines(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[bytes]:
-        """The entries above `after`, as JSON."""
+        """Return the entries above `after`, as JSON."""
         return await self._read(
             lambda connection: _read_lines(connection, session_id, after, limit, intact), session_id
         )
@@ -110,48 +110,51 @@ class SqliteStore:
     # --- the list ---------------------------------------------------------------------------------------------
 
     async def sessions(self) -> list[Summary]:
-        """All logs, the one that changed last first."""
-        kept = await self._read(reading.list_sessions)
-        return [one.log_summary.summary for one in kept if not one.is_expired]
+        """Return all logs, the last changed first."""
+        stored = await self._read(reading.list_sessions)
+        return [one.log_summary.summary for one in stored if not one.is_expired]
 
     async def find(self, name: str) -> Summary:
-        """The session somebody means."""
-        kept = await self._read(reading.list_sessions)
-        if any(one.is_expired and one.log_summary.session_id == name for one in kept):
+        """Find a session by name, id or id prefix."""
+        stored = await self._read(reading.list_sessions)
+        if any(one.is_expired and one.log_summary.session_id == name for one in stored):
             raise expired_error(name)
-        return find_summary(name, [one.log_summary.summary for one in kept if not one.is_expired])
+        return find_summary(name, [one.log_summary.summary for one in stored if not one.is_expired])
 
     async def rename(self, session_id: str, name: str | None) -> Summary:
-        """Give a session a name, or take it away."""
+        """Set or remove the name of a session."""
         wanted = None if name is None else check_new_name(name)
         return await self._write(lambda connection: changes.rename(connection, session_id, wanted))
 
     async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
-        """Make a log that begins like another."""
+        """Create a log that starts with the entries of another."""
         summary = await self._write(lambda connection: changes.fork(connection, session_id, new_id, upto))
         await asyncio.to_thread(self._credentials_file.copy, session_id, new_id)
         return summary
 
     async def begin_import(self, session_id: str, entries: int) -> Summary:
-        """Make an empty log whose first entries will come from a file."""
+        """Create an empty log whose first entries will be imported."""
         return await self._write(lambda connection: changes.begin_import(connection, session_id, entries))
 
     async def delete(self, session_id: str) -> bool:
-        """Forget a log, its name and its credentials."""
+        """Delete a log, its name and its credentials."""
         self._check_open()
         await self._call_credentials(self._credentials_file.delete, [session_id])
+        await self._remove_from_index(session_id)
         return await self._write(lambda connection: changes.delete(connection, session_id))
 
     async def expire(self, retention: Retention, now: str) -> list[str]:
-        """Take away what need not be kept."""
-        gone = await self._write(lambda connection: changes.expire(connection, retention, now))
-        await self._call_credentials(self._credentials_file.delete, gone)
-        return gone
+        """Delete sessions that retention does not keep."""
+        for session_id in await self._read(lambda connection: changes.expiring(connection, retention, now)):
+            await self._remove_from_index(session_id)
+        expired = await self._write(lambda connection: changes.expire(connection, retention, now))
+        await self._call_credentials(self._credentials_file.delete, expired)
+        return expired
 
     # --- searching --------------------------------------------------------------------------------------------
 
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:
-        """The passages that hold all words; what was logged up to now is looked at first."""
+        """Return the passages that contain all words, after indexing everything logged so far."""
         self._check_open()
         parse_query(query)
         try:
@@ -164,38 +167,43 @@ class SqliteStore:
         await self._indexer.catch_up()
         return await self._read(lambda connection: search_index.search(connection, query, limit, session_id))
 
+    async def _remove_from_index(self, session_id: str) -> None:
+        """Remove a session from the index in parts, with other commits in between: a large one takes long."""
+        while await self._write(lambda connection: search_index.remove_slice(connection, session_id)):
+            pass
+
     # --- damage -----------------------------------------------------------------------------------------------
 
     async def verify(self, session_id: str) -> LogReport:
-        """Look at every entry of a log."""
+        """Verify every entry of a log."""
         return await self._read(lambda connection: changes.verify_log(connection, session_id), session_id)
 
     async def repair(self, session_id: str) -> LogReport:
-        """Replace what was lost; a file that SQLite cannot write any more needs `rebuild`."""
+        """Replace lost entries; a file that SQLite cannot write needs `rebuild`."""
         return await self._write(lambda connection: changes.repair(connection, session_id))
 
     async def check_file(self) -> None:
-        """Raise StoreFault (damaged) when the file itself, whatever it holds, needs `rebuild`."""
+        """Raise StoreFault (damaged) if the file needs `rebuild`."""
         await self._read(changes.check_file)
 
     # --- credentials ------------------------------------------------------------------------------------------
 
     async def keep_credentials(self, session_id: str, credentials: Mapping[str, Any]) -> None:
-        """Keep what must not stand in the log, in a file of its own."""
+        """Store credentials, in a separate file."""
         self._check_open()
         await self._call_credentials(
             self._credentials_file.save, session_id, msgspec.json.decode(encode(dict(credentials)))
         )
 
     async def credentials(self, session_id: str) -> dict[str, Any]:
-        """What was kept so."""
+        """Return the stored credentials."""
         self._check_open()
         return await self._call_credentials(self._credentials_file.read, session_id)
 
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def probe(self) -> None:
-        """Raise StoreFault where nothing can be kept now: write a little, and leave everything as it is."""
+        """Raise StoreFault if nothing can be stored now: try a write that changes nothing."""
         self._check_open()
         try:
             await asyncio.to_thread(_check_free_space, os.path.dirname(self.path))
@@ -204,7 +212,7 @@ class SqliteStore:
         await self._write(changes.touch)
 
     async def close(self) -> None:
-        """Keep all that was given, then let go of the file. What is not indexed yet is left for the next time."""
+        """Store everything submitted, then close the file. Unindexed entries are left for the next time."""
         if self._closed:
             return
         self._closed = True
@@ -228,7 +236,7 @@ class SqliteStore:
         return await asyncio.get_running_loop().run_in_executor(self._reader_pool, self._snapshot, work, session_id)
 
     def _snapshot(self, work: Callable[[sqlite3.Connection], T], session_id: str | None) -> T:
-        """Read everything as it is at one moment."""
+        """Open a read transaction: a consistent view."""
         connection = self._connection
         try:
             connection.execute("BEGIN")
@@ -236,7 +244,7 @@ class SqliteStore:
                 return work(connection)
             finally:
                 if connection.in_transaction:
-                    connection.execute("ROLLBACK")  # there is nothing to commit, and after damage SQLite refuses to
+                    connection.execute("ROLLBACK")  # nothing to commit, and SQLite refuses to after damage
         except FAILURES as error:
             if session_id is not None and is_damage(error):
                 raise corrupted_error(session_id, []) from error
@@ -250,7 +258,7 @@ class SqliteStore:
 
 
 def _check_free_space(folder: str) -> None:
-    """Raise OSError where a few prompts have no room."""
+    """Raise OSError if there is no space for a few prompts."""
     with TemporaryFile(dir=folder, buffering=0) as file:
         view = memoryview(bytes(MIN_FREE_BYTES))
         while view:
@@ -259,7 +267,7 @@ def _check_free_space(folder: str) -> None:
 
 def _encode_draft(draft: Draft) -> bytes:
     text = encode(draft)
-    # Ready-made JSON in a body may be spread over lines; an entry is one.
+    # JSON in a body may contain line breaks; an entry is one line.
     return text if b"\n" not in text else encode(msgspec.json.decode(text))
 
 

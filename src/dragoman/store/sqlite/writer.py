@@ -1,9 +1,8 @@
-"""The one thread that writes: it takes what tasks hand over, makes batches, and tells the tasks when they are kept.
+"""The writer thread: batches the work of tasks into transactions, and wakes the tasks when it is stored.
 
-Appends that come in the same pass of the loop, or while a commit runs, share the next commit: it begins at once when
-nothing runs. Other work (a fork, a delete) is done between batches, in the order it came. Work that can wait (for the
-index) is done when nobody waits for anything else. Tasks of a batch are woken by one call into their loop. Above is the
-store; below is the log.
+Appends from the same pass of the event loop, or during a commit, share the next commit, which starts at once if none
+runs. Other work (fork, delete) runs between batches, in order. Low-priority work (the index) runs when nothing else
+waits. One call wakes all tasks of a loop.
 """
 
 from __future__ import annotations
@@ -22,19 +21,18 @@ from dragoman.store.sqlite.append import AppendRequest, LogWriter
 from dragoman.store.sqlite.errors import FAILURES, to_store_fault
 from dragoman.store.sqlite.file_check import Place
 
-# A commit takes no more entries than this (but never parts of an append), so that who waits for the first of them does
-# not wait for thousands; the cost of a commit is shared by enough of them.
+# The most entries per commit (an append is never split), so that the first does not wait for thousands and the cost is
+# still shared.
 MAX_BATCH = 256
 
-# Work that can wait lets so many batches go first while they come without a pause, so that it is done some day on a
-# busy host too; each of them has entries of many tasks, which wait for it a little longer once.
+# Low-priority work lets this many batches go first under constant load, so that it still runs on a busy host.
 YIELDS = 16
 
 Work = Callable[[sqlite3.Connection], Any]
 
 
 class WriteTask:
-    """Something to do for a task of a loop, which waits for `future`."""
+    """Work for a task, which waits for `future`."""
 
     __slots__ = ("error", "future", "loop", "result", "work")
 
@@ -47,7 +45,7 @@ class WriteTask:
 
 
 class Later:
-    """Work that can wait, for a thread that waits for `future`."""
+    """Low-priority work, for a thread that waits for `future`."""
 
     __slots__ = ("future", "work")
 
@@ -57,12 +55,12 @@ class Later:
 
 
 class Writer:
-    """The thread and its inbox."""
+    """The writer thread and its queue."""
 
     def __init__(
         self, connect: Callable[[], sqlite3.Connection], path: str, ended: Callable[[set[str]], None] = lambda _: None
     ) -> None:
-        """`ended` is called in the thread with the sessions in which a turn ended; it must not block."""
+        """The callback gets the sessions in which a turn ended, in this thread; it must not block."""
         self._connect = connect
         self._path = path
         self._tell_ended = ended
@@ -80,7 +78,7 @@ class Writer:
     # --- the loop's side --------------------------------------------------------------------------------------
 
     def submit(self, work: AppendRequest | Work) -> asyncio.Future[Any]:
-        """Hand something over; the future is done when it is kept, or cannot be."""
+        """Submit work; the future completes when it is stored or has failed."""
         if self._closed:
             raise closed_error()
         loop = asyncio.get_running_loop()
@@ -97,13 +95,13 @@ class Writer:
             self._inbox.put(gathered)
 
     def put_later(self, work: Work) -> Future[Any]:
-        """Hand over work that can wait, from any thread but the writer's; not after `close`."""
+        """Submit low-priority work from any thread but the writer's; not after `close`."""
         later = Later(work)
         self._inbox.put(later)
         return later.future
 
     async def close(self) -> None:
-        """Do all that was handed over, then end."""
+        """Finish all submitted work, then stop."""
         if not self._closed:
             self._closed = True
             self._hand_over()
@@ -126,7 +124,7 @@ class Writer:
         self._connection.close()
 
     def _receive(self, waiting: list[WriteTask]) -> bool:
-        """Take what is there, waiting for the first if there is nothing else to do; whether the end has come."""
+        """Take what is queued, waiting for the first if there is nothing to do; return whether to stop."""
         block = not waiting and not self._later
         try:
             while (arrived := self._inbox.get(block)) is not None:
@@ -140,7 +138,7 @@ class Writer:
         return True
 
     def _run_batch(self, waiting: list[WriteTask]) -> None:
-        """One batch, or one other thing; what was done leaves the list."""
+        """Run one batch or one other task, and remove it from the list."""
         count = entries = 0
         while count < len(waiting) and entries < MAX_BATCH and isinstance(append := waiting[count].work, AppendRequest):
             entries += len(append.texts)
@@ -149,12 +147,13 @@ class Writer:
         del waiting[: len(done)]
         try:
             if count:
-                # Before, so that nothing goes into a file that is elsewhere; after, so that nothing is said to be kept.
+                # Check before, so that nothing goes to a moved file, and after, so that nothing is falsely
+                # acknowledged.
                 self._place.check()
                 self._log.append([task.work for task in done])  # type: ignore[misc]
                 self._place.check()
                 if self._log.ended_turns:
-                    self._tell_ended(self._log.taken_ended())
+                    self._tell_ended(self._log.take_ended_turns())
             else:
                 self._log.clear_cache()
                 done[0].result = self._transact(done[0].work)  # type: ignore[arg-type]
@@ -189,7 +188,7 @@ class Writer:
             later.future.set_result(result)
 
     def _recover(self) -> None:
-        """After something failed: a connection that is still in the middle of it is of no use."""
+        """Replace a connection that failed in the middle of a transaction."""
         self._log.clear_cache()
         try:
             if self._connection.in_transaction:
@@ -202,23 +201,23 @@ class Writer:
             self._connection.close()
             self._connection = self._connect()
         except (*FAILURES, ProtocolError):
-            return  # the next batch fails in the same way, tells, and tries this again
+            return  # the next batch fails the same way, reports it, and retries this
         self._log = LogWriter(self._connection)
 
     @staticmethod
     def _notify_waiters(done: list[WriteTask]) -> None:
-        """Wake those who wait, all of a loop at once."""
+        """Wake the waiting tasks, all of a loop at once."""
         for loop in {task.loop for task in done}:
             try:
                 loop.call_soon_threadsafe(_resolve_futures, [task for task in done if task.loop is loop])
             except RuntimeError:
-                pass  # the loop has ended, and nobody waits any more
+                pass  # the loop has closed and nobody waits
 
 
 def _resolve_futures(done: list[WriteTask]) -> None:
     for task in done:
         if task.future.done():
-            continue  # cancelled meanwhile; what it wanted is done all the same
+            continue  # cancelled meanwhile; the work is done anyway
         error = task.error or (task.work.error if isinstance(task.work, AppendRequest) else None)
         if error is not None:
             task.future.set_exception(_copy_error(error))
@@ -227,12 +226,12 @@ def _resolve_futures(done: list[WriteTask]) -> None:
 
 
 def _copy_error(error: Exception) -> Exception:
-    """Each who waits gets an error of their own: one that is raised twice gathers the traces of both."""
+    """Return a new error for each waiter: one that is raised twice collects both tracebacks."""
     told = error.__class__.__new__(error.__class__, *error.args)
     told.__dict__.update(error.__dict__)
     return told
 
 
 def closed_error() -> ProtocolError:
-    """The error for whoever uses a store that was closed."""
-    return ProtocolError(Kind.INVALID_STATE, "this store is closed")
+    """Return the error for using a closed store."""
+    return ProtocolError(Kind.INVALID_STATE, "the store is closed")
