@@ -1,4 +1,4 @@
-"""A client in raw JSON before one of our agents, in any dialect: all it says is written by hand."""
+"""A client in raw JSON for our agents, in any dialect."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dragoman import Agent
 from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import Raw, run
 
-__all__ = ["CWD", "Raw", "opened", "prompted", "run", "served", "updates"]
+__all__ = ["CWD", "Raw", "new_session", "prompt_and_wait", "raw_connection", "run", "updates"]
 
 CWD = "/home/user/project"
 INFO = {"name": "editor", "version": "1"}
 
 
-def introduction(dialect: str, capabilities: Any) -> dict[str, Any]:
-    """The params of initialize."""
+def initialize_params(dialect: str, capabilities: Any) -> dict[str, Any]:
+    """Return the params of initialize."""
     match dialect:
         case "v1" | "banjo":
             return {"protocolVersion": 1, "clientInfo": INFO, "clientCapabilities": capabilities}
@@ -36,30 +36,30 @@ def introduction(dialect: str, capabilities: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def served(agent: Agent, dialect: str = "v1", capabilities: Any = None) -> AsyncIterator[Raw]:
-    """Our agent, and a raw client that has introduced itself; `introduced` is what it was answered."""
+async def raw_connection(agent: Agent, dialect: str = "v1", capabilities: Any = None) -> AsyncIterator[Raw]:
+    """Connect our agent and an initialized raw client; `introduced` is the answer to initialize."""
     ours, theirs = memory_pair()
     connection = agent.start_connection(theirs)
     client = Raw(ours)
     try:
-        await client.result("initialize", introduction(dialect, capabilities or {}))
+        await client.result("initialize", initialize_params(dialect, capabilities or {}))
         yield client
     finally:
         await connection.close()
 
 
-async def opened(client: Raw, **members: Any) -> str:
-    """A new session of a v1 or banjo client."""
+async def new_session(client: Raw, **members: Any) -> str:
+    """Open a session as a v1 or banjo client; return its id."""
     return str((await client.result("session/new", {"cwd": CWD, "mcpServers": [], **members}))["sessionId"])
 
 
-async def prompted(client: Raw, session: str, *blocks: Any) -> Any:
-    """Prompt as a v1 client does; gives the whole answer."""
+async def prompt_and_wait(client: Raw, session: str, *blocks: Any) -> Any:
+    """Prompt as a v1 client; return the whole answer."""
     prompt = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks or ("go",)]
     return await client.call("session/prompt", {"sessionId": session, "prompt": prompt})
 
 
 def updates(client: Raw, kind: str) -> list[Any]:
-    """The v1 updates of one kind that were heard, in order."""
+    """Return the v1 updates of one kind, in order."""
     told = [params["update"] for params in client.said("session/update")]
     return [update for update in told if update["sessionUpdate"] == kind]

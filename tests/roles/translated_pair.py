@@ -1,4 +1,4 @@
-"""Our client and our agent, joined directly or with an interpreter between them, bounded in time."""
+"""Our client and our agent, connected directly or through a translator, with a time limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRANSLATED = [("draft", "v1"), ("v1", "draft")]
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a test's coroutine to its end, which comes soon."""
+    """Run a test's coroutine with a time limit."""
 
     async def bounded() -> None:
         async with asyncio.timeout(BOUND):
@@ -30,8 +30,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def interpreted(agent: Agent, client: str, speaks: str, **options: Any) -> AsyncIterator[RemoteAgent]:
-    """Our client in one dialect, an interpreter, our agent in another."""
+async def translated(agent: Agent, client: str, speaks: str, **options: Any) -> AsyncIterator[RemoteAgent]:
+    """Return our client in one dialect, connected through a translator to our agent in another."""
     outside, front = memory_pair()
     back, inside = memory_pair()
     agent.dialect = speaks

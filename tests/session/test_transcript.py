@@ -1,4 +1,4 @@
-"""The minutes of a session: chunks become messages, tool calls keep their place, the rest is as it is now."""
+"""The transcript of a session: chunks become messages, tool calls keep their position, state has its current value."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def picture(minutes: Transcript) -> list[tuple[str, str]]:
     ]
 
 
-def test_chunks_of_one_speaker_are_one_message() -> None:
+def test_chunks_of_one_role_are_one_message() -> None:
     minutes = taken_down(
         said("so", kind=AgentThoughtChunk), said("me", kind=AgentThoughtChunk), said("He"), said("llo")
     )
     assert picture(minutes) == [("thought", "some"), ("agent", "Hello")]
 
 
-def test_a_tool_call_divides_what_is_said_and_its_changes_do_not() -> None:
+def test_a_tool_call_ends_a_message_and_its_updates_do_not() -> None:
     minutes = taken_down(
         said("before"),
         ToolCallStart(tool_call_id="c", title="Read"),
@@ -91,7 +91,7 @@ def test_an_id_used_again_for_another_call_is_another_entry() -> None:
     assert minutes.tool_calls["c"].title == "second"
 
 
-def test_a_question_about_a_call_that_nobody_announced_places_it() -> None:
+def test_a_permission_request_adds_an_unannounced_tool_call() -> None:
     minutes = Transcript()
     minutes.add_permission_call(ToolCallUpdate(tool_call_id="c", title="Write"))
     minutes.add(ToolCallProgress(tool_call_id="c", status="completed"))
@@ -107,7 +107,7 @@ def test_content_that_is_no_plain_text_keeps_its_place_in_the_message() -> None:
     assert message.text == "abc"
 
 
-def test_a_prompt_that_the_agent_repeats_stands_there_once() -> None:
+def test_an_echoed_prompt_appears_once() -> None:
     minutes = Transcript()
     minutes.add_prompt([TextContent(text="hello there")])
     assert picture(minutes) == [("user", "hello there")]
@@ -117,7 +117,7 @@ def test_a_prompt_that_the_agent_repeats_stands_there_once() -> None:
     assert picture(minutes) == [("user", "hello there"), ("agent", "Hi")]
 
 
-def test_what_somebody_else_says_is_no_echo_of_the_prompt() -> None:
+def test_another_user_message_is_no_echo_of_the_prompt() -> None:
     minutes = Transcript()
     minutes.add_prompt([TextContent(text="hello there")])
     minutes.add(said("another thing", kind=UserMessageChunk))
@@ -125,7 +125,7 @@ def test_what_somebody_else_says_is_no_echo_of_the_prompt() -> None:
     assert picture(minutes) == [("user", "hello there"), ("user", "another thing"), ("user", "and then")]
 
 
-def test_what_has_one_present_value_is_kept_as_that() -> None:
+def test_state_updates_replace_the_current_value() -> None:
     minutes = Transcript()
     minutes.modes = SessionModeState(current_mode_id="ask", available_modes=[SessionMode(id="ask", name="Ask")])
     option = SessionConfigOption(id="o", name="O", type="boolean", current_value=True)
@@ -149,18 +149,18 @@ def test_what_has_one_present_value_is_kept_as_that() -> None:
     assert len(minutes) == 0
 
 
-def test_a_title_can_be_taken_away() -> None:
+def test_a_title_can_be_removed() -> None:
     assert taken_down(SessionInfoUpdate(title="A"), SessionInfoUpdate(title=None)).title is None
 
 
-def test_unknown_updates_are_kept_and_divide_nothing_and_notices_are_no_history() -> None:
+def test_unknown_updates_are_kept_without_ending_a_message_and_notices_are_dropped() -> None:
     odd = Unknown("heartbeat", {"sessionUpdate": "heartbeat"})
     minutes = taken_down(said("a"), odd, Notice(severity="info", title="n"), said("b"))
     message, kept = minutes.entries
     assert (message.text, kept) == ("ab", odd)
 
 
-def test_a_compaction_stands_where_it_happened() -> None:
+def test_a_compaction_is_an_entry_where_it_happened() -> None:
     minutes = taken_down(
         said("long ago"),
         CompactionUpdate(compaction_id="k", status="in_progress"),

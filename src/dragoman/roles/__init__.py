@@ -1,1 +1,1 @@
-"""What people build with: agents, clients and proxies, on top of connections."""
+"""Agents, clients and proxies: what a program builds with the library."""

@@ -1,1 +1,1 @@
-"""What happened in a session: its history, its turns' tool calls. Pure folds, no I/O."""
+"""State of a session built from its updates: transcript, history, tool calls. No I/O."""

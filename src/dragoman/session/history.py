@@ -1,7 +1,6 @@
-"""The history of a session in memory: updates in order, with runs of text kept as one.
+"""The history of an agent's session in memory: the updates that `session/load` replays.
 
-Takes updates, gives back updates for `session/load` to replay. Consecutive text chunks of one speaker and message
-are joined, so that a long answer costs what its text costs. What is no history (notices, settings) is left out.
+Consecutive text chunks of one message are joined. Notices and setting changes are left out.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from dragoman.schema.update import (
     UserMessageChunk,
 )
 
-# Who loads a session is told its mode and options as they are now, not how they came about.
+# session/load returns the current mode and options, so their changes are not replayed.
 _NO_HISTORY = frozenset({Notice, CurrentModeUpdate, ConfigOptionUpdate})
 
-# Pieces of a text that are kept apart before they are joined.
+# Text chunks kept separately before they are joined.
 JOIN_AFTER = 1024
 
 _CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
 
 
 class _TextRun:
-    """Text chunks of one message, joined as they grow many: one long text costs less than its pieces."""
+    """The text chunks of one message."""
 
     __slots__ = ("_texts", "kind", "message_id", "parts")
 
@@ -56,7 +55,7 @@ class _TextRun:
 
 
 class History:
-    """Everything said in a session, in order."""
+    """The updates of a session, in order."""
 
     __slots__ = ("_entries", "_run")
 
@@ -65,7 +64,7 @@ class History:
         self._run: _TextRun | None = None
 
     def add_text(self, kind: type, text: str) -> None:
-        """Add a text chunk; the hot path of every stream."""
+        """Add a text chunk. This is the hot path of every stream."""
         run = self._run
         if run is not None and run.kind is kind and run.message_id is UNSET:
             parts = run.parts
@@ -91,11 +90,11 @@ class History:
             self._entries.append(update)
 
     def end_message(self) -> None:
-        """What comes next is another message."""
+        """Start a new message with the next chunk."""
         self._run = None
 
     def copy(self) -> History:
-        """The same history, to go on by itself (fork)."""
+        """Return an independent copy, for a fork."""
         other = History()
         other._entries = list(self)
         return other

@@ -1,7 +1,5 @@
-"""Where an agent is at work: the places its tool calls name, for a client that follows it (seed 004 section 8.5).
-
-Pure: takes the locations of a tool call before and after an update, gives the places that are new. Ranges
-are the draft's; other dialects know a path and a line.
+"""The files and lines that tool calls refer to, for a client that follows an agent
+(docs/protocol/draft.md#location). Ranges exist only in the draft; other dialects have a path and a line.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from dragoman.dialect.side_data import side_data_of
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, and perhaps a range in it, that a tool call is about; lines and columns count from 1."""
+    """A file, and optionally a range in it, that a tool call refers to. Lines and columns start at 1."""
 
     path: str
     tool_call_id: str
@@ -25,25 +23,25 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def locations_of(tool_call_id: str, locations: Any) -> list[Location]:
-    """The places that the locations of a tool call name."""
+    """Return the locations of a tool call."""
     return [_location(tool_call_id, location) for location in locations or ()]
 
 
 def new_locations(tool_call_id: str, before: Any, after: Any) -> list[Location]:
-    """The places that were not named before: agents repeat the whole list with every change."""
+    """Return the locations that were not in the list before. Agents resend the whole list with every change."""
     known = locations_of(tool_call_id, before)
-    return [place for place in locations_of(tool_call_id, after) if place not in known]
+    return [location for location in locations_of(tool_call_id, after) if location not in known]
 
 
 def _location(tool_call_id: str, location: Any) -> Location:
-    beside = side_data_of(location)
+    side = side_data_of(location)
     return Location(
         path=location.path,
         tool_call_id=tool_call_id,
         line=_number(location.line),
-        column=_number(beside.get("column")),
-        end_line=_number(beside.get("endLine")),
-        end_column=_number(beside.get("endColumn")),
+        column=_number(side.get("column")),
+        end_line=_number(side.get("endLine")),
+        end_column=_number(side.get("endColumn")),
     )
 
 

@@ -1,8 +1,4 @@
-"""One message of a conversation, put together from its chunks.
-
-Takes content blocks, gives them back with runs of plain text joined. Texts are kept in pieces and joined as they grow
-many, for a long answer should cost what its text costs. Above: minutes.
-"""
+"""One message of a session, built from its chunks; consecutive plain text is joined."""
 
 from __future__ import annotations
 
@@ -12,15 +8,15 @@ from typing import Any
 from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UserMessageChunk
 
-# Who speaks in which kind of chunk.
+# The role that each kind of chunk belongs to.
 ROLES: dict[type, str] = {AgentMessageChunk: "agent", AgentThoughtChunk: "thought", UserMessageChunk: "user"}
 
-# Pieces of a text that are kept apart before they are joined.
+# Text chunks kept separately before they are joined.
 JOIN_AFTER = 1024
 
 
 class Message:
-    """What somebody said (or thought), from first to last chunk."""
+    """A user message, an agent message or a thought."""
 
     __slots__ = ("_parts", "_unjoined", "is_local_prompt", "message_id", "role")
 
@@ -34,9 +30,9 @@ class Message:
     ) -> None:
         self.role = role  # user | agent | thought
         self.message_id = message_id
-        self.is_local_prompt = is_local_prompt  # we put it there ourselves: a prompt
-        self._parts: list[Any] = list(content or ())  # str for chunks of plain text, blocks for the rest
-        self._unjoined = 0  # how many texts at the end are not joined
+        self.is_local_prompt = is_local_prompt  # added by this client as a prompt, not received
+        self._parts: list[Any] = list(content or ())  # str for plain text, blocks for other content
+        self._unjoined = 0  # number of texts at the end that are not joined yet
 
     def write(self, block: Any) -> None:
         """Add a chunk."""
@@ -56,26 +52,26 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All its text."""
+        """The text of all blocks."""
         return "".join(part if type(part) is str else getattr(part, "text", "") for part in self._parts)
 
     @property
     def content(self) -> list[ContentBlock]:
-        """Its blocks; texts that follow each other are one."""
+        """The content blocks, with consecutive texts joined."""
         blocks: list[Any] = []
         for is_text, parts in groupby(self._parts, lambda part: type(part) is str):
-            found = list(parts)
-            blocks += [TextContent(text="".join(found))] if is_text else found
+            run = list(parts)
+            blocks += [TextContent(text="".join(run))] if is_text else run
         return blocks
 
     def is_echoed_by(self, block: Any) -> bool:
-        """Whether this block could be the beginning of an echo."""
+        """Return whether this block can be the start of an echo of this message."""
         if type(block) is TextContent:
             return bool(block.text) and self.text.startswith(block.text)
         return block in self._parts[:1]
 
     def restart(self, message_id: str | None) -> None:
-        """Somebody says it again, and is to be believed: begin anew."""
+        """Clear the content, because the agent sends the message again."""
         self.message_id = message_id
         self.is_local_prompt = False
         self._parts.clear()

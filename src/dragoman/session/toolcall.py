@@ -1,7 +1,7 @@
-"""The states of a tool call and the moves between them (seed 004 section 8.2), and its merged picture.
+"""The states of a tool call, their transitions (docs/protocol/draft.md#status-machine), and its merged state.
 
-A table and a fold: takes updates, gives the picture. `move` refuses what the table does not have; `merge` is lenient,
-for real agents skip states, update calls they never announced and reuse ids (peers.md 18).
+`next_status` rejects a transition that is not in the table. `merge_update` accepts anything, because real agents skip
+states, update calls they never announced and reuse ids (docs/protocol/peers.md#tool-call-order).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.schema.toolcall import ToolCallStatus as Status
 
 TRANSITIONS: dict[str, frozenset[str]] = {
     Status.PENDING: frozenset({Status.AWAITING_PERMISSION, Status.IN_PROGRESS, Status.CANCELLED}),
-    # The seed's drawing has no way from here to cancelled; section 4.5 demands it of every open call.
+    # The draft's diagram has no transition to cancelled here, but docs/protocol/draft.md#cancel requires one.
     Status.AWAITING_PERMISSION: frozenset({Status.IN_PROGRESS, Status.DENIED, Status.CANCELLED}),
     Status.IN_PROGRESS: frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED}),
     Status.COMPLETED: frozenset(),
@@ -25,18 +25,18 @@ TRANSITIONS: dict[str, frozenset[str]] = {
     Status.CANCELLED: frozenset(),
 }
 
-FINAL_STATUSES: frozenset[str] = frozenset(status for status, moves in TRANSITIONS.items() if not moves)
+FINAL_STATUSES: frozenset[str] = frozenset(status for status, following in TRANSITIONS.items() if not following)
 
 
 def next_status(current: str, to: str) -> str:
-    """The new status; a move the table does not have is an invalid state."""
+    """Return the new status. Raise invalid_state if the transition is not allowed."""
     if to not in TRANSITIONS.get(current, frozenset()):
         raise ProtocolError(Kind.INVALID_STATE, f"a tool call that is {current} cannot become {to}")
     return to
 
 
 class ToolCall(msgspec.Struct, kw_only=True):
-    """The merged picture of one tool call."""
+    """The merged state of one tool call."""
 
     tool_call_id: str
     title: str = ""
@@ -53,7 +53,7 @@ _MEMBERS = ("title", "name", "kind", "status", "content", "locations", "raw_inpu
 
 
 def merge_update(call: ToolCall | None, update: Any) -> ToolCall:
-    """The picture after an update (a start, a change, or the patch in a question); absent and null keep."""
+    """Apply an update (start, progress or the tool call of a permission request); absent and null members keep."""
     call = call or ToolCall(tool_call_id=update.tool_call_id)
     for name in _MEMBERS:
         value = getattr(update, name, UNSET)

@@ -1,8 +1,7 @@
-"""The minutes of a session: all that was said and done in it, merged, as a client sees it at any moment.
+"""The transcript of a session: its messages, tool calls and current state, as a client sees them.
 
-Takes updates in wire order. A chunk costs one append to `unmerged`; merging happens when somebody looks, or when a good
-deal has gathered. Chunks become messages by their id, or by runs of one speaker; a tool call is one entry, where it
-began; what has one present value (plan, usage, title, mode, options) is kept as that. No I/O.
+Takes updates in wire order. Adding a chunk is one append to `unmerged`; chunks are merged when somebody reads or when
+MERGE_AFTER of them are pending. Chunks form messages by id, or by consecutive chunks of one role.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from dragoman.schema.update import (
 from dragoman.session.message import ROLES, Message
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall, merge_update
 
-# Chunks that may gather before they are merged: enough to make merging cheap, few enough not to be felt in memory.
+# Chunks that may be pending before they are merged: enough to make merging cheap, few enough to save memory.
 MERGE_AFTER = 1024
 
 
 class Compaction(msgspec.Struct, kw_only=True):
-    """A shortening of the agent's memory: it stands in the minutes where it happened."""
+    """A compaction of the agent's context, at the position in the transcript where it happened."""
 
     compaction_id: str
     status: str
@@ -49,19 +48,19 @@ class Compaction(msgspec.Struct, kw_only=True):
     error: str | None = None
 
 
-# A message, a tool call, a compaction, or an update that has no merged form (Unknown ones are such).
+# A message, a tool call, a compaction, or an update without a merged form (such as an Unknown one).
 TranscriptEntry = Any
 
 
 class Transcript:
-    """Everything of one session, in order: iterate it, or ask for what is so now."""
+    """The entries of one session in order, and its current state: plan, usage, title, mode, options, commands."""
 
     def __init__(self) -> None:
-        self.unmerged: list[Any] = []  # the hot path appends here, and calls `gather` when it has grown
+        self.unmerged: list[Any] = []  # the hot path appends here and calls `merge_pending` when it is long
         self.tool_calls: dict[str, ToolCall] = {}
-        self.started_calls = 0  # more than there are ids, for some agents use those again
+        self.started_calls = 0  # can exceed the number of ids, because some agents reuse them
         self.plan: list[PlanEntry] = []
-        self.plans: dict[str, Any] = {}  # those that have an id
+        self.plans: dict[str, Any] = {}  # plans that have an id
         self.usage: UsageUpdate | None = None
         self.title: str | None = None
         self.modes: SessionModeState | None = None
@@ -69,15 +68,15 @@ class Transcript:
         self.commands: list[AvailableCommand] = []
         self._mode: str | None = None
         self._entries: list[TranscriptEntry] = []
-        self._open_message: Message | None = None  # who speaks now
+        self._open_message: Message | None = None  # the message that the next chunk may continue
         self._by_id: dict[tuple[str, str], Message] = {}
         self._compactions: dict[str, Compaction] = {}
 
-    # --- what is so now ---------------------------------------------------------------------------------------
+    # --- current state ----------------------------------------------------------------------------------------
 
     @property
     def entries(self) -> list[TranscriptEntry]:
-        """Messages, tool calls and the rest, in order; each goes on changing while the agent speaks of it."""
+        """Messages, tool calls and other entries, in order. An entry can still change while its turn runs."""
         self.merge_pending()
         return list(self._entries)
 
@@ -90,22 +89,22 @@ class Transcript:
 
     @property
     def messages(self) -> list[Message]:
-        """What was said and thought, without the rest."""
+        """The messages and thoughts, without other entries."""
         return [entry for entry in self.entries if type(entry) is Message]
 
     @property
     def mode(self) -> str | None:
-        """The id of the mode it is in; None when the agent told of none."""
+        """The id of the current mode, or None if the agent reported none."""
         return self.modes.current_mode_id if self.modes else self._mode
 
-    # --- taking it down ---------------------------------------------------------------------------------------
+    # --- adding updates ---------------------------------------------------------------------------------------
 
     def add_prompt(self, content: list[Any]) -> None:
-        """The user says something."""
+        """Add a prompt of the user."""
         self.unmerged.append(Message("user", None, content, is_local_prompt=True))
 
     def add(self, update: Any) -> None:
-        """One update of any kind."""
+        """Add an update of any kind."""
         kind = type(update)
         if kind in ROLES:
             self.unmerged.append(update)
@@ -114,17 +113,17 @@ class Transcript:
         elif kind is ToolCallStart or kind is ToolCallProgress:
             known = self.tool_calls.get(update.tool_call_id)
             if kind is ToolCallStart and known is not None and known.status in FINAL_STATUSES:
-                known = None  # an id used again, in every turn by some agents (peers.md 18)
+                known = None  # some agents reuse ids in every turn (docs/protocol/peers.md#tool-call-order)
             self._merge_call(known, update)
         elif kind in _STATE_UPDATES:
             _STATE_UPDATES[kind](self, update)
-        elif kind is not Notice:  # which is no history
+        elif kind is not Notice:  # notices are not part of the transcript
             self.unmerged.append(update)
 
     def add_run(self, updates: list[Any]) -> None:
-        """Bare pieces of one message: the text is all that is kept of them, so it is joined at once."""
+        """Add consecutive text chunks of one message, joined into one."""
         update = updates[0]
-        if len(updates) > 1 and type(update) is not UserMessageChunk:  # whose first piece may be an echo
+        if len(updates) > 1 and type(update) is not UserMessageChunk:  # its first chunk may be an echo
             text = "".join([piece.content.text for piece in updates])
             update = type(update)(content=TextContent(text=text), message_id=update.message_id)
             updates = [update]
@@ -133,7 +132,7 @@ class Transcript:
             self.merge_pending()
 
     def add_permission_call(self, call: Any) -> None:
-        """A question names a tool call, announced or not (peers.md 18)."""
+        """Add the tool call of a permission request, announced or not (docs/protocol/peers.md#tool-call-order)."""
         self._merge_call(self.tool_calls.get(call.tool_call_id), call)
 
     def _merge_call(self, known: ToolCall | None, update: Any) -> None:
@@ -144,7 +143,7 @@ class Transcript:
             self.unmerged.append(merged)
 
     def set_mode(self, mode_id: str) -> None:
-        """The session is in another mode."""
+        """Set the current mode."""
         self._mode = mode_id
         if self.modes is not None:
             self.modes.current_mode_id = mode_id
@@ -176,7 +175,7 @@ class Transcript:
         return self._compactions[id]
 
     def discard_finished(self) -> None:
-        """Let go of all that was said and is over; what is so now stays. For whoever reads the rest from a log."""
+        """Drop finished entries and keep the current state, for a reader that takes the rest from a log."""
         self.unmerged.clear()
         self._entries.clear()
         self._by_id.clear()
@@ -187,8 +186,8 @@ class Transcript:
     # --- merging ----------------------------------------------------------------------------------------------
 
     def merge_pending(self) -> None:
-        """Merge what has gathered; the loop goes over every chunk there is, so it does little."""
-        kind: Any = None  # of the chunks that are being joined: texts of one message
+        """Merge the pending updates. This loop runs for every chunk, so it does little."""
+        kind: Any = None  # the kind and id of the chunks being joined
         id: Any = None
         texts: list[str] = []
         for item in self.unmerged:
@@ -212,7 +211,7 @@ class Transcript:
         self.unmerged.clear()
 
     def _message_for(self, role: str, id: str | None, chunk: Any) -> Message:
-        """The message that a chunk belongs to: the one that is being said, unless the chunk says otherwise."""
+        """Return the message that a chunk belongs to: the open one, unless its role or id differs."""
         message = self._open_message
         if (
             message is None
@@ -224,7 +223,7 @@ class Transcript:
         return message
 
     def _start_message(self, role: str, id: str | None, chunk: Any) -> Message:
-        """The message that a chunk belongs to, which is not the one that was being said."""
+        """Return the message of a chunk that does not continue the open message."""
         last = self._open_message
         if (
             last is not None
@@ -232,7 +231,7 @@ class Transcript:
             and type(chunk) is UserMessageChunk
             and last.is_echoed_by(chunk.content)
         ):
-            last.restart(id)  # the agent repeats the prompt (peers.md 17): once is enough
+            last.restart(id)  # the agent echoes the prompt (docs/protocol/peers.md#prompt-echo): keep one copy
             message = last
         elif id is not None and (role, id) in self._by_id:
             message = self._by_id[role, id]
@@ -248,21 +247,21 @@ class Transcript:
         self._entries.append(item)
         if type(item) is Message:
             self._open_message = item
-        elif type(item) in (ToolCall, Compaction):
-            self._open_message = (
-                None  # what is said after it is another message; an update nobody knows divides nothing
-            )
+        elif type(item) in (ToolCall, Compaction):  # these end a message; an unknown update does not
+            self._open_message = None
 
 
 _STATE_UPDATES: dict[type, Any] = {
-    Plan: lambda minutes, update: setattr(minutes, "plan", list(update.entries)),
+    Plan: lambda transcript, update: setattr(transcript, "plan", list(update.entries)),
     PlanUpdate: Transcript._apply_plan,
-    PlanRemoved: lambda minutes, update: minutes.plans.pop(update.plan_id, None),
-    UsageUpdate: lambda minutes, update: setattr(minutes, "usage", update),
+    PlanRemoved: lambda transcript, update: transcript.plans.pop(update.plan_id, None),
+    UsageUpdate: lambda transcript, update: setattr(transcript, "usage", update),
     SessionInfoUpdate: Transcript._apply_info,
-    CurrentModeUpdate: lambda minutes, update: minutes.set_mode(update.current_mode_id),
-    ConfigOptionUpdate: lambda minutes, update: setattr(minutes, "options", list(update.config_options)),
-    AvailableCommandsUpdate: lambda minutes, update: setattr(minutes, "commands", list(update.available_commands)),
+    CurrentModeUpdate: lambda transcript, update: transcript.set_mode(update.current_mode_id),
+    ConfigOptionUpdate: lambda transcript, update: setattr(transcript, "options", list(update.config_options)),
+    AvailableCommandsUpdate: lambda transcript, update: setattr(
+        transcript, "commands", list(update.available_commands)
+    ),
     CompactionUpdate: Transcript._apply_compaction,
     CompactionSummaryChunk: Transcript._apply_summary,
 }

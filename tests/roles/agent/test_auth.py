@@ -1,4 +1,4 @@
-"""Logins: credentials reach the author's hook, sessions wait for it, and it ends by time and by logout."""
+"""Logins: the author's hook gets the credentials, sessions need a login, and it ends by expiry and logout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman import Agent, Kind, ProtocolError, Turn
 from dragoman.roles.agent import auth
 from dragoman.schema.auth import AuthAccount, AuthMethod
 from dragoman.testing import joined
-from tests.roles.raw_client import CWD, Raw, opened, prompted, served
+from tests.roles.raw_client import CWD, Raw, new_session, prompt_and_wait, raw_connection
 
 NEW = {
     "v1": {"cwd": CWD, "mcpServers": []},
@@ -23,8 +23,8 @@ NEW = {
 REQUIRED = {"v1": -32000, "banjo": -32000, "crow": -32000, "2025.1": -32000, "draft": -32001}
 
 
-def locked(**declared: Any) -> Agent:
-    """An agent that does nothing for strangers."""
+def agent_with_login(**declared: Any) -> Agent:
+    """Return an agent that requires a login."""
     agent = Agent("locked", auth_required=True, **declared)
 
     @agent.prompt
@@ -35,19 +35,19 @@ def locked(**declared: Any) -> Agent:
 
 
 @pytest.mark.parametrize("dialect", sorted(NEW))
-async def test_no_session_is_opened_for_strangers_in_any_dialect(dialect: str) -> None:
+async def test_a_client_without_login_cannot_open_a_session_in_any_dialect(dialect: str) -> None:
 
-    agent = locked(dialect=dialect)
-    async with served(agent, dialect) as client:
+    agent = agent_with_login(dialect=dialect)
+    async with raw_connection(agent, dialect) as client:
         error = await client.error("session/new", NEW[dialect])
         assert error["code"] == REQUIRED[dialect]
         assert error["data"]["kind"] == "auth_required"
         assert agent.sessions == {}
 
 
-async def test_an_official_client_names_a_method_and_is_let_in_until_it_logs_out() -> None:
+async def test_an_official_client_authenticates_by_method_until_it_logs_out() -> None:
 
-    agent = locked()
+    agent = agent_with_login()
     forgotten: list[str] = []
 
     @agent.authenticate("browser", "Log in with the browser")
@@ -55,30 +55,30 @@ async def test_an_official_client_names_a_method_and_is_let_in_until_it_logs_out
         assert credentials == {}
 
     agent.on_logout(lambda: forgotten.append("all"))
-    async with served(agent) as client:
+    async with raw_connection(agent) as client:
         assert client.heard[0]["result"]["authMethods"] == [{"id": "browser", "name": "Log in with the browser"}]
         assert client.heard[0]["result"]["agentCapabilities"]["auth"] == {"logout": {}}
         assert (await client.error("session/new", NEW["v1"]))["data"]["authMethods"] == ["browser"]
         assert (await client.error("authenticate", {"methodId": "passport"}))["code"] == -32602
         assert await client.result("authenticate", {"methodId": "browser"}) == {}
-        session = await opened(client)
-        assert (await prompted(client, session))["result"] == {"stopReason": "end_turn"}
+        session = await new_session(client)
+        assert (await prompt_and_wait(client, session))["result"] == {"stopReason": "end_turn"}
         assert await client.result("logout", {}) == {}
         assert forgotten == ["all"]
-        assert (await prompted(client, session))["error"]["code"] == -32000
+        assert (await prompt_and_wait(client, session))["error"]["code"] == -32000
         assert (await client.error("session/list", {}))["code"] == -32000
 
 
 @pytest.mark.item("000-08", "000-22")
-async def test_a_token_of_2025_1_is_checked_and_a_wrong_one_opens_nothing() -> None:
+async def test_a_2025_1_token_is_checked_and_a_wrong_one_is_rejected() -> None:
 
-    agent = locked()
+    agent = agent_with_login()
 
     @agent.authenticate("token")
     def check(credentials: dict[str, Any]) -> bool:
         return credentials == {"token": "open sesame"}
 
-    async with served(agent, "2025.1") as client:
+    async with raw_connection(agent, "2025.1") as client:
         refused = await client.error("authenticate", {"type": "token", "token": "please"})
         assert refused["code"] == -32000
         assert "please" not in str(refused)
@@ -99,7 +99,7 @@ async def test_authentication_is_optional_where_the_agent_does_not_require_it(di
     def check(credentials: dict[str, Any]) -> bool:
         return False
 
-    async with served(agent, dialect) as client:
+    async with raw_connection(agent, dialect) as client:
         await client.result("session/new", NEW[dialect])
 
 
@@ -112,11 +112,9 @@ async def test_authentication_is_optional_where_the_agent_does_not_require_it(di
         ("custom", {"anything": {"nested": ["secret"]}}),
     ],
 )
-async def test_a_draft_client_authenticates_by_each_method_and_hears_when_the_login_ends(
-    method: str, credentials: Any
-) -> None:
+async def test_a_draft_client_authenticates_by_each_method_and_gets_the_expiry(method: str, credentials: Any) -> None:
 
-    agent = locked()
+    agent = agent_with_login()
     seen: list[Any] = []
     end = datetime(2999, 2, 4, 10, 30, tzinfo=UTC)
 
@@ -125,7 +123,7 @@ async def test_a_draft_client_authenticates_by_each_method_and_hears_when_the_lo
         seen.append(given)
         return end
 
-    async with served(agent, "draft") as client:
+    async with raw_connection(agent, "draft") as client:
         assert (await client.error("session/new", NEW["draft"]))["code"] == -32001
         result = await client.result("authenticate", {"method": method, "credentials": credentials})
         assert result == {"success": True, "expiresAt": "2999-02-04T10:30:00.000Z"}
@@ -134,15 +132,15 @@ async def test_a_draft_client_authenticates_by_each_method_and_hears_when_the_lo
 
 
 @pytest.mark.item("004-16")
-async def test_a_draft_client_hears_of_a_failure_in_the_result_and_stays_outside() -> None:
+async def test_a_draft_client_gets_a_failed_login_in_the_result() -> None:
 
-    agent = locked()
+    agent = agent_with_login()
 
     @agent.authenticate("api_key")
     async def check(given: dict[str, Any]) -> None:
         raise ProtocolError(Kind.AUTH_REQUIRED, "this key was revoked")
 
-    async with served(agent, "draft") as client:
+    async with raw_connection(agent, "draft") as client:
         asked = {"method": "api_key", "credentials": {"apiKey": "sk-secret"}}
         assert await client.result("authenticate", asked) == {"success": False, "error": "this key was revoked"}
         asked = {"method": "oauth2", "credentials": {}}
@@ -153,9 +151,7 @@ async def test_a_draft_client_hears_of_a_failure_in_the_result_and_stays_outside
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
-async def test_a_login_ends_at_its_time_in_the_middle_of_a_session(
-    dialect: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_login_can_expire_during_a_session(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     time = datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.setattr(auth, "utc_now", lambda: time)
 
@@ -167,9 +163,9 @@ async def test_a_login_ends_at_its_time_in_the_middle_of_a_session(
         block = {"type": "text", "text": "hello"}
         return await client.call("session/prompt", {"sessionId": session, member: [block]})
 
-    agent = locked()
+    agent = agent_with_login()
     agent.authenticate("api_key")(lambda _: timedelta(hours=1))
-    async with served(agent, dialect) as client:
+    async with raw_connection(agent, dialect) as client:
         asked = {"method": "api_key", "credentials": {}} if dialect == "draft" else {"methodId": "api_key"}
         assert await client.result("authenticate", asked) in ({}, {"success": True, "expiresAt": told(time)})
         session = (await client.result("session/new", NEW[dialect]))["sessionId"]
@@ -184,77 +180,77 @@ async def test_a_login_ends_at_its_time_in_the_middle_of_a_session(
         assert "result" in await say(client, dialect, session)
 
 
-async def test_a_login_in_a_terminal_is_offered_to_clients_that_have_one_and_counts_when_it_is_stored() -> None:
+async def test_a_terminal_login_is_offered_to_clients_with_a_terminal_and_valid_once_stored() -> None:
 
     terminal = AuthMethod(id="setup", name="Set up", type="terminal", args=["--login"], env={"MODE": "login"})
-    agent = locked(auth_methods=[terminal])
+    agent = agent_with_login(auth_methods=[terminal])
     stored: list[str] = []
     agent.check_login(lambda: bool(stored))
-    async with served(agent) as client:
+    async with raw_connection(agent) as client:
         assert client.heard[0]["result"]["authMethods"] == []
-    async with served(agent, capabilities={"auth": {"terminal": True}}) as client:
+    async with raw_connection(agent, capabilities={"auth": {"terminal": True}}) as client:
         told = {"id": "setup", "name": "Set up", "type": "terminal", "args": ["--login"], "env": {"MODE": "login"}}
         assert client.heard[0]["result"]["authMethods"] == [told]
         error = await client.error("authenticate", {"methodId": "setup"})
         assert (error["code"], "terminal" in error["message"]) == (-32602, True)
         assert (await client.error("session/new", NEW["v1"]))["code"] == -32000
         stored.append("a token, by the agent started with --login")
-        await opened(client)
+        await new_session(client)
 
 
 @pytest.mark.item("003-03")
 @pytest.mark.parametrize("params", [{}, {"methodId": "whatever"}, {"method": 1, "x": [None]}, [1, "two"], None, "text"])
 async def test_banjo_accepts_any_params_of_authenticate(params: Any) -> None:
 
-    async with served(Agent("banjo", dialect="banjo"), "banjo") as client:
+    async with raw_connection(Agent("banjo", dialect="banjo"), "banjo") as client:
         assert await client.result("authenticate", params) == {}
-        await opened(client)
+        await new_session(client)
 
 
 @pytest.mark.parametrize("params", [{}, {"method": 1, "x": [None]}, [1, "two"], None, "text"])
-async def test_a_client_that_names_no_method_may_be_banjo_and_is_let_in_like_one(params: Any) -> None:
-    """Banjo's initialize is v1's: nobody can tell before."""
+async def test_a_client_that_names_no_auth_method_is_treated_like_banjo(params: Any) -> None:
+    """Banjo's initialize is the same as v1's, so the two cannot be told apart."""
 
-    async with served(Agent("any"), "v1") as client:
+    async with raw_connection(Agent("any"), "v1") as client:
         assert await client.result("authenticate", params) == {}
-        await opened(client)
-    agent = locked()
+        await new_session(client)
+    agent = agent_with_login()
     agent.authenticate("keychain")(lambda _: False)
-    async with served(agent, "v1") as client:
+    async with raw_connection(agent, "v1") as client:
         assert (await client.error("authenticate", params))["code"] == -32000
         assert (await client.error("authenticate", {"methodId": "other"}))["code"] == -32602
 
 
-async def test_what_banjo_says_is_no_password_where_a_hook_decides() -> None:
+async def test_banjo_params_do_not_bypass_an_auth_hook() -> None:
 
-    agent = locked(dialect="banjo")
+    agent = agent_with_login(dialect="banjo")
     agent.authenticate("keychain")(lambda _: False)
-    async with served(agent, "banjo") as client:
+    async with raw_connection(agent, "banjo") as client:
         assert (await client.error("authenticate", {"anything": 1}))["code"] == -32000
         assert (await client.error("session/new", NEW["banjo"]))["code"] == -32000
 
 
-async def test_who_is_logged_in_is_told_where_unstable_calls_are_offered() -> None:
+async def test_auth_status_is_available_when_unstable_calls_are_offered() -> None:
 
-    agent = locked(unstable=True)
+    agent = agent_with_login(unstable=True)
     agent.authenticate("browser")(lambda _: None)
-    async with served(agent) as client:
+    async with raw_connection(agent) as client:
         assert await client.result("auth/status", {}) == {"state": "unauthenticated"}
         await client.result("authenticate", {"methodId": "browser"})
         assert await client.result("auth/status", {}) == {"state": "authenticated"}
-    async with served(Agent("open", unstable=True)) as client:
+    async with raw_connection(Agent("open", unstable=True)) as client:
         assert await client.result("auth/status", {}) == {"state": "not_required"}
-    async with served(Agent("stable")) as client:
+    async with raw_connection(Agent("stable")) as client:
         assert (await client.error("auth/status", {}))["code"] == -32601
 
 
-async def test_a_client_hears_unasked_who_is_logged_in_now() -> None:
+async def test_a_client_gets_a_status_update_when_the_login_changes() -> None:
 
-    agent = locked(unstable=True)
+    agent = agent_with_login(unstable=True)
     lasts = [timedelta(hours=1), timedelta(milliseconds=50)]
     agent.authenticate("browser")(lambda _: lasts.pop(0))
     agent.list_accounts(lambda: [AuthAccount(label="ada")])
-    async with served(agent) as client:
+    async with raw_connection(agent) as client:
         await client.result("authenticate", {"methodId": "browser"})
         await client.result("logout", {})
         await client.result("authenticate", {"methodId": "browser"})
@@ -271,19 +267,19 @@ async def test_a_client_hears_unasked_who_is_logged_in_now() -> None:
         assert client.said("auth/status_update")[4:] == [ada]
 
 
-async def test_only_clients_that_were_offered_it_hear_of_the_login() -> None:
+async def test_only_clients_that_were_offered_the_status_get_updates() -> None:
 
-    agent = locked()
+    agent = agent_with_login()
     agent.authenticate("browser")(lambda _: None)
-    async with served(agent) as client:
+    async with raw_connection(agent) as client:
         await client.result("authenticate", {"methodId": "browser"})
         await agent.notify_auth_changed()
         assert client.said("auth/status_update") == []
 
 
-async def test_our_client_asks_who_is_logged_in_and_hears_of_changes() -> None:
+async def test_our_client_reads_the_auth_status_and_gets_updates() -> None:
 
-    agent = locked(unstable=True)
+    agent = agent_with_login(unstable=True)
     agent.authenticate("browser")(lambda _: None)
     heard: list[str] = []
     on = {"auth/status_update": lambda news: heard.append(news.state)}

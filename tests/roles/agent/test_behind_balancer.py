@@ -1,7 +1,7 @@
-"""One agent in several processes behind a balancer: it demands a token, and a client stays with the one that knows it.
+"""One agent in several processes behind a balancer, with a token.
 
-Over HTTP the balancer is told by its cookie or by the connection's id; over WebSocket the socket is enough. A client
-that comes to another one is told that its connection is not there (404), and goes on there with its session.
+Over HTTP the balancer routes by its cookie or by the connection id; over WebSocket by the socket. A client that reaches
+another process gets 404 for its connection and continues its session there.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def servers(tmp_path_factory: pytest.TempPathFactory, keys: tuple[Path, Path]) -
         yield urls
 
 
-def heard(text: str) -> str:
-    """Which of them gave an answer."""
+def server_name(text: str) -> str:
+    """Return the name of the server that answered."""
     return text.partition(" ")[0]
 
 
 @pytest.mark.item("004-07")
 @pytest.mark.parametrize(("way", "affinity"), WAYS)
-def test_a_client_stays_with_the_one_of_many_that_knows_it(
+def test_a_client_stays_with_its_server_behind_a_balancer(
     way: str, affinity: str, servers: list[str], keys: tuple[Path, Path], tmp_path: Path
 ) -> None:
     async def main(url: str) -> list[list[str]]:
@@ -63,13 +63,13 @@ def test_a_client_stays_with_the_one_of_many_that_knows_it(
         answers = asyncio.run(asyncio.wait_for(main(balancer.url(way)), WITHIN))
     for mine in answers:
         assert [text.partition(" heard ")[2] for text in mine] == ["0", "1", "2"]
-        assert len(set(map(heard, mine))) == 1, mine
-    assert {heard(mine[0]) for mine in answers} == set(NAMES), "both have something to do"
+        assert len(set(map(server_name, mine))) == 1, mine
+    assert {server_name(mine[0]) for mine in answers} == set(NAMES), "both have something to do"
 
 
 @pytest.mark.item("004-07")
 @pytest.mark.parametrize("way", ["https", "wss"])
-def test_nobody_comes_in_without_the_token_by_whatever_way(
+def test_no_client_connects_without_the_token_on_any_transport(
     way: str, servers: list[str], keys: tuple[Path, Path]
 ) -> None:
     async def main(url: str) -> str:
@@ -86,23 +86,26 @@ def test_nobody_comes_in_without_the_token_by_whatever_way(
 
 @pytest.mark.item("004-07")
 @pytest.mark.parametrize(("way", "affinity"), WAYS)
-def test_a_client_whose_server_is_taken_out_goes_on_with_its_session_at_another(
+def test_a_client_whose_server_is_removed_continues_its_session_at_another(
     way: str, affinity: str, servers: list[str], keys: tuple[Path, Path], tmp_path: Path
 ) -> None:
     async def main() -> None:
         joined = asyncio.Event()
 
         def report(line: str) -> None:
-            if "1 session joined again" in line:
+            if "1 session attached again" in line:
                 joined.set()
 
         async with connect(balancer.url(way), token=TOKEN, tls=str(keys[0]), report=report, timeout=WITHIN) as agent:
             session = await agent.open_session(str(tmp_path))
-            first = heard(await session.ask("before"))
+            first = server_name(await session.ask("before"))
             await asyncio.to_thread(balancer.take_out, NAMES.index(first))
             await joined.wait()
             after = await session.ask("after")
-            assert (heard(after), after.partition(" heard ")[2]) == (next(n for n in NAMES if n != first), "after")
+            assert (server_name(after), after.partition(" heard ")[2]) == (
+                next(n for n in NAMES if n != first),
+                "after",
+            )
             texts = [item.text for item in session.transcript if hasattr(item, "text")]
             assert len(texts) == len(set(texts)), "nothing is shown twice"
 
@@ -111,7 +114,7 @@ def test_a_client_whose_server_is_taken_out_goes_on_with_its_session_at_another(
 
 
 @pytest.mark.item("004-07")
-def test_who_comes_to_another_one_is_told_that_the_connection_is_not_there(
+def test_a_request_to_the_wrong_server_gets_an_unknown_connection_error(
     servers: list[str], keys: tuple[Path, Path]
 ) -> None:
     introduction = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}

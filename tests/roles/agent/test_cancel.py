@@ -1,4 +1,4 @@
-"""A cancelled turn is answered with cancelled, whatever the author's code makes of it, and leaves no tool call open."""
+"""A cancelled turn is answered with cancelled, whatever the author's code does, and leaves no tool call open."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from dragoman import Agent, Kind, ProtocolError, Turn
 from dragoman.engine.incoming import Incoming
 from dragoman.roles.agent import auth, prompt
-from dragoman.roles.agent.hooks import CallNext
-from tests.roles.raw_client import Raw, opened, prompted, served, updates
+from dragoman.roles.agent.agent import CallNext
+from tests.roles.raw_client import Raw, new_session, prompt_and_wait, raw_connection, updates
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -70,7 +70,7 @@ async def works_in_a_group(turn: Turn, begun: asyncio.Event) -> None:
 
 
 def agent_with(work: Work) -> tuple[Agent, asyncio.Event]:
-    """An agent that works like this in its first turn, and says hello in the others."""
+    """Return an agent that runs `work` in its first turn and says hello in later ones."""
     agent = Agent("worker")
     begun = asyncio.Event()
 
@@ -84,8 +84,8 @@ def agent_with(work: Work) -> tuple[Agent, asyncio.Event]:
     return agent, begun
 
 
-def ask(client: Raw, session: str) -> int:
-    """Begin a turn."""
+def send_prompt(client: Raw, session: str) -> int:
+    """Send a prompt."""
     return client.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
 
 
@@ -95,9 +95,9 @@ def ask(client: Raw, session: str) -> int:
 async def test_a_cancelled_turn_ends_as_cancelled_whatever_its_code_does(work: Work, times: int) -> None:
 
     agent, begun = agent_with(work)
-    async with served(agent) as client:
-        session = await opened(client)
-        asked = ask(client, session)
+    async with raw_connection(agent) as client:
+        session = await new_session(client)
+        asked = send_prompt(client, session)
         await begun.wait()
         for _ in range(times):
             client.tell("session/cancel", {"sessionId": session})
@@ -108,11 +108,11 @@ async def test_a_cancelled_turn_ends_as_cancelled_whatever_its_code_does(work: W
         assert client.heard.index(answer) == len(client.heard) - 1
         if work is cleans_up:  # a second cancel does not disturb it
             assert updates(client, "agent_message_chunk")[-1]["content"]["text"] == "cleaned up"
-        again = await prompted(client, session)
+        again = await prompt_and_wait(client, session)
         assert again["result"]["stopReason"] == "end_turn"
 
 
-async def test_code_that_does_not_end_is_answered_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_turn_is_answered_although_its_code_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt, "CANCEL_TIMEOUT", 0.05)
 
     let_go = asyncio.Event()
@@ -127,30 +127,30 @@ async def test_code_that_does_not_end_is_answered_without_it(monkeypatch: pytest
                 continue
 
     agent, begun = agent_with(is_deaf)
-    async with served(agent) as client:
-        session = await opened(client)
-        asked = ask(client, session)
+    async with raw_connection(agent) as client:
+        session = await new_session(client)
+        asked = send_prompt(client, session)
         await begun.wait()
         client.tell("session/cancel", {"sessionId": session})
         answer = await client.until(lambda message: message.get("id") == asked)
         assert answer["result"] == {"stopReason": "cancelled"}
         assert updates(client, "tool_call_update")[-1]["status"] == "failed"
-        busy = await prompted(client, session)
+        busy = await prompt_and_wait(client, session)
         assert busy["error"]["data"]["kind"] == Kind.INVALID_STATE
         let_go.set()
         await asyncio.sleep(0)  # its code sees it
-        assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
+        assert (await prompt_and_wait(client, session))["result"]["stopReason"] == "end_turn"
 
 
-def passing(agent: Agent) -> None:
-    """Put a middleware before everything that lets everything go on."""
+def add_middleware(agent: Agent) -> None:
+    """Add a middleware that passes everything on."""
 
     @agent.middleware
     async def watch(message: Incoming, pass_on: CallNext) -> Any:
         return await pass_on()
 
 
-async def test_code_that_does_not_end_is_answered_without_it_past_the_middleware_too(
+async def test_a_cancelled_turn_behind_middleware_is_answered_although_its_code_does_not_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(prompt, "CANCEL_TIMEOUT", 0.05)
@@ -164,10 +164,10 @@ async def test_code_that_does_not_end_is_answered_without_it_past_the_middleware
                 await let_go.wait()
 
     agent, begun = agent_with(is_deaf)
-    passing(agent)
-    async with served(agent) as client:
-        session = await opened(client)
-        asked = ask(client, session)
+    add_middleware(agent)
+    async with raw_connection(agent) as client:
+        session = await new_session(client)
+        asked = send_prompt(client, session)
         await begun.wait()
         client.tell("session/cancel", {"sessionId": session})
         answer = await client.until(lambda message: message.get("id") == asked)
@@ -176,7 +176,7 @@ async def test_code_that_does_not_end_is_answered_without_it_past_the_middleware
         let_go.set()
         while agent.sessions[session].turn is not None:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
+        assert (await prompt_and_wait(client, session))["result"]["stopReason"] == "end_turn"
         assert len([message for message in client.heard if message.get("id") == asked]) == 1
 
 
@@ -222,10 +222,10 @@ async def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
                 await wait()
             return await pass_on()
 
-    async with served(agent) as client:
-        session = await opened(client)
+    async with raw_connection(agent) as client:
+        session = await new_session(client)
         clock[0] += timedelta(minutes=1)  # the login is over
-        asked = ask(client, session)
+        asked = send_prompt(client, session)
         await begun.wait()
         client.tell("session/cancel", {"sessionId": session})
         answer_ = await client.until(lambda message: message.get("id") == asked)
@@ -237,12 +237,12 @@ async def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
         assert len([message for message in client.heard if message.get("id") == asked]) == 1
 
 
-async def test_a_cancel_of_a_client_that_did_not_open_the_session_stops_nothing() -> None:
+async def test_a_cancel_of_a_client_that_did_not_open_the_session_is_ignored() -> None:
 
     agent, begun = agent_with(obeys)
-    async with served(agent) as client, served(agent) as stranger:
-        session = await opened(client)
-        asked = ask(client, session)
+    async with raw_connection(agent) as client, raw_connection(agent) as stranger:
+        session = await new_session(client)
+        asked = send_prompt(client, session)
         await begun.wait()
         stranger.tell("session/cancel", {"sessionId": session})
         await stranger.result("session/list", {})  # by now the cancel was read
@@ -253,12 +253,12 @@ async def test_a_cancel_of_a_client_that_did_not_open_the_session_stops_nothing(
 
 
 @pytest.mark.parametrize("method", ["session/close", "session/delete"])
-async def test_who_closes_or_deletes_a_session_ends_its_turn_also_that_of_another_client(method: str) -> None:
+async def test_closing_or_deleting_a_session_ends_its_turn_also_of_another_client(method: str) -> None:
 
     agent, begun = agent_with(obeys)
-    async with served(agent) as client, served(agent) as other:
-        session = await opened(client)
-        asked = ask(client, session)
+    async with raw_connection(agent) as client, raw_connection(agent) as other:
+        session = await new_session(client)
+        asked = send_prompt(client, session)
         await begun.wait()
         await other.result(method, {"sessionId": session})
         answer = await client.until(lambda message: message.get("id") == asked)

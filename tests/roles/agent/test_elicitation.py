@@ -1,4 +1,4 @@
-"""Questions to the user: forms and links, each for clients that announced it, with typed answers."""
+"""Elicitation: forms and links, each for clients that announced it, with typed answers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from dragoman import Agent, ProtocolError, Turn
 from dragoman.schema.elicitation import EnumOption, MultiSelectItems, MultiSelectProperty, StringProperty
-from tests.roles.raw_client import CWD, opened, prompted, served
+from tests.roles.raw_client import CWD, new_session, prompt_and_wait, raw_connection
 
 BOTH: Any = {"elicitation": {"form": {}, "url": {}}}
 
 
-def asking(question: Any, **declared: Any) -> tuple[Agent, list[Any]]:
-    """An agent that asks one thing, and what came of it."""
+def eliciting_agent(question: Any, **declared: Any) -> tuple[Agent, list[Any]]:
+    """Return an agent that asks one question, and the list of its answers."""
     agent = Agent("asking", **declared)
     heard: list[Any] = []
 
@@ -40,12 +40,12 @@ async def test_a_form_is_filled_in(dialect: str) -> None:
         "note": StringProperty(title="A note", max_length=40, default=""),
         "labels": MultiSelectProperty(items=MultiSelectItems(any_of=[EnumOption(const="a", title="A")]), default=[]),
     }
-    agent, heard = asking(lambda turn: turn.elicit("How shall I release?", form=form), dialect=dialect)
-    async with served(agent, dialect, BOTH) as client:
+    agent, heard = eliciting_agent(lambda turn: turn.elicit("How shall I release?", form=form), dialect=dialect)
+    async with raw_connection(agent, dialect, BOTH) as client:
         filled = {"branch": "main", "force": False, "copies": 2, "ratio": 1, "how": "rebase", "labels": ["a"]}
         client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": filled}
-        session = await opened(client)
-        assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
+        session = await new_session(client)
+        assert (await prompt_and_wait(client, session))["result"]["stopReason"] == "end_turn"
         [asked] = client.said("elicitation/create")
         schema = asked.pop("requestedSchema")
         assert asked == {"message": "How shall I release?", "mode": "form", "sessionId": session}
@@ -69,27 +69,27 @@ async def test_a_form_is_filled_in(dialect: str) -> None:
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_form_that_is_not_filled_in_is_no_error(action: str) -> None:
 
-    agent, heard = asking(lambda turn: turn.elicit("Which?", form={"branch": str}))
-    async with served(agent, capabilities=BOTH) as client:
+    agent, heard = eliciting_agent(lambda turn: turn.elicit("Which?", form={"branch": str}))
+    async with raw_connection(agent, capabilities=BOTH) as client:
         client.answers["elicitation/create"] = lambda _: {"action": action}
-        await prompted(client, await opened(client))
+        await prompt_and_wait(client, await new_session(client))
     [answer] = heard
     assert not answer
     assert (answer.action, answer.content) == (action, {})
 
 
 @pytest.mark.parametrize("content", [{}, {"how": "magic"}, {"how": 1}, None])
-async def test_an_answer_that_does_not_fit_the_form_is_refused_by_the_field(content: Any) -> None:
+async def test_an_answer_that_does_not_match_the_form_names_the_field(content: Any) -> None:
 
-    agent, heard = asking(lambda turn: turn.elicit("How?", form={"how": ["merge", "rebase"]}))
-    async with served(agent, capabilities=BOTH) as client:
+    agent, heard = eliciting_agent(lambda turn: turn.elicit("How?", form={"how": ["merge", "rebase"]}))
+    async with raw_connection(agent, capabilities=BOTH) as client:
         client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": content}
-        await prompted(client, await opened(client))
+        await prompt_and_wait(client, await new_session(client))
     [error] = heard
     assert error.data == {"fields": ["how"]}
 
 
-async def test_a_link_is_followed_and_the_client_hears_when_that_is_done() -> None:
+async def test_a_link_is_opened_and_the_client_is_told_when_it_is_complete() -> None:
 
     async def question(turn: Turn) -> Any:
         async with turn.tool("Log in") as call:
@@ -97,11 +97,11 @@ async def test_a_link_is_followed_and_the_client_hears_when_that_is_done() -> No
         answer.complete()
         return answer
 
-    agent, heard = asking(question)
-    async with served(agent, capabilities=BOTH) as client:
+    agent, heard = eliciting_agent(question)
+    async with raw_connection(agent, capabilities=BOTH) as client:
         client.answers["elicitation/create"] = lambda _: {"action": "accept"}
-        session = await opened(client)
-        await prompted(client, session)
+        session = await new_session(client)
+        await prompt_and_wait(client, session)
         [asked] = client.said("elicitation/create")
         link = asked.pop("elicitationId")
         assert asked == {
@@ -125,20 +125,20 @@ async def test_a_link_is_followed_and_the_client_hears_when_that_is_done() -> No
         ({"elicitation": {"form": {}}}, "url"),
     ],
 )
-async def test_a_client_is_asked_only_in_the_ways_it_announced(capabilities: Any, mode: str) -> None:
+async def test_a_client_is_asked_only_in_modes_it_announced(capabilities: Any, mode: str) -> None:
 
     given: dict[str, Any] = {"form": {"branch": str}} if mode == "form" else {"url": "https://example.org"}
-    agent, heard = asking(lambda turn: turn.elicit("Which?", **given))
-    async with served(agent, capabilities=capabilities) as client:
-        await prompted(client, await opened(client))
+    agent, heard = eliciting_agent(lambda turn: turn.elicit("Which?", **given))
+    async with raw_connection(agent, capabilities=capabilities) as client:
+        await prompt_and_wait(client, await new_session(client))
         assert client.said("elicitation/create") == []
     assert (heard[0].kind, heard[0].data["capability"]) == ("capability_unsupported", f"elicitation.{mode}")
 
 
 async def test_a_dialect_without_such_questions_is_never_asked() -> None:
 
-    agent, heard = asking(lambda turn: turn.elicit("Which?", form={"branch": str}))
-    async with served(agent, "draft", {"fs": {"read": True}}) as client:
+    agent, heard = eliciting_agent(lambda turn: turn.elicit("Which?", form={"branch": str}))
+    async with raw_connection(agent, "draft", {"fs": {"read": True}}) as client:
         session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
         content = [{"type": "text", "text": "go"}]
         await client.result("session/prompt", {"sessionId": session, "content": content})
@@ -156,17 +156,17 @@ async def test_a_question_is_a_form_or_a_link() -> None:
                 await turn.elicit("?", **given)
             faults.append(str(fault.value))
 
-    agent, _ = asking(question)
-    async with served(agent, capabilities=BOTH) as client:
-        await prompted(client, await opened(client))
+    agent, _ = eliciting_agent(question)
+    async with raw_connection(agent, capabilities=BOTH) as client:
+        await prompt_and_wait(client, await new_session(client))
     assert len(faults) == 3
 
 
 async def test_a_cancelled_turn_withdraws_its_question() -> None:
 
-    agent, _ = asking(lambda turn: turn.elicit("Which?", form={"branch": str}))
-    async with served(agent, capabilities=BOTH) as client:
-        session = await opened(client)
+    agent, _ = eliciting_agent(lambda turn: turn.elicit("Which?", form={"branch": str}))
+    async with raw_connection(agent, capabilities=BOTH) as client:
+        session = await new_session(client)
         prompt = client.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
         asked = await client.heard_call("elicitation/create")
         client.tell("session/cancel", {"sessionId": session})

@@ -1,4 +1,4 @@
-"""A client that ends its input, and what the interpreter still owes it: answers, and nothing else."""
+"""A client that ends its input still gets the answers to its requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELLO = {"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": Tru
 
 
 class Editor:
-    """A client on two pipes, each of which it can close."""
+    """A client on two pipes that can be closed separately."""
 
     def __init__(self) -> None:
         self.its_input, self._to = os.pipe()
@@ -34,7 +34,7 @@ class Editor:
 
 
 @asynccontextmanager
-async def interpreted(dialect: str) -> AsyncIterator[tuple[Editor, ScriptedPeer, asyncio.Task[Any]]]:
+async def translated_editor(dialect: str) -> AsyncIterator[tuple[Editor, ScriptedPeer, asyncio.Task[Any]]]:
     editor = Editor()
     back, right = memory_pair()
     proxy = Proxy(client_dialect="v1", agent_dialect=dialect)
@@ -56,9 +56,9 @@ def reply(asked: Any, result: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
-async def test_what_was_asked_before_the_end_of_input_is_answered(dialect: str) -> None:
+async def test_requests_before_the_end_of_input_are_answered(dialect: str) -> None:
 
-    async with interpreted(dialect) as (editor, agent, running):
+    async with translated_editor(dialect) as (editor, agent, running):
         editor.peer.send(call(1, "initialize", HELLO))
         await editor.say_no_more()
         asked = await agent.expect(method="initialize")
@@ -70,7 +70,7 @@ async def test_what_was_asked_before_the_end_of_input_is_answered(dialect: str) 
 
 async def test_a_turn_ends_without_a_client_that_could_be_asked() -> None:
 
-    async with interpreted("v1") as (editor, agent, running):
+    async with translated_editor("v1") as (editor, agent, running):
         editor.peer.send(call(1, "initialize", HELLO))
         agent.send(reply(await agent.expect(method="initialize"), WORDS["v1"].introduction))
         await editor.peer.expect(id=1)
@@ -79,7 +79,7 @@ async def test_a_turn_ends_without_a_client_that_could_be_asked() -> None:
         agent.send(call(7, "fs/read_text_file", {"sessionId": "s", "path": "/tmp/a"}))
         await editor.peer.expect(method="fs/read_text_file")
         await editor.say_no_more()
-        assert "can answer nothing more" in (await agent.expect(id=7))["error"]["message"]
+        assert "cannot answer any more" in (await agent.expect(id=7))["error"]["message"]
         agent.send(call(8, "fs/read_text_file", {"sessionId": "s", "path": "/tmp/a"}))
         assert "error" in await agent.expect(id=8)
         agent.send(reply(turn, {"stopReason": "end_turn"}))
@@ -87,9 +87,9 @@ async def test_a_turn_ends_without_a_client_that_could_be_asked() -> None:
         await running
 
 
-async def test_nobody_waits_for_answers_that_nobody_reads() -> None:
+async def test_the_translator_ends_when_the_editor_disconnects() -> None:
 
-    async with interpreted("v1") as (editor, agent, running):
+    async with translated_editor("v1") as (editor, agent, running):
         editor.peer.send(call(1, "initialize", HELLO))
         await agent.expect(method="initialize")
         await editor.wire.close()

@@ -1,4 +1,4 @@
-"""What a client serves itself it offers by that: each method opens the capability that gates it, and no other."""
+"""Each method that a client handles adds the capability that gates it, and no other."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PARTS = {"terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal
 PARTS |= {"elicitation/complete"}
 
 
-def offered(on: dict[str, Any], dialect: str = "v1") -> set[str]:
-    """The gates that a client opens for an agent."""
+def offered_capabilities(on: dict[str, Any], dialect: str = "v1") -> set[str]:
+    """Return the gates that are open for an agent."""
     agent = Agent("looking")
     seen: set[str] = set()
 
@@ -39,17 +39,17 @@ def offered(on: dict[str, Any], dialect: str = "v1") -> set[str]:
 @pytest.mark.parametrize("method", [name for name in GATED if name not in PARTS])
 def test_a_method_that_is_served_is_advertised(method: str) -> None:
     gate = METHODS[Side.CLIENT, method].gate
-    assert gate in offered({method: lambda _: None})
-    assert gate not in offered({})
+    assert gate in offered_capabilities({method: lambda _: None})
+    assert gate not in offered_capabilities({})
 
 
 @pytest.mark.parametrize("method", sorted(PARTS))
-def test_what_only_goes_with_another_method_opens_nothing(method: str) -> None:
-    assert offered({method: lambda _: None}) == set()
+def test_a_method_that_only_works_with_another_adds_no_capability(method: str) -> None:
+    assert offered_capabilities({method: lambda _: None}) == set()
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
-async def test_an_agent_lists_what_a_client_of_ones_own_lists(dialect: str) -> None:
+async def test_an_agent_lists_a_directory_through_a_custom_handler(dialect: str) -> None:
 
     agent = Agent("lister")
 

@@ -1,4 +1,4 @@
-"""Several sessions and several agents at once: each conversation hears its own agent, and nobody waits for another."""
+"""Several sessions and agents at once: each session gets its own agent's updates, and none blocks another."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from dragoman import Agent, ClientSession, RemoteAgent, Turn
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.testing import joined
-from tests.roles.translated_pair import CWD, interpreted
+from tests.roles.translated_pair import CWD, translated
 
 COUNT = 20
 
 
 class Repeater:
-    """Agents that repeat their prompt, and then wait until every conversation is under way."""
+    """Agents that echo their prompt and then wait until every session has a turn."""
 
     def __init__(self, conversations: int) -> None:
         self.together = asyncio.Barrier(conversations)
@@ -48,12 +48,12 @@ async def converse(session: ClientSession, prompt: str) -> None:
 
 @asynccontextmanager
 async def agents(repeater: Repeater) -> AsyncIterator[list[RemoteAgent]]:
-    """Three agents: of v1, of the draft, and one behind an interpreter."""
+    """Return three agents: in v1, in the draft, and behind a translator."""
     async with AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(joined(repeater.agent())),
             await stack.enter_async_context(joined(repeater.agent(), dialect="draft")),
-            await stack.enter_async_context(interpreted(repeater.agent(), "v1", "crow")),
+            await stack.enter_async_context(translated(repeater.agent(), "v1", "crow")),
         ]
 
 
@@ -69,7 +69,7 @@ async def test_six_sessions_of_three_agents_run_side_by_side_and_do_not_mix() ->
 
 
 @pytest.mark.item("004-09")
-async def test_one_session_is_cancelled_and_its_neighbour_goes_on() -> None:
+async def test_cancelling_one_session_does_not_affect_another() -> None:
 
     agent = Agent("patient", version="1")
     go_on = asyncio.Event()
@@ -93,7 +93,7 @@ async def test_one_session_is_cancelled_and_its_neighbour_goes_on() -> None:
         assert other.transcript.messages[-1].text == "working done"
 
 
-async def test_a_question_of_one_session_keeps_no_other_session_waiting() -> None:
+async def test_a_question_in_one_session_does_not_block_another() -> None:
 
     agent = Agent("asker", version="1")
     answered = asyncio.Event()

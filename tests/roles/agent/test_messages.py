@@ -1,4 +1,4 @@
-"""Messages with ids: pieces that belong together, whatever is said in between, now and when they are told again."""
+"""Messages with ids: their chunks stay together, live and after a replay."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 
 from dragoman import Agent, Turn
 from dragoman.testing import joined
-from tests.roles.raw_client import opened, prompted, served, updates
-from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
+from tests.roles.raw_client import new_session, prompt_and_wait, raw_connection, updates
+from tests.roles.translated_pair import CWD, TRANSLATED, translated
 
 
-def reporter(streaming: bool = True) -> Agent:
-    """An agent that writes two messages at a time, and thinks in one piece."""
+def reporting_agent(streaming: bool = True) -> Agent:
+    """Return an agent that writes two messages at a time, and a thought."""
     agent = Agent("reporter", streaming=streaming)
 
     @agent.prompt
@@ -31,9 +31,9 @@ def reporter(streaming: bool = True) -> Agent:
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_the_pieces_of_a_message_carry_its_id_on_the_wire(streaming: bool) -> None:
 
-    async with served(reporter(streaming)) as client:
-        session = await opened(client)
-        await prompted(client, session)
+    async with raw_connection(reporting_agent(streaming)) as client:
+        session = await new_session(client)
+        await prompt_and_wait(client, session)
         said: dict[str | None, list[str]] = {}
         for update in updates(client, "agent_message_chunk"):
             said.setdefault(update.get("messageId"), []).append(update["content"]["text"])
@@ -45,14 +45,14 @@ async def test_the_pieces_of_a_message_carry_its_id_on_the_wire(streaming: bool)
         assert [len(said[left]), len(said[right])] == ([2, 2] if streaming else [1, 1])
         [thought] = updates(client, "agent_thought_chunk")
         assert thought["messageId"] not in (left, right, last)
-        await prompted(client, session)
+        await prompt_and_wait(client, session)
         again = {update.get("messageId") for update in updates(client, "agent_message_chunk")}
         assert len(again) == 6  # those of another turn are other messages
 
 
-async def test_a_client_puts_them_together_also_after_loading() -> None:
+async def test_a_client_joins_the_chunks_also_after_loading() -> None:
 
-    async with joined(reporter()) as remote:
+    async with joined(reporting_agent()) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
         told = [(message.role, message.text) for message in session.transcript.messages]
@@ -64,7 +64,7 @@ async def test_a_client_puts_them_together_also_after_loading() -> None:
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_what_is_said_beside_messages_with_ids_is_no_part_of_them(streaming: bool) -> None:
+async def test_text_outside_messages_with_ids_is_a_separate_message(streaming: bool) -> None:
     agent = Agent("reporter", streaming=streaming)
 
     @agent.prompt
@@ -95,8 +95,8 @@ async def test_what_is_said_beside_messages_with_ids_is_no_part_of_them(streamin
 
 
 @pytest.mark.parametrize(("client", "speaks"), [*TRANSLATED, ("crow", "v1"), ("v1", "2025.1")])
-async def test_dialects_without_ids_hear_the_pieces_in_order(client: str, speaks: str) -> None:
+async def test_dialects_without_ids_get_the_chunks_in_order(client: str, speaks: str) -> None:
 
-    async with interpreted(reporter(), client, speaks) as remote:
+    async with translated(reporting_agent(), client, speaks) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("go") == "one uno twodosdone"

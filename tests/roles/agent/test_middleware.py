@@ -1,4 +1,4 @@
-"""Middleware and handlers of one's own: each message goes down the chain until somebody claims it."""
+"""Middleware and custom handlers: each message passes the chain until one handles it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Session, Turn
 from dragoman.engine.incoming import Incoming
-from tests.roles.raw_client import CWD, opened, prompted, served
+from tests.roles.raw_client import CWD, new_session, prompt_and_wait, raw_connection
 
 PassOn = Callable[[], Awaitable[Any]]
 
 
-def talking() -> Agent:
-    """An agent that repeats what it hears."""
+def talking_agent() -> Agent:
+    """Return an echo agent."""
     agent = Agent("talking")
 
     @agent.prompt
@@ -28,7 +28,7 @@ def talking() -> Agent:
 
 async def test_every_message_goes_through_the_chain_the_first_registered_first() -> None:
 
-    agent = talking()
+    agent = talking_agent()
     seen: list[str] = []
 
     @agent.middleware
@@ -43,9 +43,9 @@ async def test_every_message_goes_through_the_chain_the_first_registered_first()
         seen.append(f"inner {message.method}")
         return await pass_on()
 
-    async with served(agent) as client:
-        session = await opened(client)
-        assert (await prompted(client, session))["result"] == {"stopReason": "end_turn"}
+    async with raw_connection(agent) as client:
+        session = await new_session(client)
+        assert (await prompt_and_wait(client, session))["result"] == {"stopReason": "end_turn"}
         client.tell("session/cancel", {"sessionId": session})
         assert (await client.error("_unknown", {}))["code"] == -32601
     for method in ("initialize", "session/new", "session/prompt", "session/cancel"):
@@ -60,7 +60,7 @@ async def test_every_message_goes_through_the_chain_the_first_registered_first()
 @pytest.mark.parametrize("dialect", ["v1", "draft", "2025.1"])
 async def test_a_message_can_be_claimed_changed_or_refused_in_any_dialect(dialect: str) -> None:
 
-    agent = talking()
+    agent = talking_agent()
 
     @agent.middleware
     async def gate(message: Incoming, pass_on: PassOn) -> Any:
@@ -74,7 +74,7 @@ async def test_a_message_can_be_claimed_changed_or_refused_in_any_dialect(dialec
         block.text = block.text.upper()
         return await pass_on()
 
-    async with served(agent, dialect) as client:
+    async with raw_connection(agent, dialect) as client:
         if dialect == "2025.1":
             await client.result("session/new", {"session_id": "s", "mode": "agent"})
             session = {"session_id": "s"}
@@ -107,8 +107,8 @@ async def test_a_turn_behind_middleware_is_cancelled_like_any_other() -> None:
         async with turn.tool("Wait"):
             await asyncio.Event().wait()
 
-    async with served(agent) as client:
-        session = await opened(client)
+    async with raw_connection(agent) as client:
+        session = await new_session(client)
         prompt = client.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
         await client.heard_call("session/update")
         client.tell("session/cancel", {"sessionId": session})
@@ -119,7 +119,7 @@ async def test_a_turn_behind_middleware_is_cancelled_like_any_other() -> None:
 @pytest.mark.parametrize("dialect", ["v1", "draft", "crow"])
 async def test_an_extension_is_answered_by_its_own_function_in_any_dialect(dialect: str) -> None:
 
-    agent = talking()
+    agent = talking_agent()
     told: list[Any] = []
 
     @agent.on("_acme/index")
@@ -130,7 +130,7 @@ async def test_an_extension_is_answered_by_its_own_function_in_any_dialect(diale
     def seen(params: Any) -> None:
         told.append(params)
 
-    async with served(agent, dialect) as client:
+    async with raw_connection(agent, dialect) as client:
         assert await client.result("_acme/index", {"depth": 3}) == {"files": 6}
         client.tell("_acme/seen", {"path": "/a"})
         assert (await client.error("_acme/other", {}))["code"] == -32601
@@ -139,7 +139,7 @@ async def test_an_extension_is_answered_by_its_own_function_in_any_dialect(diale
 
 async def test_a_method_of_the_library_can_be_served_otherwise_and_the_client_told_of_extensions() -> None:
 
-    agent = talking()
+    agent = talking_agent()
 
     @agent.on("session/list")
     def nothing(params: Any) -> Any:
@@ -149,7 +149,7 @@ async def test_a_method_of_the_library_can_be_served_otherwise_and_the_client_to
     def greet(session: Session) -> None:
         session.notify("_acme/ready", {"sessionId": session.id})
 
-    async with served(agent) as client:
-        session = await opened(client)
+    async with raw_connection(agent) as client:
+        session = await new_session(client)
         assert client.said("_acme/ready") == [{"sessionId": session}]
         assert await client.result("session/list", {}) == {"sessions": []}

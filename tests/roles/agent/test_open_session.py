@@ -1,4 +1,4 @@
-"""The life of sessions as the library serves it for an author: hooks, system prompts, folders, forks, lists."""
+"""Sessions of an agent: hooks, system prompts, folders, forks, lists."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dragoman import Agent, Kind, Option, ProtocolError, Session, Turn
 from dragoman.roles.agent import list_sessions
 from dragoman.schema.config import SessionMode
 from dragoman.testing import joined
-from tests.roles.raw_client import CWD, opened, prompted, served, updates
+from tests.roles.raw_client import CWD, new_session, prompt_and_wait, raw_connection, updates
 
 FROM = {"cwd": CWD, "mcpServers": []}
 
 
-def recorded(**declared: Any) -> tuple[Agent, list[Any]]:
-    """An agent that writes down what happens to its sessions."""
+def recording_agent(**declared: Any) -> tuple[Agent, list[Any]]:
+    """Return an agent that records what happens to its sessions."""
     agent = Agent("recorded", **declared)
     happened: list[Any] = []
     agent.on_session_opened(lambda session: happened.append(("opened", session.id)))
@@ -37,15 +37,15 @@ def recorded(**declared: Any) -> tuple[Agent, list[Any]]:
     return agent, happened
 
 
-async def test_the_author_hears_of_every_step_in_a_sessions_life() -> None:
+async def test_session_hooks_are_called_for_every_step() -> None:
 
-    agent, happened = recorded(
+    agent, happened = recording_agent(
         modes=[SessionMode(id="a", name="A"), SessionMode(id="b", name="B")],
         options=[Option.select("route", ["x", "y"])],
     )
-    async with served(agent) as client:
-        first = await opened(client)
-        await prompted(client, first, "hello")
+    async with raw_connection(agent) as client:
+        first = await new_session(client)
+        await prompt_and_wait(client, first, "hello")
         await client.result("session/set_mode", {"sessionId": first, "modeId": "b"})
         await client.result("session/set_config_option", {"sessionId": first, "configId": "route", "value": "y"})
         fork = await client.result("session/fork", {"sessionId": first, **FROM})
@@ -76,7 +76,7 @@ async def test_the_author_hears_of_every_step_in_a_sessions_life() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
-async def test_a_session_that_the_author_refuses_is_never_there(dialect: str) -> None:
+async def test_a_session_that_a_hook_rejects_does_not_exist(dialect: str) -> None:
 
     agent = Agent("full")
 
@@ -84,14 +84,14 @@ async def test_a_session_that_the_author_refuses_is_never_there(dialect: str) ->
     async def refuse(session: Session) -> None:
         raise ProtocolError(Kind.RATE_LIMITED, "all seats are taken")
 
-    async with served(agent, dialect) as client:
+    async with raw_connection(agent, dialect) as client:
         asked = {"workingDirectory": CWD} if dialect == "draft" else FROM
         assert (await client.error("session/new", asked))["message"] == "all seats are taken"
     assert agent.sessions == {}
 
 
 def prompt(mode: str) -> dict[str, Any]:
-    """A system prompt as v1 says it."""
+    """Return a system prompt in v1."""
     return {"systemPrompt": {"mode": mode, "content": [{"type": "text", "text": "Be brief."}]}}
 
 
@@ -99,12 +99,12 @@ def prompt(mode: str) -> dict[str, Any]:
     ("declared", "capability", "append", "override"),
     [("", None, False, False), ("append", {}, True, False), ("override", {"mode": {"override": {}}}, True, True)],
 )
-async def test_a_system_prompt_is_taken_as_far_as_the_author_declared(
+async def test_a_system_prompt_is_accepted_as_the_author_declared(
     declared: str, capability: Any, append: bool, override: bool
 ) -> None:
 
     agent = Agent("instructed", system_prompt_mode=declared)
-    async with served(agent) as client:
+    async with raw_connection(agent) as client:
         told = client.heard[0]["result"]["agentCapabilities"]["sessionCapabilities"]
         assert told.get("systemPrompt") == capability
         for mode, taken in (("append", append), ("override", override)):
@@ -116,11 +116,11 @@ async def test_a_system_prompt_is_taken_as_far_as_the_author_declared(
                 assert answer["error"]["code"] == -32602
 
 
-async def test_folders_beside_the_first_are_told_each_time_and_must_be_absolute() -> None:
+async def test_additional_directories_are_sent_each_time_and_must_be_absolute() -> None:
 
-    agent, _ = recorded()
-    async with served(agent) as client:
-        session = await opened(client, additionalDirectories=["/opt/a", "/opt/b"])
+    agent, _ = recording_agent()
+    async with raw_connection(agent) as client:
+        session = await new_session(client, additionalDirectories=["/opt/a", "/opt/b"])
         assert agent.sessions[session].roots == [CWD, "/opt/a", "/opt/b"]
         [listed] = (await client.result("session/list", {}))["sessions"]
         assert listed["additionalDirectories"] == ["/opt/a", "/opt/b"]
@@ -134,9 +134,9 @@ async def test_folders_beside_the_first_are_told_each_time_and_must_be_absolute(
 async def test_sessions_are_listed_by_folder_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_sessions, "PAGE_SIZE", 2)
 
-    agent, _ = recorded()
-    async with served(agent) as client:
-        here = [await opened(client) for _ in range(5)]
+    agent, _ = recording_agent()
+    async with raw_connection(agent) as client:
+        here = [await new_session(client) for _ in range(5)]
         await client.result("session/new", {"cwd": "/elsewhere", "mcpServers": []})
         found: list[str] = []
         asked: dict[str, Any] = {"cwd": CWD}
@@ -150,14 +150,14 @@ async def test_sessions_are_listed_by_folder_page_by_page(monkeypatch: pytest.Mo
         assert (await client.error("session/list", {"cursor": "x"}))["code"] == -32602
 
 
-async def test_sessions_that_come_and_go_between_pages_shift_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sessions_that_change_between_pages_do_not_shift_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_sessions, "PAGE_SIZE", 2)
 
-    agent, _ = recorded()
-    async with served(agent) as client:
-        here = [await opened(client) for _ in range(6)]
+    agent, _ = recording_agent()
+    async with raw_connection(agent) as client:
+        here = [await new_session(client) for _ in range(6)]
         first = await client.result("session/list", {})
-        await opened(client)  # a new one, before all others
+        await new_session(client)  # a new one, before all others
         await client.result("session/delete", {"sessionId": here[4]})  # the last that was told
         await client.result("session/delete", {"sessionId": here[3]})  # the next
         second = await client.result("session/list", {"cursor": first["nextCursor"]})
@@ -170,7 +170,7 @@ async def test_sessions_that_come_and_go_between_pages_shift_no_other(monkeypatc
 async def test_our_client_goes_through_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_sessions, "PAGE_SIZE", 2)
 
-    agent, _ = recorded()
+    agent, _ = recording_agent()
     async with joined(agent) as remote:
         here = [(await remote.open_session(CWD)).id for _ in range(5)]
         await remote.open_session("/elsewhere")
@@ -178,13 +178,13 @@ async def test_our_client_goes_through_all_pages(monkeypatch: pytest.MonkeyPatch
         assert len([info async for info in remote.iter_sessions()]) == 6
 
 
-async def test_what_is_unstable_is_served_where_the_author_declared_it() -> None:
+async def test_unstable_methods_are_served_if_the_author_declared_them() -> None:
 
-    agent, happened = recorded(unstable=True)
-    async with served(agent) as client:
+    agent, happened = recording_agent(unstable=True)
+    async with raw_connection(agent) as client:
         told = client.heard[0]["result"]["agentCapabilities"]["sessionCapabilities"]
         assert told.keys() >= {"archive", "status", "title"}
-        session = await opened(client)
+        session = await new_session(client)
         one = {"sessionId": session}
         assert await client.result("session/status", one) == {"status": "open"}
         assert await client.result("session/set_title", {**one, "title": " A name "}) == {"title": "A name"}
@@ -198,17 +198,17 @@ async def test_what_is_unstable_is_served_where_the_author_declared_it() -> None
         await client.result("session/unarchive", one)
         assert len((await client.result("session/list", {}))["sessions"]) == 1
         assert (await client.error("session/status", {"sessionId": "gone"}))["data"]["sessionId"] == "gone"
-    async with served(Agent("stable")) as client:
+    async with raw_connection(Agent("stable")) as client:
         assert (await client.error("session/status", one))["code"] == -32601
 
 
 @pytest.mark.item("003-26")
-async def test_history_can_be_heard_again_but_not_rewritten() -> None:
+async def test_history_can_be_replayed_but_not_changed() -> None:
 
-    agent, _ = recorded()
-    async with served(agent) as client:
-        session = await opened(client)
-        await prompted(client, session, "one")
+    agent, _ = recording_agent()
+    async with raw_connection(agent) as client:
+        session = await new_session(client)
+        await prompt_and_wait(client, session, "one")
         for method in ("session/edit_message", "session/rewind", "session/set_history", "session/retry"):
             error = await client.error(method, {"sessionId": session, "messageId": "1", "text": "two"})
             assert error["code"] == -32601

@@ -1,4 +1,4 @@
-"""Config options and modes: declared by the author, set by clients in their own words, and the author hears of it."""
+"""Config options and modes: declared by the author, set by clients in their dialect, with hooks."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import pytest
 
 from dragoman import Agent, Kind, Option, ProtocolError, Session
 from dragoman.schema.config import ConfigChoice, SessionMode
-from tests.roles.raw_client import CWD, Raw, opened, served, updates
+from tests.roles.raw_client import CWD, Raw, new_session, raw_connection, updates
 
 MODELS = Option.models([("sonnet", "Sonnet"), ConfigChoice(value="opus", name="Opus", description="The large one")])
 ROUTES = Option.select("route", {"One": ["claude", "codex"], "Both": [("duet", "One after the other")]})
 MODES = [SessionMode(id="default", name="Default"), SessionMode(id="plan", name="Plan")]
 
-# Banjo's own (seed 003): choices of strings, each with a meaning for a host of two agents.
+# Banjo's own (docs/protocol/dialects.md#banjo-options): choices of strings, each with a meaning for a host of two
+# agents.
 BANJO = [
-    Option.select("auto_resume", ["on", "off"], name="Go on where the last session of the folder ended"),
+    Option.select("auto_resume", ["on", "off"], name="Continue the last session of the folder"),
     Option.select("route", ["claude", "codex", "duet"], name="Who answers"),
     Option.select("primary_agent", ["claude", "codex"], name="Who answers first"),
 ]
 
 
-def listening(**declared: Any) -> tuple[Agent, list[Any]]:
-    """An agent that writes down what is changed, and refuses what is called `bad`."""
+def agent_with_options(**declared: Any) -> tuple[Agent, list[Any]]:
+    """Return an agent that records changes and rejects the value `bad`."""
     agent = Agent("listening", **declared)
     heard: list[Any] = []
 
@@ -42,8 +43,8 @@ def listening(**declared: Any) -> tuple[Agent, list[Any]]:
     return agent, heard
 
 
-async def value(client: Raw, session: str, option: str, said: Any, **members: Any) -> Any:
-    """Set an option as a v1 client does; gives the option as it is told."""
+async def set_value(client: Raw, session: str, option: str, said: Any, **members: Any) -> Any:
+    """Set an option as a v1 client does; return the option from the answer."""
     asked = {"sessionId": session, "configId": option, "value": said, **members}
     result = await client.result("session/set_config_option", asked)
     return next(each for each in result["configOptions"] if each["id"] == option)
@@ -52,9 +53,9 @@ async def value(client: Raw, session: str, option: str, said: Any, **members: An
 async def test_every_kind_of_option_is_shown_and_set_by_an_official_client() -> None:
 
     options = [MODELS, ROUTES, Option.switch("loud"), Option.json_value("max_tokens", 4096)]
-    agent, heard = listening(options=options)
+    agent, heard = agent_with_options(options=options)
     boolean: Any = {"session": {"configOptions": {"boolean": {}}}}
-    async with served(agent, capabilities=boolean) as client:
+    async with raw_connection(agent, capabilities=boolean) as client:
         result = await client.result("session/new", {"cwd": CWD, "mcpServers": []})
         session = result["sessionId"]
         model, route, loud, tokens = result["configOptions"]
@@ -63,9 +64,9 @@ async def test_every_kind_of_option_is_shown_and_set_by_an_official_client() -> 
         assert route["options"][1]["options"] == [{"value": "duet", "name": "One after the other"}]
         assert (loud["type"], loud["currentValue"]) == ("boolean", False)
         assert (tokens["type"], tokens["currentValue"], len(tokens["options"])) == ("select", "4096", 1)
-        assert (await value(client, session, "route", "duet"))["currentValue"] == "duet"
-        assert (await value(client, session, "loud", True, type="boolean"))["currentValue"] is True
-        assert (await value(client, session, "max_tokens", "8192"))["currentValue"] == "8192"
+        assert (await set_value(client, session, "route", "duet"))["currentValue"] == "duet"
+        assert (await set_value(client, session, "loud", True, type="boolean"))["currentValue"] is True
+        assert (await set_value(client, session, "max_tokens", "8192"))["currentValue"] == "8192"
         assert heard == [("route", "duet"), ("loud", True), ("max_tokens", 8192)]
         assert agent.sessions[session].get_option("max_tokens") == 8192
         for wrong in ({"configId": "route", "value": "x"}, {"configId": "no", "value": "x"}):
@@ -75,20 +76,20 @@ async def test_every_kind_of_option_is_shown_and_set_by_an_official_client() -> 
 
 async def test_an_official_client_that_knows_no_switches_is_shown_a_choice_of_two() -> None:
 
-    agent, heard = listening(options=[Option.switch("loud")])
-    async with served(agent) as client:
-        session = await opened(client)
-        told = await value(client, session, "loud", "true")
+    agent, heard = agent_with_options(options=[Option.switch("loud")])
+    async with raw_connection(agent) as client:
+        session = await new_session(client)
+        told = await set_value(client, session, "loud", "true")
         assert (told["type"], told["currentValue"]) == ("select", "true")
         assert heard == [("loud", True)]
 
 
-async def test_what_one_session_sets_stays_its_own() -> None:
+async def test_options_are_separate_for_each_session() -> None:
 
-    agent, _ = listening(options=[MODELS])
-    async with served(agent) as client:
-        one, other = await opened(client), await opened(client)
-        await value(client, one, "model", "opus")
+    agent, _ = agent_with_options(options=[MODELS])
+    async with raw_connection(agent) as client:
+        one, other = await new_session(client), await new_session(client)
+        await set_value(client, one, "model", "opus")
         assert [agent.sessions[each].get_option("model") for each in (one, other)] == ["opus", "sonnet"]
     assert agent.options[0].current_value == "sonnet"
 
@@ -96,8 +97,10 @@ async def test_what_one_session_sets_stays_its_own() -> None:
 @pytest.mark.item("004-17")
 async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json() -> None:
 
-    agent, heard = listening(modes=MODES, options=[Option.json_value("maxTokens", 100), Option.switch("autoApprove")])
-    async with served(agent, "draft") as client:
+    agent, heard = agent_with_options(
+        modes=MODES, options=[Option.json_value("maxTokens", 100), Option.switch("autoApprove")]
+    )
+    async with raw_connection(agent, "draft") as client:
         declared = client.heard[0]["result"]["capabilities"]["sessionCapabilities"]
         assert (declared["modes"], declared["configOptions"]) == (["default", "plan"], ["maxTokens", "autoApprove"])
         asked = {
@@ -123,10 +126,10 @@ async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json(
 
 
 @pytest.mark.item("003-10")
-async def test_a_banjo_client_chooses_among_models_and_hears_of_every_change() -> None:
+async def test_a_banjo_client_chooses_a_model_and_gets_every_change() -> None:
 
-    agent, heard = listening(options=[MODELS], dialect="banjo")
-    async with served(agent, "banjo") as client:
+    agent, heard = agent_with_options(options=[MODELS], dialect="banjo")
+    async with raw_connection(agent, "banjo") as client:
         result = await client.result("session/new", {"cwd": CWD})
         assert result["models"] == {
             "availableModels": [
@@ -150,9 +153,9 @@ async def test_a_banjo_client_chooses_among_models_and_hears_of_every_change() -
 @pytest.mark.parametrize(("option", "said"), [("auto_resume", "off"), ("route", "duet"), ("primary_agent", "codex")])
 async def test_banjos_options_are_set_and_answered_with_the_full_list(dialect: str, option: str, said: str) -> None:
 
-    agent, heard = listening(options=BANJO, dialect=dialect)
-    async with served(agent, dialect) as client:
-        session = await opened(client)
+    agent, heard = agent_with_options(options=BANJO, dialect=dialect)
+    async with raw_connection(agent, dialect) as client:
+        session = await new_session(client)
         asked = {"sessionId": session, "configId": option, "value": said}
         told = (await client.result("session/set_config_option", asked))["configOptions"]
         assert [each["id"] for each in told] == ["auto_resume", "route", "primary_agent"]
@@ -162,11 +165,11 @@ async def test_banjos_options_are_set_and_answered_with_the_full_list(dialect: s
         assert heard == [(option, said)]
 
 
-async def test_what_the_author_refuses_is_not_set() -> None:
+async def test_an_option_that_a_hook_rejects_is_not_set() -> None:
 
-    agent, heard = listening(modes=MODES, options=[Option.select("mood", ["good", "bad"])])
-    async with served(agent) as client:
-        session = await opened(client)
+    agent, heard = agent_with_options(modes=MODES, options=[Option.select("mood", ["good", "bad"])])
+    async with raw_connection(agent) as client:
+        session = await new_session(client)
         asked = {"sessionId": session, "configId": "mood", "value": "bad"}
         assert (await client.error("session/set_config_option", asked))["message"] == "not today"
         assert agent.sessions[session].get_option("mood") == "good"
@@ -180,5 +183,5 @@ async def test_what_the_author_refuses_is_not_set() -> None:
 def test_an_option_is_declared_with_a_value_that_it_has() -> None:
     with pytest.raises(ProtocolError, match="has no value 'z'"):
         Option.select("route", ["a", "b"], "z")
-    with pytest.raises(ValueError, match="no value to choose"):
+    with pytest.raises(ValueError, match="at least one choice"):
         Option.select("route", [])

@@ -1,4 +1,4 @@
-"""A prompt as one text: text and context joined, links read through the client, pictures and sounds described."""
+"""A prompt as one text: text and context joined, links read through the client, images and audio described."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Turn
-from tests.roles.raw_client import CWD, Raw, opened, prompted, served
+from tests.roles.raw_client import CWD, Raw, new_session, prompt_and_wait, raw_connection
 
 FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
 
 def link(uri: str, **members: Any) -> dict[str, Any]:
-    """A link as an editor sends it."""
+    """Return a link as an editor sends it."""
     return {"type": "resource_link", "uri": uri, "name": uri.rpartition("/")[2], **members}
 
 
-async def merged(*blocks: Any, capabilities: Any = None, lends: Any = None, dialect: str = "v1") -> tuple[str, Raw]:
-    """What the agent makes of a prompt, and the client."""
+async def merged_prompt(
+    *blocks: Any, capabilities: Any = None, lends: Any = None, dialect: str = "v1"
+) -> tuple[str, Raw]:
+    """Return the agent's text of a prompt, and the client."""
     agent = Agent("merging", image=True, audio=True, dialect=dialect)
     heard: list[str] = []
 
@@ -27,11 +29,11 @@ async def merged(*blocks: Any, capabilities: Any = None, lends: Any = None, dial
         heard.append(await turn.prompt_text())
         assert len(turn.prompt) == len(blocks)  # the raw prompt stays as it was
 
-    async with served(agent, dialect, capabilities) as client:
+    async with raw_connection(agent, dialect, capabilities) as client:
         if lends is not None:
             client.answers["fs/read_text_file"] = lends
-        session = await opened(client, additionalDirectories=["/usr/share/notes"])
-        assert "result" in await prompted(client, session, *blocks)
+        session = await new_session(client, additionalDirectories=["/usr/share/notes"])
+        assert "result" in await prompt_and_wait(client, session, *blocks)
     return heard[0], client
 
 
@@ -40,7 +42,7 @@ async def merged(*blocks: Any, capabilities: Any = None, lends: Any = None, dial
 async def test_text_and_context_are_joined_and_links_are_read_through_the_client(dialect: str) -> None:
 
     context = {"uri": f"file://{CWD}/a.zig#L42:50", "text": "const a = 1;\n", "mimeType": "text/zig"}
-    text, client = await merged(
+    text, client = await merged_prompt(
         "Compare",
         {"type": "resource", "resource": context},
         "with",
@@ -64,10 +66,10 @@ async def test_text_and_context_are_joined_and_links_are_read_through_the_client
 
 
 @pytest.mark.item("003-19")
-async def test_links_are_described_where_the_client_lends_no_files() -> None:
+async def test_links_are_described_if_the_client_offers_no_files() -> None:
 
     named = link(f"file://{CWD}/a.py", title="The start", mimeType="text/x-python", size=12, description="main")
-    text, client = await merged("See", named)
+    text, client = await merged_prompt("See", named)
     assert text == f"See\n\n[link: The start, file://{CWD}/a.py, text/x-python, 12 bytes, main]"
     assert client.said("fs/read_text_file") == []
 
@@ -84,7 +86,7 @@ async def test_a_link_to_lines_reads_these_lines(fragment: str, line: int | None
         asked.append((params.get("line"), params.get("limit")))
         return {"content": "three\n"}
 
-    text, _ = await merged(link(f"file://{CWD}/a.py{fragment}"), capabilities=FILES, lends=lends)
+    text, _ = await merged_prompt(link(f"file://{CWD}/a.py{fragment}"), capabilities=FILES, lends=lends)
     assert text == f"[context: file://{CWD}/a.py{fragment}]\nthree\n[end of context]"
     assert asked == [(line, limit)]
 
@@ -104,7 +106,7 @@ async def test_a_link_to_lines_reads_these_lines(fragment: str, line: int | None
 )
 async def test_nothing_outside_the_sessions_folders_is_read(uri: str) -> None:
 
-    text, client = await merged(link(uri), capabilities=FILES, lends=lambda _: {"content": "secret"})
+    text, client = await merged_prompt(link(uri), capabilities=FILES, lends=lambda _: {"content": "secret"})
     assert text.startswith("[link: ")
     assert uri in text
     assert client.said("fs/read_text_file") == []
@@ -113,13 +115,13 @@ async def test_nothing_outside_the_sessions_folders_is_read(uri: str) -> None:
 async def test_additional_folders_are_the_sessions_own() -> None:
 
     uri = "file:///usr/share/notes/a.md"
-    text, _ = await merged(link(uri), capabilities=FILES, lends=lambda _: {"content": "a note"})
+    text, _ = await merged_prompt(link(uri), capabilities=FILES, lends=lambda _: {"content": "a note"})
     assert text == f"[context: {uri}]\na note\n[end of context]"
 
 
 async def test_a_file_that_the_client_cannot_read_is_described_with_the_reason() -> None:
 
-    text, _ = await merged(link(f"file://{CWD}/gone.py"), capabilities=FILES)  # the client refuses
+    text, _ = await merged_prompt(link(f"file://{CWD}/gone.py"), capabilities=FILES)  # the client refuses
     assert text.startswith(f"[link: gone.py, file://{CWD}/gone.py; not read: ")
 
 
@@ -133,7 +135,7 @@ async def test_an_attachment_of_a_draft_prompt_is_read_like_a_link() -> None:
     async def answer(turn: Turn) -> None:
         heard.append(await turn.prompt_text())
 
-    async with served(agent, "draft", {"fs": {"read": True, "write": True}}) as client:
+    async with raw_connection(agent, "draft", {"fs": {"read": True, "write": True}}) as client:
         client.answers["fs/read_text_file"] = lambda _: {"content": "the text", "encoding": "utf-8"}
         session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
         content = [{"type": "text", "text": "Read"}]

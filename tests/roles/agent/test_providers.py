@@ -1,4 +1,4 @@
-"""Model providers that clients may set: declared by the author, served by the library, without their keys."""
+"""Model providers: declared by the author, set by clients, without their keys."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Provider, Turn
 from dragoman.testing import joined
-from tests.roles.raw_client import served
-from tests.roles.translated_pair import CWD, interpreted, run
+from tests.roles.raw_client import raw_connection
+from tests.roles.translated_pair import CWD, run, translated
 
 KEY = "sk-canary"
 
 
-def routed() -> Agent:
-    """An agent with two providers, which tells where they point."""
+def agent_with_providers() -> Agent:
+    """Return an agent with two providers that reports their configuration."""
     agent = Agent(
         "routed",
         providers=[
@@ -39,32 +39,32 @@ def routed() -> Agent:
     return agent
 
 
-async def tour(remote: Any) -> None:
-    """List, set and turn off."""
-    listed = {info.provider_id: info for info in await remote.providers()}
+async def check_providers(remote: Any) -> None:
+    """List, set and disable."""
+    listed = {info.provider_id: info for info in await remote.list_providers()}
     assert listed["main"].current.base_url == "http://a"
     assert listed["main"].required is True
     assert not listed["spare"].current
     await remote.set_provider("main", api_type="anthropic", base_url="http://b", headers={"Authorization": KEY})
-    said = await (await remote.open(CWD)).ask("where?")
+    said = await (await remote.open_session(CWD)).ask("where?")
     assert said.startswith(f"anthropic http://b {KEY} ")
     assert said.count(KEY) == 1  # a provider that is printed keeps its keys
     await remote.set_provider("spare", api_type="openai", base_url="http://c")
     await remote.disable_provider("spare")
-    assert [bool(info.current) for info in await remote.providers()] == [True, False]
+    assert [bool(info.current) for info in await remote.list_providers()] == [True, False]
 
 
 async def test_a_client_sets_providers_and_turns_them_off() -> None:
 
-    async with joined(routed()) as remote:
-        await tour(remote)
+    async with joined(agent_with_providers()) as remote:
+        await check_providers(remote)
 
 
 @pytest.mark.parametrize(("client", "speaks"), [("banjo", "v1"), ("v1", "banjo")])
-async def test_also_through_an_interpreter(client: str, speaks: str) -> None:
+async def test_providers_work_through_a_translator(client: str, speaks: str) -> None:
 
-    async with interpreted(routed(), client, speaks) as remote:
-        await tour(remote)
+    async with translated(agent_with_providers(), client, speaks) as remote:
+        await check_providers(remote)
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ async def test_also_through_an_interpreter(client: str, speaks: str) -> None:
         ("providers/disable", {"providerId": "main"}),
     ],
 )
-async def test_what_cannot_be_set_is_refused_and_changes_nothing(method: str, params: Any) -> None:
+async def test_an_invalid_provider_setting_is_rejected_and_changes_nothing(method: str, params: Any) -> None:
 
-    async with served(routed()) as client:
+    async with raw_connection(agent_with_providers()) as client:
         before = await client.result("providers/list", {})
         assert (await client.error(method, params))["code"] == -32602
         assert await client.result("providers/list", {}) == before
 
 
-def test_keys_are_never_told() -> None:
+def test_provider_keys_are_never_sent() -> None:
     async def main() -> None:
-        async with served(routed()) as client:
+        async with raw_connection(agent_with_providers()) as client:
             headers = {"Authorization": KEY}
             asked = {"providerId": "main", "apiType": "openai", "baseUrl": "http://b", "headers": headers}
             await client.result("providers/set", asked)

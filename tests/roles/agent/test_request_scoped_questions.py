@@ -1,4 +1,4 @@
-"""Questions about a request rather than a session: in hooks and in methods of one's own."""
+"""Elicitation about a request instead of a session: in hooks and in custom methods."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from dragoman import Agent, ProtocolError, Session, Turn
 from dragoman.schema.elicitation import CreateElicitationParams
 from dragoman.testing import joined
-from tests.roles.raw_client import CWD, served
-from tests.roles.translated_pair import interpreted
+from tests.roles.raw_client import CWD, raw_connection
+from tests.roles.translated_pair import translated
 
 FORMS: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
 
 
-def curious() -> Agent:
-    """An agent that asks in every place where there is no turn."""
+def eliciting_agent() -> Agent:
+    """Return an agent that asks wherever there is no turn."""
     agent = Agent("curious", auth_required=True)
 
     @agent.authenticate("browser")
@@ -27,7 +27,7 @@ def curious() -> Agent:
         return bool(gone)
 
     @agent.on_session_opened
-    async def opened(session: Session) -> None:
+    async def new_session(session: Session) -> None:
         session.state["name"] = (await agent.elicit("Who are you?", form={"name": str}))["name"]
 
     @agent.on("_curious/colour")
@@ -43,7 +43,7 @@ def curious() -> Agent:
 
 async def test_a_question_in_a_hook_names_the_request_and_no_session() -> None:
 
-    async with served(curious(), "v1", FORMS) as client:
+    async with raw_connection(eliciting_agent(), "v1", FORMS) as client:
         client.answers["elicitation/create"] = lambda asked: (
             {"action": "accept"} if asked["mode"] == "url" else {"action": "accept", "content": {"name": "Ada"}}
         )
@@ -59,29 +59,27 @@ async def test_a_question_in_a_hook_names_the_request_and_no_session() -> None:
 
 
 def reply(question: CreateElicitationParams) -> Any:
-    """The user's answers."""
+    """Return the user's answers."""
     assert question.scope == "request"
     return True if question.mode == "url" else {"name": "Ada", "colour": "blue"}
 
 
-async def tour(remote: Any) -> None:
+async def check_questions(remote: Any) -> None:
     """Log in, open a session, call a method: each asks once."""
     await remote.authenticate("browser")
-    session = await remote.open(CWD)
+    session = await remote.open_session(CWD)
     assert await session.ask("hello") == "Hello, Ada."
     assert await remote.request("_curious/colour", {}) == "blue"
 
 
 async def test_the_user_answers_what_is_asked_about_a_request() -> None:
 
-    async with joined(curious(), elicit=reply) as remote:
-        await tour(remote)
+    async with joined(eliciting_agent(), elicit=reply) as remote:
+        await check_questions(remote)
 
 
 @pytest.mark.parametrize(("client", "speaks"), [("v1", "v1"), ("banjo", "v1"), ("v1", "banjo")])
-async def test_through_an_interpreter_the_question_names_the_request_as_the_client_knows_it(
-    client: str, speaks: str
-) -> None:
+async def test_through_a_translator_the_question_has_the_clients_request_id(client: str, speaks: str) -> None:
 
     open_ids: list[Any] = []
     named: list[Any] = []
@@ -91,14 +89,14 @@ async def test_through_an_interpreter_the_question_names_the_request_as_the_clie
         open_ids.append(set(remote.connection._pending.by_id))
         return reply(question)
 
-    async with interpreted(curious(), client, speaks, elicit=answer) as remote:
+    async with translated(eliciting_agent(), client, speaks, elicit=answer) as remote:
         remote.connection._pending._last_id += 100  # the interpreter counts its own requests from 0
-        await tour(remote)
+        await check_questions(remote)
     assert len(named) == 3
     assert all(id in known for id, known in zip(named, open_ids, strict=True))
 
 
-async def test_without_a_request_nobody_is_asked() -> None:
+async def test_elicit_outside_a_request_raises() -> None:
 
     agent = Agent("early")
 

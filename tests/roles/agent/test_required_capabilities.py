@@ -1,4 +1,4 @@
-"""What an agent cannot do without: both ends check it at initialize (seed 004 section 10.3)."""
+"""Required client capabilities: both ends check them at initialize (docs/protocol/draft.md#required-capabilities)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ async def test_an_agent_refuses_a_client_that_lacks_what_it_requires_and_names_i
 async def test_a_client_that_offers_what_is_required_is_told_what_that_is() -> None:
 
     agent = Agent("picky", version="1", dialect="draft", required_capabilities={"fs": {"read": True}})
-    async with joined(agent, dialect="draft", lend=WorkspaceAccess()) as remote:
+    async with joined(agent, dialect="draft", workspace=WorkspaceAccess()) as remote:
         side = (remote.initialize_result.meta or {})["dragoman"]
         assert side["requiredClientCapabilities"] == {"fs": {"read": True}}
 
 
 @pytest.mark.item("004-42")
-async def test_our_client_does_not_go_on_with_an_agent_that_requires_more_than_it_offers() -> None:
+async def test_our_client_rejects_an_agent_that_requires_more_than_it_offers() -> None:
 
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)

@@ -1,4 +1,4 @@
-"""An agent with a store: its sessions outlive its process, and its client hears what is kept, in order."""
+"""An agent with a store: its sessions outlive its process, and its client gets what is stored, in order."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from dragoman.testing import joined
 PATIENCE = 30.0
 
 
-def made(store: Store, **more: Any) -> Agent:
-    """The agent as one process has it; made again with the same store, it is the agent after a restart."""
+def stored_agent(store: Store, **more: Any) -> Agent:
+    """Return the agent of one process; another with the same store is the agent after a restart."""
     agent = Agent(
         "keeper",
         store=store,
@@ -85,7 +85,7 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
 
     async def before() -> str:
         store = await SqliteStore.open(path)
-        async with joined(made(store)) as client:
+        async with joined(stored_agent(store)) as client:
             session = await client.open_session("/", mcp_servers=[server], directories=["/tmp"])
             assert await session.ask("hello") == "you said hello"
             await session.set_mode("code")
@@ -97,7 +97,7 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
 
     async def after(id: str) -> None:
         store = await SqliteStore.open(path)
-        agent = made(store)
+        agent = stored_agent(store)
         async with joined(agent) as client:
             listed = await client.list_sessions()
             assert [info.title for info in listed.sessions] == ["About bye", "About hello"]
@@ -127,25 +127,25 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
     asyncio.run(after(id))
 
 
-async def test_what_expired_or_is_damaged_is_told_apart_from_what_never_was() -> None:
+async def test_expired_damaged_and_unknown_sessions_give_different_errors() -> None:
 
     store = MemoryStore()
-    async with joined(made(store)) as client:
+    async with joined(stored_agent(store)) as client:
         session = await client.open_session("/")
         await session.ask("hello")
     await store.expire(Retention(count=0), "2030-01-01T00:00:00Z")
-    async with joined(made(store)) as client:
+    async with joined(stored_agent(store)) as client:
         for id, kind in ((session.id, Kind.SESSION_EXPIRED), ("nobody", Kind.SESSION_NOT_FOUND)):
             with pytest.raises(ProtocolError) as caught:
                 await client.load_session(id, "/")
             assert caught.value.kind == kind
 
 
-async def test_the_client_hears_updates_requests_and_the_end_in_order(tmp_path: Path) -> None:
+async def test_the_client_gets_updates_requests_and_the_end_in_order(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("all is well")
 
     store = await SqliteStore.open(str(tmp_path / "s.db"))
-    async with joined(made(store), lend=WorkspaceAccess(), permission="allow") as client:
+    async with joined(stored_agent(store), workspace=WorkspaceAccess(), permission="allow") as client:
         session = await client.open_session(str(tmp_path))
         kinds = []
         async with session.prompt("tool") as turn:
@@ -163,12 +163,12 @@ async def test_the_client_hears_updates_requests_and_the_end_in_order(tmp_path: 
     await store.close()
 
 
-def test_what_was_put_away_and_named_stays_so_after_a_restart(tmp_path: Path) -> None:
+def test_archived_state_and_title_survive_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "s.db")
 
     async def before() -> list[str]:
         store = await SqliteStore.open(path)
-        async with joined(made(store, unstable=True)) as client:
+        async with joined(stored_agent(store, unstable=True)) as client:
             ids = [(await client.open_session("/")).id for _ in range(3)]
             for id in ids[:2]:
                 await client.request("session/archive", ArchiveSessionParams(session_id=id))
@@ -178,7 +178,7 @@ def test_what_was_put_away_and_named_stays_so_after_a_restart(tmp_path: Path) ->
 
     async def after(ids: list[str], titles: list[str | None]) -> None:
         store = await SqliteStore.open(path)
-        async with joined(made(store, unstable=True)) as client:
+        async with joined(stored_agent(store, unstable=True)) as client:
             listed = await client.request("session/list", ListSessionsParams(archived="exclude"))
             assert {info.session_id: info.title or None for info in listed.sessions} == dict(
                 zip(ids[1:], titles, strict=True)
@@ -196,7 +196,7 @@ def test_what_was_put_away_and_named_stays_so_after_a_restart(tmp_path: Path) ->
     asyncio.run(after(ids, [None, "Roof"]))
 
 
-async def test_a_client_is_answered_when_what_it_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_is_answered_after_its_setting_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
 
     store = MemoryStore()
     keep = store.append
@@ -204,7 +204,7 @@ async def test_a_client_is_answered_when_what_it_set_is_kept(monkeypatch: pytest
     async def full(*_: Any) -> Any:
         raise StoreFault("full", "there is no room")
 
-    async with joined(made(store, unstable=True)) as client:
+    async with joined(stored_agent(store, unstable=True)) as client:
         session = await client.open_session("/")
         for call in (
             lambda: session.set_mode("code"),
@@ -221,10 +221,10 @@ async def test_a_client_is_answered_when_what_it_set_is_kept(monkeypatch: pytest
             assert len(await store.read(session.id)) == entries + 1
 
 
-async def test_what_a_client_could_not_be_asked_in_its_dialect_is_logged_where_it_happened() -> None:
+async def test_a_loss_in_translation_is_logged_in_its_session() -> None:
 
     store = MemoryStore()
-    async with joined(made(store), dialect="2025.1", cwd="/") as client:
+    async with joined(stored_agent(store), dialect="2025.1", cwd="/") as client:
         sessions = [await client.open_session("/") for _ in range(3)]
         await sessions[0].ask("hello")
         assert await sessions[1].ask("ask") in ("yes", "no")
@@ -233,15 +233,15 @@ async def test_what_a_client_could_not_be_asked_in_its_dialect_is_logged_where_i
         for summary in await store.sessions()
     }
     assert {title: len(entries) for title, entries in told.items()} == {"About hello": 1, "ask": 1, None: 0}
-    assert "cannot say the update session_info_update" in told["About hello"][0].body["message"]
+    assert "cannot express the update session_info_update" in told["About hello"][0].body["message"]
     assert told["ask"][0].body["message"].startswith("permission for May I?")
     assert told["ask"][0].turn == "turn_1"
 
 
-async def test_messages_that_are_told_whole_are_logged_whole() -> None:
+async def test_messages_that_are_sent_whole_are_logged_whole() -> None:
 
     store = MemoryStore()
-    async with joined(made(store, streaming=False)) as client:
+    async with joined(stored_agent(store, streaming=False)) as client:
         session = await client.open_session("/")
         assert await session.ask("hello") == "you said hello"
     texts = [
@@ -260,7 +260,7 @@ async def test_a_store_that_fails_fails_the_prompt_and_may_recover(monkeypatch: 
     async def full(*_: Any) -> Any:
         raise StoreFault("full", "there is no room")
 
-    async with joined(made(store)) as client:
+    async with joined(stored_agent(store)) as client:
         session = await client.open_session("/")
         monkeypatch.setattr(store, "append", full)
         with pytest.raises(ProtocolError, match="no room"):
@@ -287,7 +287,7 @@ agent.run()
 """
 
 
-async def test_what_a_client_heard_of_an_agent_that_was_killed_is_loaded_again(tmp_path: Path) -> None:
+async def test_everything_a_client_got_from_a_killed_agent_is_loaded_again(tmp_path: Path) -> None:
     program = tmp_path / "agent.py"
     program.write_text(textwrap.dedent(PROGRAM))
     words = [sys.executable, str(program), str(tmp_path / "s.db")]

@@ -1,4 +1,6 @@
-"""A tool call walks through its states in order, whatever becomes of it (seed 004 sections 8.1, 8.2 and 16.2)."""
+"""A tool call passes its states in order (docs/protocol/draft.md#tool-call-order, #status-machine and
+#tool-execution).
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Tool, Turn
 from dragoman.session.toolcall import TRANSITIONS, next_status
-from tests.roles.raw_client import CWD, Raw, opened, served
+from tests.roles.raw_client import CWD, Raw, new_session, raw_connection
 
 Work = Callable[[Tool], Awaitable[Any]]
 
 
-def doing(work: Work, faults: list[ProtocolError] | None = None) -> Agent:
-    """An agent with one tool."""
+def tool_agent(work: Work, faults: list[ProtocolError] | None = None) -> Agent:
+    """Return an agent with one tool."""
     agent = Agent("doing")
 
     @agent.prompt
@@ -33,9 +35,11 @@ def doing(work: Work, faults: list[ProtocolError] | None = None) -> Agent:
     return agent
 
 
-async def states(work: Work, granted: bool | None = True, faults: list[ProtocolError] | None = None) -> list[Any]:
-    """What a draft client hears of the call: the first announcement, questions, and each change."""
-    async with served(doing(work, faults), "draft", {"fs": {"read": True, "write": True}}) as client:
+async def run_and_get_statuses(
+    work: Work, granted: bool | None = True, faults: list[ProtocolError] | None = None
+) -> list[Any]:
+    """Return what a draft client gets: the start of the call, permission requests, and each change."""
+    async with raw_connection(tool_agent(work, faults), "draft", {"fs": {"read": True, "write": True}}) as client:
 
         def answer(params: Any) -> Any:
             return {"granted": granted}
@@ -43,11 +47,11 @@ async def states(work: Work, granted: bool | None = True, faults: list[ProtocolE
         client.answers["session/request_permission"] = answer
         session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
         await client.result("session/prompt", {"sessionId": session, "content": [{"type": "text", "text": "go"}]})
-    return walked(client)
+    return sent_statuses(client)
 
 
-def walked(client: Raw) -> list[Any]:
-    """The story of the only tool call."""
+def sent_statuses(client: Raw) -> list[Any]:
+    """Return the statuses of the only tool call."""
     story: list[Any] = []
     for message in client.heard:
         params = message.get("params", {})
@@ -59,18 +63,18 @@ def walked(client: Raw) -> list[Any]:
 
 
 async def ask_and_write(call: Tool) -> None:
-    """The whole way: ask, work, tell."""
+    """Ask for permission, work, and report."""
     if await call.ask_permission("it is out of date"):
         await call.add_text("written")
 
 
 async def just_write(call: Tool) -> None:
-    """What needs no leave."""
+    """Work without permission."""
     await call.add_text("written")
 
 
 async def break_down(call: Tool) -> None:
-    """Work that fails."""
+    """Fail."""
     await call.start()
     raise OSError("the disk is full")
 
@@ -89,7 +93,7 @@ async def test_a_call_is_announced_allowed_worked_on_and_ended_in_that_order(
     work: Work, granted: Any, story: Any
 ) -> None:
 
-    assert await states(work, granted) == story
+    assert await run_and_get_statuses(work, granted) == story
 
 
 @pytest.mark.item("004-33", "004-68")
@@ -107,7 +111,7 @@ async def test_a_draft_client_is_told_what_the_call_is_for_and_how_it_failed() -
         except OSError:
             await turn.say("sorry")
 
-    async with served(agent, "draft", {}) as client:
+    async with raw_connection(agent, "draft", {}) as client:
         client.answers["session/request_permission"] = lambda _: {"granted": True, "scope": "once"}
         session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
         await client.result("session/prompt", {"sessionId": session, "content": [{"type": "text", "text": "go"}]})
@@ -124,19 +128,19 @@ async def test_a_draft_client_is_told_what_the_call_is_for_and_how_it_failed() -
 @pytest.mark.parametrize(
     "work",
     [
-        pytest.param(lambda call: call.ask(), id="asking again after the work began"),
+        pytest.param(lambda call: call.ask_permission(), id="asking again after the work began"),
         pytest.param(lambda call: call.finish("denied"), id="denied without a question"),
         pytest.param(lambda call: call.finish("pending"), id="back to the start"),
     ],
 )
-async def test_a_move_that_the_states_do_not_have_is_refused(work: Work) -> None:
+async def test_an_invalid_status_transition_is_rejected(work: Work) -> None:
 
     async def wrongly(call: Tool) -> None:
         await call.start()
         await work(call)
 
     faults: list[ProtocolError] = []
-    assert await states(wrongly, faults=faults) == ["pending", "in_progress", "failed"]
+    assert await run_and_get_statuses(wrongly, faults=faults) == ["pending", "in_progress", "failed"]
     assert [fault.kind for fault in faults] == [Kind.INVALID_STATE]
 
 
@@ -154,10 +158,10 @@ async def test_a_call_is_announced_once() -> None:
             async with call.turn.tool("Another", id=call.id), call.turn.tool("A third", id=call.id):
                 pass
 
-    assert (await states(again))[:3] == ["pending", "in_progress", "completed"]
+    assert (await run_and_get_statuses(again))[:3] == ["pending", "in_progress", "completed"]
 
 
-# Seed 004 section 8.2 as drawn, and what section 4.5 asks of every open call.
+# docs/protocol/draft.md#status-machine as drawn, and what section 4.5 asks of every open call.
 DRAWN = {
     ("pending", "awaiting_permission"),
     ("pending", "in_progress"),
@@ -174,7 +178,7 @@ DRAWN = {
 @pytest.mark.item("004-34")
 @pytest.mark.parametrize("start", sorted(TRANSITIONS))
 @pytest.mark.parametrize("end", sorted(TRANSITIONS))
-def test_the_machine_has_the_moves_that_are_drawn_and_no_other(start: str, end: str) -> None:
+def test_the_status_table_has_exactly_the_documented_transitions(start: str, end: str) -> None:
     if (start, end) in DRAWN:
         assert next_status(start, end) == end
     else:
@@ -193,7 +197,7 @@ async def test_a_call_that_is_open_when_the_turn_is_cancelled_becomes_cancelled(
             await call.ask_permission()
         await asyncio.Event().wait()
 
-    async with served(doing(hang), "draft", {}) as client:
+    async with raw_connection(tool_agent(hang), "draft", {}) as client:
         session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
         asked = {"sessionId": session, "content": [{"type": "text", "text": "go"}]}
         prompt = client.ask("session/prompt", asked)
@@ -202,15 +206,15 @@ async def test_a_call_that_is_open_when_the_turn_is_cancelled_becomes_cancelled(
             await client.heard_call("session/request_permission")
         client.tell("session/cancel", {"sessionId": session})
         assert (await client.answer(prompt))["result"]["stopReason"] == "cancelled"
-        assert walked(client)[-1] == "cancelled"
+        assert sent_statuses(client)[-1] == "cancelled"
 
 
-async def test_an_official_client_hears_the_same_in_its_four_states() -> None:
+async def test_an_official_client_gets_the_same_in_its_four_states() -> None:
 
-    async with served(doing(ask_and_write)) as client:
+    async with raw_connection(tool_agent(ask_and_write)) as client:
         chosen = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
         client.answers["session/request_permission"] = lambda _: chosen
-        session = await opened(client)
+        session = await new_session(client)
         await client.result("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
         told = [params["update"]["status"] for params in client.said("session/update")]
         assert told == ["pending", "pending", "failed"]
@@ -226,10 +230,10 @@ async def test_an_official_client_hears_the_same_in_its_four_states() -> None:
         (False, ["pending", "awaiting_permission", "asked", "denied"]),
     ],
 )
-async def test_another_task_cannot_move_a_call_on_that_awaits_permission(
+async def test_another_task_cannot_change_a_call_that_awaits_permission(
     hurry: Work, granted: bool, story: list[str]
 ) -> None:
-    """Only the answer is leave: whoever starts or ends the call before it comes is refused."""
+    """Starting or ending the call before the answer is rejected."""
 
     refused: list[ProtocolError] = []
 
@@ -243,12 +247,12 @@ async def test_another_task_cannot_move_a_call_on_that_awaits_permission(
             refused.append(error)
         await asking
 
-    assert await states(work, granted) == story
+    assert await run_and_get_statuses(work, granted) == story
     assert [error.kind for error in refused] == [Kind.INVALID_STATE]
     assert "awaits permission" in refused[0].message
 
 
-async def test_a_call_that_fails_before_there_was_leave_never_began() -> None:
+async def test_a_call_that_fails_while_it_awaits_permission_is_denied() -> None:
 
     async def work(call: Tool) -> None:
         asking = asyncio.create_task(call.ask_permission())
@@ -257,11 +261,11 @@ async def test_a_call_that_fails_before_there_was_leave_never_began() -> None:
         await call.fail("the disk is gone")
         await asking
 
-    story = await states(work)
+    story = await run_and_get_statuses(work)
     assert [state for state in story if state != "asked"] == ["pending", "awaiting_permission", "denied"]
 
 
-async def test_a_call_that_is_left_while_leave_is_asked_is_cancelled() -> None:
+async def test_a_call_whose_block_ends_while_it_awaits_permission_is_cancelled() -> None:
 
     waiting: list[asyncio.Task[Any]] = []
 
@@ -270,7 +274,7 @@ async def test_a_call_that_is_left_while_leave_is_asked_is_cancelled() -> None:
         await asyncio.sleep(0)  # the question begins to be asked
         assert call.status == "awaiting_permission"
 
-    story = await states(work)
+    story = await run_and_get_statuses(work)
     assert [state for state in story if state != "asked"] == ["pending", "awaiting_permission", "cancelled"]
     for task in waiting:
         task.cancel()

@@ -1,4 +1,4 @@
-"""An agent that does what it is told, and a user who answers what is asked: what tests of the guard are made of."""
+"""An agent that follows instructions and a user that answers, for tests of the guard."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from dragoman.testing import joined
 DIALECTS = ("v1", "draft")
 
 
-def doer(dialect: str = "v1") -> Agent:
-    """Does one thing a prompt: asks leave for a tool call, reads, writes or runs; says what came of it."""
+def scripted_agent(dialect: str = "v1") -> Agent:
+    """Return an agent that does one thing for each prompt: asks permission, reads, writes or runs; and reports it."""
     agent = Agent("doer", version="1", dialect=dialect, modes=[SessionMode(id=name, name=name) for name in MODES])
 
     @agent.prompt
@@ -70,7 +70,7 @@ async def _do(turn: Turn, step: dict[str, Any]) -> str:
 
 
 class User:
-    """Sits in front of the client: notes what is asked, and gives the answers it was given."""
+    """The user: records the questions, and gives the prepared answers."""
 
     def __init__(self, *answers: PermissionChoice | None) -> None:
         self.asked: list[PermissionPrompt] = []
@@ -83,7 +83,7 @@ class User:
 
 
 class Scene:
-    """A guarded session, and what is kept of it."""
+    """A guarded session and its records."""
 
     def __init__(
         self, guard: Guard, agent: RemoteAgent, session: ClientSession, folder: Path, user: User, audit: AuditLog
@@ -96,16 +96,16 @@ class Scene:
         self.audit = audit
 
     async def do(self, *steps: dict[str, Any]) -> list[str]:
-        """Have the agent do things in one turn."""
+        """Let the agent do things in one turn."""
         return (await self.session.ask(json.dumps(steps))).splitlines()
 
     async def do_one(self, **step: Any) -> str:
-        """Have the agent do one thing."""
+        """Let the agent do one thing."""
         (said,) = await self.do(step)
         return said
 
     def entries(self) -> list[dict[str, Any]]:
-        """The audit, which must be whole."""
+        """Return the audit log, which must be intact."""
         assert self.audit.verify().faults == []
         return list(self.audit.entries())
 
@@ -120,7 +120,7 @@ async def guarded(
     nobody: bool = False,
     **options: Any,
 ) -> AsyncIterator[Scene]:
-    """Our agent and our guarded client in one dialect, with a session in `folder`/w."""
+    """Return our agent and our guarded client in one dialect, with a session in `folder`/w."""
     user = User(*answers)
     audit = AuditLog(str(folder / "audit.jsonl"), durable=False)
     kept = grants or GrantsFile(str(folder / "grants.json"))
@@ -128,7 +128,10 @@ async def guarded(
     work = folder / "w"
     work.mkdir(exist_ok=True)
     async with joined(
-        doer(dialect), dialect=dialect, permission=guard.request_permission, lend=guard.workspace_access()
+        scripted_agent(dialect),
+        dialect=dialect,
+        permission=guard.request_permission,
+        workspace=guard.workspace_access(),
     ) as agent:
         guard.set_agent(agent)
         yield Scene(guard, agent, await agent.open_session(str(work)), work, user, audit)

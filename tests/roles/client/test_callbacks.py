@@ -1,4 +1,4 @@
-"""What a client answers for its user: permission by function or policy, forms and links by function, or nothing."""
+"""The callbacks of a client: permission by function or policy, forms and links by function, or none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.schema.elicitation import (
 from dragoman.schema.permission import PermissionOption, RequestPermissionParams
 from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import memory_pair
-from tests.roles.translated_pair import CWD, interpreted, run
+from tests.roles.translated_pair import CWD, run, translated
 
 OPTIONS = [
     PermissionOption(option_id=f"o{number}", name=kind, kind=kind)
@@ -31,7 +31,7 @@ SIGN_IN = "https://login.example.org/device?code=ABCD-EFGH&next=%2Fhome#step-2"
 # --- permission -----------------------------------------------------------------------------------------------
 
 
-def asker() -> Agent:
+def asking_agent() -> Agent:
     agent = Agent("asker", version="1")
 
     @agent.prompt
@@ -53,7 +53,7 @@ QUESTION = {
 async def with_banjo_agent(
     script: Callable[[ScriptedPeer], Awaitable[None]], cancel: asyncio.Event | None = None, **options: Any
 ) -> None:
-    """Let our client prompt a scripted banjo agent, and cancel the turn when told to."""
+    """Let our client prompt a scripted banjo agent, and cancel the turn on demand."""
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
@@ -78,7 +78,7 @@ async def with_banjo_agent(
 
 
 class Policy:
-    """Allows what is done to one file, and remembers what it was asked."""
+    """Allow everything about one file, and record the questions."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -99,7 +99,7 @@ async def test_each_of_the_four_kinds_can_be_chosen_by_a_function(kind: int) -> 
         assert question.tool_call.tool_call_id == "c1"
         return question.options[kind].option_id
 
-    async with joined(asker(), permission=choose) as remote:
+    async with joined(asking_agent(), permission=choose) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("go") == f"{OPTIONS[kind].kind} {OPTIONS[kind].option_id}"
         assert session.tool_calls["c1"].status == ("completed" if kind < 2 else "failed")
@@ -107,7 +107,7 @@ async def test_each_of_the_four_kinds_can_be_chosen_by_a_function(kind: int) -> 
 
 @pytest.mark.item("003-12")
 @pytest.mark.parametrize("kind", range(4))
-async def test_a_question_of_banjo_is_answered_with_what_was_selected(kind: int) -> None:
+async def test_a_banjo_permission_request_is_answered_with_the_selected_option(kind: int) -> None:
     async def choose(question: RequestPermissionParams) -> str | None:
         return question.options[kind].option_id
 
@@ -119,7 +119,7 @@ async def test_a_question_of_banjo_is_answered_with_what_was_selected(kind: int)
 
 
 @pytest.mark.item("003-12")
-async def test_a_question_of_banjo_that_is_open_when_the_turn_is_cancelled_is_answered_so() -> None:
+async def test_an_open_banjo_permission_request_is_answered_with_cancelled_when_the_turn_is_cancelled() -> None:
     asked = asyncio.Event()
 
     async def never(_: RequestPermissionParams) -> str | None:
@@ -138,7 +138,7 @@ async def test_a_question_of_banjo_that_is_open_when_the_turn_is_cancelled_is_an
 @pytest.mark.item("003-12")
 async def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_four_kinds() -> None:
 
-    agent = asker()
+    agent = asking_agent()
     agent.dialect = "banjo"
     ours, theirs = memory_pair()
     serving = agent.start_connection(theirs)
@@ -171,25 +171,25 @@ async def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_fo
 async def test_a_policy_is_an_object_that_can_be_called(path: str, answer: str) -> None:
 
     policy = Policy(path)
-    async with joined(asker(), permission=policy) as remote:
+    async with joined(asking_agent(), permission=policy) as remote:
         assert await (await remote.open_session(CWD)).ask("go") == answer
         assert policy.asked == ["Write a"]
 
 
 @pytest.mark.parametrize(("wish", "answer"), [("allow", "allow_once o0"), ("deny", "reject_once o2")])
-async def test_a_word_is_policy_enough(wish: str, answer: str) -> None:
+async def test_allow_and_deny_are_accepted_as_policies(wish: str, answer: str) -> None:
 
-    async with joined(asker(), permission=wish) as remote:
+    async with joined(asking_agent(), permission=wish) as remote:
         assert await (await remote.open_session(CWD)).ask("go") == answer
 
 
-def test_another_word_is_refused_at_once() -> None:
+def test_another_string_is_rejected_at_once() -> None:
     with pytest.raises(ValueError, match="'allow' or 'deny'"):
         connect("agent", permission="perhaps")
 
 
 @pytest.mark.parametrize(("client", "agent"), [("v1", "draft"), ("draft", "v1"), ("crow", "v1")])
-async def test_a_policy_is_asked_through_an_interpreter(client: str, agent: str) -> None:
+async def test_a_policy_is_asked_through_a_translator(client: str, agent: str) -> None:
 
     asked: list[str] = []
 
@@ -197,7 +197,7 @@ async def test_a_policy_is_asked_through_an_interpreter(client: str, agent: str)
         asked.append(question.tool_call.tool_call_id)
         return next(option.option_id for option in question.options if option.kind == "allow_once")
 
-    async with interpreted(asker(), client, agent, permission=allow) as remote:
+    async with translated(asking_agent(), client, agent, permission=allow) as remote:
         heard = await (await remote.open_session(CWD)).ask("go")
         assert heard.startswith("allow_once")
         assert len(asked) == 1
@@ -216,7 +216,7 @@ def link(session: str) -> CreateElicitationParams:
     return CreateElicitationParams(message="Sign in", mode="url", session_id=session, elicitation_id="e1", url=SIGN_IN)
 
 
-def curious() -> Agent:
+def eliciting_agent() -> Agent:
     agent = Agent("curious", version="1")
 
     @agent.prompt
@@ -245,7 +245,7 @@ async def test_a_form_is_filled_declined_or_closed(reply: Any, heard: str) -> No
         asked.append(question)
         return reply
 
-    async with joined(curious(), elicit=elicit) as remote:
+    async with joined(eliciting_agent(), elicit=elicit) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("form") == heard
         (question,) = asked
@@ -253,7 +253,7 @@ async def test_a_form_is_filled_declined_or_closed(reply: Any, heard: str) -> No
 
 
 @pytest.mark.parametrize(("reply", "heard"), [(True, "accept"), ({"ignored": 1}, "accept"), (False, "decline")])
-async def test_a_link_is_shown_whole_and_only_agreed_to(reply: Any, heard: str) -> None:
+async def test_a_link_is_passed_unchanged_and_only_accepted(reply: Any, heard: str) -> None:
 
     shown: list[Any] = []
 
@@ -261,13 +261,13 @@ async def test_a_link_is_shown_whole_and_only_agreed_to(reply: Any, heard: str) 
         shown.append(question.url)
         return reply
 
-    async with joined(curious(), elicit=elicit) as remote:
+    async with joined(eliciting_agent(), elicit=elicit) as remote:
         assert await (await remote.open_session(CWD)).ask("url") == heard
         assert shown == [SIGN_IN]
 
 
-def offered(**options: Any) -> Any:
-    """The capabilities a client announces, as they are on the wire."""
+def offered_capabilities(**options: Any) -> Any:
+    """Return the announced capabilities as raw JSON."""
     found: list[Any] = []
 
     async def main() -> None:
@@ -287,14 +287,14 @@ def offered(**options: Any) -> Any:
     return found[0]
 
 
-def test_only_what_somebody_answers_is_announced() -> None:
+def test_only_modes_with_a_callback_are_announced() -> None:
     def nobody(_: CreateElicitationParams) -> None:
         return None
 
-    assert "elicitation" not in offered()
-    assert offered(elicit=nobody)["elicitation"] == {"form": {}, "url": {}}
-    assert offered(elicit={"form": nobody})["elicitation"] == {"form": {}}
-    assert offered(elicit={"url": nobody})["elicitation"] == {"url": {}}
+    assert "elicitation" not in offered_capabilities()
+    assert offered_capabilities(elicit=nobody)["elicitation"] == {"form": {}, "url": {}}
+    assert offered_capabilities(elicit={"form": nobody})["elicitation"] == {"form": {}}
+    assert offered_capabilities(elicit={"url": nobody})["elicitation"] == {"url": {}}
 
 
 def test_a_mode_that_does_not_exist_cannot_be_answered() -> None:
@@ -303,7 +303,7 @@ def test_a_mode_that_does_not_exist_cannot_be_answered() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"elicit": {"url": lambda _: True}}])
-async def test_a_question_that_was_never_offered_is_refused_and_nobody_is_asked(options: Any) -> None:
+async def test_an_elicitation_that_was_not_offered_is_rejected_without_asking(options: Any) -> None:
 
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
@@ -322,7 +322,7 @@ async def test_a_question_that_was_never_offered_is_refused_and_nobody_is_asked(
 
 async def test_our_agent_does_not_ask_a_client_that_offers_no_questions() -> None:
 
-    async with joined(curious()) as remote:
+    async with joined(eliciting_agent()) as remote:
         with pytest.raises(ProtocolError) as caught:
             await (await remote.open_session(CWD)).ask("form")
         assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
@@ -365,7 +365,7 @@ async def test_cancelling_the_turn_closes_its_form() -> None:
 
 
 @pytest.mark.parametrize(("client", "agent"), [("banjo", "v1"), ("v1", "banjo")])
-async def test_questions_come_through_an_interpreter_where_both_ends_know_them(client: str, agent: str) -> None:
+async def test_elicitations_pass_a_translator_if_both_dialects_have_them(client: str, agent: str) -> None:
 
-    async with interpreted(curious(), client, agent, elicit=lambda _: {"name": "Ada"}) as remote:
+    async with translated(eliciting_agent(), client, agent, elicit=lambda _: {"name": "Ada"}) as remote:
         assert await (await remote.open_session(CWD)).ask("form") == "accept {'name': 'Ada'}"

@@ -1,4 +1,4 @@
-"""What an agent that `connect` starts is given of our surroundings."""
+"""The environment of an agent that `connect` starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following the agent: the places its tool calls name, as they are told."""
+"""Following an agent: the locations of its tool calls, as they arrive."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dragoman.schema.update import ToolCallProgress
 from dragoman.session.location import Location
 from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import memory_pair
-from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
+from tests.roles.translated_pair import CWD, TRANSLATED, translated
 
 A, B = f"{CWD}/src/a.py", f"{CWD}/src/b.py"
 
 
-def wanderer() -> Agent:
+def locating_agent() -> Agent:
     agent = Agent("wanderer", version="1")
 
     @agent.prompt
@@ -36,9 +36,9 @@ def wanderer() -> Agent:
 TOLD = [Location(path=A, line=3, tool_call_id="c1"), Location(path=B, line=7, tool_call_id="c2")]
 
 
-async def test_each_place_is_told_once_in_order() -> None:
+async def test_each_location_is_reported_once_in_order() -> None:
 
-    async with joined(wanderer()) as remote:
+    async with joined(locating_agent()) as remote:
         session = await remote.open_session(CWD)
         told: list[Location] = []
         session.on_location = told.append
@@ -101,9 +101,9 @@ async def test_a_range_that_our_agent_names_is_the_drafts_location_on_the_wire()
 
 
 @pytest.mark.parametrize(("client", "agent"), TRANSLATED)
-async def test_places_come_through_an_interpreter(client: str, agent: str) -> None:
+async def test_locations_pass_a_translator(client: str, agent: str) -> None:
 
-    async with interpreted(wanderer(), client, agent) as remote:
+    async with translated(locating_agent(), client, agent) as remote:
         session = await remote.open_session(CWD)
         told: list[Location] = []
         session.on_location = told.append
@@ -115,7 +115,7 @@ async def test_following_ends_with_the_session_and_when_it_is_closed() -> None:
     async def read(following: Any) -> list[Location]:
         return [place async for place in following]
 
-    async with joined(wanderer()) as remote:
+    async with joined(locating_agent()) as remote:
         session = await remote.open_session(CWD)
         closed, left = session.follow(), session.follow()
         closed.close()
@@ -126,7 +126,7 @@ async def test_following_ends_with_the_session_and_when_it_is_closed() -> None:
         assert await reading == TOLD
 
 
-async def test_following_ends_when_the_agent_is_gone() -> None:
+async def test_following_ends_when_the_agent_exits() -> None:
 
     agent = Agent("mortal", version="1")
     ours, theirs = memory_pair()

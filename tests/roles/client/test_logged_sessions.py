@@ -1,4 +1,4 @@
-"""A client with a store: everything is in the log before its author hears of it, and sessions go on from there."""
+"""A client with a store: everything is stored before it is delivered, and sessions continue from the log."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from dragoman import Agent, Turn
 from dragoman.errors import ConnectionFailed, StoreFault
-from dragoman.roles.client.logged_conversation import LoggedClientSession
-from dragoman.roles.client.logged_sessions import LoggedAgent
+from dragoman.roles.client.logged_agent import LoggedAgent
+from dragoman.roles.client.logged_session import LoggedClientSession
 from dragoman.roles.client.workspace import WorkspaceAccess
 from dragoman.schema.config import SessionMode
 from dragoman.schema.content import EmbeddedResource, TextContent
@@ -29,7 +29,7 @@ from dragoman.testing import joined
 PATIENCE = 20.0
 
 
-def talker() -> Agent:
+def talking_agent() -> Agent:
     agent = Agent("talker")
 
     @agent.prompt
@@ -50,7 +50,7 @@ def talker() -> Agent:
 
 
 class Slow(MemoryStore):
-    """Keeps what it is told to keep when the test says so."""
+    """A store that writes when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ async def test_everything_is_in_the_log_in_the_order_it_happened(tmp_path: Path)
     store = await SqliteStore.open(str(tmp_path / "s.db"))
     heard: list[str] = []
     async with joined(
-        talker(), store=store, permission="allow", on_entry=lambda _, entry: heard.append(entry.kind)
+        talking_agent(), store=store, permission="allow", on_entry=lambda _, entry: heard.append(entry.kind)
     ) as agent:
         session = await agent.open_session(str(tmp_path))
         assert await session.ask("ask") == "yes"
@@ -110,10 +110,10 @@ async def test_everything_is_in_the_log_in_the_order_it_happened(tmp_path: Path)
     await store.close()
 
 
-async def test_nothing_is_told_before_it_is_kept() -> None:
+async def test_nothing_is_delivered_before_it_is_stored() -> None:
 
     store = Slow()
-    async with joined(talker(), store=store) as agent:
+    async with joined(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
         heard: list[Any] = []
         session.on_update = heard.append
@@ -131,7 +131,7 @@ async def test_nothing_is_told_before_it_is_kept() -> None:
         assert turn.stop_reason == "end_turn"
 
 
-async def test_the_agent_gets_a_prompt_only_when_it_is_kept() -> None:
+async def test_the_agent_gets_a_prompt_only_after_it_is_stored() -> None:
 
     store = Slow()
     prompts: list[str] = []
@@ -153,10 +153,10 @@ async def test_the_agent_gets_a_prompt_only_when_it_is_kept() -> None:
         assert prompts == ["hello"]
 
 
-async def test_a_stream_is_kept_in_few_commits_and_loses_nothing() -> None:
+async def test_a_stream_is_stored_in_few_commits_without_loss() -> None:
 
     store = Slow()
-    async with joined(talker(), store=store) as agent:
+    async with joined(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
         text = await session.ask("many")
     assert text == "".join(f"{number} " for number in range(5000))
@@ -170,7 +170,7 @@ async def test_a_stream_is_kept_in_few_commits_and_loses_nothing() -> None:
 async def test_a_store_that_fails_ends_the_turn_with_its_error_and_may_recover() -> None:
 
     store = Slow()
-    async with joined(talker(), store=store) as agent:
+    async with joined(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
         heard: list[Any] = []
         session.on_update = heard.append
@@ -186,7 +186,7 @@ async def test_a_store_that_fails_ends_the_turn_with_its_error_and_may_recover()
         assert await session.ask("again") == "TextContent: again"
 
 
-async def test_what_an_agent_still_says_in_a_turn_that_could_not_be_kept_is_no_part_of_the_next() -> None:
+async def test_late_updates_of_a_turn_that_could_not_be_stored_do_not_go_to_the_next() -> None:
 
     agent, begun = Agent("late"), asyncio.Event()
 
@@ -218,7 +218,7 @@ async def test_what_an_agent_still_says_in_a_turn_that_could_not_be_kept_is_no_p
     assert "late" not in render_markdown(build_transcript(await store.lines(session.id)))
 
 
-async def test_forms_and_what_was_filled_in_are_logged_on_both_sides_and_links_without_their_keys() -> None:
+async def test_forms_and_their_values_are_logged_on_both_sides_and_links_without_keys() -> None:
 
     kept = MemoryStore()
     agent = Agent("asker", store=kept)
@@ -249,11 +249,11 @@ async def test_forms_and_what_was_filled_in_are_logged_on_both_sides_and_links_w
         assert b"s3cret" not in b"".join(await each.lines(session.id))
 
 
-async def test_what_is_lost_in_translation_is_logged_in_the_session_it_was_lost_in() -> None:
+async def test_a_loss_in_translation_is_logged_in_its_session() -> None:
 
     store = MemoryStore()
     server = McpServer(name="db", command="db", args=[], env=[])
-    async with joined(talker(), store=store, dialect="2025.1", cwd="/") as client:
+    async with joined(talking_agent(), store=store, dialect="2025.1", cwd="/") as client:
         await client.open_session("/")
         session = await client.open_session("/", mcp_servers=[server])
         await session.ask("hello")
@@ -264,10 +264,10 @@ async def test_what_is_lost_in_translation_is_logged_in_the_session_it_was_lost_
     assert "MCP servers lost (db)" in logged[0][1].body["message"]
 
 
-async def test_a_mode_is_set_when_it_is_in_the_log() -> None:
+async def test_set_mode_returns_after_the_mode_is_logged() -> None:
 
     store = Slow()
-    agent = talker()
+    agent = talking_agent()
     agent.modes = [SessionMode(id="ask", name="Ask"), SessionMode(id="code", name="Code")]
     async with joined(agent, store=store) as client:
         session = await client.open_session("/")
@@ -280,22 +280,22 @@ async def test_a_mode_is_set_when_it_is_in_the_log() -> None:
         await session.set_mode("code")
 
 
-async def test_uses_of_files_are_logged_without_what_is_in_them(tmp_path: Path) -> None:
+async def test_file_uses_are_logged_without_their_content(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("a secret")
 
     store = MemoryStore()
-    async with joined(talker(), store=store, lend=WorkspaceAccess()) as agent:
+    async with joined(talking_agent(), store=store, workspace=WorkspaceAccess()) as agent:
         session = await agent.open_session(str(tmp_path))
         assert await session.ask("read") == "a secret"
     (use,) = [entry for entry in await store.read(session.id) if entry.kind == "file"]
     assert use.body == {"method": "fs/read_text_file", "path": str(tmp_path / "note.txt")}
 
 
-async def test_secrets_of_mcp_servers_are_kept_apart_and_used_again() -> None:
+async def test_secrets_of_mcp_servers_are_stored_separately_and_reused() -> None:
 
     store = MemoryStore()
     server = McpServer(name="db", command="db", args=[], env=[NameValue(name="TOKEN", value="s3cret")])
-    agent = talker()
+    agent = talking_agent()
     async with joined(agent, store=store) as remote:
         session = await remote.open_session("/", mcp_servers=[server])
         await session.ask("hello")
@@ -309,11 +309,11 @@ async def test_secrets_of_mcp_servers_are_kept_apart_and_used_again() -> None:
 
 
 @pytest.mark.parametrize("is_fork", [False, True])
-async def test_an_imported_session_names_no_servers_and_folders_until_it_was_opened_here(is_fork: bool) -> None:
+async def test_an_imported_session_has_no_servers_and_folders_until_it_is_opened_here(is_fork: bool) -> None:
 
     elsewhere, here = MemoryStore(), MemoryStore()
     server = McpServer(name="db", command="/bin/sh", args=["-c", "evil"], env=[])
-    async with joined(talker(), store=elsewhere) as remote:
+    async with joined(talking_agent(), store=elsewhere) as remote:
         session = await remote.open_session("/", mcp_servers=[server], directories=["/etc"])
         await session.ask("hello")
     file = io.BytesIO()
@@ -322,21 +322,21 @@ async def test_an_imported_session_names_no_servers_and_folders_until_it_was_ope
     log = (await import_session(here, file)).session_id
     if is_fork:
         log = (await here.fork(log, "fork")).session_id
-    async with joined(talker(), store=here) as remote:
+    async with joined(talking_agent(), store=here) as remote:
         assert isinstance(remote, LoggedAgent)
         went = (await remote.continue_session(log)).session
         assert (went.mcp_servers, went.directories) == ([], [])
         ours = McpServer(name="ours", command="/bin/true", args=[], env=[])
         await remote.continue_session(log, mcp_servers=[ours])
-    async with joined(talker(), store=here) as remote:
+    async with joined(talking_agent(), store=here) as remote:
         assert isinstance(remote, LoggedAgent)
         assert (await remote.continue_session(log)).session.mcp_servers == [ours]
 
 
-async def test_a_session_goes_on_where_its_agent_has_it() -> None:
+async def test_a_session_is_resumed_or_loaded_if_the_agent_has_it() -> None:
 
     store = MemoryStore()
-    agent = talker()
+    agent = talking_agent()
     async with joined(agent, store=store) as remote:
         session = await remote.open_session("/")
         await session.ask("hello")
@@ -356,13 +356,13 @@ async def test_a_session_goes_on_where_its_agent_has_it() -> None:
     assert len(await store.sessions()) == 1
 
 
-async def test_a_session_whose_agent_forgot_it_goes_on_with_what_was_said() -> None:
+async def test_a_session_that_its_agent_lost_continues_with_the_transcript() -> None:
 
     store = MemoryStore()
-    async with joined(talker(), store=store) as remote:
+    async with joined(talking_agent(), store=store) as remote:
         session = await remote.open_session("/")
         await session.ask("hello")
-    async with joined(talker(), store=store) as remote:  # another one, which knows nothing
+    async with joined(talking_agent(), store=store) as remote:  # another one, which knows nothing
         assert isinstance(remote, LoggedAgent)
         went = await remote.continue_session(session.id)
         assert went.method == "session/new"
@@ -380,7 +380,7 @@ async def test_agents_that_count_their_sessions_do_not_share_a_log(monkeypatch: 
 
     store = MemoryStore()
     for _ in range(2):
-        async with joined(talker(), store=store) as remote:
+        async with joined(talking_agent(), store=store) as remote:
             session = await remote.open_session("/")
             await session.ask("hello")
     logs = await store.sessions()
@@ -391,7 +391,7 @@ async def test_agents_that_count_their_sessions_do_not_share_a_log(monkeypatch: 
 async def test_a_fork_begins_with_the_log_of_its_origin() -> None:
 
     store = MemoryStore()
-    async with joined(talker(), store=store) as remote:
+    async with joined(talking_agent(), store=store) as remote:
         session = await remote.open_session("/")
         await session.ask("hello")
         fork = await remote.fork_session(session.id, "/")
@@ -402,7 +402,7 @@ async def test_a_fork_begins_with_the_log_of_its_origin() -> None:
     assert (await store.find(session.id)).turns == 1
 
 
-async def test_the_death_of_an_agent_is_the_last_thing_in_the_log() -> None:
+async def test_the_exit_of_an_agent_is_the_last_log_entry() -> None:
 
     store = MemoryStore()
     agent = Agent("mortal")

@@ -1,4 +1,4 @@
-"""Recovery from errors: what the table says, applied a bounded number of times, with clock and chance in our hands."""
+"""Recovery from errors by the table of strategies, bounded, with a fake clock and fixed jitter."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dragoman import Agent, ConnectionFailed, Kind, Option, ProtocolError, Turn,
 from dragoman.roles.client.recovery import STRATEGIES, FailedAttempt, Recovery, Strategy, strategy_of
 from dragoman.schema.config import SessionMode
 from dragoman.testing import joined
-from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
+from tests.roles.translated_pair import CWD, TRANSLATED, translated
 
 
 class Clock:
-    """Pauses that take no time and are remembered."""
+    """A sleep that returns at once and records the delays."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []
@@ -27,7 +27,7 @@ class Clock:
 
 
 class Failing:
-    """Work that fails with these errors, one after the other, and then succeeds."""
+    """Work that fails with these errors in turn and then succeeds."""
 
     def __init__(self, *kinds: str) -> None:
         self.errors = [ProtocolError(kind, f"{kind} it is") for kind in kinds]
@@ -40,7 +40,7 @@ class Failing:
         return "done"
 
 
-def yes(_: FailedAttempt) -> bool:
+def always_retry(_: FailedAttempt) -> bool:
     return True
 
 
@@ -78,7 +78,7 @@ def test_agents_that_call_an_unknown_session_something_else_are_understood(
 
 
 @pytest.mark.item("004-60")
-async def test_pauses_grow_twofold_up_to_a_limit_and_are_never_quite_the_same() -> None:
+async def test_delays_double_up_to_a_limit_with_jitter() -> None:
 
     clock = Clock()
     chances = iter([1.0, 0.0, 0.5, 1.0, 1.0])
@@ -90,7 +90,7 @@ async def test_pauses_grow_twofold_up_to_a_limit_and_are_never_quite_the_same() 
 
 
 @pytest.mark.item("004-60")
-async def test_each_timeout_makes_the_next_try_more_patient() -> None:
+async def test_each_timeout_makes_the_next_timeout_longer() -> None:
 
     work = Failing(Kind.TIMEOUT, Kind.TIMEOUT)
     assert await Recovery(timeout_factor=3.0).run(work) == "done"
@@ -119,7 +119,7 @@ async def test_the_user_is_told_and_decides_whether_to_try_again(kind: str, capl
 
 
 @pytest.mark.parametrize("kind", [Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR])
-async def test_nothing_that_a_user_must_allow_is_tried_again_when_nobody_asks_them(kind: str) -> None:
+async def test_errors_that_need_the_user_are_not_retried_without_a_callback(kind: str) -> None:
 
     work = Failing(kind)
     with pytest.raises(ProtocolError):
@@ -128,14 +128,14 @@ async def test_nothing_that_a_user_must_allow_is_tried_again_when_nobody_asks_th
 
 
 @pytest.mark.parametrize("kind", list(STRATEGIES))
-async def test_tries_are_bounded_and_the_last_error_is_raised(kind: str) -> None:
+async def test_attempts_are_bounded_and_the_last_error_is_raised(kind: str) -> None:
 
     work = Failing(*[kind] * 9)
 
     async def renew() -> None:
         return None
 
-    recovery = Recovery(max_attempts=3, confirm_retry=yes, sleep=Clock().sleep)
+    recovery = Recovery(max_attempts=3, confirm_retry=always_retry, sleep=Clock().sleep)
     with pytest.raises(ProtocolError) as caught:
         await recovery.run(work, renew=renew)
     assert caught.value.kind == kind
@@ -143,12 +143,12 @@ async def test_tries_are_bounded_and_the_last_error_is_raised(kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", [Kind.RATE_LIMITED, Kind.TIMEOUT, Kind.SESSION_NOT_FOUND])
-async def test_what_has_had_effects_is_not_repeated_unasked(kind: str) -> None:
+async def test_work_with_effects_is_not_repeated_without_asking(kind: str) -> None:
 
     async def renew() -> None:
         return None
 
-    for retry, tries in ((None, 1), (yes, 2)):
+    for retry, tries in ((None, 1), (always_retry, 2)):
         work = Failing(kind)
         recovery = Recovery(confirm_retry=retry, sleep=Clock().sleep)
         running = recovery.run(work, renew=renew, has_acted=lambda: True)
@@ -164,21 +164,21 @@ async def test_other_errors_and_a_lost_agent_pass_through() -> None:
 
     work = Failing(Kind.AUTH_REQUIRED)
     with pytest.raises(ProtocolError):
-        await Recovery(confirm_retry=yes).run(work)
+        await Recovery(confirm_retry=always_retry).run(work)
 
     async def lost(_: float) -> None:
         raise ConnectionFailed("gone")
 
     with pytest.raises(ConnectionFailed):
-        await Recovery(confirm_retry=yes).run(lost)
+        await Recovery(confirm_retry=always_retry).run(lost)
     assert len(work.stretches) == 1
 
 
 # --- with an agent --------------------------------------------------------------------------------------------
 
 
-def troubled(fail: Callable[[int], str | None]) -> Agent:
-    """An agent whose nth prompt fails with what `fail` says."""
+def failing_agent(fail: Callable[[int], str | None]) -> Agent:
+    """Return an agent whose nth prompt fails with the kind that `fail` returns."""
     agent = Agent("troubled", version="1", modes=[SessionMode(id=id, name=id) for id in ("ask", "code")])
     prompts = 0
 
@@ -195,10 +195,10 @@ def troubled(fail: Callable[[int], str | None]) -> Agent:
 
 
 @pytest.mark.item("004-60")
-async def test_a_rate_limited_prompt_is_asked_again_after_a_pause() -> None:
+async def test_a_rate_limited_prompt_is_retried_after_a_delay() -> None:
 
     clock = Clock()
-    async with joined(troubled(lambda n: Kind.RATE_LIMITED if n < 3 else None)) as remote:
+    async with joined(failing_agent(lambda n: Kind.RATE_LIMITED if n < 3 else None)) as remote:
         session = await remote.open_session(CWD)
         recovery = Recovery(sleep=clock.sleep, jitter=lambda: 1.0)
         assert await session.ask("go", recovery=recovery) == "well done"
@@ -206,9 +206,9 @@ async def test_a_rate_limited_prompt_is_asked_again_after_a_pause() -> None:
 
 
 @pytest.mark.item("004-60")
-async def test_a_session_that_the_agent_forgot_goes_on_as_a_new_one() -> None:
+async def test_a_session_that_the_agent_lost_is_replaced_by_a_new_one() -> None:
 
-    agent = troubled(lambda _: None)
+    agent = failing_agent(lambda _: None)
     async with joined(agent) as remote:
         session = await remote.open_session(CWD, mode="code")
         assert await session.ask("one") == "well done"
@@ -220,7 +220,7 @@ async def test_a_session_that_the_agent_forgot_goes_on_as_a_new_one() -> None:
         assert session.id != before
         assert session.mode == "code"
         assert [trouble.strategy for trouble in told] == [Strategy.NEW_SESSION]
-        assert "without its memory" in told[0].explanation
+        assert "without its history" in told[0].explanation
         assert await session.ask("three") == "well done"
         assert [one.text for one in session.transcript.messages if one.role == "agent"] == ["well done"] * 3
 
@@ -250,7 +250,7 @@ async def test_a_session_that_is_renewed_has_the_options_it_was_set_to(dialect: 
         assert await session.ask("how?", recovery=Recovery()) == "opus True 5 good"
 
 
-async def test_what_a_forgotten_session_was_lent_ends_and_the_new_one_is_lent_anew(tmp_path: Path) -> None:
+async def test_the_workspace_of_a_lost_session_ends_and_the_new_one_gets_its_own(tmp_path: Path) -> None:
 
     agent = Agent("runner", version="1")
     opened: list[Any] = []
@@ -261,7 +261,7 @@ async def test_what_a_forgotten_session_was_lent_ends_and_the_new_one_is_lent_an
         await turn.say(opened[-1].id)
 
     lending = WorkspaceAccess()
-    async with joined(agent, lend=lending) as remote:
+    async with joined(agent, workspace=lending) as remote:
         session = await remote.open_session(str(tmp_path))
         first = await session.ask("one")
         agent.sessions.clear()
@@ -275,16 +275,19 @@ async def test_what_a_forgotten_session_was_lent_ends_and_the_new_one_is_lent_an
 
 @pytest.mark.item("004-60")
 @pytest.mark.parametrize(("client", "agent"), TRANSLATED)
-async def test_kinds_arrive_through_an_interpreter_and_are_recovered_from(client: str, agent: str) -> None:
+async def test_error_kinds_pass_a_translator_and_are_recovered_from(client: str, agent: str) -> None:
 
     kinds = [Kind.RATE_LIMITED, Kind.TIMEOUT, Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR]
     clock = Clock()
     told: list[str] = []
     recovery = Recovery(
-        max_attempts=9, sleep=clock.sleep, confirm_retry=yes, on_failure=lambda trouble: told.append(trouble.error.kind)
+        max_attempts=9,
+        sleep=clock.sleep,
+        confirm_retry=always_retry,
+        on_failure=lambda trouble: told.append(trouble.error.kind),
     )
-    failing = troubled(lambda n: kinds[n - 1] if n <= len(kinds) else None)
-    async with interpreted(failing, client, agent) as remote:
+    failing = failing_agent(lambda n: kinds[n - 1] if n <= len(kinds) else None)
+    async with translated(failing, client, agent) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("go", recovery=recovery) == "well done"
         assert told == kinds
@@ -294,7 +297,7 @@ async def test_kinds_arrive_through_an_interpreter_and_are_recovered_from(client
 
 
 @pytest.mark.item("004-60", "004-62")
-async def test_a_silent_turn_is_asked_again_with_more_patience() -> None:
+async def test_a_timed_out_turn_is_retried_with_a_longer_timeout() -> None:
 
     agent = Agent("slow", version="1")
     cancelled = False
@@ -315,7 +318,7 @@ async def test_a_silent_turn_is_asked_again_with_more_patience() -> None:
         recovery = Recovery(timeout_factor=1000.0, on_failure=lambda trouble: told.append(trouble.error.message))
         assert await session.ask("go", idle_timeout=0.02, recovery=recovery) == "awake"
         assert cancelled
-        assert told == ["nothing was heard of the agent for 0.02 s"]
+        assert told == ["the agent sent no update for 0.02 s"]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +330,7 @@ async def test_a_silent_turn_is_asked_again_with_more_patience() -> None:
         ("Internal error", None, "Internal error"),
     ],
 )
-def test_the_reason_that_stands_beside_a_message_is_told_with_it(
+def test_the_reason_in_the_error_data_is_part_of_the_explanation(
     message: str, data: dict[str, Any] | None, told: str
 ) -> None:
     assert ProtocolError(Kind.INTERNAL_ERROR, message, data).explanation == told

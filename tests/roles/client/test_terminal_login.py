@@ -1,4 +1,4 @@
-"""Signing in in a terminal: the agent's own command once more, with a person before it, and then a fresh start."""
+"""Login in a terminal: run the agent's own command for the user, then restart the agent."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def command(folder: Path, exit_code: int) -> list[str]:
     return [sys.executable, str(script), str(exit_code)]
 
 
-async def test_one_signs_in_by_the_agents_own_command_and_the_agent_starts_afresh(tmp_path: Path) -> None:
+async def test_the_user_logs_in_by_the_agents_own_command_and_the_agent_restarts(tmp_path: Path) -> None:
 
     words = command(tmp_path, 0)
     ran: list[TerminalLogin] = []
@@ -77,7 +77,7 @@ async def test_one_signs_in_by_the_agents_own_command_and_the_agent_starts_afres
 
 async def test_an_exit_code_other_than_0_is_a_failure_and_the_agent_stays_as_it_is(tmp_path: Path) -> None:
 
-    options = {"dialect": "v1", "cwd": str(tmp_path), "env": {"BASE": "x"}, "sign_in": run_in_terminal}
+    options = {"dialect": "v1", "cwd": str(tmp_path), "env": {"BASE": "x"}, "terminal_login": run_in_terminal}
     async with connect(command(tmp_path, 3), **options) as remote:  # type: ignore[arg-type]
         before = remote.connection
         with pytest.raises(ProtocolError, match="exit code 3") as caught:
@@ -88,9 +88,9 @@ async def test_an_exit_code_other_than_0_is_a_failure_and_the_agent_stays_as_it_
 
 
 @pytest.mark.parametrize(
-    ("options", "why"), [({}, "has none to show"), ({"sign_in": lambda _: 0}, "not started by a command")]
+    ("options", "why"), [({}, "needs a terminal"), ({"terminal_login": lambda _: 0}, "not started by a command")]
 )
-async def test_where_one_cannot_sign_in_nothing_is_announced_and_nothing_is_sent(options: Any, why: str) -> None:
+async def test_without_terminal_login_nothing_is_announced_and_nothing_is_sent(options: Any, why: str) -> None:
 
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
@@ -112,7 +112,7 @@ async def test_where_one_cannot_sign_in_nothing_is_announced_and_nothing_is_sent
         await playing
 
 
-async def test_the_terminal_is_announced_where_there_is_one(tmp_path: Path) -> None:
+async def test_terminal_login_is_announced_if_there_is_a_runner(tmp_path: Path) -> None:
 
     teller = tmp_path / "teller.py"
     teller.write_text(
@@ -129,7 +129,7 @@ async def test_the_terminal_is_announced_where_there_is_one(tmp_path: Path) -> N
             assert await (await remote.open_session(str(tmp_path))).ask("?") == heard
 
 
-async def test_methods_of_the_agent_itself_are_asked_of_the_agent() -> None:
+async def test_other_auth_methods_are_sent_to_the_agent() -> None:
 
     agent = Agent("guarded", version="1", auth_methods=[AuthMethod(id="browser", name="Browser")])
     asked = asyncio.Event()

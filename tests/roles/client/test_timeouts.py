@@ -1,4 +1,4 @@
-"""Patience: what takes too long ends, and says so with the kind timeout."""
+"""Timeouts: what takes too long ends with the kind timeout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.roles.client.turn import CANCEL_GRACE, TurnTimeouts
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.testing import ScriptedPeer, joined
 from dragoman.transport.memory import memory_pair
-from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
+from tests.roles.translated_pair import CWD, TRANSLATED, translated
 
 SOON = 0.03
 
@@ -19,12 +19,12 @@ SOON = 0.03
 # --- the watch, without a clock -------------------------------------------------------------------------------
 
 
-def test_an_agent_is_idle_when_nothing_new_was_heard_for_so_long() -> None:
+def test_an_agent_without_updates_for_the_timeout_is_idle() -> None:
     watch = TurnTimeouts(10.0, None, now=0.0)
     assert watch.check(2.5, update_count=0, agent_is_waiting=False) is None
     assert watch.check(10.0, update_count=1, agent_is_waiting=False) is None
     assert watch.check(19.9, update_count=1, agent_is_waiting=False) is None
-    assert watch.check(20.0, update_count=1, agent_is_waiting=False) == "nothing was heard of the agent for 10 s"
+    assert watch.check(20.0, update_count=1, agent_is_waiting=False) == "the agent sent no update for 10 s"
 
 
 def test_time_in_which_the_agent_waits_for_us_does_not_count() -> None:
@@ -34,7 +34,7 @@ def test_time_in_which_the_agent_waits_for_us_does_not_count() -> None:
     assert watch.check(110.0, update_count=0, agent_is_waiting=False) is not None
 
 
-def test_for_the_whole_turn_everything_counts() -> None:
+def test_the_turn_timeout_counts_all_time() -> None:
     watch = TurnTimeouts(None, 10.0, now=5.0)
     assert watch.check(14.9, update_count=99, agent_is_waiting=True) is None
     assert watch.check(15.0, update_count=100, agent_is_waiting=True) == "the turn took longer than 10 s"
@@ -43,7 +43,7 @@ def test_for_the_whole_turn_everything_counts() -> None:
 @pytest.mark.parametrize(
     ("idle", "whole", "pause", "grace"), [(8.0, None, 2.0, CANCEL_GRACE), (None, 3.0, 3.0, 3.0), (8.0, 1.0, 1.0, 1.0)]
 )
-def test_it_is_looked_at_in_time_for_both_limits(
+def test_the_next_check_is_in_time_for_both_timeouts(
     idle: float | None, whole: float | None, pause: float, grace: float
 ) -> None:
     watch = TurnTimeouts(idle, whole, now=0.0)
@@ -53,8 +53,8 @@ def test_it_is_looked_at_in_time_for_both_limits(
 # --- turns ----------------------------------------------------------------------------------------------------
 
 
-def dreamer() -> tuple[Agent, list[str]]:
-    """An agent that says a word and dreams on, and what became of its dreams."""
+def silent_agent() -> tuple[Agent, list[str]]:
+    """Return an agent that sends one word and then nothing, and what became of its turns."""
     agent = Agent("dreamer", version="1")
     ends: list[str] = []
 
@@ -76,10 +76,10 @@ def dreamer() -> tuple[Agent, list[str]]:
 @pytest.mark.item("004-62")
 async def test_a_silent_turn_is_cancelled_and_ends_with_timeout() -> None:
 
-    agent, ends = dreamer()
+    agent, ends = silent_agent()
     async with joined(agent, idle_timeout=SOON) as remote:
         session = await remote.open_session(CWD)
-        with pytest.raises(ProtocolError, match="nothing was heard") as caught:
+        with pytest.raises(ProtocolError, match="sent no update") as caught:
             await session.ask("dream")
         assert caught.value.kind == Kind.TIMEOUT
         assert ends == ["cancelled"]
@@ -87,7 +87,7 @@ async def test_a_silent_turn_is_cancelled_and_ends_with_timeout() -> None:
 
 
 @pytest.mark.item("004-62")
-async def test_a_turn_with_a_limit_ends_there_however_much_is_said() -> None:
+async def test_a_turn_ends_at_its_timeout_despite_updates() -> None:
 
     agent = Agent("talker", version="1")
 
@@ -104,7 +104,7 @@ async def test_a_turn_with_a_limit_ends_there_however_much_is_said() -> None:
         assert caught.value.kind == Kind.TIMEOUT
 
 
-async def test_an_agent_that_does_not_even_end_the_turn_is_left_alone() -> None:
+async def test_a_timed_out_turn_ends_although_the_agent_does_not_end_it() -> None:
 
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
@@ -156,9 +156,9 @@ async def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
         assert not session.keeps_agent_waiting
 
 
-async def test_without_a_limit_nobody_looks() -> None:
+async def test_without_timeouts_there_is_no_timer() -> None:
 
-    agent, _ = dreamer()
+    agent, _ = silent_agent()
     async with joined(agent) as remote:
         session = await remote.open_session(CWD)
         async with session.prompt("dream") as turn:
@@ -173,7 +173,7 @@ async def test_without_a_limit_nobody_looks() -> None:
 @pytest.mark.item("004-62")
 async def test_an_answer_that_never_comes_is_a_timeout() -> None:
 
-    agent, _ = dreamer()
+    agent, _ = silent_agent()
 
     @agent.on("_slow")
     async def slow(params: object) -> None:
@@ -198,7 +198,7 @@ async def test_what_times_out_in_an_agent_reaches_the_client_as_a_timeout(client
     async def never(_: object) -> None:
         await asyncio.Event().wait()
 
-    async with interpreted(hasty, client, agent, on={"_acme/slow": never}) as remote:
+    async with translated(hasty, client, agent, on={"_acme/slow": never}) as remote:
         session = await remote.open_session(CWD)
         with pytest.raises(ProtocolError) as caught:
             await session.ask("go")
@@ -230,10 +230,10 @@ async def test_a_timeout_of_an_agent_is_minus_32009_in_the_draft() -> None:
 # --- starting -------------------------------------------------------------------------------------------------
 
 
-async def test_an_agent_that_says_nothing_at_its_start_is_given_up_and_one_hears_of_each_attempt() -> None:
+async def test_a_silent_agent_is_given_up_at_start_and_each_attempt_is_reported() -> None:
 
     told: list[str] = []
-    with pytest.raises(StartFailed, match="understands no dialect"):
+    with pytest.raises(StartFailed, match="does not understand initialize"):
         async with connect(["sh", "-c", "cat > /dev/null"], initialize_timeout=SOON, report=told.append):
             pass
     attempts = ["v1", "draft", "crow", "2025.1"]

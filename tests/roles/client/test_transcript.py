@@ -1,4 +1,4 @@
-"""The transcript of a session: what was said and done, merged, at any moment."""
+"""The transcript of a session, merged, at any time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dragoman.schema.plan import PlanEntry
 from dragoman.schema.update import UsageUpdate
 from dragoman.session.message import Message
 from dragoman.testing import joined
-from tests.roles.translated_pair import CWD, TRANSLATED, interpreted
+from tests.roles.translated_pair import CWD, TRANSLATED, translated
 
 
-def worker(*, usage: bool = False) -> Agent:
+def working_agent(*, usage: bool = False) -> Agent:
     agent = Agent("worker", version="1", modes=[SessionMode(id=id, name=id) for id in ("ask", "code")])
 
     @agent.prompt
@@ -35,7 +35,7 @@ def worker(*, usage: bool = False) -> Agent:
     return agent
 
 
-def picture(transcript: Any) -> list[tuple[str, str]]:
+def entry_summary(transcript: Any) -> list[tuple[str, str]]:
     return [
         (entry.role, entry.text) if isinstance(entry, Message) else ("call", f"{entry.title} {entry.status}")
         for entry in transcript
@@ -53,11 +53,11 @@ SAID = [
 
 async def test_a_turn_is_read_back_in_order_and_merged() -> None:
 
-    async with joined(worker(usage=True)) as remote:
+    async with joined(working_agent(usage=True)) as remote:
         session = await remote.open_session()
         await session.ask("go")
         transcript = session.transcript
-        assert picture(transcript) == SAID
+        assert entry_summary(transcript) == SAID
         assert [entry.content for entry in transcript.plan] == ["look"]
         assert transcript.usage == UsageUpdate(used=5, size=10)
         assert (transcript.title, transcript.mode) == ("Looking", "ask")
@@ -66,34 +66,34 @@ async def test_a_turn_is_read_back_in_order_and_merged() -> None:
         assert len(session.transcript) == 2 * len(SAID)
 
 
-async def test_it_can_be_read_in_the_middle_of_a_turn() -> None:
+async def test_the_transcript_can_be_read_during_a_turn() -> None:
 
-    async with joined(worker()) as remote:
+    async with joined(working_agent()) as remote:
         session = await remote.open_session()
         seen: list[int] = []
         async with session.prompt("go") as turn:
             async for _ in turn:
                 seen.append(len(session.transcript))
         assert seen == sorted(seen)
-        assert picture(session.transcript) == SAID
+        assert entry_summary(session.transcript) == SAID
 
 
 async def test_a_loaded_session_has_the_transcript_it_had() -> None:
 
-    async with joined(worker(usage=True)) as remote:
+    async with joined(working_agent(usage=True)) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
         loaded = await remote.load_session(session.id, CWD)
-        assert picture(loaded.transcript) == SAID
+        assert entry_summary(loaded.transcript) == SAID
         assert loaded.title == "Looking"
 
 
 @pytest.mark.parametrize(("client", "agent"), TRANSLATED)
-async def test_it_is_the_same_through_an_interpreter(client: str, agent: str) -> None:
+async def test_the_transcript_is_the_same_through_a_translator(client: str, agent: str) -> None:
 
-    async with interpreted(worker(), client, agent) as remote:
+    async with translated(working_agent(), client, agent) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
-        told = [(who, text.replace("Read a", "read")) for who, text in picture(session.transcript)]
+        told = [(who, text.replace("Read a", "read")) for who, text in entry_summary(session.transcript)]
         assert told == [(who, text.replace("Read a", "read")) for who, text in SAID]
         assert [entry.content for entry in session.plan] == ["look"]

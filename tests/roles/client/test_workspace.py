@@ -1,7 +1,7 @@
-"""What a client lends and an agent uses, over the wire: in official v1, in the draft, and through the interpreter.
+"""The workspace over the wire: in official v1, in the draft, and through a translator.
 
-Each test is one agent's turn, played for every way; the frames at the agent's end are kept, and looked at where it
-matters how a call is said. Without a lending client the same turn works on the agent's own files.
+Each test is one turn of an agent, run for every combination. The frames at the agent's end are recorded and checked
+where their form matters. Without a client workspace the same turn works on local files.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def met(agent: Agent, way: tuple[str, str], **options: Any) -> AsyncIterator[tuple[RemoteAgent, Watched]]:
-    """A client of this agent, and the frames that pass the agent's end."""
+async def connected_agent(
+    agent: Agent, way: tuple[str, str], **options: Any
+) -> AsyncIterator[tuple[RemoteAgent, Watched]]:
+    """Connect a client to this agent; record the frames at the agent's end."""
     client, spoken = way
     agent.dialect = "auto" if spoken == "v1" else spoken
     ours, theirs = memory_pair()
@@ -75,7 +77,7 @@ async def met(agent: Agent, way: tuple[str, str], **options: Any) -> AsyncIterat
 async def in_turn(
     folder: Path, work: Work, way: tuple[str, str] = ("v1", "v1"), **options: Any
 ) -> AsyncIterator[tuple[RemoteAgent, Watched, ClientSession]]:
-    """The agent does this work in its turn; a fault of it fails the test."""
+    """Run this work in a turn of the agent; an error in it fails the test."""
     faults: list[BaseException] = []
     agent = Agent("worker")
 
@@ -88,8 +90,8 @@ async def in_turn(
         except BaseException as error:
             faults.append(error)
 
-    options = {"lend": WorkspaceAccess(), "cwd": str(folder), **options}
-    async with met(agent, way, **options) as (remote, wire):
+    options = {"workspace": WorkspaceAccess(), "cwd": str(folder), **options}
+    async with connected_agent(agent, way, **options) as (remote, wire):
         session = await remote.open_session(str(folder))
         await session.ask("work")
         if faults:
@@ -97,24 +99,24 @@ async def in_turn(
         yield remote, wire, session
 
 
-async def did(folder: Path, work: Work, way: tuple[str, str] = ("v1", "v1"), **options: Any) -> Watched:
+async def run_turn(folder: Path, work: Work, way: tuple[str, str] = ("v1", "v1"), **options: Any) -> Watched:
     async with in_turn(folder, work, way, **options) as (_, wire, _):
         return wire
 
 
-def asked(wire: Watched) -> list[str]:
-    """The methods of all that the agent asked its client."""
+def request_methods(wire: Watched) -> list[str]:
+    """Return the methods of all requests of the agent."""
     return [frame["method"] for frame in wire.said if "method" in frame and "id" in frame]
 
 
-async def refusal(call: Awaitable[object]) -> ProtocolError:
+async def expect_error(call: Awaitable[object]) -> ProtocolError:
     with pytest.raises(ProtocolError) as caught:
         await call
     return caught.value
 
 
 class Approving:
-    """Approves by resource, and remembers the questions."""
+    """Approve by resource, and record the uses."""
 
     def __init__(self, refuse: Sequence[str] = ()) -> None:
         self.questions: list[WorkspaceUse] = []
@@ -140,13 +142,15 @@ async def test_bytes_are_read_and_written(tmp_path: Path, way: tuple[str, str]) 
         assert await turn.files.write_bytes(path, BYTES) is False
         assert await turn.files.read_bytes(path) == BYTES
         assert await turn.files.read_bytes(path, 254, 4) == b"\xfe\xff\x00\x01"
-        error = await refusal(turn.files.write_bytes(path, b"", overwrite=False))
+        error = await expect_error(turn.files.write_bytes(path, b"", overwrite=False))
         assert error.kind == Kind.INVALID_PARAMS
 
     approve = Approving()
-    wire = await did(tmp_path, work, way, lend=WorkspaceAccess(approve=approve))
+    wire = await run_turn(tmp_path, work, way, workspace=WorkspaceAccess(approve=approve))
     assert (tmp_path / "sub" / "a.bin").read_bytes() == BYTES
-    assert asked(wire) == ["fs/write_binary_file"] * 2 + ["fs/read_binary_file"] * 2 + ["fs/write_binary_file"]
+    assert request_methods(wire) == ["fs/write_binary_file"] * 2 + ["fs/read_binary_file"] * 2 + [
+        "fs/write_binary_file"
+    ]
     first = next(frame for frame in wire.said if frame.get("method") == "fs/write_binary_file")
     assert first["params"]["data"] == base64.b64encode(BYTES).decode()
     assert first["params"]["createDirectories"] is True
@@ -167,7 +171,7 @@ async def test_folders_are_made_and_listed(tmp_path: Path, way: tuple[str, str])
         assert await turn.files.make_directory(str(tmp_path / "a")) is True
         assert await turn.files.make_directory(str(tmp_path / "a")) is False
         assert await turn.files.make_directory(str(tmp_path / "b" / "c"), parents=True) is True
-        error = await refusal(turn.files.make_directory(str(tmp_path / "x" / "y")))
+        error = await expect_error(turn.files.make_directory(str(tmp_path / "x" / "y")))
         assert error.kind == Kind.RESOURCE_NOT_FOUND
         found = await turn.files.list(str(tmp_path), recursive=True)
         assert [(entry.name, entry.type) for entry in found.entries] == [
@@ -184,8 +188,8 @@ async def test_folders_are_made_and_listed(tmp_path: Path, way: tuple[str, str])
         assert ([entry.name for entry in few.entries], few.truncated) == (["a", "b"], True)
 
     approve = Approving()
-    wire = await did(tmp_path, work, way, lend=WorkspaceAccess(approve=approve))
-    assert asked(wire) == ["fs/create_directory"] * 4 + ["fs/list_directory"] * 2
+    wire = await run_turn(tmp_path, work, way, workspace=WorkspaceAccess(approve=approve))
+    assert request_methods(wire) == ["fs/create_directory"] * 4 + ["fs/list_directory"] * 2
     assert [(question.operation, question.method) for question in approve.questions] == (
         [("write", "fs/create_directory")] * 4 + [("read", "fs/list_directory")] * 2
     )
@@ -198,18 +202,18 @@ async def test_several_files_are_written_together_or_not_at_all(tmp_path: Path, 
 
     async def work(turn: Turn) -> None:
         batch: dict[str, str | bytes] = {f"{tmp_path}/old": "new", f"{tmp_path}/sub/bytes": b"\x00\xff"}
-        assert (await refusal(turn.files.write_many(batch))).kind == Kind.RESOURCE_NOT_FOUND
+        assert (await expect_error(turn.files.write_many(batch))).kind == Kind.RESOURCE_NOT_FOUND
         assert (tmp_path / "old").read_text() == "old"
         assert await turn.files.write_many(batch, create_directories=True) == 5
         outside = {**batch, f"{tmp_path}/../outside": "x"}
-        assert (await refusal(turn.files.write_many(outside))).kind == Kind.ACCESS_DENIED
+        assert (await expect_error(turn.files.write_many(outside))).kind == Kind.ACCESS_DENIED
 
     approve = Approving()
-    wire = await did(tmp_path, work, way, lend=WorkspaceAccess(approve=approve))
+    wire = await run_turn(tmp_path, work, way, workspace=WorkspaceAccess(approve=approve))
     assert (tmp_path / "old").read_text() == "new"
     assert (tmp_path / "sub" / "bytes").read_bytes() == b"\x00\xff"
     assert sorted(os.listdir(tmp_path)) == ["old", "sub"]
-    assert asked(wire) == ["fs/write_files"] * 3
+    assert request_methods(wire) == ["fs/write_files"] * 3
     assert [(question.resource, question.text, question.data) for question in approve.questions[2:4]] == [
         (f"{tmp_path}/old", "new", None),
         (f"{tmp_path}/sub/bytes", None, b"\x00\xff"),
@@ -218,7 +222,7 @@ async def test_several_files_are_written_together_or_not_at_all(tmp_path: Path, 
 
 @pytest.mark.item("004-40", "004-75")
 @ways
-async def test_changes_are_told_until_the_agent_has_seen_enough(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_changes_are_sent_until_the_watch_ends(tmp_path: Path, way: tuple[str, str]) -> None:
     (tmp_path / "old").write_text("1")
 
     async def work(turn: Turn) -> None:
@@ -240,8 +244,8 @@ async def test_changes_are_told_until_the_agent_has_seen_enough(tmp_path: Path, 
                     break
 
     approve = Approving()
-    async with in_turn(tmp_path, work, way, lend=WorkspaceAccess(approve=approve)) as (remote, wire, _):
-        assert asked(wire) == ["fs/watch", "fs/unwatch"]
+    async with in_turn(tmp_path, work, way, workspace=WorkspaceAccess(approve=approve)) as (remote, wire, _):
+        assert request_methods(wire) == ["fs/watch", "fs/unwatch"]
         told = [frame for frame in wire.heard if frame.get("method") == "fs/changed"]
         assert told
         assert all("id" not in frame and set(frame["params"]) >= {"watchId", "changes"} for frame in told)
@@ -253,7 +257,9 @@ async def test_changes_are_told_until_the_agent_has_seen_enough(tmp_path: Path, 
 @pytest.mark.parametrize(
     "way", [("v1", "v1"), ("draft", "draft"), ("2025.1", "2025.1"), ("crow", "crow")], ids="-".join
 )
-async def test_without_a_lending_client_the_agent_uses_its_own(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_without_a_client_workspace_the_agent_uses_local_files_and_terminals(
+    tmp_path: Path, way: tuple[str, str]
+) -> None:
     (tmp_path / "old").write_text("1")
 
     async def work(turn: Turn) -> None:
@@ -273,11 +279,11 @@ async def test_without_a_lending_client_the_agent_uses_its_own(tmp_path: Path, w
             turn.files.make_directory(f"{tmp_path}/../x"),
             turn.files.write_many({f"{tmp_path}/../x": ""}),
         ):
-            assert (await refusal(call)).kind == Kind.ACCESS_DENIED
+            assert (await expect_error(call)).kind == Kind.ACCESS_DENIED
 
-    lend = None if way[0] in ("v1", "draft") else WorkspaceAccess()  # two dialects have no words for these calls
-    wire = await did(tmp_path, work, way, lend=lend)
-    assert asked(wire) == []
+    workspace = None if way[0] in ("v1", "draft") else WorkspaceAccess()  # two dialects have no words for these calls
+    wire = await run_turn(tmp_path, work, way, workspace=workspace)
+    assert request_methods(wire) == []
     assert not os.path.exists(tmp_path / ".." / "x")
 
 
@@ -288,44 +294,44 @@ async def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing
 ) -> None:
     async def work(turn: Turn) -> None:
         path = f"{tmp_path}/new/deep/file"
-        assert (await refusal(turn.files.write(path, "x"))).kind == Kind.RESOURCE_NOT_FOUND
+        assert (await expect_error(turn.files.write(path, "x"))).kind == Kind.RESOURCE_NOT_FOUND
         await turn.files.write(path, "é\nb\n", encoding="latin-1", create_directories=True)
         assert Path(path).read_bytes() == b"\xe9\nb\n"
         assert await turn.files.read(path, encoding="latin-1") == "é\nb\n"
         assert await turn.files.read(path, line=1, limit=1, encoding="latin-1") == "é"
-        assert (await refusal(turn.files.write(path, "c", overwrite=False))).kind == Kind.INVALID_PARAMS
-        assert (await refusal(turn.files.write(path, "c", encoding="no-such"))).kind == Kind.INVALID_PARAMS
+        assert (await expect_error(turn.files.write(path, "c", overwrite=False))).kind == Kind.INVALID_PARAMS
+        assert (await expect_error(turn.files.write(path, "c", encoding="no-such"))).kind == Kind.INVALID_PARAMS
         assert Path(path).read_bytes() == b"\xe9\nb\n"
         await turn.files.write(f"{path}.more", "c", overwrite=False)
         assert Path(f"{path}.more").read_text() == "c"
 
-    wire = await did(tmp_path, work, way, lend=WorkspaceAccess() if lent else None)
-    assert bool(asked(wire)) is lent
+    wire = await run_turn(tmp_path, work, way, workspace=WorkspaceAccess() if lent else None)
+    assert bool(request_methods(wire)) is lent
 
 
 @pytest.mark.parametrize("client", ["v1", "banjo", "crow", "2025.1"])
-async def test_text_in_an_encoding_that_the_clients_dialect_cannot_say_is_neither_read_nor_written_in_another(
+async def test_text_is_not_read_or_written_in_another_encoding_if_the_dialect_cannot_carry_it(
     tmp_path: Path, client: str
 ) -> None:
     async def work(turn: Turn) -> None:
         path = f"{tmp_path}/file"
-        error = await refusal(turn.files.write(path, "é", encoding="latin-1"))
+        error = await expect_error(turn.files.write(path, "é", encoding="latin-1"))
         assert error.kind == Kind.CAPABILITY_UNSUPPORTED
         assert "latin-1" in error.message
         await turn.files.write(path, "é", encoding="UTF-8")
         assert Path(path).read_text("utf-8") == "é"
-        assert (await refusal(turn.files.read(path, encoding="latin-1"))).kind == Kind.CAPABILITY_UNSUPPORTED
+        assert (await expect_error(turn.files.read(path, encoding="latin-1"))).kind == Kind.CAPABILITY_UNSUPPORTED
         assert await turn.files.read(path, encoding="utf8") == "é"
-        assert (await refusal(turn.files.write(path, "e", overwrite=False))).kind == Kind.INVALID_PARAMS
+        assert (await expect_error(turn.files.write(path, "e", overwrite=False))).kind == Kind.INVALID_PARAMS
 
-    await _done(did(tmp_path, work, (client, "draft")))
+    await _await_result(run_turn(tmp_path, work, (client, "draft")))
 
 
-async def _done(work: Awaitable[object]) -> None:
+async def _await_result(work: Awaitable[object]) -> None:
     await work
 
 
-async def test_what_a_client_cannot_be_told_about_text_is_refused(tmp_path: Path) -> None:
+async def test_text_options_that_a_client_does_not_support_are_rejected(tmp_path: Path) -> None:
     async def work(turn: Turn) -> None:
         path = f"{tmp_path}/file"
         for call in (
@@ -334,9 +340,9 @@ async def test_what_a_client_cannot_be_told_about_text_is_refused(tmp_path: Path
             turn.files.write(path, "x", overwrite=False),
             turn.files.read(path, encoding="latin-1"),
         ):
-            assert (await refusal(call)).kind == Kind.CAPABILITY_UNSUPPORTED
+            assert (await expect_error(call)).kind == Kind.CAPABILITY_UNSUPPORTED
 
-    assert asked(await did(tmp_path, work, lend=WorkspaceAccess(binary=False))) == []
+    assert request_methods(await run_turn(tmp_path, work, workspace=WorkspaceAccess(binary=False))) == []
     assert os.listdir(tmp_path) == []
 
 
@@ -365,20 +371,20 @@ async def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
         async with await turn.terminals.create("sh", counting) as terminal:
             await until(terminal, "ready")
             if lent and way[1] != "draft":
-                assert (await refusal(terminal.kill("SIGUSR1"))).kind == Kind.CAPABILITY_UNSUPPORTED
+                assert (await expect_error(terminal.kill("SIGUSR1"))).kind == Kind.CAPABILITY_UNSUPPORTED
             elif way[0] == "draft" or not lent:
                 await terminal.kill("SIGUSR1")
                 await until(terminal, "usr1")
 
-    await did(tmp_path, work, way, lend=WorkspaceAccess() if lent else None)
+    await run_turn(tmp_path, work, way, workspace=WorkspaceAccess() if lent else None)
 
 
 # --- offered and gated --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.item("004-40")
-async def test_what_is_lent_is_advertised_in_both_spellings() -> None:
-    async def introduced(dialect: str, lend: WorkspaceAccess, **options: Any) -> Any:
+async def test_workspace_capabilities_are_announced_in_both_forms() -> None:
+    async def introduced(dialect: str, workspace: WorkspaceAccess, **options: Any) -> Any:
         ours, theirs = memory_pair()
         peer = ScriptedPeer(theirs)
 
@@ -390,7 +396,7 @@ async def test_what_is_lent_is_advertised_in_both_spellings() -> None:
             return frame["params"]
 
         hearing = asyncio.create_task(answer())
-        async with connect(ours, dialect=dialect, workspace=lend, **options):
+        async with connect(ours, dialect=dialect, workspace=workspace, **options):
             return await hearing
 
     params = await introduced("draft", WorkspaceAccess(max_terminals=5))
@@ -398,11 +404,11 @@ async def test_what_is_lent_is_advertised_in_both_spellings() -> None:
         "fs": {"read": True, "write": True, **ALL},
         "terminal": {"create": True, "interactive": True, "maxConcurrent": 5},
     }
-    lend = WorkspaceAccess(
+    workspace = WorkspaceAccess(
         max_terminals=5, interactive=False, binary=False, listing=False, create_directories=False, atomic_writes=False
     )
     ui = {"permissionDialogs": True, "diffViewer": True, "codeNavigation": False}
-    params = await introduced("draft", lend, capabilities=with_side_data(lend.capabilities(), ui=ui))
+    params = await introduced("draft", workspace, capabilities=with_side_data(workspace.capabilities(), ui=ui))
     assert params["capabilities"] == {
         "fs": {"read": True, "write": True, "watch": True},
         "terminal": {"create": True, "maxConcurrent": 5},
@@ -424,23 +430,23 @@ RAW: dict[str, tuple[str, dict[str, Any]]] = {
     "fs/read_binary_file": ("binary", {}),
     "fs/write_binary_file": ("binary", {"data": ""}),
     "fs/list_directory": ("listing", {}),
-    "fs/create_directory": ("folders", {}),
+    "fs/create_directory": ("create_directories", {}),
     "fs/watch": ("watching", {}),
     "fs/unwatch": ("watching", {"watchId": "w"}),
-    "fs/write_files": ("batches", {"files": []}),
+    "fs/write_files": ("atomic_writes", {"files": []}),
 }
 
 
 @pytest.mark.item("000-20")
 @pytest.mark.parametrize("method", RAW)
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
-async def test_what_is_not_lent_is_not_served(tmp_path: Path, method: str, dialect: str) -> None:
-    """The agent is a rough one that asks all the same."""
+async def test_methods_that_are_not_offered_are_not_served(tmp_path: Path, method: str, dialect: str) -> None:
+    """The agent sends the request although it was not offered."""
     part, more = RAW[method]
     (tmp_path / "file").write_text("1")
 
     less: dict[str, Any] = {part: False}
-    for lend in (WorkspaceAccess(**less), WorkspaceAccess(files=False)):
+    for workspace in (WorkspaceAccess(**less), WorkspaceAccess(files=False)):
         agent = Agent("rough")
 
         @agent.prompt
@@ -452,14 +458,14 @@ async def test_what_is_not_lent_is_not_served(tmp_path: Path, method: str, diale
             result, error = await done
             await turn.say(f"{result} {error.kind}")
 
-        async with met(agent, (dialect, dialect), lend=lend) as (remote, _):
+        async with connected_agent(agent, (dialect, dialect), workspace=workspace) as (remote, _):
             session = await remote.open_session(str(tmp_path))
             assert await session.ask("go") == "None capability_unsupported"
 
 
 @pytest.mark.item("000-20")
 @pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft")], ids="-".join)
-async def test_each_use_is_asked_for_and_a_refusal_does_nothing(tmp_path: Path, way: tuple[str, str]) -> None:
+async def test_each_use_needs_approval_and_a_refusal_does_nothing(tmp_path: Path, way: tuple[str, str]) -> None:
     (tmp_path / "no").write_text("old")
 
     async def work(turn: Turn) -> None:
@@ -476,10 +482,10 @@ async def test_each_use_is_asked_for_and_a_refusal_does_nothing(tmp_path: Path, 
             turn.terminals.create("touch", [f"{tmp_path}/yes", "no"]),
         ]
         for call in calls:
-            assert (await refusal(call)).kind == Kind.PERMISSION_DENIED
+            assert (await expect_error(call)).kind == Kind.PERMISSION_DENIED
 
     approve = Approving(refuse=["no"])
-    await did(tmp_path, work, way, lend=WorkspaceAccess(approve=approve))
+    await run_turn(tmp_path, work, way, workspace=WorkspaceAccess(approve=approve))
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"no": "old"}
     assert [question.operation for question in approve.questions] == [
         "read", "write", "read", "write", "write", "write", "read", "write", "read", "execute",
@@ -499,18 +505,18 @@ async def test_each_use_is_asked_for_and_a_refusal_does_nothing(tmp_path: Path, 
         ),
     ],
 )
-async def test_what_cannot_be_read_is_named_and_nothing_is_written(
+async def test_invalid_file_content_is_named_and_nothing_is_written(
     tmp_path: Path, method: str, params: dict[str, Any], place: str
 ) -> None:
     async def work(turn: Turn) -> None:
         said = msgspec.json.decode(msgspec.json.encode(params).replace(b"{cwd}", str(tmp_path).encode()))
         connection = turn.session.connection
-        error = await refusal(connection.request(method, {"sessionId": turn.session.id, **said}))
+        error = await expect_error(connection.request(method, {"sessionId": turn.session.id, **said}))
         assert error.kind == Kind.INVALID_PARAMS
         assert error.data is not None
         assert error.data["errors"][0]["path"].startswith(place)
 
-    await did(tmp_path, work)
+    await run_turn(tmp_path, work)
     assert os.listdir(tmp_path) == []
 
 
@@ -518,7 +524,7 @@ async def test_what_cannot_be_read_is_named_and_nothing_is_written(
 
 
 @pytest.mark.item("004-55")
-async def test_only_the_sessions_folders_and_explicit_others_are_lent(tmp_path: Path) -> None:
+async def test_only_the_sessions_folders_and_extra_roots_are_accessible(tmp_path: Path) -> None:
     project, more, extra, closed = (tmp_path / name for name in ("project", "more", "extra", "closed"))
     for folder in (project, more, extra, closed):
         folder.mkdir()
@@ -530,9 +536,9 @@ async def test_only_the_sessions_folders_and_explicit_others_are_lent(tmp_path: 
             assert await turn.files.read_bytes(f"{folder}/file") == folder.name.encode()
             await turn.files.write_bytes(f"{folder}/new", b"")
         for path in (f"{closed}/file", f"{project}/../closed/file", "/etc/hostname"):
-            assert (await refusal(turn.files.read(path))).kind == Kind.ACCESS_DENIED
-            assert (await refusal(turn.files.read_bytes(path))).kind == Kind.ACCESS_DENIED
-        error = await refusal(turn.terminals.create("true", cwd=str(extra)))
+            assert (await expect_error(turn.files.read(path))).kind == Kind.ACCESS_DENIED
+            assert (await expect_error(turn.files.read_bytes(path))).kind == Kind.ACCESS_DENIED
+        error = await expect_error(turn.terminals.create("true", cwd=str(extra)))
         assert error.kind == Kind.ACCESS_DENIED  # files only
 
     agent = Agent("worker")
@@ -545,7 +551,7 @@ async def test_only_the_sessions_folders_and_explicit_others_are_lent(tmp_path: 
         except BaseException as error:
             faults.append(error)
 
-    async with met(agent, ("v1", "v1"), lend=WorkspaceAccess(extra_roots=[str(extra)])) as (remote, _):
+    async with connected_agent(agent, ("v1", "v1"), workspace=WorkspaceAccess(extra_roots=[str(extra)])) as (remote, _):
         session = await remote.open_session(str(project), directories=[str(more)])
         await session.ask("go")
         assert faults == []
@@ -567,15 +573,15 @@ async def test_relative_paths_of_a_draft_agent_are_in_the_working_directory(tmp_
             (tmp_path / "sub" / "new").write_text("")
             assert await watch.changes() == [(f"{tmp_path}/sub/new", "created")]
         for path in ("../out", "sub/../../out"):
-            assert (await refusal(turn.files.write_many({"two": "3", path: ""}))).kind == Kind.ACCESS_DENIED
-            assert (await refusal(turn.files.list(path))).kind == Kind.ACCESS_DENIED
+            assert (await expect_error(turn.files.write_many({"two": "3", path: ""}))).kind == Kind.ACCESS_DENIED
+            assert (await expect_error(turn.files.list(path))).kind == Kind.ACCESS_DENIED
 
-    await did(tmp_path, work, ("draft", "draft"))
+    await run_turn(tmp_path, work, ("draft", "draft"))
     assert sorted(os.listdir(tmp_path)) == ["bytes", "sub", "text", "two"]
     assert (tmp_path / "two").read_text() == "2"
 
 
-async def test_what_belongs_to_the_client_is_never_written(tmp_path: Path) -> None:
+async def test_protected_paths_of_the_client_are_never_written(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     lending = WorkspaceAccess(protected=lambda roots: [f"{root}/own" for root in roots])
 
@@ -588,10 +594,10 @@ async def test_what_belongs_to_the_client_is_never_written(tmp_path: Path) -> No
             turn.files.make_directory(f"{own}/d/e", parents=True),
             turn.files.write_many({f"{tmp_path}/f": "", f"{own}/f": ""}),
         ):
-            assert (await refusal(call)).kind == Kind.ACCESS_DENIED
+            assert (await expect_error(call)).kind == Kind.ACCESS_DENIED
         assert (await turn.files.list(own)).entries == []
 
-    await did(tmp_path, work, lend=lending)
+    await run_turn(tmp_path, work, workspace=lending)
     assert os.listdir(tmp_path) == ["own"]
 
 
@@ -608,10 +614,10 @@ async def test_watches_are_bounded_end_with_their_session_and_can_be_forgotten(
         params = WatchParams(path=str(tmp_path))  # one session is open: it may go unsaid
         first = await connection.request("fs/watch", params)
         await connection.request("fs/watch", params)
-        assert (await refusal(connection.request("fs/watch", params))).kind == Kind.RATE_LIMITED
+        assert (await expect_error(connection.request("fs/watch", params))).kind == Kind.RATE_LIMITED
         await connection.request("fs/unwatch", UnwatchParams(watch_id=first.watch_id))
         again = connection.request("fs/unwatch", UnwatchParams(watch_id=first.watch_id))
-        assert (await refusal(again)).kind == Kind.RESOURCE_NOT_FOUND
+        assert (await expect_error(again)).kind == Kind.RESOURCE_NOT_FOUND
         await connection.request("fs/watch", params)
 
     async with in_turn(tmp_path, work) as (remote, wire, session):
@@ -649,7 +655,7 @@ async def test_a_watch_of_an_agent_ends_with_the_connection(tmp_path: Path) -> N
 
     tasks: list[asyncio.Task[None]] = []
     watching = asyncio.Event()
-    async with met(agent, ("v1", "v1"), lend=WorkspaceAccess()) as (remote, _):
+    async with connected_agent(agent, ("v1", "v1"), workspace=WorkspaceAccess()) as (remote, _):
         await remote.open_session(str(tmp_path))
         await watching.wait()
     await ended.wait()
@@ -662,7 +668,7 @@ async def test_a_call_must_name_its_session_when_several_are_open(tmp_path: Path
         if turn.text == "work":
             assert (await listing).entries == []
         else:
-            await turn.say((await refusal(listing)).kind)
+            await turn.say((await expect_error(listing)).kind)
 
     async with in_turn(tmp_path, work) as (remote, _, session):
         await remote.open_session(str(tmp_path))
@@ -674,8 +680,8 @@ async def test_a_call_must_name_its_session_when_several_are_open(tmp_path: Path
 
 @pytest.mark.item("004-40")
 @pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft"), ("draft", "v1")], ids="-".join)
-async def test_no_more_terminals_are_open_than_were_promised(tmp_path: Path, way: tuple[str, str]) -> None:
-    """The bound is of all sessions together, and the client keeps it whatever the agent does."""
+async def test_the_announced_terminal_limit_is_enforced(tmp_path: Path, way: tuple[str, str]) -> None:
+    """The limit is for all sessions together, and the client enforces it."""
 
     agent = Agent("worker")
 
@@ -687,12 +693,12 @@ async def test_no_more_terminals_are_open_than_were_promised(tmp_path: Path, way
         else:
             await terminal.release()
 
-    async with met(agent, way, lend=WorkspaceAccess(max_terminals=2)) as (remote, _):
+    async with connected_agent(agent, way, workspace=WorkspaceAccess(max_terminals=2)) as (remote, _):
         first, second = await remote.open_session(str(tmp_path)), await remote.open_session(str(tmp_path))
         await first.ask("keep")
         await second.ask("keep")
         for session in (first, second):
-            assert (await refusal(session.ask("more"))).kind == Kind.RATE_LIMITED
+            assert (await expect_error(session.ask("more"))).kind == Kind.RATE_LIMITED
         await agent.sessions[first.id].state["kept"].release()
         await second.ask("more")
 
@@ -712,7 +718,7 @@ async def test_an_interactive_terminal_is_a_real_one_that_the_user_can_type_to(t
             assert output.split("\r\n")[-2:] == ["got yes", ""]
             assert "33 101\r\n" in output
 
-    wire = await did(tmp_path, work, ("draft", "draft"), lend=lending)
+    wire = await run_turn(tmp_path, work, ("draft", "draft"), workspace=lending)
     created = next(frame["params"] for frame in wire.said if frame.get("method") == "terminal/create")
     assert (created["interactive"], created["rows"], created["columns"]) == (True, 33, 101)
 
@@ -720,7 +726,7 @@ async def test_an_interactive_terminal_is_a_real_one_that_the_user_can_type_to(t
 @pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft")], ids="-".join)
 async def test_an_interactive_terminal_is_refused_where_there_is_none(tmp_path: Path, way: tuple[str, str]) -> None:
     async def work(turn: Turn) -> None:
-        refused = await refusal(turn.terminals.create("true", size=(24, 80)))
+        refused = await expect_error(turn.terminals.create("true", size=(24, 80)))
         assert refused.kind == Kind.CAPABILITY_UNSUPPORTED
 
     async def rough(turn: Turn) -> None:
@@ -731,9 +737,9 @@ async def test_an_interactive_terminal_is_refused_where_there_is_none(tmp_path: 
         if way[0] == "draft":
             assert error.kind == Kind.CAPABILITY_UNSUPPORTED
 
-    wire = await did(tmp_path, work, way, lend=WorkspaceAccess(interactive=False))
-    assert asked(wire) == []
-    await did(tmp_path, rough, way, lend=WorkspaceAccess(interactive=False))
+    wire = await run_turn(tmp_path, work, way, workspace=WorkspaceAccess(interactive=False))
+    assert request_methods(wire) == []
+    await run_turn(tmp_path, rough, way, workspace=WorkspaceAccess(interactive=False))
 
 
 async def test_an_agents_own_terminal_can_be_a_real_one(tmp_path: Path) -> None:
@@ -742,23 +748,23 @@ async def test_an_agents_own_terminal_can_be_a_real_one(tmp_path: Path) -> None:
             assert await terminal.wait() == 0
             assert (await terminal.output()).output.startswith("/dev/")
 
-    await _ignored(did(tmp_path, work, lend=None))
+    await _ignore_error(run_turn(tmp_path, work, workspace=None))
 
 
-async def _ignored(work: Awaitable[object]) -> None:
+async def _ignore_error(work: Awaitable[object]) -> None:
     await work
 
 
 @pytest.mark.parametrize(
     "env", [[{"name": "", "value": "x"}], [{"name": "A=B", "value": "x"}], [{"name": "A", "value": "\0"}]]
 )
-async def test_an_environment_that_cannot_be_is_refused(tmp_path: Path, env: list[dict[str, str]]) -> None:
+async def test_an_invalid_environment_is_rejected(tmp_path: Path, env: list[dict[str, str]]) -> None:
     async def work(turn: Turn) -> None:
         params = {"sessionId": turn.session.id, "command": "true", "env": env}
-        error = await refusal(turn.session.connection.request("terminal/create", params))
+        error = await expect_error(turn.session.connection.request("terminal/create", params))
         assert error.kind == Kind.INVALID_PARAMS
 
-    await _ignored(did(tmp_path, work))
+    await _ignore_error(run_turn(tmp_path, work))
 
 
 async def test_a_draft_agent_is_pushed_what_a_command_prints_and_told_whether_it_was_killed(tmp_path: Path) -> None:
@@ -778,7 +784,7 @@ async def test_a_draft_agent_is_pushed_what_a_command_prints_and_told_whether_it
         await ask("terminal/kill", terminalId=terminal)
         await ask("terminal/release", terminalId=terminal)
 
-    wire = await did(tmp_path, work, ("draft", "draft"))
+    wire = await run_turn(tmp_path, work, ("draft", "draft"))
     pushed = [frame["params"] for frame in wire.heard if frame.get("method") == "terminal/output"]
     assert {(params["stream"], params["data"]) for params in pushed} == {("stdout", "out\n"), ("stderr", "err\n")}
     answers = [frame["result"] for frame in wire.heard if "result" in frame]
@@ -792,7 +798,7 @@ async def test_terminals_end_with_their_session(tmp_path: Path) -> None:
         await turn.terminals.create("sleep", ["1000"])
 
     lending = WorkspaceAccess()
-    async with in_turn(tmp_path, work, lend=lending) as (_, _, session):
+    async with in_turn(tmp_path, work, workspace=lending) as (_, _, session):
         (terminal,) = lending._shown_terminals.values()
         assert terminal.output().exit is None
         await session.close()
@@ -800,7 +806,7 @@ async def test_terminals_end_with_their_session(tmp_path: Path) -> None:
         assert terminal.is_reaped
 
 
-async def test_two_agents_with_one_lender_have_nothing_in_common(tmp_path: Path) -> None:
+async def test_two_agents_with_one_workspace_access_share_nothing(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
@@ -813,10 +819,10 @@ async def test_two_agents_with_one_lender_have_nothing_in_common(tmp_path: Path)
     agents = [Agent("a"), Agent("b")]
     for agent in agents:
         agent.prompt(work)
-    async with met(agents[0], ("v1", "v1"), lend=lending) as (one, _):
-        async with met(agents[1], ("v1", "v1"), lend=lending) as (two, _):
+    async with connected_agent(agents[0], ("v1", "v1"), workspace=lending) as (one, _):
+        async with connected_agent(agents[1], ("v1", "v1"), workspace=lending) as (two, _):
             first, second = await one.open_session(str(folders[0])), await two.open_session(str(folders[1]))
             assert await first.ask(f"{folders[0]}/file") == "one"
             assert await second.ask(f"{folders[1]}/file") == "two"
-            assert (await refusal(first.ask(f"{folders[1]}/file"))).kind == Kind.ACCESS_DENIED
+            assert (await expect_error(first.ask(f"{folders[1]}/file"))).kind == Kind.ACCESS_DENIED
         assert await first.ask(f"{folders[0]}/file") == "one"

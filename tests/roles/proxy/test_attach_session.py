@@ -1,4 +1,4 @@
-"""An editor that was sent into a session lands there, whatever it says and however it spells it."""
+"""An editor that is attached to a session opens that one, in every dialect."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ SPOKEN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def say(**members: Any) -> bytes:
+def encode(**members: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **members}).encode()
 
 
 class Editor:
-    """What the two sides hear through a landing."""
+    """What both sides get through an AttachSession."""
 
     def __init__(self, dialect: str = "v1") -> None:
         self.landing = AttachSession(S, LISTED, "2026-01-01T00:00:00Z")
@@ -48,19 +48,19 @@ class Editor:
         self.goes(id=0, method="initialize", params=self.introduction)
 
     def goes(self, **members: Any) -> dict[str, Any]:
-        frame = self.landing.route_editor_frame(say(**members))
+        frame = self.landing.route_editor_frame(encode(**members))
         assert isinstance(frame, bytes)
         said: dict[str, Any] = json.loads(frame)
         return said
 
     def comes(self, **members: Any) -> list[dict[str, Any]]:
-        heard = self.landing.route_host_frame(say(**members))
+        heard = self.landing.route_host_frame(encode(**members))
         self.again = [json.loads(frame) for frame in heard.to_host]
         return [json.loads(frame) for frame in heard.to_editor if isinstance(frame, bytes)]
 
 
 @pytest.mark.parametrize("dialect", SPOKEN)
-def test_a_new_session_is_the_one_that_is_there_and_its_history_follows_the_answer(dialect: str) -> None:
+def test_session_new_opens_the_attached_session_and_its_history_follows_the_answer(dialect: str) -> None:
     editor = Editor(dialect)
     name = "session_id" if dialect == "2025.1" else "sessionId"
     chosen = editor.new.get("session_id", S)
@@ -76,7 +76,7 @@ def test_a_new_session_is_the_one_that_is_there_and_its_history_follows_the_answ
     assert editor.goes(method="session/cancel", params={name: chosen})["params"] == {name: S}
 
 
-def test_only_one_session_is_the_one_that_is_there() -> None:
+def test_a_second_session_new_opens_another_session() -> None:
     editor = Editor()
     editor.goes(id=1, method="session/new", params=editor.new)
     assert editor.comes(id=1, result=SETTINGS)[0]["result"] == {"sessionId": S, **SETTINGS}
@@ -86,7 +86,7 @@ def test_only_one_session_is_the_one_that_is_there() -> None:
     assert editor.goes(id=4, method="session/new", params=editor.new)["method"] == "session/load"
 
 
-def test_a_landing_that_fails_is_told_and_tried_again_with_the_next_one() -> None:
+def test_a_failed_attach_is_reported_and_retried_with_the_next_session_new() -> None:
     editor = Editor()
     editor.goes(id=1, method="session/new", params=editor.new)
     lost = {"code": -32603, "message": "the connection was lost", "data": {"kind": "connection_lost"}}
@@ -95,7 +95,7 @@ def test_a_landing_that_fails_is_told_and_tried_again_with_the_next_one() -> Non
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
-def test_an_id_that_the_host_does_not_know_is_a_name_for_the_session(method: str) -> None:
+def test_an_id_that_the_host_does_not_know_stands_for_the_session(method: str) -> None:
     editor = Editor()
     params = {"sessionId": "of last year", "cwd": "/w", "mcpServers": []}
     assert editor.goes(id=1, method=method, params=params)["params"] == params
@@ -109,7 +109,7 @@ def test_an_id_that_the_host_does_not_know_is_a_name_for_the_session(method: str
     assert editor.comes(id=3, error=GONE)[0]["error"] == GONE  # one editor is not in it twice
 
 
-def test_another_session_that_is_there_stays_the_one_that_was_asked_for() -> None:
+def test_another_existing_session_is_opened_as_asked() -> None:
     editor = Editor()
     asked = editor.goes(id=1, method="session/load", params={"sessionId": "other", "cwd": "/w", "mcpServers": []})
     assert asked["params"]["sessionId"] == "other"
@@ -126,7 +126,9 @@ def test_another_session_that_is_there_stays_the_one_that_was_asked_for() -> Non
         ({"cursor": "100"}, ["c", S], ["c"]),
     ],
 )
-def test_the_list_begins_with_it(asked: dict[str, Any], told: list[str], shown: list[str]) -> None:
+def test_the_session_list_begins_with_the_attached_session(
+    asked: dict[str, Any], told: list[str], shown: list[str]
+) -> None:
     editor = Editor()
     editor.goes(id=1, method="session/list", params=asked)
     (answer,) = editor.comes(id=1, result={"sessions": [{"sessionId": each} for each in told], "nextCursor": "200"})
@@ -134,7 +136,7 @@ def test_the_list_begins_with_it(asked: dict[str, Any], told: list[str], shown: 
     assert answer["result"]["nextCursor"] == "200"
 
 
-def test_what_is_no_message_passes_as_it_is() -> None:
+def test_a_frame_that_is_no_message_is_forwarded_unchanged() -> None:
     landing = AttachSession(S, LISTED)
     for frame in (b"garbage", b"[1]", b'{"id":{}}', b'{"jsonrpc":"2.0","id":9,"result":{}}'):
         assert landing.route_editor_frame(frame) == frame

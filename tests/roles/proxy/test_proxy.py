@@ -1,4 +1,4 @@
-"""A proxy in front of an agent: claims on what is said before there is an agent, initialize among it."""
+"""A proxy before the agent has started: claims on initialize and on earlier messages."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ HELLO = {
 
 
 @asynccontextmanager
-async def proxied(proxy: Proxy) -> AsyncIterator[tuple[ScriptedPeer, ScriptedPeer]]:
-    """The client's wire and the agent's wire, with the proxy between."""
+async def connect_through_proxy(proxy: Proxy) -> AsyncIterator[tuple[ScriptedPeer, ScriptedPeer]]:
+    """Return the client's wire and the agent's wire, with the proxy between."""
     front, left = memory_pair()
     back, right = memory_pair()
     running = asyncio.create_task(proxy.serve(front, back))
@@ -62,7 +62,7 @@ async def test_a_claimed_initialize_is_seen_changed_forwarded_and_its_answer_cha
         seen.append(result.agent_info.name)
         return msgspec.structs.replace(result, agent_info=msgspec.structs.replace(result.agent_info, title="Both"))
 
-    async with proxied(proxy) as (client, server):
+    async with connect_through_proxy(proxy) as (client, server):
         client.send(call(1, "initialize", HELLO))
         asked = await server.expect(method="initialize")
         assert words.offers(asked["params"]) == (True, False)
@@ -77,21 +77,21 @@ async def test_a_claimed_initialize_is_seen_changed_forwarded_and_its_answer_cha
             assert (await client.expect(id=2))["result"]["sessionId"] == "s"
 
 
-async def test_what_no_type_knows_passes_a_claimed_initialize_both_ways() -> None:
+async def test_unknown_members_pass_a_claimed_initialize_both_ways() -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
 
     @proxy.from_client("initialize")
     async def initialize(params: Any, forward: Forward) -> Any:
         return await forward(params)
 
-    async with proxied(proxy) as (client, server):
+    async with connect_through_proxy(proxy) as (client, server):
         client.send(call(1, "initialize", HELLO))
         asked = await server.expect(method="initialize", params=HELLO)
         server.send(reply(asked, {**WORDS["v1"].introduction, "_shape": "round"}))
         await client.expect(id=1, result={"_shape": "round"})
 
 
-async def test_a_proxy_may_refuse_a_client_at_initialize_and_take_it_later() -> None:
+async def test_a_proxy_may_reject_initialize_and_accept_a_later_one() -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
     refused: list[str] = []
 
@@ -102,7 +102,7 @@ async def test_a_proxy_may_refuse_a_client_at_initialize_and_take_it_later() -> 
             raise ProtocolError(Kind.AUTH_REQUIRED, "who are you?")
         return await forward(params)
 
-    async with proxied(proxy) as (client, server):
+    async with connect_through_proxy(proxy) as (client, server):
         client.send(call(1, "initialize", HELLO))
         await client.expect(id=1, error={"data": {"kind": "auth_required"}})
         client.send(call(2, "initialize", HELLO))
@@ -112,7 +112,7 @@ async def test_a_proxy_may_refuse_a_client_at_initialize_and_take_it_later() -> 
         await client.expect(id=3, error={"data": {"kind": "invalid_state"}})
 
 
-async def test_what_comes_before_initialize_can_be_claimed_and_only_be_forwarded_after_it() -> None:
+async def test_messages_before_initialize_can_be_claimed_but_not_forwarded() -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
     heard: list[Any] = []
 
@@ -124,7 +124,7 @@ async def test_what_comes_before_initialize_can_be_claimed_and_only_be_forwarded
     def hum(params: Any, forward: Forward) -> None:
         heard.append(params)
 
-    async with proxied(proxy) as (client, server):
+    async with connect_through_proxy(proxy) as (client, server):
         client.send({"jsonrpc": "2.0", "method": "_hum", "params": {"n": 1}})
         client.send(call(1, "_greet", {"name": "ed"}))
         await client.expect(id=1, result={"greeted": "ed"})
@@ -140,14 +140,14 @@ async def test_what_comes_before_initialize_can_be_claimed_and_only_be_forwarded
         await client.expect(id=4, result={"by": "agent"})
 
 
-async def test_what_an_agent_says_before_it_has_introduced_itself_can_be_claimed() -> None:
+async def test_messages_of_an_agent_before_its_initialize_result_can_be_claimed() -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
 
     @proxy.from_agent("_hum")
     def hum(params: Any, forward: Forward) -> None:
         forward({"n": params["n"] + 1})
 
-    async with proxied(proxy) as (client, server):
+    async with connect_through_proxy(proxy) as (client, server):
         client.send(call(1, "initialize", HELLO))
         asked = await server.expect(method="initialize")
         server.send({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 9}})

@@ -1,27 +1,27 @@
-"""An agent in a dozen lines: declare what it is, decorate the function that answers prompts, run it.
-
-The author's function gets a Turn; the library serves everything else: initialize, sessions with load, resume, list,
-fork, close and delete, modes, options, commands, cancellation. One Agent serves any number of connections; its sessions
-outlive them, in memory, and with a store they outlive the process.
-"""
+"""The Agent class: declare what an agent offers, decorate the function that answers prompts, and run it."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import UNSET
 
 from dragoman.dialect.dialects import load_dialect as find_dialect
 from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
-from dragoman.roles.agent.hooks import Hooks
+from dragoman.ids import new_id, now
+from dragoman.roles.agent.responders import run_responders, with_route_options
 from dragoman.roles.agent.served_client import ServedClient, current_request
-from dragoman.roles.agent.session import Session, new_id, now
+from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn
-from dragoman.roles.agent.voices import run_responders, with_route_options
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.config import SessionConfigOption, SessionMode
 from dragoman.schema.initialize import AgentCapabilities
@@ -30,21 +30,34 @@ from dragoman.schema.update import AvailableCommand
 from dragoman.transport.base import Transport
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
+    from dragoman.engine.incoming import Incoming
     from dragoman.roles.agent.elicitation import ElicitationAnswer, Form
     from dragoman.roles.agent.providers import Provider
     from dragoman.store.contract import Store
-    from dragoman.transport.remote.server.auth import Authenticate
+    from dragoman.transport.remote.server.auth import Authenticate, Principal
     from dragoman.transport.remote.server.endpoint import Endpoint
     from dragoman.transport.remote.server.limits import ServerLimits
     from dragoman.transport.remote.server.listener import Listener
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+# How long a login is valid: not at all, without end, or until a time.
+LoginValidity = bool | datetime | timedelta | None
+
+# Passes a message to the next middleware and finally to its handler; returns the result.
+CallNext = Callable[[], Awaitable[Any]]
+Middleware = Callable[["Incoming", CallNext], Awaitable[Any]]
+
 PromptHandler = Callable[[Turn], Awaitable[str | None]]
 
 
-class Agent(Hooks):
-    """An agent: its name, what it offers, and the function that answers prompts."""
+class Agent:
+    """An ACP agent: its name, what it offers, and the function that answers prompts.
+
+    The library handles initialize, sessions (new, load, resume, list, fork, close, delete), modes, options, commands
+    and cancellation. One Agent serves any number of connections. Its sessions outlive a connection, and with a `store`
+    also the process.
+    """
 
     def __init__(
         self,
@@ -71,7 +84,6 @@ class Agent(Hooks):
         capabilities: AgentCapabilities | None = None,
         store: Store | None = None,
     ) -> None:
-        super().__init__()
         self.name = name
         self.version = version
         self.title = title
@@ -79,32 +91,39 @@ class Agent(Hooks):
         self.image = image
         self.audio = audio
         self.embedded_context = embedded_context
-        self.streaming = streaming  # False: a message is told whole, when it is finished
-        self.tools = None if tools is None else list(tools)  # the names of all its tools; None: it does not say
+        self.streaming = streaming  # False: send each message whole, when it is finished
+        self.tools = None if tools is None else list(tools)  # the names of all its tools; None: not announced
         self.modes = list(modes)
         self.options = list(options)
         self.commands = list(commands)
         self.auth_methods = list(auth_methods)
-        self.auth_required = auth_required  # True: no session without authenticate, or with a login that is over
-        self.providers = {provider.id: provider for provider in providers}  # as they are set now
-        self.system_prompt_mode = system_prompt_mode  # "append" or "override": how far a client may instruct the agent
-        self.unstable = unstable  # True: offers what the official protocol has and does not promise to keep
+        self.auth_hooks: dict[str, Callable[..., Any]] = {}
+        self.method_handlers: dict[str, Callable[..., Any]] = {}
+        self.middleware_chain: list[Middleware] = []
+        self._hooks: dict[str, Callable[..., Any]] = {}
+        self.auth_required = auth_required  # True: sessions need a login that is valid
+        self.providers = {provider.id: provider for provider in providers}  # with their current configuration
+        self.system_prompt_mode = system_prompt_mode  # "append" or "override": what a client's system prompt may do
+        self.unstable = unstable  # True: offer the unstable parts of the official protocol
         self.instructions = instructions
         self.required_capabilities = dict(required_capabilities or {})
-        self.capabilities = capabilities  # told instead of what follows from the rest
-        self.store = store  # where its sessions are kept; None: they last as long as the process
+        self.capabilities = capabilities  # announced instead of the capabilities derived from the other arguments
+        self.store = store  # where its sessions are stored; None: in memory only
         self.sessions: dict[str, Session] = {}
         self.responders: dict[str, PromptHandler] = {}
         self.prompt_handler: PromptHandler | None = None
         self._clients: set[ServedClient] = set()
 
     def prompt(self, function: PromptHandler) -> PromptHandler:
-        """Decorator: this function answers prompts. What it returns, if anything, is the stop reason."""
+        """Decorator: register the function that answers prompts. It may return a stop reason."""
         self.prompt_handler = function
         return function
 
     def responder(self, name: str) -> Callable[[PromptHandler], PromptHandler]:
-        """Decorator: one of several functions that answer prompts; the options route and primary_agent choose."""
+        """Decorator: register one of several functions that answer prompts.
+
+        The session options `route` and `primary_agent` choose which of them answers.
+        """
 
         def register(function: PromptHandler) -> PromptHandler:
             self.responders[name] = function
@@ -115,26 +134,134 @@ class Agent(Hooks):
 
         return register
 
-    async def elicit(self, message: str, *, form: Form | None = None, url: str | None = None) -> ElicitationAnswer:
-        """Ask the user about the request being served: in an `authenticate` or `opened` hook, or a method of one's own.
+    # --- sessions ---------------------------------------------------------------------------------------------
 
-        In a turn there is `turn.elicit`.
+    def on_session_opened(self, function: F) -> F:
+        """Decorator: called with each new session before the client is answered. An error rejects the session."""
+        return self._register_hook("opened", function)
+
+    def on_session_reopened(self, function: F) -> F:
+        """Decorator: called with each session that is loaded or resumed, before its history is replayed."""
+        return self._register_hook("reopened", function)
+
+    def on_session_forked(self, function: F) -> F:
+        """Decorator: called with a new session and the one it was forked from."""
+        return self._register_hook("forked", function)
+
+    def on_session_closed(self, function: F) -> F:
+        """Decorator: called with each session that a client closes or deletes, after its turn has ended."""
+        return self._register_hook("closed", function)
+
+    def on_session_deleted(self, function: F) -> F:
+        """Decorator: called with each deleted session."""
+        return self._register_hook("deleted", function)
+
+    # --- settings ---------------------------------------------------------------------------------------------
+
+    def on_mode_changed(self, function: F) -> F:
+        """Decorator: called with (session, mode id) when a client changes the mode. An error keeps the old mode."""
+        return self._register_hook("mode_changed", function)
+
+    def on_option_changed(self, function: F) -> F:
+        """Decorator: called with (session, option id, value) when a client sets an option. An error keeps the old."""
+        return self._register_hook("option_changed", function)
+
+    def on_provider_changed(self, function: F) -> F:
+        """Decorator: called with each Provider that a client sets or disables. An error undoes the change."""
+        return self._register_hook("provider_changed", function)
+
+    # --- logins -----------------------------------------------------------------------------------------------
+
+    def authenticate(self, method: str, name: str = "", description: str = "") -> Callable[[F], F]:
+        """Decorator: register the function that checks the credentials of an auth method, and offer that method.
+
+        The function gets a dict: `{"token": ...}` from 2025.1, `{"apiKey": ...}` and similar from the draft, an empty
+        one from clients that only name a method. It returns how long the login is valid: a datetime, a timedelta, or
+        None for the lifetime of the connection. False or a ProtocolError rejects the login.
+        """
+
+        def register(function: F) -> F:
+            self.auth_hooks[method] = function
+            if all(known.id != method for known in self.auth_methods):
+                self.auth_methods.append(AuthMethod(id=method, name=name or method, description=description or UNSET))
+            return function
+
+        return register
+
+    def check_login(self, function: F) -> F:
+        """Decorator: called when no client has authenticated; return whether a stored login is valid."""
+        return self._register_hook("logged_in", function)
+
+    def on_logout(self, function: F) -> F:
+        """Decorator: called when the client logs out; delete stored credentials here."""
+        return self._register_hook("logout", function)
+
+    def list_accounts(self, function: F) -> F:
+        """Decorator: return the accounts (AuthAccount) that are sent with the login status."""
+        return self._register_hook("accounts", function)
+
+    # --- messages ---------------------------------------------------------------------------------------------
+
+    def on(self, method: str) -> Callable[[F], F]:
+        """Decorator: handle a method, an extension or one that the library would handle."""
+
+        def register(function: F) -> F:
+            self.method_handlers[method] = function
+            return function
+
+        return register
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Decorator: called with (message, call_next) for every message of a client, in the order of registration.
+
+        `return await call_next()` passes the message on, with changes to `message.params`. Any other return value is
+        the answer.
+        """
+        self.middleware_chain.append(function)
+        return function
+
+    # --- calling hooks ----------------------------------------------------------------------------------------
+
+    def _register_hook(self, name: str, function: F) -> F:
+        self._hooks[name] = function
+        return function
+
+    def has_hook(self, name: str) -> bool:
+        """Return whether this hook is registered."""
+        return name in self._hooks
+
+    async def call_hook(self, name: str, *arguments: Any) -> Any:
+        """Call a hook if it is registered."""
+        hook = self._hooks.get(name)
+        return None if hook is None else await self.call_function(hook, *arguments)
+
+    async def call_function(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function and await the result if it is awaitable."""
+        result = function(*arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    # --- serving ----------------------------------------------------------------------------------------------
+
+    async def elicit(self, message: str, *, form: Form | None = None, url: str | None = None) -> ElicitationAnswer:
+        """Ask the user about the current request, in an `authenticate` or session hook or in a method handler.
+
+        In a turn, use `turn.elicit`.
         """
         from dragoman.roles.agent.elicitation import elicit
 
         served = current_request()
         if served is None:
-            raise RuntimeError("no request is being served here; in a turn, use turn.elicit")
-        about = {"request_id": served.id}
-        return await elicit(served, message, form=form, url=url, scope=about, id=new_id())
+            raise RuntimeError("agent.elicit works only while a request is handled; in a turn, use turn.elicit")
+        scope = {"request_id": served.id}
+        return await elicit(served, message, form=form, url=url, scope=scope, id=new_id())
 
     async def notify_auth_changed(self) -> None:
-        """Tell every client that asked for it who is logged in now, as after a login in a browser."""
-        for reception in list(self._clients):
-            await reception.login.notify_status()
+        """Send the current login status to every client that takes it, for example after a login in a browser."""
+        for client in list(self._clients):
+            await client.login.notify_status()
 
     def run(self) -> None:
-        """Serve one client over standard input and output, until it leaves."""
+        """Serve one client over standard input and output until it disconnects."""
         try:
             run_loop(self._run_stdio())
         except KeyboardInterrupt:
@@ -157,25 +284,26 @@ class Agent(Hooks):
         report: Callable[[str], None] | None = None,
         **http_options: Any,
     ) -> None:
-        """Serve one client over this transport, until it leaves.
+        """Serve one client over this transport until it disconnects.
 
-        An address instead (`"127.0.0.1:8000"`, or `bind=`) serves any number of remote clients until it is cancelled;
-        what else can be said there `serve_http` tells.
+        With an address (`"127.0.0.1:8000"`, or `bind=`) instead, serve any number of remote clients until cancelled.
+        Other keyword arguments are those of `serve_http`.
         """
         if transport is None or isinstance(transport, str):
-            async with self.serve_http(bind or transport or "127.0.0.1:0", report=report, **http_options) as served:
-                (report or print)(f"{self.name} is at {served.url}")
-                await served.wait_closed()
+            async with self.serve_http(bind or transport or "127.0.0.1:0", report=report, **http_options) as listener:
+                (report or print)(f"{self.name} is at {listener.url}")
+                await listener.wait_closed()
             return
         if bind is not None or http_options:
-            raise TypeError("a transport needs no address: give one of the two")
+            raise TypeError("give either a transport or an address with its options, not both")
         connection = self.start_connection(transport, report=report)
         try:
             await connection.ended.wait()
         finally:
             await connection.close()
 
-    def serve_http(
+    @asynccontextmanager
+    async def serve_http(
         self,
         bind: str = "127.0.0.1:0",
         *,
@@ -185,17 +313,20 @@ class Agent(Hooks):
         origins: Collection[str] = (),
         hosts: Collection[str] = (),
         report: Callable[[str], None] | None = None,
-    ) -> AbstractAsyncContextManager[Listener]:
-        """Serve remote clients over HTTP and WebSocket while the block lasts; it gives the address as `url`.
+    ) -> AsyncIterator[Listener]:
+        """Serve remote clients over HTTP and WebSocket in an `async with` block, which gives a listener with a `url`.
 
-        By default only the owner of this process comes in, on loopback. Another address needs `tls` (a certificate and
-        its key) and an `admit` that says who comes.
+        By default only the user who runs this process can connect, on loopback. Another address needs `tls` (the
+        certificate file and its key file) and an `authenticate` function that checks clients.
         """
-        from dragoman.roles.agent.serve import serve_http
+        from dragoman.transport.remote.server.origin import check_bind
 
-        return serve_http(
-            self, bind, tls=tls, authenticate=authenticate, limits=limits, origins=origins, hosts=hosts, report=report
-        )
+        check_bind(bind, has_tls=tls is not None, has_auth=authenticate is not None)
+        from dragoman.transport.remote.server.listener import open_listener
+
+        app = self.asgi(authenticate=authenticate, limits=limits, origins=origins, hosts=hosts, report=report)
+        async with open_listener(app, bind, tls=tls) as listener:
+            yield listener
 
     def asgi(
         self,
@@ -206,41 +337,44 @@ class Agent(Hooks):
         hosts: Collection[str] = (),
         report: Callable[[str], None] | None = None,
     ) -> Endpoint:
-        """The agent as an ASGI app, to mount at any path of another; close it when that one ends."""
-        from dragoman.roles.agent.serve import build_endpoint
+        """Return the agent as an ASGI app, to mount in another app. Close it when that app shuts down."""
+        from dragoman.transport.remote.server.endpoint import Endpoint
+        from dragoman.transport.remote.server.origin import authenticate_local
 
-        return build_endpoint(
-            self, authenticate=authenticate, limits=limits, origins=origins, hosts=hosts, report=report
+        async def accept(transport: Transport, principal: Principal) -> None:
+            await self.serve(transport, report=report)
+
+        return Endpoint(
+            accept, authenticate=authenticate or authenticate_local, limits=limits, origins=origins, hosts=hosts
         )
 
     def start_connection(self, transport: Transport, *, report: Callable[[str], None] | None = None) -> Connection:
-        """Begin to serve a client; the connection given back is the caller's to close."""
-        reception = ServedClient(self)
+        """Start serving a client and return the connection. The caller closes it."""
+        client = ServedClient(self)
         connection = Connection(
             transport,
             Side.AGENT,
-            reception.handlers,
-            fallback=reception.fallback,
+            client.handlers,
+            fallback=client.fallback,
             settings=emulator_settings(),
             peer_dialect=None if self.dialect == "auto" else find_dialect(self.dialect),
             report=report,
         )
-        reception.connection = connection
+        client.connection = connection
         if self.store is not None:
             from dragoman.roles.agent.open_session import log_translation_loss
 
             connection.on_translation_note = partial(log_translation_loss, self, connection)
-        self._clients.add(reception)
-        connection.on_close = lambda _: self._remove_client(reception)
+        self._clients.add(client)
+        connection.on_close = lambda _: self._remove_client(client)
         connection.start()
         return connection
 
     def _remove_client(self, client: ServedClient) -> None:
-        """A client is gone: its turns are being cancelled with the connection."""
         self._clients.discard(client)
         client.login.cancel_expiry()
 
 
 def emulator_settings(cwd: str | None = None, permission: str = "ask") -> EmulatorSettings:
-    """The settings of a ledger on this machine: real time, random ids."""
+    """Return the emulator settings for this machine: real time, random ids."""
     return EmulatorSettings(cwd=cwd or os.getcwd(), permission=permission, now=now, new_id=new_id)

@@ -1,7 +1,6 @@
-"""Terminals as an agent uses them: the client's when it lends them, the agent's own when it does not.
+"""Terminals for an agent: those of the client if it offers them, local ones otherwise.
 
-The agent's own are confined to the session's folders exactly as a client would confine them. Above are turns; below
-are the connection and the workspace.
+Local terminals are confined to the session's folders, as a client would confine them.
 """
 
 from __future__ import annotations
@@ -27,17 +26,18 @@ from dragoman.schema.terminal import (
     WaitForExitParams,
 )
 
-# Some clients never answer a wait for a command that was killed (peers.md 30); its output then says how it ended.
+# Some clients never answer a wait for a killed command (docs/protocol/peers.md#line-slices); its output then says how
+# it ended. Seconds.
 WAIT_AFTER_KILL = 5.0
 
 DEFAULT_SIGNAL = "SIGTERM"
 
-# Signals that mean an end, which every client can be asked for.
+# Signals that end a command; every client can be asked for these.
 TERMINATING_SIGNALS = frozenset({DEFAULT_SIGNAL, "SIGKILL", "SIGINT", "SIGHUP", "SIGQUIT"})
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that ended: what it printed and how it ended."""
+    """The output of a command and how it ended."""
 
     output: str
     truncated: bool
@@ -46,7 +46,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientTerminals:
-    """Running commands in the session's folders."""
+    """Run commands in the session's folders, through the client or locally."""
 
     def __init__(self, connection: Connection, session_id: str, roots: Sequence[str]) -> None:
         self._connection = connection
@@ -70,15 +70,15 @@ class ClientTerminals:
         size: tuple[int, int] | None = None,
         timeout: float | None = None,
     ) -> ClientTerminal:
-        """Start a command; release the terminal when done with it (`async with` does).
+        """Start a command. Release the terminal when done, or use it with `async with`.
 
-        With a `size` (rows, columns) it runs in a real terminal, which a client must offer and its dialect can say.
-        After `timeout` seconds it is ended: by the client where it can be told, else from here.
+        With a `size` (rows, columns) the command gets a pseudo-terminal, which the client and its dialect must support.
+        After `timeout` seconds the command is killed: by the client if its dialect can carry the timeout, else by us.
         """
         if not self.uses_client:
-            real: dict[str, Any] = {} if size is None else {"pty": True, "rows": size[0], "columns": size[1]}
-            own = await self._local_terminals().create(command, args, cwd, env, output_byte_limit, timeout, **real)
-            return ClientTerminal(own.id, None, self._session_id, own)
+            pty: dict[str, Any] = {} if size is None else {"pty": True, "rows": size[0], "columns": size[1]}
+            local = await self._local_terminals().create(command, args, cwd, env, output_byte_limit, timeout, **pty)
+            return ClientTerminal(local.id, None, self._session_id, local)
         params = CreateTerminalParams(
             session_id=self._session_id,
             command=command,
@@ -89,34 +89,34 @@ class ClientTerminals:
         )
         if size is not None:
             params = self._with_pty(params, *size)
-        is_told = timeout is not None and _speaks_draft(self._connection)
-        if timeout is not None and is_told:
+        sends_timeout = timeout is not None and _speaks_draft(self._connection)
+        if timeout is not None and sends_timeout:
             params = with_side_data(params, timeout=round(timeout * 1000))
         result = await self._connection.request("terminal/create", params)
-        late = None if is_told else timeout
-        return ClientTerminal(result.terminal_id, self._connection, self._session_id, None, late)
+        own_timeout = None if sends_timeout else timeout
+        return ClientTerminal(result.terminal_id, self._connection, self._session_id, None, own_timeout)
 
     def _with_pty(self, params: CreateTerminalParams, rows: int, columns: int) -> CreateTerminalParams:
-        """The same with a real terminal; what a peer says beside official v1 is not believed, so only in the draft."""
+        """Return the params with a pseudo-terminal. Only the draft: side data next to v1 is not trusted."""
         if not _speaks_draft(self._connection) or not self._connection.offers(
             "client._meta.dragoman.terminal.interactive"
         ):
             raise ProtocolError(
                 Kind.CAPABILITY_UNSUPPORTED,
-                "the client has no interactive terminals to lend",
+                "the client does not offer interactive terminals",
                 {"capability": "terminal.interactive"},
             )
-        told: CreateTerminalParams = with_side_data(params, interactive=True, rows=rows, columns=columns)
-        return told
+        interactive: CreateTerminalParams = with_side_data(params, interactive=True, rows=rows, columns=columns)
+        return interactive
 
     async def run(self, command: str, args: Sequence[str] = (), **options: Any) -> CommandResult:
-        """Run a command to its end and give what it printed."""
+        """Run a command to its end and return its output."""
         async with await self.create(command, args, **options) as terminal:
             await terminal.wait()
             return await terminal.output()
 
     async def close(self) -> None:
-        """End the agent's own terminals; the client ends its own."""
+        """Close the local terminals. The client closes its own."""
         if self._local is not None:
             await self._local.close()
 
@@ -129,7 +129,7 @@ class ClientTerminals:
 
 
 class ClientTerminal:
-    """One command running in a terminal of the client, or in one of our own."""
+    """One command running in a terminal of the client or a local one."""
 
     def __init__(
         self, id: str, connection: Connection | None, session_id: str, local: Any, timeout: float | None = None
@@ -143,7 +143,7 @@ class ClientTerminal:
 
     async def _kill_after(self, timeout: float) -> None:
         await asyncio.sleep(timeout)
-        with suppress(DragomanError):  # it has ended, or nobody is there any more
+        with suppress(DragomanError):  # the command has ended, or the client has disconnected
             await self.kill()
 
     async def __aenter__(self) -> ClientTerminal:
@@ -153,7 +153,7 @@ class ClientTerminal:
         await self.release()
 
     async def output(self) -> CommandResult:
-        """What it printed so far, and how it ended if it did."""
+        """Return the output so far, and how the command ended if it did."""
         if self._connection is None:
             text, truncated, exit_ = self._local.output()
             code, signal = exit_ if exit_ is not None else (None, None)
@@ -168,7 +168,7 @@ class ClientTerminal:
         )
 
     async def wait(self) -> int | None:
-        """Wait for the end; its exit code, None when a signal ended it."""
+        """Wait for the end; return the exit code, or None if a signal ended the command."""
         if self._connection is None:
             return (await self._local.wait()).code  # type: ignore[no-any-return]
         try:
@@ -182,26 +182,26 @@ class ClientTerminal:
         return None if result.exit_code is UNSET else result.exit_code
 
     async def kill(self, signal: str = DEFAULT_SIGNAL, *, force: bool = False) -> None:
-        """End the command, by a signal or at once; its output stays until release.
+        """Send a signal to the command, or kill it with `force`; its output stays until release.
 
-        A client whose dialect has no words for signals ends it in its own way; one that is no end is refused there.
+        A client whose dialect cannot carry signals kills the command; signals that do not end it are rejected there.
         """
         if self._connection is None:
             self._local.kill(signal, force)
             return
-        wanted: dict[str, Any] = {} if signal == DEFAULT_SIGNAL else {"signal": signal}
-        wanted |= {"force": True} if force else {}
+        side: dict[str, Any] = {} if signal == DEFAULT_SIGNAL else {"signal": signal}
+        side |= {"force": True} if force else {}
         if not _speaks_draft(self._connection):
             if signal not in TERMINATING_SIGNALS:
-                message = f"this client cannot be told to send {signal}; it only ends commands"
+                message = f"this client cannot send {signal}; it can only end commands"
                 raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"signal": signal})
-            wanted = {}
+            side = {}
         self._killed = signal in TERMINATING_SIGNALS
-        asked = KillTerminalParams(session_id=self._session_id, terminal_id=self.id)
-        await self._connection.request("terminal/kill", with_side_data(asked, **wanted) if wanted else asked)
+        params = KillTerminalParams(session_id=self._session_id, terminal_id=self.id)
+        await self._connection.request("terminal/kill", with_side_data(params, **side) if side else params)
 
     async def release(self) -> None:
-        """Let go of the terminal; what still runs is ended."""
+        """Release the terminal and kill the command if it still runs."""
         if self._timeout_task is not None:
             self._timeout_task.cancel()
         if self._connection is None:
@@ -209,12 +209,11 @@ class ClientTerminal:
         else:
             await self._request("terminal/release", ReleaseTerminalParams)
 
-    async def _request(self, method: str, params: Any, timeout: float | None = None) -> Any:
+    async def _request(self, method: str, kind: Any, timeout: float | None = None) -> Any:
         assert self._connection is not None
-        asked = params(session_id=self._session_id, terminal_id=self.id)
-        return await self._connection.request(method, asked, timeout=timeout)
+        params = kind(session_id=self._session_id, terminal_id=self.id)
+        return await self._connection.request(method, params, timeout=timeout)
 
 
 def _speaks_draft(connection: Connection) -> bool:
-    """Whether the client hears what official v1 has no words for."""
     return connection.codec is not None and connection.codec.dialect.name == "draft"

@@ -1,7 +1,7 @@
-"""Questions to the user beyond leave: a form to fill in, or a link to follow (reference 1.13).
+"""Elicitation: ask the user to fill in a form or to open a link (docs/protocol/elicitation.md).
 
-Made by `turn.elicit` (about a session) and `agent.elicit` (about a request). Each way is asked for only of clients that
-announced it; an answer to a form is checked against the form. Never ask for a secret in a form: links are for that.
+Only clients that announced the mode are asked, and the answer is checked against the form. Never ask for a secret in
+a form; use a link.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ _PROPERTY_TYPES: dict[Any, Any] = {
 
 
 class Requester(Protocol):
-    """Who asks: a session, or a request that is being served."""
+    """What asks the client: a session or a request that is being handled."""
 
     @property
     def connection(self) -> Connection:
-        """The connection of the client that is asked."""
+        """The connection to the client."""
         ...
 
     async def request(self, method: str, params: Any) -> Any:
-        """Ask the client."""
+        """Send a request to the client."""
 
     def notify(self, method: str, params: Any) -> None:
-        """Tell the client."""
+        """Send a notification to the client."""
 
 
 class ElicitationAnswer:
-    """What the user did with a question; true when it was accepted."""
+    """The user's answer to an elicitation. It is true if the user accepted."""
 
     def __init__(self, requester: Requester, action: str, content: dict[str, Any], id: str = "") -> None:
         self._requester = requester
         self.action = action  # accept | decline | cancel
-        self.content = content  # what was filled in
+        self.content = content  # the values of the form
         self.id = id  # of a link
 
     def __bool__(self) -> bool:
@@ -71,7 +71,7 @@ class ElicitationAnswer:
         return self.content[field]
 
     def complete(self) -> None:
-        """Tell the client that what the link led to has been done: it need not wait any longer."""
+        """Tell the client that the user has finished what the link was for."""
         self._requester.notify("elicitation/complete", CompleteElicitationParams(elicitation_id=self.id))
 
 
@@ -84,14 +84,14 @@ async def elicit(
     scope: Mapping[str, Any],
     id: str,
 ) -> ElicitationAnswer:
-    """Ask, and give the answer; `about` names a session (and a tool call), or a request."""
+    """Ask the user and return the answer. `scope` names a session (and a tool call) or a request."""
     if (form is None) == (url is None):
-        raise ValueError("a question is a form or a link: give form= or url=")
+        raise ValueError("give either form= or url=")
     mode = ElicitationMode.FORM if url is None else ElicitationMode.URL
     if not requester.connection.offers(f"client.elicitation.{mode}"):
         raise ProtocolError(
             Kind.CAPABILITY_UNSUPPORTED,
-            f"the client does not take questions of the kind {mode}",
+            f"the client does not support elicitation in the mode {mode}",
             {"method": "elicitation/create", "capability": f"elicitation.{mode}"},
         )
     schema = None if form is None else form if isinstance(form, ElicitationSchema) else build_schema(form)
@@ -111,7 +111,7 @@ async def elicit(
 
 
 def build_schema(form: Mapping[str, Field]) -> ElicitationSchema:
-    """A form from its fields; all of them must be filled in, but those with a default."""
+    """Build a form from its fields. Fields without a default are required."""
     properties = {name: _build_property(name, field) for name, field in form.items()}
     required = [name for name, field in properties.items() if getattr(field, "default", UNSET) is UNSET]
     return ElicitationSchema(type="object", properties=properties, required=required or UNSET)
@@ -123,18 +123,20 @@ def _build_property(name: str, field: Any) -> Any:
     if isinstance(field, msgspec.Struct):
         return field
     if isinstance(field, str) or not isinstance(field, Sequence):
-        raise ValueError(f"field {name!r} is none of str, bool, int, float, a list of choices or a property")
+        raise ValueError(f"field {name!r} must be str, bool, int, float, a list of choices or a property")
     return StringProperty(title=name.replace("_", " ").capitalize(), enum=list(field))
 
 
 def check_content(schema: ElicitationSchema, content: dict[str, Any]) -> None:
-    """Raise unless what was filled in is what the form asked for."""
-    wrong = [name for name in schema.required or () if name not in content]
+    """Raise unless the values match the form."""
+    invalid = [name for name in schema.required or () if name not in content]
     properties: dict[str, Any] = schema.properties or {}
-    wrong += [name for name, value in content.items() if name in properties and not _is_valid(properties[name], value)]
-    if wrong:
+    invalid += [
+        name for name, value in content.items() if name in properties and not _is_valid(properties[name], value)
+    ]
+    if invalid:
         raise ProtocolError(
-            Kind.INTERNAL_ERROR, f"the client's answer does not fit the form: {', '.join(wrong)}", {"fields": wrong}
+            Kind.INTERNAL_ERROR, f"the client's answer does not fit the form: {', '.join(invalid)}", {"fields": invalid}
         )
 
 

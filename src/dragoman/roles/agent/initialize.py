@@ -1,8 +1,4 @@
-"""How an agent introduces itself: initialize, answered from what the author declared and what the client can take.
-
-Takes the client's introduction, checks what the agent cannot do without, gives names, capabilities and ways to
-authenticate. Above is the reception; what is offered here is what the reception serves afterwards.
-"""
+"""The answer to initialize: name, capabilities and auth methods of an agent."""
 
 from __future__ import annotations
 
@@ -35,13 +31,13 @@ if TYPE_CHECKING:
 
 
 def answer_initialize(client: ServedClient, params: InitializeParams) -> InitializeResult:
-    """Answer initialize."""
-    agent, spoken = client.agent, client.dialect
-    _check_version(spoken, params.protocol_version)
+    """Handle initialize."""
+    agent, dialect = client.agent, client.dialect
+    _check_version(dialect, params.protocol_version)
     _check_client_capabilities(agent, params)
     client.lifecycle.is_initialized = True
-    client.capabilities = agent.capabilities or agent_capabilities(agent, spoken)
-    is_official = spoken in OFFICIAL_DIALECTS
+    client.capabilities = agent.capabilities or agent_capabilities(agent, dialect)
+    is_official = dialect in OFFICIAL_DIALECTS
     side: dict[str, Any] = {}
     if agent.instructions:
         side["instructions"] = agent.instructions
@@ -58,13 +54,13 @@ def answer_initialize(client: ServedClient, params: InitializeParams) -> Initial
 
 
 def _auth_methods(client: ServedClient) -> list[AuthMethod]:
-    """The ways to authenticate; one in a terminal only for clients that can open one (reference 1.4)."""
-    takes_terminal = client.connection.offers("client.auth.terminal")
-    return [method for method in client.agent.auth_methods if method.form != AuthForm.TERMINAL or takes_terminal]
+    # Terminal methods only for clients that can open a terminal (docs/protocol/auth.md#terminal-methods).
+    has_terminal = client.connection.offers("client.auth.terminal")
+    return [method for method in client.agent.auth_methods if method.form != AuthForm.TERMINAL or has_terminal]
 
 
 def agent_capabilities(agent: Agent, dialect: str) -> AgentCapabilities:
-    """What follows from how the agent was declared; dialects that name more here are told that, too."""
+    """Return the capabilities that follow from the agent's declaration; some dialects get more in side data."""
     is_official = dialect in OFFICIAL_DIALECTS
     side: dict[str, Any] = {"modes": [mode.id for mode in agent.modes]}
     if dialect == "2025.1":
@@ -88,7 +84,7 @@ def agent_capabilities(agent: Agent, dialect: str) -> AgentCapabilities:
 
 
 def _prompt_side_data(agent: Agent, dialect: str) -> Any:
-    """What some dialects say of prompts that goes without saying elsewhere: text in crow, streaming in the draft."""
+    """Return what only some dialects announce: text in crow, streaming in the draft."""
     if dialect == "crow":
         return {"dragoman": {"text": True}}
     if dialect == "draft" and not agent.streaming:
@@ -119,31 +115,30 @@ def _session_capabilities(agent: Agent, is_official: bool) -> SessionCapabilitie
 
 
 def _system_prompt_capabilities(agent: Agent, is_official: bool) -> Any:
-    """Unstable in official v1: told there only when the author declared it."""
     if agent.system_prompt_mode == SystemPromptMode.OVERRIDE:
         return SystemPromptCapabilities(mode=SystemPromptModeCapabilities(override=Marker()))
     return SystemPromptCapabilities() if agent.system_prompt_mode or not is_official else UNSET
 
 
 def _auth_capabilities(agent: Agent) -> Any:
-    logs_out = agent.auth_methods or agent.has_hook("logout") or "logout" in agent.method_handlers
-    if not logs_out and not agent.unstable:
+    has_logout = agent.auth_methods or agent.has_hook("logout") or "logout" in agent.method_handlers
+    if not has_logout and not agent.unstable:
         return UNSET
-    return AgentAuthCapabilities(logout=Marker() if logs_out else UNSET, status=Marker() if agent.unstable else UNSET)
+    return AgentAuthCapabilities(logout=Marker() if has_logout else UNSET, status=Marker() if agent.unstable else UNSET)
 
 
 def _check_version(dialect: str, version: int) -> None:
-    """Banjo refuses other versions (seed 003 note 5); everybody else is answered with ours."""
+    """Reject other versions in banjo (docs/protocol/dialects.md#banjo-errors); others get ours in the answer."""
     if dialect == "banjo" and version != 1:
         raise ProtocolError(Kind.UNSUPPORTED_VERSION, f"version {version} is not supported; use 1", {"supported": [1]})
 
 
 def _check_client_capabilities(agent: Agent, params: InitializeParams) -> None:
-    """The draft: a missing required capability fails initialize, naming what is missing (section 10.3)."""
-    lacking = missing_capabilities(agent.required_capabilities, params.client_capabilities)
-    if lacking:
+    """Raise if a client lacks a required capability (the draft, section 10.3)."""
+    missing = missing_capabilities(agent.required_capabilities, params.client_capabilities)
+    if missing:
         raise ProtocolError(
             Kind.CAPABILITY_UNSUPPORTED,
-            f"this agent needs the client capabilities {', '.join(lacking)}",
-            {"missing": lacking, "requiredClientCapabilities": agent.required_capabilities},
+            f"this agent requires the client capabilities {', '.join(missing)}",
+            {"missing": missing, "requiredClientCapabilities": agent.required_capabilities},
         )

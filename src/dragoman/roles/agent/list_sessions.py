@@ -1,6 +1,5 @@
-"""The sessions of an agent as a list: list, close, delete, and what is still unstable: archive, status, title.
-
-Takes params, gives results; sessions live in the Agent. Above is the reception (reference 1.5).
+"""The session calls besides opening: list, close, delete, and the unstable archive, status and title
+(docs/protocol/sessions.md#list).
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from dragoman.schema.session import (
 if TYPE_CHECKING:
     from dragoman.roles.agent.served_client import ServedClient
 
-# One page of session/list: enough for any list on a screen, small enough for one frame.
+# Sessions in one page of session/list: enough for a screen, small enough for one frame.
 PAGE_SIZE = 50
 
 
 class SessionCalls:
-    """What one client can do with sessions from outside."""
+    """The calls of one client about existing sessions."""
 
     def __init__(self, client: ServedClient) -> None:
         self._client = client
         self._agent = client.agent
 
     def list_sessions(self, params: Any) -> ListSessionsResult | Coroutine[Any, Any, ListSessionsResult]:
-        """session/list: one page, the newest session first; what comes and goes meanwhile shifts no other page."""
+        """Handle session/list: one page, newest session first. Changes between requests do not shift later pages."""
         return self._page(params) if self._agent.store is None else self._stored_page(params)
 
     async def _stored_page(self, params: Any) -> ListSessionsResult:
@@ -49,7 +48,7 @@ class SessionCalls:
         return self._page(params)
 
     async def _restore(self, session_id: str | None = None) -> None:
-        """Sessions of an agent that was restarted meanwhile."""
+        """Load sessions that were stored before the agent was restarted."""
         if self._agent.store is not None:
             from dragoman.roles.agent.open_session import restore_sessions
 
@@ -74,12 +73,12 @@ class SessionCalls:
         )
 
     async def close(self, params: Any) -> CloseSessionResult:
-        """session/close: its work ends as if it were cancelled."""
+        """Handle session/close: cancel the turn and release the session."""
         await self._close_session(self._client.find_session(params.session_id))
         return CloseSessionResult()
 
     async def delete(self, params: Any) -> DeleteSessionResult:
-        """session/delete: a session that is gone already is no error."""
+        """Handle session/delete. Deleting a session that does not exist is no error."""
         session = self._agent.sessions.pop(params.session_id, None)  # another delete may have been faster
         if session is not None:
             await self._close_session(session)
@@ -96,7 +95,7 @@ class SessionCalls:
         await self._agent.call_hook("closed", session)
 
     async def archive(self, params: Any) -> ArchiveSessionResult:
-        """session/archive: closed first, then out of the list."""
+        """Handle session/archive: close the session and hide it from the list."""
         await self._restore(params.session_id)
         session = self._client.find_session(params.session_id)
         await self._close_session(session)
@@ -104,21 +103,21 @@ class SessionCalls:
         return ArchiveSessionResult()
 
     async def unarchive(self, params: Any) -> UnarchiveSessionResult:
-        """session/unarchive."""
+        """Handle session/unarchive."""
         await self._restore(params.session_id)
         session = self._client.find_session(params.session_id)
         await _set_archived(session, False)
         return UnarchiveSessionResult()
 
     async def status(self, params: Any) -> SessionStatusResult:
-        """session/status: whether it is open on this connection."""
+        """Handle session/status: whether the session is open on this connection."""
         await self._restore(params.session_id)
         session = self._client.find_session(params.session_id)
         is_open = session.id in self._client.lifecycle.sessions
         return SessionStatusResult(status=SessionStatus.OPEN if is_open else SessionStatus.SAVED)
 
     async def set_title(self, params: Any) -> SetTitleResult:
-        """session/set_title."""
+        """Handle session/set_title."""
         await self._restore(params.session_id)
         session = self._client.find_session(params.session_id)
         title = params.title.strip()
@@ -127,14 +126,14 @@ class SessionCalls:
                 Kind.INVALID_PARAMS, "a title cannot be empty", {"errors": [{"path": "title", "message": "empty"}]}
             )
         session.set_title(title)
-        if (kept := session.wait_stored()) is not None:
-            await kept
+        if (stored := session.wait_stored()) is not None:
+            await stored
         return SetTitleResult(title=title)
 
 
 async def _set_archived(session: Session, archived: bool) -> None:
-    if (kept := session.log_archived(archived)) is not None:
-        await kept
+    if (stored := session.log_archived(archived)) is not None:
+        await stored
     session.archived = archived
 
 
@@ -156,9 +155,9 @@ def _session_info(session: Session) -> SessionInfo:
 
 
 def _parse_cursor(cursor: Any) -> float:
-    """The number of the last session that was listed: those after it are older."""
+    """Return the number of the last listed session; the next page starts below it."""
     if not cursor:
         return math.inf
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20):
-        raise ProtocolError(Kind.INVALID_PARAMS, f"unknown cursor {cursor!r}; start without one")
+        raise ProtocolError(Kind.INVALID_PARAMS, f"unknown cursor {cursor!r}; start without a cursor")
     return int(cursor)

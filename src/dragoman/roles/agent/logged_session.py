@@ -1,8 +1,4 @@
-"""A session of an agent that is logged, and comes back from its log after the agent was restarted.
-
-Made instead of a Session where the Agent has a store. What it says goes to the client after the commit that holds it,
-requests included, so the client hears everything in the order it was said. Above are opening and prompting.
-"""
+"""LoggedSession: a session with a log in the agent's store, from which it is restored after a restart."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _OrderedConnection:
-    """A connection whose requests wait until what was said before them is told."""
+    """A connection whose requests wait until earlier updates are stored and sent."""
 
     def __init__(self, connection: Connection, log: SessionLog) -> None:
         self._connection = connection
@@ -51,24 +47,24 @@ class _OrderedConnection:
 
 
 class LoggedSession(Session):
-    """One conversation of an agent, with a log."""
+    """A session that sends every update and request only after it is stored, in order."""
 
     log: SessionLog
-    _is_restored = True  # whether all that the log tells of it is known here
+    _is_restored = True  # whether settings and history are loaded from the log
 
     def log_to(self, store: Store) -> LoggedSession:
         """Log to this store from now on."""
         self.log = SessionLog(store, self.id)
         return self
 
-    # --- what happens -----------------------------------------------------------------------------------------
+    # --- logging ----------------------------------------------------------------------------------------------
 
     async def log_opened(self, method: str, agent_name: str, origin: Session | None = None) -> None:
-        """It was opened, or opened again."""
-        chronicle = self.log
-        chronicle.clear_fault()
+        """Log that the session was opened, reopened or forked."""
+        log = self.log
+        log.clear_fault()
         if origin is not None:
-            await chronicle.store.fork(origin.id, self.id)
+            await log.store.fork(origin.id, self.id)
         bare, secrets = strip_secrets(self.mcp_servers)
         body = {
             "sessionId": self.id,
@@ -84,21 +80,21 @@ class LoggedSession(Session):
             else None,
             "title": self.title,
         }
-        told = {name: value for name, value in body.items() if value}
-        await chronicle.append_and_wait(EntryKind.OPENED, told, actor="user")
+        entry = {name: value for name, value in body.items() if value}
+        await log.append_and_wait(EntryKind.OPENED, entry, actor="user")
         if secrets:
-            await chronicle.store.keep_credentials(self.id, {"mcp": secrets})
+            await log.store.keep_credentials(self.id, {"mcp": secrets})
 
     def log_turn_started(self, prompt: list[Any]) -> Awaitable[None]:
-        """A turn begins: the author hears of it when the prompt is in the log."""
-        chronicle = self.log
-        chronicle.clear_fault()
-        chronicle.turn = f"turn_{self.turn_count}"
-        chronicle.append(EntryKind.TURN_STARTED, {}, actor="user")
-        return chronicle.append_and_wait(EntryKind.PROMPT, {"prompt": to_json(prompt)}, actor="user")
+        """Log the start of a turn; done when the prompt is stored."""
+        log = self.log
+        log.clear_fault()
+        log.turn = f"turn_{self.turn_count}"
+        log.append(EntryKind.TURN_STARTED, {}, actor="user")
+        return log.append_and_wait(EntryKind.PROMPT, {"prompt": to_json(prompt)}, actor="user")
 
     def log_turn_ended(self, result: Any, error: BaseException | None = None) -> Awaitable[None]:
-        """A turn ends: the client is answered when all of it is in the log."""
+        """Log the end of a turn; done when all of it is stored."""
         if error is None:
             body = {"stopReason": result.stop_reason} | ({"usage": to_json(result.usage)} if result.usage else {})
         else:
@@ -112,27 +108,27 @@ class LoggedSession(Session):
             self.log.turn = None
 
     def log_options(self) -> None:
-        """The client set an option."""
+        """Log that the client set an option."""
         self._clear_log_fault()
         self.log.append(EntryKind.UPDATE, to_json(ConfigOptionUpdate(config_options=self.options)), actor="user")
 
     def log_archived(self, archived: bool) -> Awaitable[None]:
-        """It is archived, or taken back."""
+        """Log that the session is archived or unarchived."""
         self._clear_log_fault()
         note = SessionInfoUpdate(meta={SIDE_DATA_KEY: {"archived": archived}})
         return self.log.append_and_wait(EntryKind.UPDATE, to_json(note), actor="user")
 
     def wait_stored(self) -> Awaitable[None]:
-        """Wait until all that happened so far is in the log."""
+        """Wait until everything so far is stored."""
         return self.log.wait_stored()
 
     def _clear_log_fault(self) -> None:
-        """What happens outside turns is no part of what could not be kept before."""
+        # A fault of an earlier turn must not fail a change that happens between turns.
         if self.turn is None:
             self.log.clear_fault()
 
     def set_title(self, title: str) -> None:
-        """Name the session, also while nobody talks in it."""
+        """Set the title, also while the session has no client."""
         self._clear_log_fault()
         super().set_title(title)
         if not self.is_bound:
@@ -140,14 +136,14 @@ class LoggedSession(Session):
             self.log.append(EntryKind.UPDATE, to_json(update), actor="user")
 
     def send_mode(self, reason: str = "") -> None:
-        """Tell the client which mode it is in."""
+        """Send the current mode to the client."""
         self._clear_log_fault()
         super().send_mode(reason)
 
-    # --- saying -----------------------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------------------
 
     def send_text(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk], text: str) -> bool:
-        """Send a text chunk when it is in the log; whether the sender should give way now."""
+        """Send a text chunk once it is stored; return whether the caller should `drain`."""
         if not self._streaming:
             return super().send_text(kind, text)
         deliver = super().send_text
@@ -157,46 +153,46 @@ class LoggedSession(Session):
         return self.should_wait
 
     def finish_message(self) -> None:
-        """Tell a message that was held back until it is whole."""
+        """Send the buffered message, if messages are not streamed."""
         if self._buffered:
             update = self._buffered_kind(content=TextContent(text="".join(self._buffered)))
             self._buffered.clear()
             self.log.append(EntryKind.UPDATE, update, then=lambda: self._notify_update(update))
 
     def send_update(self, update: Any) -> None:
-        """Send an update when it is in the log; as it is now, whatever the author makes of it meanwhile."""
+        """Send an update once it is stored, as it is now, even if the author changes the object later."""
         self.finish_message()
         raw = msgspec.Raw(encode(update))
         deliver = super().send_update
         self.log.append(EntryKind.UPDATE, raw, then=lambda: deliver(decode_update(raw) or update))
 
     def notify(self, method: str, params: Any) -> None:
-        """Tell the client anything, after what was said before."""
+        """Send a notification after everything sent before."""
         self.finish_message()
         connection = self.connection
         self.log.call_after(lambda: connection.notify(method, params))
 
     async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
-        """Ask the client something, after what was said before; questions and answers are logged."""
+        """Send a request after everything sent before; log questions to the user and their answers."""
         self.finish_message()
-        asks = QUESTION_BODIES.get(method)
-        if asks is not None:
-            await self.log.append_and_wait(EntryKind.ASKED, asks.asked_body(params))
+        question = QUESTION_BODIES.get(method)
+        if question is not None:
+            await self.log.append_and_wait(EntryKind.ASKED, question.asked_body(params))
         else:
             await self.log.wait_stored()
         result = await super().request(method, params, timeout=timeout)
-        if asks is not None:
-            await self.log.append_and_wait(EntryKind.DECIDED, asks.decided_body(params, result), actor="user")
+        if question is not None:
+            await self.log.append_and_wait(EntryKind.DECIDED, question.decided_body(params, result), actor="user")
         return result
 
     @property
     def should_wait(self) -> bool:
-        """Whether the sender should let the client, the reader or the store catch up."""
-        chronicle = self.log
-        return chronicle.is_full or chronicle.fault is not None or self.connection.outbox.should_throttle
+        """Whether the sender should `drain` now."""
+        log = self.log
+        return log.is_full or log.fault is not None or self.connection.outbox.should_throttle
 
     async def drain(self) -> None:
-        """Let the client, the reader or the store catch up."""
+        """Wait until the client and the store have caught up. Raises if the store failed."""
         if self.log.fault is not None:
             raise self.log.fault
         await self.log.wait_for_space()
@@ -204,14 +200,14 @@ class LoggedSession(Session):
 
     @property
     def files(self) -> ClientFiles:
-        """The client's files, or the agent's own where the client lends none."""
+        """The client's files, or local files if the client does not offer file access."""
         if self._files is None:
             self._files = ClientFiles(self._ordered_connection(), self.id, self.roots)
         return self._files
 
     @property
     def terminals(self) -> ClientTerminals:
-        """The client's terminals, or the agent's own where the client lends none."""
+        """The client's terminals, or local ones if the client does not offer terminals."""
         if self._terminals is None:
             self._terminals = ClientTerminals(self._ordered_connection(), self.id, self.roots)
         return self._terminals
@@ -219,11 +215,11 @@ class LoggedSession(Session):
     def _ordered_connection(self) -> Any:
         return _OrderedConnection(self.connection, self.log)
 
-    # --- coming back ------------------------------------------------------------------------------------------
+    # --- restoring --------------------------------------------------------------------------------------------
 
     @classmethod
     def from_summary(cls, agent: Agent, store: Store, summary: Summary) -> LoggedSession:
-        """A session as the list of the store tells of it; `recall` tells the rest."""
+        """Create a session from its summary in the store; `restore` loads the rest."""
         session = cls(
             summary.session_id,
             summary.cwd or "/",
@@ -240,7 +236,7 @@ class LoggedSession(Session):
         return session
 
     async def restore(self) -> None:
-        """Know all that the log tells: settings, history. Raises session_corrupted and the like."""
+        """Load settings and history from the log. Raises session_corrupted and other store errors."""
         if self._is_restored:
             return
         store = self.log.store

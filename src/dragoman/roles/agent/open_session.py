@@ -1,20 +1,6 @@
-"""Opening sessions for a client: new, load, resume and fork, as the author declared them (reference 1.5).
-
-Takes params, makes or finds Sessions, binds them to the client and gives what it must know of them. Above is the
-reception, which guards and announces; below are the sessions.
-"""
+"""Open sessions for a client: new, load, resume and fork (docs/protocol/sessions.md#lifecycle), also from the store."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from dragoman.engine.connection import Connection
-from dragoman.errors import ProtocolError
-from dragoman.roles.agent.logged_session import LoggedSession
-from dragoman.store.contract import EntryKind, Store
-
-if TYPE_CHECKING:
-    from dragoman.roles.agent.agent import Agent
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +8,13 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.side_data import inferred_members, with_side_data
-from dragoman.errors import Kind
+from dragoman.engine.connection import Connection
+from dragoman.errors import Kind, ProtocolError
+from dragoman.ids import new_id
+from dragoman.roles.agent.logged_session import LoggedSession
 from dragoman.roles.agent.prompt import busy_error
-from dragoman.roles.agent.session import OFFICIAL_DIALECTS, Session, new_id
-from dragoman.roles.agent.voices import AUTO_RESUME, is_auto_resumed
+from dragoman.roles.agent.responders import AUTO_RESUME, is_auto_resumed
+from dragoman.roles.agent.session import OFFICIAL_DIALECTS, Session
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.session import (
     ForkSessionResult,
@@ -35,13 +24,15 @@ from dragoman.schema.session import (
     SystemPrompt,
     SystemPromptMode,
 )
+from dragoman.store.contract import EntryKind, Store
 
 if TYPE_CHECKING:
+    from dragoman.roles.agent.agent import Agent
     from dragoman.roles.agent.served_client import ServedClient
 
 
 class OpenCalls:
-    """How one client's sessions are opened."""
+    """The calls of one client that open sessions."""
 
     def __init__(self, client: ServedClient) -> None:
         self._client = client
@@ -49,7 +40,7 @@ class OpenCalls:
         self._has_auto_resume = any(option.id == AUTO_RESUME for option in client.agent.options)
 
     async def new(self, params: Any) -> NewSessionResult:
-        """session/new."""
+        """Handle session/new."""
         session = self._build_session(params)
         origin = self._previous_session(session) if self._has_auto_resume else None
         if origin is not None:
@@ -62,7 +53,7 @@ class OpenCalls:
         return NewSessionResult(session_id=session.id, **_modes_and_options(session))
 
     async def load(self, params: Any) -> LoadSessionResult:
-        """session/load: the whole history first, then the answer."""
+        """Handle session/load: replay the whole history, then answer."""
         session = await self._reopen(params)
         session.replay()
         await session.drain()
@@ -70,18 +61,18 @@ class OpenCalls:
         return with_side_data(result, workingDirectory=session.cwd) if "cwd" in inferred_members(params) else result
 
     async def resume(self, params: Any) -> ResumeSessionResult:
-        """session/resume: the same without the history."""
+        """Handle session/resume: like load, without the history."""
         return ResumeSessionResult(**_modes_and_options(await self._reopen(params)))
 
     async def fork(self, params: Any) -> ForkSessionResult:
-        """session/fork: a new session with the history and the settings of another."""
+        """Handle session/fork: open a session with the history and settings of another."""
         await self._restore(params.session_id)
         origin = self._client.find_session(params.session_id)
         session = await self._continue_from(self._build_session(params), origin, params)
         return ForkSessionResult(session_id=session.id, **_modes_and_options(session))
 
     async def _continue_from(self, session: Session, origin: Session, params: Any) -> Session:
-        """Begin a session with the history and the settings of another."""
+        """Open a session with the history and settings of another."""
         session.modes = msgspec.structs.replace(origin.modes) if origin.modes else None
         session.options = _copy_options(origin.options)
         session.commands = list(origin.commands)
@@ -93,7 +84,7 @@ class OpenCalls:
         return session
 
     def _previous_session(self, session: Session) -> Session | None:
-        """The last session in the same folder, where it is set to be gone on with (seed 003: auto_resume)."""
+        """Return the last session in the same folder if auto_resume is on (docs/protocol/dialects.md#banjo-options)."""
         for known in reversed(self._agent.sessions.values()):
             if known.cwd == session.cwd and not known.archived:
                 return known if is_auto_resumed(known) else None
@@ -110,36 +101,35 @@ class OpenCalls:
         return LoggedSession(new_id(), cwd, **more).log_to(agent.store)
 
     async def _restore(self, session_id: str) -> None:
-        """A session of an agent that was restarted meanwhile."""
         if self._agent.store is not None:
             await restore_sessions(self._agent, session_id)
 
     async def _register_session(self, session: Session, hook: str, *sessions: Session) -> None:
-        reception = self._client
+        client = self._client
         self._agent.sessions[session.id] = session
-        reception.lifecycle.open_session(session.id)
-        session.bind(reception.connection)
+        client.lifecycle.open_session(session.id)
+        session.bind(client.connection)
         try:
             await self._log_opened(session, "session/new" if len(sessions) == 1 else "session/fork", *sessions[1:])
             await self._agent.call_hook(hook, *sessions[: 2 if hook == "forked" else 1])
         except BaseException:
             self._agent.sessions.pop(session.id, None)
-            reception.lifecycle.close_session(session.id)
+            client.lifecycle.close_session(session.id)
             raise
 
     async def _reopen(self, params: Any) -> Session:
         await self._restore(params.session_id)
         session = self._client.find_session(params.session_id)
-        # A dialect in which session/load names no folder has one guessed: the session knows its own.
+        # In a dialect whose session/load has no folder, params.cwd is a guess: use the session's own.
         cwd = (
             session.cwd if "cwd" in inferred_members(params) or not params.cwd else require_absolute(params.cwd, "cwd")
         )
         if cwd != session.cwd:
             raise ProtocolError(
-                Kind.INVALID_PARAMS, f"session {session.id} belongs to {session.cwd}", {"cwd": session.cwd}
+                Kind.INVALID_PARAMS, f"session {session.id} belongs to the folder {session.cwd}", {"cwd": session.cwd}
             )
         if session.turn is not None and session.connection.failure is None:
-            raise busy_error(session)  # of another client, which is still there
+            raise busy_error(session)  # another client that is still connected runs a turn
         self._apply_params(session, params)
         lifecycle = self._client.lifecycle
         was_open = session.id in lifecycle.sessions
@@ -156,7 +146,7 @@ class OpenCalls:
 
     async def _log_opened(self, session: Any, method: str, origin: Session | None = None) -> None:
         if self._agent.store is not None:
-            await session.opened(method, self._agent.name, origin)
+            await session.log_opened(method, self._agent.name, origin)
 
     def _initial_modes(self) -> SessionModeState | None:
         modes = self._agent.modes
@@ -173,14 +163,14 @@ class OpenCalls:
             self._set_system_prompt(session, prompt)
 
     def _set_system_prompt(self, session: Session, prompt: SystemPrompt) -> None:
-        """A system prompt that cannot be applied must fail the request (reference 1.5)."""
-        taken = self._agent.system_prompt_mode or (
+        """Set the system prompt, or fail the request (docs/protocol/sessions.md#system-prompt)."""
+        offered = self._agent.system_prompt_mode or (
             "" if self._client.dialect in OFFICIAL_DIALECTS else SystemPromptMode.APPEND
         )
-        if prompt.mode not in {taken, SystemPromptMode.APPEND if taken else ""}:
+        if prompt.mode not in {offered, SystemPromptMode.APPEND if offered else ""}:
             raise ProtocolError(
                 Kind.INVALID_PARAMS,
-                f"this agent cannot {prompt.mode} a system prompt",
+                f"this agent does not support the system prompt mode {prompt.mode}",
                 {"errors": [{"path": "systemPrompt.mode", "message": f"{prompt.mode} is not offered"}]},
             )
         session.system_prompt = "\n".join(getattr(block, "text", "") for block in prompt.content)
@@ -196,7 +186,7 @@ def _copy_options(options: list[SessionConfigOption]) -> list[SessionConfigOptio
 
 
 def require_absolute(path: str, member: str) -> str:
-    """The path, which must be absolute."""
+    """Return the path. Raise invalid_params unless it is absolute."""
     if not path.startswith("/") or "\0" in path:
         raise ProtocolError(
             Kind.INVALID_PARAMS,
@@ -207,7 +197,7 @@ def require_absolute(path: str, member: str) -> str:
 
 
 async def restore_sessions(agent: Agent, session_id: str | None = None) -> None:
-    """Bring the sessions of an agent's store back, all of them into its list and one of them whole."""
+    """Add the sessions of the store to the agent, and load the history and settings of one of them."""
     store = agent.store
     if store is None:
         return
@@ -224,18 +214,18 @@ async def restore_sessions(agent: Agent, session_id: str | None = None) -> None:
 
 
 def log_translation_loss(agent: Agent, connection: Connection, text: str) -> None:
-    """Something was lost in translation. Nobody says in which session: those with a turn, or else the last one."""
-    there = [
+    """Log a loss in translation. Its session is unknown: take those with a turn, or else the last one."""
+    sessions = [
         session
         for session in agent.sessions.values()
         if isinstance(session, LoggedSession) and session.is_bound and session.connection is connection
     ]
-    for session in [session for session in there if session.turn is not None] or there[-1:]:
+    for session in [session for session in sessions if session.turn is not None] or sessions[-1:]:
         session.log.append(EntryKind.TRANSLATED, {"message": text}, actor="dragoman")
 
 
 async def _raise_if_expired(store: Store, session_id: str) -> None:
-    """A session that expired is told apart from one that never was."""
+    # An expired session must give its own error, not session_not_found.
     try:
         await store.lines(session_id, limit=1)
     except ProtocolError as error:

@@ -1,8 +1,4 @@
-"""Config options as an agent's author declares them, and what setting one means.
-
-`Option` makes every kind: a choice (flat or grouped), a switch, models, a free value (the draft's). `changed` is the
-one rule for new values. Takes and gives the vocabulary's SessionConfigOption; above are sessions and authors.
-"""
+"""Config options: `Option` declares them, `with_value` is the one rule for new values."""
 
 from __future__ import annotations
 
@@ -18,14 +14,12 @@ from dragoman.dialect.side_data import side_data_of, with_side_data
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import ConfigCategory, ConfigChoice, ConfigType, SessionConfigOption
 
-ChoiceSpec = str | tuple[str, str] | ConfigChoice  # a value; a value and its name; all of it
-ChoiceSpecs = (
-    Sequence[ChoiceSpec] | Mapping[str, Sequence[ChoiceSpec]]
-)  # a mapping groups choices by the name of their group
+ChoiceSpec = str | tuple[str, str] | ConfigChoice  # a value; a value and its name; the whole choice
+ChoiceSpecs = Sequence[ChoiceSpec] | Mapping[str, Sequence[ChoiceSpec]]  # a mapping: group name to choices
 
 
 class Option:
-    """Makers of config options: `Option.select("route", ["auto", "codex"])`."""
+    """Create config options: `Option.select("route", ["auto", "codex"])`."""
 
     @staticmethod
     def select(
@@ -37,7 +31,7 @@ class Option:
         description: str = "",
         category: str = "",
     ) -> SessionConfigOption:
-        """A choice of one value; the first is the default. A mapping gives groups of values."""
+        """Create a choice of one value; the first is the default. A mapping groups the choices."""
         made = _build_choices(choices)
         option = SessionConfigOption(
             id=id,
@@ -49,13 +43,13 @@ class Option:
             options=made,
         )
         if not option.values:
-            raise ValueError(f"option {id!r} has no value to choose")
+            raise ValueError(f"option {id!r} needs at least one choice")
         option.current_value = option.values[0].value if current is None else current
         return with_value(option, option.current_value)
 
     @staticmethod
     def switch(id: str, current: bool = False, *, name: str = "", description: str = "") -> SessionConfigOption:
-        """On or off. Official clients that did not ask for switches are shown a choice of two."""
+        """Create a boolean option. Official clients without support for booleans get a choice of two."""
         return SessionConfigOption(
             id=id,
             name=name or _default_name(id),
@@ -66,19 +60,21 @@ class Option:
 
     @staticmethod
     def models(choices: ChoiceSpecs, current: str | None = None, *, description: str = "") -> SessionConfigOption:
-        """Which model answers: an option of category model, which banjo's clients see as `models`."""
+        """Create an option of category model, which banjo clients see as `models`."""
         return Option.select("model", choices, current, description=description, category=ConfigCategory.MODEL)
 
     @staticmethod
     def auto_resume(current: str = "on") -> SessionConfigOption:
-        """Whether a new session goes on where the last one in its folder ended (seed 003); the library does that."""
+        """Create the option whether a new session continues the last one in its folder
+        (docs/protocol/dialects.md#banjo-options). The library handles it.
+        """
         return Option.select(
-            "auto_resume", ["on", "off"], current, description="Go on where the last session of this folder ended"
+            "auto_resume", ["on", "off"], current, description="Continue the last session of this folder"
         )
 
     @staticmethod
     def json_value(id: str, current: Any, *, name: str = "", description: str = "") -> SessionConfigOption:
-        """Any JSON value, as the draft has it; elsewhere a choice that shows the one value it has."""
+        """Create an option with any JSON value, as in the draft; other dialects see a choice with the current value."""
         option = with_side_data(option_from_value(id, current), value=current)
         return msgspec.structs.replace(option, name=name or _default_name(id), description=description or UNSET)  # type: ignore[no-any-return]
 
@@ -103,12 +99,15 @@ def _build_choice(choice: ChoiceSpec) -> ConfigChoice:
 
 
 def value_of(option: SessionConfigOption) -> Any:
-    """What an option is set to."""
+    """Return the value of an option."""
     return side_data_of(option).get("value", option.current_value)
 
 
 def with_value(option: SessionConfigOption, value: Any, *, accepts_boolean_text: bool = False) -> SessionConfigOption:
-    """The option with another value; one it does not take is refused. `in_words`: switches are said as words."""
+    """Return the option with another value. Raise invalid_params if it does not take the value.
+
+    With `accepts_boolean_text`, a boolean option takes "true" and "false" too.
+    """
     if "value" in side_data_of(option):
         return _with_json_value(option, value)
     if option.form == "boolean":
@@ -120,26 +119,26 @@ def with_value(option: SessionConfigOption, value: Any, *, accepts_boolean_text:
         choices = [choice.value for choice in option.values]
         if value not in choices:
             raise ProtocolError(
-                Kind.INVALID_PARAMS, f"option {option.id!r} has no value {value!r}; there are: {choices}"
+                Kind.INVALID_PARAMS, f"option {option.id!r} has no value {value!r}; available: {choices}"
             )
     return msgspec.structs.replace(option, current_value=value)
 
 
 def _with_json_value(option: SessionConfigOption, value: Any) -> SessionConfigOption:
-    """A free option takes anything; where values are only texts, a text may be JSON if the value before was more."""
+    # If the dialect sends only text, parse it as JSON unless the value before was text.
     if isinstance(value, str) and not isinstance(value_of(option), str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             pass
-    free = with_side_data(option_from_value(option.id, value), value=value)
+    changed = with_side_data(option_from_value(option.id, value), value=value)
     return msgspec.structs.replace(  # type: ignore[no-any-return]
-        free, name=option.name, category=option.category, description=option.description
+        changed, name=option.name, category=option.category, description=option.description
     )
 
 
 def switch_as_select(option: SessionConfigOption) -> SessionConfigOption:
-    """A switch as a choice of two, for clients that know no switches; any other option as it is."""
+    """Return a boolean option as a choice of two, any other option unchanged."""
     if option.form != ConfigType.BOOLEAN:
         return option
     choices = [ConfigChoice(value="true", name="On"), ConfigChoice(value="false", name="Off")]

@@ -1,7 +1,7 @@
-"""The turns of one client: prompt and cancel, and the settings a client changes between and during them.
+"""The turns of one client: prompt, cancel, set_mode and set_config_option.
 
-Runs the author's function as the task of its request. Whatever becomes of that (it returns, fails, is cancelled, will
-not be cancelled), the client is answered and no tool call stays open. Above is the reception; below are turns.
+The author's function runs in the task of its request. However it ends, the client is answered and no tool call stays
+open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dragoman.engine.incoming import Incoming
 from dragoman.engine.lifecycle import PROCESSING
 from dragoman.engine.pending import DoneCallback
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.session import Session, now
+from dragoman.ids import now
+from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn
 from dragoman.schema.base import Unknown
 from dragoman.schema.config import SetConfigOptionResult, SetModeResult
@@ -26,13 +27,13 @@ from dragoman.schema.update import UserMessageChunk
 if TYPE_CHECKING:
     from dragoman.roles.agent.served_client import ServedClient
 
-# How long the author's code may clean up after a cancel. Then the client, who must not wait for ever, is answered
-# anyway, and the code is cancelled once more. Seconds.
+# How long the author's code may clean up after a cancel. Then the client is answered anyway, and the code is cancelled
+# again. Seconds.
 CANCEL_TIMEOUT = 10.0
 
 
 class _PendingPrompt:
-    """A prompt whose turn has not begun: it waits for a login, or in the author's middleware."""
+    """A prompt whose turn has not begun: it waits for a login or for the author's middleware."""
 
     def __init__(self, session_id: str, task: asyncio.Task[Any], done: DoneCallback) -> None:
         self.session_id = session_id
@@ -44,11 +45,11 @@ class _PendingPrompt:
         if not self.cancelled:
             self.cancelled = True
             self.task.cancel()
-            alarm = asyncio.get_running_loop().call_later(CANCEL_TIMEOUT, self.answer_cancelled)
-            self.task.add_done_callback(lambda _: alarm.cancel())
+            timer = asyncio.get_running_loop().call_later(CANCEL_TIMEOUT, self.answer_cancelled)
+            self.task.add_done_callback(lambda _: timer.cancel())
 
     def answer_cancelled(self) -> None:
-        """Tell the client, who cancelled, that it is over."""
+        """Answer the prompt with the stop reason cancelled."""
         self._done(PromptResult(stop_reason=StopReason.CANCELLED), None)
 
 
@@ -61,71 +62,71 @@ class PromptCalls:
         self._pending: dict[Incoming, _PendingPrompt] = {}
 
     def with_cancellation(self, handler: Handler) -> Handler:
-        """Let a cancel reach a prompt also before its turn has begun; nothing where nothing stands before it."""
+        """Let session/cancel reach a prompt before its turn has begun, if middleware or a login can delay it."""
         if not self._agent.middleware_chain and not self._agent.auth_required:
             return handler
 
-        def waiting(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        def wrapped(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             work = handler(incoming, done)
             return None if work is None else self._run_pending(incoming, work, done)
 
-        return waiting
+        return wrapped
 
     async def _run_pending(self, incoming: Incoming, work: Awaitable[None], done: DoneCallback) -> None:
         task = asyncio.current_task()
         assert task is not None
-        waiting = self._pending[incoming] = _PendingPrompt(_session_id_of(incoming), task, done)
+        pending = self._pending[incoming] = _PendingPrompt(_session_id_of(incoming), task, done)
         try:
             await work
         except (asyncio.CancelledError, Exception):
-            if not waiting.cancelled:
+            if not pending.cancelled:
                 raise
             while task.cancelling():
                 task.uncancel()
-            waiting.answer_cancelled()
+            pending.answer_cancelled()
         finally:
             self._pending.pop(incoming, None)
 
     def prompt(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-        """session/prompt: a handler, for a turn may be answered before its code has ended."""
-        waiting = self._pending.pop(incoming, None)
-        if waiting is None or not waiting.cancelled:
+        """Handle session/prompt. It takes `done`, because a turn may be answered before its code has ended."""
+        pending = self._pending.pop(incoming, None)
+        if pending is None or not pending.cancelled:
             return self._run_turn(incoming.params, done)
         done(PromptResult(stop_reason=StopReason.CANCELLED), None)
         return None
 
     async def _run_turn(self, params: PromptParams, done: DoneCallback) -> None:
-        """The author's function, from its start to its end."""
-        reception = self._client
-        session = reception.find_open_session(params.session_id)
+        """Run the author's function and answer the prompt."""
+        client = self._client
+        session = client.find_open_session(params.session_id)
         self._check_content(params)
         if session.turn is not None:
             raise busy_error(session)
-        session.bind(reception.connection)
+        session.bind(client.connection)
         session.turn_count += 1
         session.turn = turn = Turn(session, params.prompt)
         session.history.end_message()
         for block in params.prompt:
             session.history.add(UserMessageChunk(content=block))
-        reception.lifecycle.begin_turn(session.id)
+        client.lifecycle.begin_turn(session.id)
         task = asyncio.current_task()
         assert task is not None
         turn.running = (task, done)
         try:
-            if (noted := session.log_turn_started(params.prompt)) is not None:
-                await noted
+            if (logged := session.log_turn_started(params.prompt)) is not None:
+                await logged
             result = await self._call_prompt_handler(turn, task)
-            if (noted := session.log_turn_ended(result)) is not None:
-                await noted
+            if (logged := session.log_turn_ended(result)) is not None:
+                await logged
         except Exception as error:
-            if (noted := session.log_turn_ended(None, error)) is not None:
-                await noted
+            if (logged := session.log_turn_ended(None, error)) is not None:
+                await logged
             raise
         finally:
             session.turn = turn.running = None
             session.updated_at = now()
             session.history.end_message()
-            reception.lifecycle.end_turn(session.id)
+            client.lifecycle.end_turn(session.id)
         done(result, None)
 
     async def _call_prompt_handler(self, turn: Turn, task: asyncio.Task[Any]) -> PromptResult:
@@ -138,19 +139,20 @@ class PromptCalls:
         except asyncio.CancelledError:
             turn.cancelled = True
         except Exception:
-            if not turn.cancelled:  # an error caused by the cancel itself is no error (reference 1.7)
+            # An error caused by the cancel itself is no error (docs/protocol/prompt-turns.md#cancel).
+            if not turn.cancelled:
                 raise
         else:
             if reason is not None:
                 turn.stop_reason = reason
         finally:
             turn.finish()
-            while task.cancelling():  # also where the author took the cancel for something else
+            while task.cancelling():  # also if the author's code swallowed the cancel
                 task.uncancel()
         return turn.result()
 
     def _check_content(self, params: PromptParams) -> None:
-        """Content the agent did not offer to take is refused by its name."""
+        """Raise if the prompt has content that the agent does not support."""
         offered = {
             "image": self._agent.image,
             "audio": self._agent.audio,
@@ -161,42 +163,44 @@ class PromptCalls:
             if not offered.get(str(tag), True):
                 raise ProtocolError(
                     Kind.CAPABILITY_UNSUPPORTED,
-                    f"this agent takes no {tag} content",
+                    f"this agent does not support {tag} content",
                     {"errors": [{"path": f"prompt[{index}]", "message": f"{tag} is not offered"}]},
                 )
 
     def cancel(self, params: Any) -> None:
-        """session/cancel: nothing happens when no turn runs, or in a session that this client did not open."""
+        """Handle session/cancel. Ignore it if no turn runs or this client has not opened the session."""
         session = self._agent.sessions.get(params.session_id)
         if session is not None and session.id in self._client.lifecycle.sessions:
             self._cancel_turn(session, side_data_of(params).get("reason"))
-            for waiting in [one for one in self._pending.values() if one.session_id == session.id]:
-                waiting.cancel()
+            for pending in [one for one in self._pending.values() if one.session_id == session.id]:
+                pending.cancel()
 
     async def cancel_and_wait(self, session: Session) -> None:
-        """Cancel a running turn, whichever client began it, and wait for its end as long as anybody should."""
-        work = self._cancel_turn(session)
-        if work is not None:
-            await asyncio.wait({work}, timeout=CANCEL_TIMEOUT)
+        """Cancel a running turn, of any client, and wait up to CANCEL_TIMEOUT for its end."""
+        task = self._cancel_turn(session)
+        if task is not None:
+            await asyncio.wait({task}, timeout=CANCEL_TIMEOUT)
 
     def _cancel_turn(self, session: Session, reason: str | None = None) -> asyncio.Task[Any] | None:
-        """Cancel the author's code of a running turn; gives its task."""
+        """Cancel the author's code of a running turn; return its task."""
         turn = session.turn
         if turn is None or turn.running is None:
             return None
         task, done = turn.running
-        if not turn.cancelled:  # a second cancel must not disturb the cleaning up after the first
+        if not turn.cancelled:  # a second cancel must not interrupt the cleanup after the first
             turn.cancelled = True
             turn.cancel_reason = reason
             task.cancel()
-            alarm = asyncio.get_running_loop().call_later(CANCEL_TIMEOUT, self._abandon_turn, turn, task, done)
-            task.add_done_callback(lambda _: alarm.cancel())
+            timer = asyncio.get_running_loop().call_later(CANCEL_TIMEOUT, self._abandon_turn, turn, task, done)
+            task.add_done_callback(lambda _: timer.cancel())
         return task
 
     def _abandon_turn(self, turn: Turn, task: asyncio.Task[Any], done: DoneCallback) -> None:
-        """The author's code does not end: its client is answered all the same (reference 1.7)."""
+        """Answer the client although the author's code does not end (docs/protocol/prompt-turns.md#cancel)."""
         session = turn.session
-        session.connection.report(f"the cancelled turn of session {session.id} goes on; it is answered without it")
+        session.connection.report(
+            f"the cancelled turn of session {session.id} does not end; the client is answered anyway"
+        )
         turn.finish()
         done(turn.result(), None)
         task.cancel()
@@ -204,7 +208,7 @@ class PromptCalls:
     # --- settings ---------------------------------------------------------------------------------------------
 
     async def set_mode(self, params: Any) -> SetModeResult:
-        """session/set_mode: the author hears of it before the client is answered."""
+        """Handle session/set_mode: call the author's hook, then answer."""
         session = self._client.find_open_session(params.session_id)
         before = session.mode
         session.set_mode(params.mode_id, notify=False)
@@ -215,12 +219,12 @@ class PromptCalls:
                 session.set_mode(before, notify=False)
             raise
         session.send_mode()
-        if (kept := session.wait_stored()) is not None:
-            await kept
+        if (stored := session.wait_stored()) is not None:
+            await stored
         return SetModeResult()
 
     async def set_config_option(self, params: Any) -> SetConfigOptionResult:
-        """session/set_config_option: the author hears of it before the client is answered."""
+        """Handle session/set_config_option: call the author's hook, then answer."""
         session = self._client.find_open_session(params.session_id)
         before = list(session.options)
         session.set_option(params.config_id, side_data_of(params).get("value", params.value), notify=False)
@@ -232,21 +236,21 @@ class PromptCalls:
             session.options = before
             raise
         session.log_options()
-        if (kept := session.wait_stored()) is not None:
-            await kept
+        if (stored := session.wait_stored()) is not None:
+            await stored
         return SetConfigOptionResult(config_options=session.options_for_client)
 
 
 def _session_id_of(incoming: Incoming) -> str:
     try:
         return str(incoming.params.session_id)
-    except ProtocolError:  # which the handler tells, or the author's middleware mends
+    except ProtocolError:  # the handler reports it, or the author's middleware repairs it
         return ""
 
 
 def busy_error(session: Session) -> ProtocolError:
-    """The error for who wants a session in which a turn runs."""
-    why = "a turn is already running in this session; cancel it or wait for its end"
+    """Return the error for a session in which a turn runs."""
+    why = "a turn is already running in this session; cancel it or wait until it ends"
     if session.turn is not None and session.turn.cancelled:
-        why = "the turn before was cancelled and has not ended yet; try again soon"
+        why = "the cancelled turn has not ended yet; try again in a moment"
     return ProtocolError(Kind.INVALID_STATE, why, {"sessionId": session.id, "state": PROCESSING})

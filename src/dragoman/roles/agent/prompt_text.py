@@ -1,7 +1,7 @@
-"""A prompt as one text for a model: text and context joined in order, links read, pictures and sounds described.
+"""A prompt as one text for a model (docs/protocol/dialects.md#banjo-content-merging).
 
-Seed 003 note 6. A link to a file in the session's folders is read through the client, where it lends its files, so
-that unsaved changes count; what cannot be read is described, and why. Above is the turn, which keeps the prompt raw.
+A link to a file in the session's folders is read through the client, so that unsaved changes count. Other links,
+images and audio are described.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dragoman.schema.content import (
 if TYPE_CHECKING:
     from dragoman.roles.agent.session import Session
 
-# Lines in a fragment: `L42`, `L42:50` (seed 003), and the spellings of forges, `L42-50` and `L42-L50`.
+# Lines in a fragment: `L42`, `L42:50` (docs/protocol/dialects.md#banjo-prompt), and GitHub's `L42-50`, `L42-L50`.
 _LINE_RANGE = re.compile(r"L(\d{1,9})(?:[:-]L?(\d{1,9}))?")
 
 
 class FileRange(NamedTuple):
-    """A file, or lines of it."""
+    """A file, or a range of its lines."""
 
     path: str
     line: int | None
@@ -37,7 +37,7 @@ class FileRange(NamedTuple):
 
 
 async def merge_prompt(session: Session, prompt: list[ContentBlock]) -> str:
-    """The whole prompt as one text."""
+    """Return the whole prompt as one text."""
     parts = [await _block_text(session, block) for block in prompt]
     return "\n\n".join(part for part in parts if part)
 
@@ -62,21 +62,21 @@ async def _block_text(session: Session, block: ContentBlock) -> str:
 
 
 async def _link_text(session: Session, link: ResourceLink) -> str:
-    place = _parse_file_uri(link.uri)
+    file = _parse_file_uri(link.uri)
     facts = _describe("link", link.uri, link.mime_type, link.size, link.title or link.name, link.description)
-    if place is None or not session.connection.offers("client.fs.readTextFile"):
+    if file is None or not session.connection.offers("client.fs.readTextFile"):
         return f"[{facts}]"
-    if not any(is_inside(root, place.path) for root in session.roots):
+    if not any(is_inside(root, file.path) for root in session.roots):
         return f"[{facts}; not read: it is outside the session's folders]"
     try:
-        text = await session.files.read(place.path, line=place.line, limit=place.limit)
+        text = await session.files.read(file.path, line=file.line, limit=file.limit)
     except ProtocolError as error:
         return f"[{facts}; not read: {error.message}]"
     return _format_context(link.uri, text)
 
 
 def _parse_file_uri(uri: str) -> FileRange | None:
-    """The file that an address means; None when it means none on this machine."""
+    """Return the local file that a URI names, or None."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -102,5 +102,5 @@ def _describe(label: str, uri: Any, mime_type: Any, size: Any, name: Any = None,
 
 
 def _decoded_size(data: Any) -> int:
-    """How many bytes base64 stands for, without decoding it."""
+    """Return the number of bytes that base64 encodes, without decoding it."""
     return len(data.rstrip("=")) * 3 // 4 if isinstance(data, str) else 0

@@ -1,7 +1,6 @@
-"""The model providers of an agent: providers/list, set and disable, as the author declared them (reference 1.15).
+"""The model providers of an agent: providers/list, set and disable (docs/protocol/extensions.md#providers).
 
-Kept for as long as the process lives, for all clients together, and never written down. Headers, which hold keys, are
-for the author's code only: no client is ever told them. Above is the reception.
+Changes apply to all clients and last as long as the process. Headers can hold keys and are never sent to a client.
 """
 
 from __future__ import annotations
@@ -28,53 +27,53 @@ if TYPE_CHECKING:
 
 
 class Provider(msgspec.Struct, kw_only=True):
-    """A model provider that clients may point an agent to; `base_url` is empty while it is off."""
+    """A model provider that clients may configure. `base_url` is empty while it is disabled."""
 
     id: str
-    supported: Sequence[str]  # the interfaces it can be reached by: "anthropic", "openai", ...
-    required: bool = False  # whether the agent cannot do without it
+    supported: Sequence[str]  # the API types it supports: "anthropic", "openai", ...
+    required: bool = False  # whether it cannot be disabled
     api_type: str = ""
     base_url: str = ""
     headers: dict[str, str] = {}
 
     @property
     def is_enabled(self) -> bool:
-        """Whether it can be used now."""
+        """Whether the provider is configured."""
         return bool(self.base_url)
 
     def __repr__(self) -> str:
-        """Without the headers, which hold keys: a repr may end in a log."""
+        """Omit the headers, which can hold keys: a repr may end in a log."""
         return f"Provider({self.id!r}, api_type={self.api_type!r}, base_url={self.base_url!r})"
 
 
 class ProviderCalls:
-    """What clients may ask of an agent's providers."""
+    """The providers/* calls."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
     def list(self, _: Any) -> ListProvidersResult:
-        """providers/list."""
+        """Handle providers/list."""
         return ListProvidersResult(providers=[_provider_info(provider) for provider in self._agent.providers.values()])
 
     async def set(self, params: SetProviderParams) -> SetProviderResult:
-        """providers/set: the whole configuration of one; the author hears of it, and an error keeps the old one."""
+        """Handle providers/set: replace the configuration of a provider. An error of the author's hook undoes it."""
         provider = self._find_provider(params.provider_id)
         if params.api_type not in provider.supported:
             known = ", ".join(provider.supported)
-            raise _invalid_params("apiType", f"{provider.id} is reached by {known}, not by {params.api_type!r}")
+            raise _invalid_params("apiType", f"{provider.id} supports {known}, not {params.api_type!r}")
         if not params.base_url:
-            raise _invalid_params("baseUrl", "an address is needed; providers/disable turns a provider off")
+            raise _invalid_params("baseUrl", "baseUrl must not be empty; use providers/disable to disable a provider")
         await self._update_provider(
             provider, api_type=params.api_type, base_url=params.base_url, headers=dict(params.headers or {})
         )
         return SetProviderResult()
 
     async def disable(self, params: DisableProviderParams) -> DisableProviderResult:
-        """providers/disable: one that the agent cannot do without stays."""
+        """Handle providers/disable. A required provider cannot be disabled."""
         provider = self._find_provider(params.provider_id)
         if provider.required:
-            raise _invalid_params("providerId", f"this agent cannot do without {provider.id}")
+            raise _invalid_params("providerId", f"this agent requires {provider.id}; it cannot be disabled")
         await self._update_provider(provider, api_type="", base_url="", headers={})
         return DisableProviderResult()
 
@@ -91,17 +90,17 @@ class ProviderCalls:
         provider = self._agent.providers.get(id)
         if provider is None:
             known = ", ".join(self._agent.providers)
-            raise _invalid_params("providerId", f"there is no provider {id!r}; there are: {known}")
+            raise _invalid_params("providerId", f"unknown provider {id!r}; available: {known}")
         return provider
 
 
 def _provider_info(provider: Provider) -> ProviderInfo:
-    now = ProviderCurrentConfig(api_type=provider.api_type, base_url=provider.base_url)
+    current = ProviderCurrentConfig(api_type=provider.api_type, base_url=provider.base_url)
     return ProviderInfo(
         provider_id=provider.id,
         supported=list(provider.supported),
         required=provider.required,
-        current=now if provider.is_enabled else UNSET,
+        current=current if provider.is_enabled else UNSET,
     )
 
 

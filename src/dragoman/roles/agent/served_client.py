@@ -1,8 +1,6 @@
-"""One client being served by an Agent: the table of handlers, and what stands before each of them.
+"""One client served by an Agent: the table of handlers, and the checks before each of them.
 
-Made for each connection. A message goes through the author's middleware, is let in if the state of the connection, the
-capabilities and the login allow it, and is answered by the part that serves it: introduction, login, opening,
-catalogue, prompting, or a function of the author's. Knows nothing of transports.
+A message passes the author's middleware, then the checks of state, capabilities and login, then its handler.
 """
 
 from __future__ import annotations
@@ -39,18 +37,18 @@ if TYPE_CHECKING:
 
 
 class CurrentRequest:
-    """A request that is being served: who asked, and under which id."""
+    """The request that is being handled: its connection and id."""
 
     def __init__(self, connection: Connection, id: Id) -> None:
         self.connection = connection
         self.id = id
 
     async def request(self, method: str, params: Any) -> Any:
-        """Ask the client whose request this is."""
+        """Send a request to the client."""
         return await self.connection.request(method, params)
 
     def notify(self, method: str, params: Any) -> None:
-        """Tell the client whose request this is."""
+        """Send a notification to the client."""
         self.connection.notify(method, params)
 
 
@@ -58,7 +56,7 @@ _current: ContextVar[CurrentRequest | None] = ContextVar("dragoman_served", defa
 
 
 async def run_with_request(request: CurrentRequest, work: Awaitable[None]) -> None:
-    """Do the work of a handler, with its request named."""
+    """Run a handler with its request as the current one."""
     token = _current.set(request)
     try:
         await work
@@ -67,25 +65,25 @@ async def run_with_request(request: CurrentRequest, work: Awaitable[None]) -> No
 
 
 def current_request() -> CurrentRequest | None:
-    """The request that is being served here, if one is."""
+    """Return the request that is being handled here, or None."""
     return _current.get()
 
 
-# After these the client knows a session, and hears which commands there are.
+# After these the client knows a session and gets its commands.
 _OPEN_METHODS = ("session/new", "session/load", "session/fork", "session/resume")
 
-# Nothing is asked in these about the request itself.
+# These need no current request.
 _WITHOUT_CURRENT_REQUEST = frozenset({"initialize", "session/prompt", "session/cancel"})
 
 
 class ServedClient:
-    """What one client of an agent is answered with."""
+    """The handlers of one client of an agent."""
 
     connection: Connection
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
-        self.capabilities = AgentCapabilities()  # told at initialize
+        self.capabilities = AgentCapabilities()  # set by initialize
         self.lifecycle = Lifecycle()
         self.login = ClientLogin(self)
         self.open_calls = OpenCalls(self)
@@ -130,14 +128,14 @@ class ServedClient:
 
     @cached_property
     def session_calls(self) -> SessionCalls:
-        """Lists of sessions; loaded when a client first asks for one."""
+        """The session list calls, loaded when first used."""
         from dragoman.roles.agent.list_sessions import SessionCalls
 
         return SessionCalls(self)
 
     @cached_property
     def provider_calls(self) -> ProviderCalls:
-        """Model providers; loaded when a client first asks for them."""
+        """The provider calls, loaded when first used."""
         from dragoman.roles.agent.providers import ProviderCalls
 
         return ProviderCalls(self.agent)
@@ -145,11 +143,11 @@ class ServedClient:
     @property
     def dialect(self) -> str:
         """The name of the client's dialect."""
-        speech = self.connection.codec
-        return speech.dialect.name if speech is not None else "v1"
+        codec = self.connection.codec
+        return codec.dialect.name if codec is not None else "v1"
 
     def find_open_session(self, session_id: str) -> Session:
-        """The session with that id, which this client must have opened."""
+        """Return the session with this id. Raise if this client has not opened it."""
         session = self.find_session(session_id)
         if session_id not in self.lifecycle.sessions:
             raise ProtocolError(
@@ -160,7 +158,7 @@ class ServedClient:
         return session
 
     def find_session(self, session_id: str) -> Session:
-        """The session of this agent with that id."""
+        """Return the session of this agent with this id. Raise session_not_found if there is none."""
         session = self.agent.sessions.get(session_id)
         if session is None:
             raise ProtocolError(
@@ -171,31 +169,31 @@ class ServedClient:
         return session
 
     def reject_unknown(self, incoming: Incoming, done: DoneCallback) -> None:
-        """A method nobody serves: an error for a request, nothing for a notification."""
+        """Answer an unknown request with an error; ignore an unknown notification."""
         if incoming.is_request:
             kind = Kind.METHOD_NOT_FOUND if incoming.row is None else Kind.CAPABILITY_UNSUPPORTED
-            what = f"this agent does not serve {incoming.method}"
-            done(None, ProtocolError(kind, what, {"method": incoming.method}))
+            message = f"this agent does not support {incoming.method}"
+            done(None, ProtocolError(kind, message, {"method": incoming.method}))
 
-    # --- before a handler -------------------------------------------------------------------------------------
+    # --- wrappers of handlers ---------------------------------------------------------------------------------
 
     def _with_checks(self, name: str, handle: Handler) -> Handler:
-        """Let a message in when the state, the capabilities told and the login allow it."""
+        """Check the state, the offered capabilities and the login before the handler."""
         row = find_method(Side.AGENT, name)
         gate = row.gate if row is not None and row.gate.startswith("agent.") else ""
-        guarded = requires_login(name)
+        needs_login = requires_login(name)
 
         def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             session = getattr(incoming.params, "session_id", None)
             self.lifecycle.check_allowed(name, session if isinstance(session, str) else None)
             if gate and not offers(gate, self.capabilities):
-                what = gate.partition(".")[2]
+                capability = gate.partition(".")[2]
                 raise ProtocolError(
                     Kind.CAPABILITY_UNSUPPORTED,
-                    f"{name} needs {what}, which this agent does not offer",
-                    {"method": name, "capability": what},
+                    f"{name} needs the capability {capability}, which this agent does not offer",
+                    {"method": name, "capability": capability},
                 )
-            if guarded and not self.login.allows_sessions:
+            if needs_login and not self.login.allows_sessions:
                 return self._handle_after_login(handle, incoming, done)
             return handle(incoming, done)
 
@@ -208,64 +206,67 @@ class ServedClient:
             await work
 
     def _with_lenient_params(self, handler: Handler) -> Handler:
-        """Banjo's authenticate may say anything (seed 003); who names no method may be banjo, which is read as v1."""
+        """Accept any params of banjo's authenticate (docs/protocol/dialects.md#banjo-authenticate).
 
-        def reading(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        A client that names no method may be banjo, which is detected as v1.
+        """
+
+        def wrapped(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             if self.dialect == "banjo" or (self.dialect == "v1" and _is_blank(incoming.values)):
                 incoming.params = lenient_params(incoming.values)
             return handler(incoming, done)
 
-        return reading
+        return wrapped
 
     def _with_commands_update(self, handler: Handler) -> Handler:
-        """Tell the client which commands there are, right after it learned of the session."""
+        """Send the available commands right after the answer that opened a session."""
 
-        def announcing(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-            def told(result: Any, error: ProtocolError | None) -> None:
+        def wrapped(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+            def answer(result: Any, error: ProtocolError | None) -> None:
                 done(result, error)
                 if error is not None:
                     return
-                identity = getattr(result, "session_id", None) or incoming.params.session_id
-                session = self.agent.sessions.get(identity)
+                session_id = getattr(result, "session_id", None) or incoming.params.session_id
+                session = self.agent.sessions.get(session_id)
                 if session is not None and session.commands:
-                    # In the next pass: a flow of the dialect may still be at work on the answer.
+                    # In the next loop iteration: the dialect's emulator may still be working on the answer.
                     asyncio.get_running_loop().call_soon(session.send_commands)
 
-            return handler(incoming, told)
+            return handler(incoming, answer)
 
-        return announcing
+        return wrapped
 
     def _with_current_request(self, name: str, handler: Handler) -> Handler:
-        """Let the author's code know which request it serves; turns, which have a session to ask in, do without."""
+        """Set the current request for the author's code. Turns do not need it."""
         if name in _WITHOUT_CURRENT_REQUEST:
             return handler
-        is_plain = name == "session/new" and not self.agent.middleware_chain
+        skips_hook = name == "session/new" and not self.agent.middleware_chain
 
-        def naming(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        def wrapped(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             work = handler(incoming, done)
-            if work is None or isinstance(incoming.id, UnsetType) or (is_plain and not self.agent.has_hook("opened")):
+            if work is None or isinstance(incoming.id, UnsetType) or (skips_hook and not self.agent.has_hook("opened")):
                 return work
             return run_with_request(CurrentRequest(self.connection, incoming.id), work)
 
-        return naming
+        return wrapped
 
     def _with_middleware(self, handler: Handler) -> Handler:
-        """The author's middleware around a handler; nothing where there is none."""
+        """Wrap a handler in the author's middleware, if there is any."""
         chain = list(self.agent.middleware_chain)
         if not chain:
             return handler
 
-        async def through(incoming: Incoming, done: DoneCallback) -> None:
-            async def pass_on(place: int) -> Any:
-                if place < len(chain):
-                    return await chain[place](incoming, lambda: pass_on(place + 1))
+        async def wrapped(incoming: Incoming, done: DoneCallback) -> None:
+            async def call_next(index: int) -> Any:
+                if index < len(chain):
+                    return await chain[index](incoming, lambda: call_next(index + 1))
                 return await _call_handler(handler, incoming, done)
 
-            result = await pass_on(0)
+            result = await call_next(0)
             if incoming.is_request:
                 done(result, None)
 
-        return through
+        return wrapped
 
 
 def _is_blank(values: Any) -> bool:
@@ -273,13 +274,13 @@ def _is_blank(values: Any) -> bool:
 
 
 async def _call_handler(handler: Handler, incoming: Incoming, done: DoneCallback) -> Any:
-    """What a handler answers; its error is raised. An answer to work that does not end goes out past the chain."""
+    """Return a handler's answer or raise its error. An answer from another task goes directly to `done`."""
     answers: list[tuple[Any, ProtocolError | None]] = []
-    ours = asyncio.current_task()
+    own_task = asyncio.current_task()
 
     def answer(result: Any, error: ProtocolError | None) -> None:
         answers.append((result, error))
-        if asyncio.current_task() is not ours:
+        if asyncio.current_task() is not own_task:
             done(result, error)
 
     work = handler(incoming, answer)

@@ -1,39 +1,43 @@
-"""Sessions as an agent keeps them: what was opened, what was said, and the client they talk to now.
-
-A Session outlives the connection it was made on: load and resume bind it to another client. It sends updates, keeps
-the transcript that load replays, and lends its turns files and terminals. Memory only; a store comes with durability.
-"""
+"""Session: one session of an agent, its settings, its history and the client it is bound to."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.audience import update_for_client
+from dragoman.ids import now
 from dragoman.roles.agent.client_terminals import ClientFiles, ClientTerminals
 from dragoman.roles.agent.options import switch_as_select, value_of, with_value
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.content import TextContent
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import find_method
+from dragoman.schema.plan import PlanItems
 from dragoman.schema.side import Side
 from dragoman.schema.update import (
     AgentMessageChunk,
     AgentThoughtChunk,
     AvailableCommand,
     AvailableCommandsUpdate,
+    CompactionSummaryChunk,
+    CompactionUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
+    Notice,
+    Plan,
+    PlanRemoved,
+    PlanUpdate,
     SessionInfoUpdate,
+    SessionMessage,
+    SessionMessageChunk,
+    SubagentUpdate,
     UpdateParams,
 )
 from dragoman.session.history import History
@@ -44,20 +48,57 @@ if TYPE_CHECKING:
 
 _session_numbers = count(1)
 
-# Stands in a chunk's frame where its text will; nothing else in the frame can read like it.
+# Stands for the text in the template of a chunk's frame; it cannot occur elsewhere in the frame.
 _TEXT_PLACEHOLDER = "\x00the text\x00"
 
 
-# The dialects in which a client must ask for options that are switches, and how it does (reference 1.3, seed 003).
+# In these dialects a client must announce support for boolean options
+# (docs/protocol/initialize.md#client-capabilities, docs/protocol/dialects.md#banjo-initialize).
 OFFICIAL_DIALECTS = ("v1", "banjo")
 SWITCH_CAPABILITY = "client.session.configOptions.boolean"
 
-# Some clients never answer a method they do not know (peers.md 7), and a turn must not wait for ever. Seconds.
+# Some clients never answer unknown methods (docs/protocol/peers.md#vendor-methods), so requests to them time out.
+# Seconds.
 EXTENSION_TIMEOUT = 60.0
 
 
+# Kinds of updates that need a client capability (docs/protocol/updates.md#gates).
+GATES: dict[type, str] = {
+    Notice: "client.session.notices",
+    CompactionUpdate: "client.session.compaction",
+    CompactionSummaryChunk: "client.session.compaction",
+    PlanUpdate: "client.plan",
+    PlanRemoved: "client.plan",
+    SubagentUpdate: "client.subagents",
+    SessionMessage: "client.subagents",
+    SessionMessageChunk: "client.subagents",
+}
+
+
+def _unnamed_plan(update: PlanUpdate) -> Plan | None:
+    return Plan(entries=update.plan.entries) if isinstance(update.plan, PlanItems) else None
+
+
+# Older forms for clients without the capability. Kinds that are not listed are not sent.
+FALLBACKS: dict[type, Callable[[Any], Any]] = {PlanUpdate: _unnamed_plan, PlanRemoved: lambda _: Plan(entries=[])}
+
+
+def update_for_client(connection: Connection, update: Any) -> Any:
+    """Return the update in the form that this client supports, or None."""
+    kind = type(update)
+    gate = GATES.get(kind)
+    if gate is None or connection.offers(gate):
+        return update
+    fallback = FALLBACKS.get(kind)
+    return fallback(update) if fallback is not None else None
+
+
 class Session:
-    """One conversation of an agent."""
+    """One session of an agent.
+
+    It outlives the connection it was opened on: `session/load` and `session/resume` bind it to another client. `state`
+    is free for the author's own data.
+    """
 
     def __init__(
         self,
@@ -73,12 +114,12 @@ class Session:
         tools: Sequence[str] | None = None,
     ) -> None:
         self.id = id
-        self.sequence_number = next(_session_numbers)  # later sessions have higher ones: lists go by it
+        self.sequence_number = next(_session_numbers)  # increases with every session; session/list sorts by it
         self.cwd = cwd
         self.directories = list(directories)
         self.mcp_servers = list(mcp_servers)
-        self.system_prompt = ""  # what the client instructs the agent with
-        self.overrides_system_prompt = False  # whether that takes the place of the agent's own instructions
+        self.system_prompt = ""  # the client's system prompt
+        self.overrides_system_prompt = False  # whether it replaces the agent's own instructions
         self.modes = modes
         self.options = list(options)
         self.commands = list(commands)
@@ -89,114 +130,116 @@ class Session:
         self.turn_count = 0
         self.turn: Turn | None = None
         self.history = History()
-        self.state: dict[str, Any] = {}  # the author's own
+        self.state: dict[str, Any] = {}  # for the author
         self._connection: Connection | None = None
-        self._text_senders: dict[Any, Callable[[str], bool]] = {}  # how each kind of text is told
+        self._text_senders: dict[Any, Callable[[str], bool]] = {}  # a send function for each kind of chunk
         self._streaming = streaming
-        self._buffered: list[str] = []  # pieces of a message that is told whole
+        self._buffered: list[str] = []  # the text of a message that is sent whole
         self._buffered_kind: Any = None
         self._supports_switches = True
         self._files: ClientFiles | None = None
         self._terminals: ClientTerminals | None = None
 
-    # --- the client it talks to -------------------------------------------------------------------------------
+    # --- the client -------------------------------------------------------------------------------------------
 
     def bind(self, connection: Connection) -> None:
-        """Talk to this client from now on."""
+        """Send to this client from now on."""
         self._connection = connection
-        spoken = connection.codec.dialect.name if connection.codec else "v1"
-        self._supports_switches = spoken not in OFFICIAL_DIALECTS or connection.offers(SWITCH_CAPABILITY)
+        dialect = connection.codec.dialect.name if connection.codec else "v1"
+        self._supports_switches = dialect not in OFFICIAL_DIALECTS or connection.offers(SWITCH_CAPABILITY)
         self._files = self._terminals = None
         self._text_senders.clear()
 
     @property
     def is_bound(self) -> bool:
-        """Whether it has a client to talk to."""
+        """Whether the session has a client."""
         return self._connection is not None
 
     @property
     def connection(self) -> Connection:
-        """The connection of the client this session talks to now."""
+        """The connection to the current client. Raises invalid_state if there is none."""
         if self._connection is None:
             raise ProtocolError(Kind.INVALID_STATE, f"session {self.id} is not open; load or resume it first")
         return self._connection
 
     @property
     def roots(self) -> list[str]:
-        """The folders of the session: cwd first."""
+        """The folders of the session, cwd first."""
         return [self.cwd, *self.directories]
 
     @property
     def files(self) -> ClientFiles:
-        """The client's files, or the agent's own where the client lends none."""
+        """The client's files, or local files if the client does not offer file access."""
         if self._files is None:
             self._files = ClientFiles(self.connection, self.id, self.roots)
         return self._files
 
     @property
     def terminals(self) -> ClientTerminals:
-        """The client's terminals, or the agent's own where the client lends none."""
+        """The client's terminals, or local ones if the client does not offer terminals."""
         if self._terminals is None:
             self._terminals = ClientTerminals(self.connection, self.id, self.roots)
         return self._terminals
 
     async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
-        """Ask the client something; an extension that it does not answer at all is a timeout after a while."""
+        """Send a request to the client. An extension method times out after EXTENSION_TIMEOUT by default."""
         if timeout is None and find_method(Side.CLIENT, method) is None:
             timeout = EXTENSION_TIMEOUT
         self.finish_message()
         return await self.connection.request(method, params, timeout=timeout)
 
     def notify(self, method: str, params: Any) -> None:
-        """Tell the client anything, an extension's news for instance."""
+        """Send a notification to the client."""
         self.finish_message()
         self.connection.notify(method, params)
 
-    # --- its log, where it has one (LoggedSession) --------------------------------------------------------------
+    # --- logging (LoggedSession overrides these) ----------------------------------------------------------------
 
     def log_turn_started(self, prompt: list[Any]) -> Awaitable[None] | None:
-        """A turn begins; the author hears of it after what this returns."""
+        """Log the start of a turn. Await the result before calling the author's function."""
         return None
 
     def log_turn_ended(self, result: Any, error: BaseException | None = None) -> Awaitable[None] | None:
-        """A turn ends; the client is answered after what this returns."""
+        """Log the end of a turn. Await the result before answering the client."""
         return None
 
     def log_options(self) -> None:
-        """The client set an option."""
+        """Log that the client set an option."""
 
     def log_archived(self, archived: bool) -> Awaitable[None] | None:
-        """It is archived, or taken back; the client is answered after what this returns."""
+        """Log that the session is archived or unarchived. Await the result before answering the client."""
         return None
 
     def wait_stored(self) -> Awaitable[None] | None:
-        """Whoever changed something is answered after what this returns."""
+        """Return what to await until every change is stored, or None without a store."""
         return None
 
-    # --- saying -----------------------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------------------
 
     @property
     def is_streaming(self) -> bool:
-        """Whether messages are told piece by piece; else whole, when they are finished."""
+        """Whether messages are sent in chunks, or whole when they are finished."""
         return self._streaming
 
     def send_text(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk], text: str) -> bool:
-        """Send a text chunk, the hot path of every stream; whether the sender should give way now."""
-        way = self._text_senders.get(kind)
-        if way is None:
-            way = self._text_senders[kind] = self._text_sender(kind)
+        """Send a text chunk; return whether the caller should `drain`. This is the hot path of every stream."""
+        send = self._text_senders.get(kind)
+        if send is None:
+            send = self._text_senders[kind] = self._text_sender(kind)
         self.history.add_text(kind, text)
-        return way(text)
+        return send(text)
 
     def _text_sender(self, kind: Any) -> Callable[[str], bool]:
-        """How pieces of this kind are told to the client there is now."""
+        """Return the function that sends chunks of this kind to the current client."""
         connection = self.connection
         if not self._streaming:
             return partial(self._buffer_text, kind)
-        form = connection.notification_template(
+        template = connection.notification_template(
             "session/update", self._chunk_params(kind, _TEXT_PLACEHOLDER), _TEXT_PLACEHOLDER
         )
-        return partial(self._notify_text, kind) if form is None else partial(connection.outbox.send_template, form)
+        if template is None:
+            return partial(self._notify_text, kind)
+        return partial(connection.outbox.send_template, template)
 
     def _notify_text(self, kind: Any, text: str) -> bool:
         self.connection.notify("session/update", self._chunk_params(kind, text))
@@ -210,7 +253,7 @@ class Session:
         return False
 
     def finish_message(self) -> None:
-        """Tell a message that was held back until it is whole; nothing happens where messages are streamed."""
+        """Send the buffered message, if messages are not streamed."""
         if self._buffered:
             text = "".join(self._buffered)
             self._buffered.clear()
@@ -220,98 +263,88 @@ class Session:
         return UpdateParams(session_id=self.id, update=kind(content=TextContent(text=text)))
 
     def send_update(self, update: Any) -> None:
-        """Send an update and keep it in the history; a kind that a client must ask for is sent to those who did."""
+        """Send an update and add it to the history. A client without support gets the fallback or nothing."""
         self.finish_message()
         self.history.add(update)
         self._notify_update(update)
 
     def _notify_update(self, update: Any) -> None:
-        heard = update_for_client(self.connection, update)
-        if heard is not None:
-            self.connection.notify("session/update", UpdateParams(session_id=self.id, update=heard))
+        supported = update_for_client(self.connection, update)
+        if supported is not None:
+            self.connection.notify("session/update", UpdateParams(session_id=self.id, update=supported))
 
     @property
     def should_wait(self) -> bool:
-        """Whether the sender should let the client or the reader catch up."""
+        """Whether the sender should `drain` now."""
         return self.connection.outbox.should_throttle
 
     async def drain(self) -> None:
-        """Let the client or the reader catch up."""
+        """Wait until the client has caught up."""
         await self.connection.outbox.throttle()
 
     def replay(self) -> None:
-        """Send the whole history again, in order."""
+        """Send the whole history, in order."""
         for update in self.history:
             self._notify_update(update)
 
-    # --- what it is set to ------------------------------------------------------------------------------------
+    # --- settings ---------------------------------------------------------------------------------------------
 
     @property
     def mode(self) -> str | None:
-        """The id of the mode it is in."""
+        """The id of the current mode, or None without modes."""
         return self.modes.current_mode_id if self.modes else None
 
     def set_mode(self, mode_id: str, *, notify: bool = True) -> None:
-        """Change the mode; a client that did not ask for it is told."""
+        """Change the mode and, with `notify`, tell the client."""
         if self.modes is None:
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, "this agent has no modes", {"method": "session/set_mode"})
         if mode_id not in {mode.id for mode in self.modes.available_modes}:
             known = ", ".join(mode.id for mode in self.modes.available_modes)
-            raise ProtocolError(Kind.INVALID_PARAMS, f"unknown mode {mode_id!r}; there are: {known}")
+            raise ProtocolError(Kind.INVALID_PARAMS, f"unknown mode {mode_id!r}; available: {known}")
         self.modes.current_mode_id = mode_id
         if notify:
             self.send_mode()
 
     def send_mode(self, reason: str = "") -> None:
-        """Tell the client which mode it is in; only some dialects have a word for the reason."""
+        """Send the current mode to the client. Only some dialects can carry the reason."""
         if self.modes is not None:
             meta: Any = {SIDE_DATA_KEY: {"reason": reason}} if reason else UNSET
             self.send_update(CurrentModeUpdate(current_mode_id=self.modes.current_mode_id, meta=meta))
 
     def get_option(self, config_id: str) -> Any:
-        """The value of a config option; None when there is no such option."""
+        """Return the value of a config option, or None if there is no such option."""
         for option in self.options:
             if option.id == config_id:
                 return value_of(option)
         return None
 
     def set_option(self, config_id: str, value: Any, *, notify: bool = True) -> None:
-        """Change a config option; unknown ids and values are refused, a free option takes any JSON value."""
+        """Change a config option. Unknown ids and values are rejected; a JSON option takes any JSON value."""
         for index, option in enumerate(self.options):
             if option.id == config_id:
                 self.options[index] = with_value(option, value, accepts_boolean_text=not self._supports_switches)
                 break
         else:
             known = ", ".join(option.id for option in self.options) or "none"
-            raise ProtocolError(Kind.INVALID_PARAMS, f"unknown option {config_id!r}; there are: {known}")
+            raise ProtocolError(Kind.INVALID_PARAMS, f"unknown option {config_id!r}; available: {known}")
         if notify:
             self.send_update(ConfigOptionUpdate(config_options=self.options_for_client))
 
     @property
     def options_for_client(self) -> list[SessionConfigOption]:
-        """The options as the client can show them: switches are a choice of two where it knows no switches."""
+        """The options for this client: a boolean becomes a choice of two if the client does not support booleans."""
         return list(self.options) if self._supports_switches else [switch_as_select(option) for option in self.options]
 
     def send_commands(self) -> None:
-        """Tell the client which commands there are; not a part of the history."""
+        """Send the available commands to the client. They are not part of the history."""
         update = AvailableCommandsUpdate(available_commands=self.commands)
         self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
 
     def set_title(self, title: str) -> None:
-        """Name the session; a client that talks in it is told."""
+        """Set the title and tell the client, if there is one."""
         self.title = title
         update = SessionInfoUpdate(title=title, updated_at=self.updated_at)
         if self.is_bound:
             self.send_update(update)
         else:
             self.history.add(update)
-
-
-def now() -> str:
-    """The time as the protocol writes it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def new_id() -> str:
-    """A random id, as sessions and terminals are called."""
-    return str(uuid4())

@@ -1,9 +1,4 @@
-"""A tool call as an agent author writes it: an async context manager that walks the states by itself.
-
-Entering announces the call and starts it, leaving completes it; an exception marks it failed, a cancelled turn marks it
-cancelled, a refused permission marks it denied. Illegal moves are refused by session/toolcall; while leave is asked,
-only the answer moves the call on.
-"""
+"""Tool: one tool call of a turn, as an async context manager."""
 
 from __future__ import annotations
 
@@ -28,7 +23,11 @@ if TYPE_CHECKING:
 
 
 class Tool:
-    """One tool call of a turn."""
+    """One tool call of a turn.
+
+    Entering the block announces the call; leaving it completes it. An exception marks it failed, a cancelled turn
+    cancelled, a refused permission denied. While the user is asked for permission, only the answer changes the status.
+    """
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class Tool:
     async def __aenter__(self) -> Tool:
         if self.status != Status.PENDING or self.id in self.turn.open_tools:
             raise ProtocolError(
-                Kind.INVALID_STATE, f"the tool call {self.id} was announced before; make another with turn.tool"
+                Kind.INVALID_STATE, f"the tool call {self.id} was already announced; create another with turn.tool"
             )
         start = ToolCallStart(
             tool_call_id=self.id,
@@ -76,7 +75,7 @@ class Tool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None and self.status == Status.AWAITING_PERMISSION:
-            self.mark_cancelled()  # whoever asks in a task of its own did not wait for the answer
+            self.mark_cancelled()  # another task asks for permission, and the block did not wait for it
         elif error is None:
             await self.finish()
         elif isinstance(error, asyncio.CancelledError):
@@ -87,30 +86,30 @@ class Tool:
             await self.fail(str(error) or type(error).__name__)
 
     async def start(self) -> None:
-        """The work begins (also done by the first output); not while leave for it is being asked."""
+        """Set the status to in_progress. The first output does this too. Raises while permission is being asked."""
         if self.status != Status.IN_PROGRESS:
             self._check_permission(Status.IN_PROGRESS)
             await self._set_status(Status.IN_PROGRESS)
 
     async def add_text(self, text: str) -> None:
-        """Add text to the result."""
+        """Add text to the content."""
         await self.add_content(ToolCallBlock(content=TextContent(text=text)))
 
     async def add_diff(self, path: str, old: str | None, new: str) -> None:
-        """Add a change of a file to the result; `old` is None for a new file."""
+        """Add a file change to the content. `old` is None for a new file."""
         await self.add_content(Diff(path=path, old_text=old, new_text=new))
 
     async def preview_diff(self, path: str, old: str | None, new: str) -> None:
-        """Show a change before asking leave for it; the work has not begun."""
+        """Show a file change before asking permission for it, without starting the call."""
         self._content.append(Diff(path=path, old_text=old, new_text=new))
         await self._send_progress(content=list(self._content))
 
     async def add_terminal(self, terminal_id: str) -> None:
-        """Show a client's terminal in the result."""
+        """Show a terminal of the client in the content."""
         await self.add_content(TerminalEmbed(terminal_id=terminal_id))
 
     async def add_content(self, *content: Any) -> None:
-        """Add content of any kind to the result."""
+        """Add any tool call content."""
         if self.status == Status.PENDING:
             self.status = next_status(self.status, Status.IN_PROGRESS)
         self._content.extend(content)
@@ -119,13 +118,13 @@ class Tool:
     async def ask_permission(
         self, reason: str | None = None, options: Sequence[PermissionOption] | None = None
     ) -> Answer:
-        """Ask the user for leave; falsy when refused. A refused call becomes denied."""
+        """Ask the user for permission for this call. If the user rejects it, the call becomes denied."""
         await self._set_status(Status.AWAITING_PERMISSION)
         answer = await self.turn.ask_permission(
             reason or self.title, options=options, tool=self._permission_subject(reason)
         )
         if self.status in FINAL_STATUSES:
-            return answer  # it was given up meanwhile
+            return answer  # the call ended while the user was asked
         if answer:
             await self._set_status(Status.IN_PROGRESS)
         else:
@@ -133,17 +132,17 @@ class Tool:
         return answer
 
     async def fail(self, reason: str) -> None:
-        """The work failed; what failed before there was leave for it is denied."""
+        """Mark the call failed, or denied if permission was still being asked."""
         if self.status in FINAL_STATUSES:
             return
-        has_begun = self.status != Status.AWAITING_PERMISSION
-        if has_begun:
+        is_started = self.status != Status.AWAITING_PERMISSION
+        if is_started:
             await self.start()
         self._content.append(ToolCallBlock(content=TextContent(text=reason)))
-        await self._set_status(Status.FAILED if has_begun else Status.DENIED, content=list(self._content))
+        await self._set_status(Status.FAILED if is_started else Status.DENIED, content=list(self._content))
 
     async def finish(self, status: str = Status.COMPLETED, output: Any = UNSET) -> None:
-        """The work is done; not while leave for it is being asked."""
+        """End the call with this status. Raises while permission is being asked."""
         if self.status in FINAL_STATUSES:
             return
         self._check_permission(status)
@@ -152,14 +151,14 @@ class Tool:
         await self._set_status(status, raw_output=output)
 
     def mark_cancelled(self) -> None:
-        """The turn was cancelled: say so at once, without waiting for anybody."""
+        """Mark the call cancelled without waiting, because its turn was cancelled."""
         if self.status not in FINAL_STATUSES:
             self.status = Status.CANCELLED
             self.turn.open_tools.pop(self.id, None)
             self.turn.session.send_update(ToolCallProgress(tool_call_id=self.id, status=Status.CANCELLED))
 
     def _permission_subject(self, reason: str | None = None) -> ToolCallUpdate:
-        """The call as a permission question shows it; only some dialects have a word for the reason."""
+        """Return the call as the permission request shows it. Only some dialects can carry the reason."""
         return ToolCallUpdate(
             tool_call_id=self.id,
             title=self.title,
@@ -173,14 +172,14 @@ class Tool:
         )
 
     def _check_permission(self, status: str) -> None:
-        """Only the answer to an open question is leave, whatever another task believes."""
         if self.status == Status.AWAITING_PERMISSION and status in (
             Status.IN_PROGRESS,
             Status.COMPLETED,
             Status.FAILED,
         ):
             raise ProtocolError(
-                Kind.INVALID_STATE, f"the tool call {self.id} awaits permission; it cannot become {status} without"
+                Kind.INVALID_STATE,
+                f"the tool call {self.id} awaits permission and cannot become {status} before the answer",
             )
 
     async def _set_status(self, status: str, **members: Any) -> None:

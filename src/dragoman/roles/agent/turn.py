@@ -1,8 +1,4 @@
-"""A turn as an agent author sees it: what was asked, and one obvious call for everything an agent can say.
-
-Made by the Agent for each prompt, given to the author's function, ended by its return. Above is the author's code;
-below is the session it belongs to. Knows nothing of frames and dialects.
-"""
+"""Turn: one prompt and the calls an author uses to answer it."""
 
 from __future__ import annotations
 
@@ -59,12 +55,12 @@ PERMISSION_OPTIONS: tuple[PermissionOption, ...] = (
 )
 
 
-# What is said after one of these is another message.
+# A message started by `say` ends when one of these is sent.
 _MESSAGE_BOUNDARIES = (AgentMessageChunk, AgentThoughtChunk, ToolCallStart)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The user's answer to a question; true when allowed."""
+    """The user's answer to a permission request. It is true if the user allowed it."""
 
     kind: str  # an option kind, or "cancelled"
     option_id: str = ""
@@ -74,47 +70,49 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the question was closed without an answer."""
+        """Whether the request was cancelled without an answer."""
         return self.kind == "cancelled"
 
 
 class Turn:
-    """One prompt and everything said in answer to it."""
+    """One prompt and everything the agent sends in answer to it.
+
+    The Agent creates a Turn for each prompt and passes it to the author's function. The turn ends when that function
+    returns.
+    """
 
     def __init__(self, session: Session, prompt: list[ContentBlock]) -> None:
         self.session = session
         self.prompt = prompt
         self.open_tools: dict[str, Tool] = {}
         self.cancelled = False
-        self.cancel_reason: str | None = None  # as far as the client told it
-        self.running: tuple[asyncio.Task[Any], DoneCallback] | None = (
-            None  # the author's code, and how its client is answered
-        )
-        self.token_usage: Usage | None = None  # tokens, told with the end of the turn
+        self.cancel_reason: str | None = None  # if the client gave one
+        self.running: tuple[asyncio.Task[Any], DoneCallback] | None = None  # the author's code, and how to answer
+        self.token_usage: Usage | None = None  # sent with the end of the turn
         self.stop_reason: str = StopReason.END_TURN
         self._messages: list[MessageStream] = []
-        self._implicit_message: MessageStream | None = None  # what is being said beside the messages that have an id
+        self._implicit_message: MessageStream | None = None  # the message of `say` where messages have ids
         self._tool_count = 0
         self._question_count = 0
         self._compaction_count = 0
 
     @property
     def text(self) -> str:
-        """The prompt as one text: text blocks as they are, embedded text in place, the rest described."""
+        """The prompt as one text: text blocks and embedded text as they are, other blocks described."""
         return "\n".join(part for part in map(_block_text, self.prompt) if part)
 
     @property
     def files(self) -> ClientFiles:
-        """The client's files when it lends them, the agent's own in the session's folders otherwise."""
+        """The client's files, or local files in the session's folders if the client does not offer file access."""
         return self.session.files
 
     @property
     def terminals(self) -> ClientTerminals:
-        """The client's terminals when it lends them, the agent's own in the session's folders otherwise."""
+        """The client's terminals, or local ones in the session's folders if the client does not offer terminals."""
         return self.session.terminals
 
     async def say(self, text: str | ContentBlock) -> None:
-        """Say something to the user: text (Markdown) or any content block."""
+        """Send a message chunk to the user: text (Markdown) or any content block."""
         if self._messages:
             await self._get_implicit_message(AgentMessageChunk).say(text)
         elif type(text) is not str:
@@ -123,25 +121,25 @@ class Turn:
             await self.session.drain()
 
     async def think(self, text: str) -> None:
-        """Think aloud."""
+        """Send a thought chunk."""
         if self._messages:
             await self._get_implicit_message(AgentThoughtChunk).say(text)
         elif self.session.send_text(AgentThoughtChunk, text):
             await self.session.drain()
 
     def message(self, *, is_thought: bool = False) -> MessageStream:
-        """A message with an id, whose pieces belong together: `first = turn.message(); await first.say("...")`."""
+        """Return a message with its own id: `async with turn.message() as message: await message.say("...")`."""
         return self._begin_message(AgentThoughtChunk if is_thought else AgentMessageChunk)
 
     def _begin_message(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> MessageStream:
         from dragoman.roles.agent.turn_parts import MessageStream
 
-        saying = MessageStream(self, f"message_{self.session.turn_count}_{len(self._messages) + 1}", kind)
-        self._messages.append(saying)
-        return saying
+        message = MessageStream(self, f"message_{self.session.turn_count}_{len(self._messages) + 1}", kind)
+        self._messages.append(message)
+        return message
 
     def _get_implicit_message(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> MessageStream:
-        """Where messages have ids, a piece without one would be taken for more of the last (reference 1.8)."""
+        # A chunk without an id would continue the last message that has one (docs/protocol/updates.md#message-ids).
         if self._implicit_message is not None and self._implicit_message.kind is not kind:
             self._end_implicit_message()
         if self._implicit_message is None:
@@ -149,13 +147,13 @@ class Turn:
         return self._implicit_message
 
     async def prompt_text(self) -> str:
-        """The prompt as one text for a model: context joined, links read through the client, the rest described."""
+        """Return the prompt as one text for a model: links are read through the client, other blocks described."""
         from dragoman.roles.agent.prompt_text import merge_prompt
 
         return await merge_prompt(self.session, self.prompt)
 
     async def plan(self, *entries: str | PlanEntry, name: str | None = None) -> TurnPlan:
-        """Show a plan; what is given back tells how it goes: `await plan.start(0)`, `await plan.done(0)`."""
+        """Show a plan and return it, to report progress: `await plan.start(0)`, `await plan.finish(0)`."""
         from dragoman.roles.agent.turn_parts import TurnPlan
 
         plan = TurnPlan(self, entries, name)
@@ -173,12 +171,12 @@ class Turn:
         id: str | None = None,
         requires_permission: bool = False,
     ) -> Tool:
-        """A tool call: `async with turn.tool("Read main.py", kind="read") as call: ...`."""
+        """Create a tool call: `async with turn.tool("Read main.py", kind="read") as call: ...`."""
         known = self.session.tools
         if known is not None and name not in known:
             raise ProtocolError(
                 Kind.CAPABILITY_UNSUPPORTED,
-                f"the tool {name!r} is none of those this agent announced: {', '.join(sorted(known)) or 'none'}",
+                f"the tool {name!r} is not one of those this agent announced: {', '.join(sorted(known)) or 'none'}",
                 {"tool": name},
             )
         self._tool_count += 1
@@ -201,7 +199,7 @@ class Turn:
         options: Sequence[PermissionOption] | None = None,
         tool: ToolCallUpdate | None = None,
     ) -> Answer:
-        """Ask the user for leave, for a tool call or just so; the answer is true when it is an allow."""
+        """Ask the user for permission, for a tool call or in general. The answer is true if the user allowed it."""
         call = tool
         if call is None:
             self._question_count += 1
@@ -222,21 +220,21 @@ class Turn:
         return Answer("cancelled")
 
     async def require_permission(self, question: str, *, kind: str = "other") -> None:
-        """Ask for leave and raise permission_denied when it is refused."""
+        """Ask the user for permission and raise permission_denied if the user does not allow it."""
         if not await self.ask_permission(question, kind=kind):
             raise ProtocolError(Kind.PERMISSION_DENIED, f"the user refused: {question}")
 
     async def elicit(
         self, message: str, *, form: Form | None = None, url: str | None = None, tool: Tool | None = None
     ) -> ElicitationAnswer:
-        """Ask the user to fill in a form (`form={"branch": str}`) or to follow a link; true when accepted."""
+        """Ask the user to fill in a form (`form={"branch": str}`) or to open a link. True if the user accepted."""
         from dragoman.roles.agent.elicitation import elicit
 
         self._end_implicit_message()
         self._question_count += 1
         id = f"elicitation_{self.session.turn_count}_{self._question_count}"
-        about = {"session_id": self.session.id, "tool_call_id": UNSET if tool is None else tool.id}
-        return await elicit(self.session, message, form=form, url=url, scope=about, id=id)
+        scope = {"session_id": self.session.id, "tool_call_id": UNSET if tool is None else tool.id}
+        return await elicit(self.session, message, form=form, url=url, scope=scope, id=id)
 
     # --- the session ------------------------------------------------------------------------------------------
 
@@ -251,47 +249,47 @@ class Turn:
         cost: float | None = None,
         currency: str = "USD",
     ) -> None:
-        """Tell what the turn took: tokens in and out (told at its end), and how full the context is (told now)."""
+        """Report the tokens of the turn (sent at its end), and the context size and cost (sent now)."""
         if input_tokens is not None or output_tokens is not None:
-            spent = Usage(total_tokens=0, input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
-            spent.thought_tokens = UNSET if thought_tokens is None else thought_tokens
-            spent.total_tokens = spent.input_tokens + spent.output_tokens + (thought_tokens or 0)
-            self.token_usage = spent
+            usage = Usage(total_tokens=0, input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
+            usage.thought_tokens = UNSET if thought_tokens is None else thought_tokens
+            usage.total_tokens = usage.input_tokens + usage.output_tokens + (thought_tokens or 0)
+            self.token_usage = usage
         if context_used is not None and context_size is not None:
-            paid = UNSET if cost is None else Cost(amount=cost, currency=currency)
-            await self.send_update(UsageUpdate(used=context_used, size=context_size, cost=paid))
+            price = UNSET if cost is None else Cost(amount=cost, currency=currency)
+            await self.send_update(UsageUpdate(used=context_used, size=context_size, cost=price))
 
     async def set_title(self, title: str) -> None:
-        """Name the session."""
+        """Set the title of the session."""
         self.session.set_title(title)
 
     async def set_mode(self, mode_id: str, reason: str = "") -> None:
-        """Change the mode of the session, and tell the client."""
+        """Change the mode of the session and tell the client."""
         self.session.set_mode(mode_id, notify=False)
         self.session.send_mode(reason)
 
     async def set_option(self, config_id: str, value: Any) -> None:
-        """Change a config option of the session, and tell the client."""
+        """Change a config option of the session and tell the client."""
         self.session.set_option(config_id, value)
 
     async def set_commands(self, *commands: AvailableCommand) -> None:
-        """Change which slash commands there are in the session, and tell the client."""
+        """Replace the slash commands of the session and tell the client."""
         self.session.commands = list(commands)
         self.session.send_commands()
 
     async def send_notice(self, title: str, description: str = "", *, severity: str = NoticeSeverity.INFO) -> None:
-        """Tell the user something beside the conversation; only clients that asked for notices hear it."""
+        """Show a notice outside the conversation. Only clients that support notices get it."""
         await self.send_update(Notice(severity=severity, title=title, description=description or UNSET))
 
     def compaction(self) -> TurnCompaction:
-        """Shorten the history: `async with turn.compaction() as work: await work.summary("...")`."""
+        """Report a compaction: `async with turn.compaction() as work: await work.add_summary("...")`."""
         from dragoman.roles.agent.turn_parts import TurnCompaction
 
         self._compaction_count += 1
         return TurnCompaction(self, f"compaction_{self.session.turn_count}_{self._compaction_count}")
 
     async def send_update(self, update: SessionUpdate) -> None:
-        """Send any session update."""
+        """Send any session update and wait if the client is behind."""
         if self._implicit_message is not None and type(update) in _MESSAGE_BOUNDARIES:
             self._end_implicit_message(getattr(update, "message_id", None))
         self.session.send_update(update)
@@ -299,23 +297,22 @@ class Turn:
             await self.session.drain()
 
     def _end_implicit_message(self, message_id: Any = None) -> None:
-        """What is said beside the messages with an id is whole, unless this is more of it."""
-        aside = self._implicit_message
-        if aside is not None and message_id != aside.id:
+        message = self._implicit_message
+        if message is not None and message_id != message.id:
             self._implicit_message = None
-            aside.finish()
+            message.finish()
 
     def finish(self) -> None:
-        """Nothing is left open: messages are told whole, and what a cancelled turn was at is cancelled too."""
+        """Send buffered messages, and cancel open tool calls if the turn was cancelled."""
         self.session.finish_message()
-        for saying in self._messages:
-            saying.finish()
+        for message in self._messages:
+            message.finish()
         if self.cancelled:
             for tool in list(self.open_tools.values()):
                 tool.mark_cancelled()
 
     def result(self) -> PromptResult:
-        """What the prompt is answered with."""
+        """Return the result of session/prompt."""
         reason = StopReason.CANCELLED if self.cancelled else self.stop_reason
         return PromptResult(stop_reason=reason, usage=self.token_usage or UNSET)
 

@@ -1,41 +1,34 @@
-"""TODO docstring."""
+"""Parts of a turn: plans, messages with an id, and compactions."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
-from dragoman.schema.content import TextContent
-from dragoman.schema.update import CompactionStatus, CompactionSummaryChunk, CompactionUpdate
-
-if TYPE_CHECKING:
-    from dragoman.roles.agent.turn import Turn
-
-from typing import TYPE_CHECKING
-
-from dragoman.schema.content import ContentBlock
-from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk
-
-if TYPE_CHECKING:
-    from dragoman.roles.agent.turn import Turn
-
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-import msgspec
-
+from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus, PlanItems
-from dragoman.schema.update import Plan, PlanRemoved, PlanUpdate
+from dragoman.schema.update import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    CompactionStatus,
+    CompactionSummaryChunk,
+    CompactionUpdate,
+    Plan,
+    PlanRemoved,
+    PlanUpdate,
+)
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.turn import Turn
 
 
 class TurnPlan:
-    """The plan of a turn: its entries as they stand now."""
+    """The plan of a turn: change its entries and it is sent again."""
 
     def __init__(self, turn: Turn, entries: Iterable[str | PlanEntry], name: str | None = None) -> None:
         self.turn = turn
@@ -43,29 +36,29 @@ class TurnPlan:
         self.entries = [_plan_entry(entry) for entry in entries]
 
     async def start(self, step: int) -> None:
-        """This step is being worked on."""
+        """Mark a step as in progress."""
         await self.change(step, status=PlanEntryStatus.IN_PROGRESS)
 
     async def finish(self, step: int) -> None:
-        """This step is done."""
+        """Mark a step as completed."""
         await self.change(step, status=PlanEntryStatus.COMPLETED)
 
     async def change(
         self, step: int, *, content: str | None = None, status: str | None = None, priority: str | None = None
     ) -> None:
-        """Change what is said of a step; what is not given stays."""
-        given = {"content": content, "status": status, "priority": priority}
-        members = {name: value for name, value in given.items() if value is not None}
+        """Change a step; arguments that are None keep their value."""
+        members = {"content": content, "status": status, "priority": priority}
+        members = {name: value for name, value in members.items() if value is not None}
         self.entries[step] = msgspec.structs.replace(self.entries[step], **members)
         await self.send()
 
     async def add(self, *entries: str | PlanEntry) -> None:
-        """Add steps at the end."""
+        """Append steps."""
         self.entries += [_plan_entry(entry) for entry in entries]
         await self.send()
 
     async def send(self) -> None:
-        """Tell the whole plan as it stands now."""
+        """Send the whole plan."""
         entries = list(self.entries)
         if self.name is None:
             await self.turn.send_update(Plan(entries=entries))
@@ -73,7 +66,7 @@ class TurnPlan:
             await self.turn.send_update(PlanUpdate(plan=PlanItems(plan_id=self.name, entries=entries)))
 
     async def remove(self) -> None:
-        """Take the plan away."""
+        """Remove the plan."""
         self.entries.clear()
         if self.name is None:
             await self.send()
@@ -85,12 +78,12 @@ def _plan_entry(entry: str | PlanEntry) -> PlanEntry:
     if isinstance(entry, PlanEntry):
         return entry
     if not isinstance(entry, str):
-        raise TypeError(f"a step is a text or a PlanEntry, not {entry!r}; give the steps of a list as plan(*steps)")
+        raise TypeError(f"a step must be a str or a PlanEntry, not {entry!r}; pass a list as plan(*steps)")
     return PlanEntry(content=entry, priority=PlanEntryPriority.MEDIUM, status=PlanEntryStatus.PENDING)
 
 
 class MessageStream:
-    """One message of an agent: `async with turn.message() as message: await message.say("...")`."""
+    """A message with its own id: `async with turn.message() as message: await message.say("...")`."""
 
     def __init__(self, turn: Turn, id: str, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> None:
         self.turn = turn
@@ -99,7 +92,7 @@ class MessageStream:
         self._buffered: list[str] = []
 
     async def say(self, text: str | ContentBlock) -> None:
-        """Say a piece of the message: text (Markdown) or any content block."""
+        """Send a chunk of the message: text (Markdown) or any content block."""
         if isinstance(text, str):
             if not self.turn.session.is_streaming:
                 self._buffered.append(text)
@@ -109,7 +102,7 @@ class MessageStream:
         await self.turn.send_update(self._chunk(text))
 
     def finish(self) -> None:
-        """The message is whole: what was held back is told; nothing happens where messages are streamed."""
+        """Send the buffered text, if messages are not streamed."""
         if self._buffered:
             text = "".join(self._buffered)
             self._buffered.clear()
@@ -128,7 +121,7 @@ class MessageStream:
 
 
 class TurnCompaction:
-    """One compaction of a session's history."""
+    """A compaction of the agent's context, as an async context manager."""
 
     def __init__(self, turn: Turn, id: str) -> None:
         self.turn = turn
@@ -142,19 +135,19 @@ class TurnCompaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, asyncio.CancelledError):  # told at once: whoever is cancelled waits for nobody
+        if isinstance(error, asyncio.CancelledError):  # sent without waiting: this task is being cancelled
             self.turn.session.send_update(CompactionUpdate(compaction_id=self.id, status=CompactionStatus.CANCELLED))
         elif error is not None:
             why = str(error) or type(error).__name__
             failed = CompactionUpdate(compaction_id=self.id, status=CompactionStatus.FAILED, error=why)
             await self.turn.send_update(failed)
         else:
-            whole: Any = [TextContent(text="".join(self._summary_parts))] if self._summary_parts else UNSET
-            done = CompactionUpdate(compaction_id=self.id, status=CompactionStatus.COMPLETED, summary=whole)
+            summary: Any = [TextContent(text="".join(self._summary_parts))] if self._summary_parts else UNSET
+            done = CompactionUpdate(compaction_id=self.id, status=CompactionStatus.COMPLETED, summary=summary)
             await self.turn.send_update(done)
 
     async def add_summary(self, text: str) -> None:
-        """Tell a piece of the summary that takes the place of the history."""
+        """Send a part of the summary that replaces the compacted context."""
         self._summary_parts.append(text)
         chunk = CompactionSummaryChunk(compaction_id=self.id, content=TextContent(text=text))
         await self.turn.send_update(chunk)

@@ -1,1 +1,1 @@
-"""Client: connect to an agent, open sessions, prompt, lend a workspace."""
+"""Client: connect to an agent, open sessions, prompt, give access to a workspace."""

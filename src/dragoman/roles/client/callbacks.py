@@ -1,8 +1,7 @@
-"""What a client answers when an agent asks its user: for leave, or for facts (reference 1.10 and 1.13).
+"""The client's answers to permission requests and elicitations (docs/protocol/permission.md and elicitation.md).
 
-Takes the questions of all sessions; answers come from whoever built the client. Without anybody to ask, leave is
-refused and facts are not offered at all. A cancelled turn closes its open questions. A link is handed over whole and
-never opened here. Above is the remote agent; beside it the conversations.
+Without callbacks, permission is denied and elicitation not offered. A cancelled turn closes its open questions. A link
+is passed to the callback and never opened here.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from dragoman.schema.permission import (
 if TYPE_CHECKING:
     from dragoman.roles.client.session import ClientSession
 
-# Gives the id of the chosen option, or None for "cancelled". A policy is an object that can be called like this.
+# Returns the id of the chosen option, or None for "cancelled". A policy is an object that can be called like this.
 AskPermission = Callable[[RequestPermissionParams], Awaitable[str | None] | str | None]
 
-# What a user made of a form or a link: the form's values, True (agreed), False (declined), None (closed without).
+# The user's reply to a form or a link: the form's values, True (accepted), False (declined), None (closed).
 ElicitationReply = dict[str, Any] | bool | CreateElicitationResult | None
 AskElicitation = Callable[[CreateElicitationParams], Awaitable[ElicitationReply] | ElicitationReply]
 
@@ -43,29 +42,29 @@ ELICITATION_MODES = (ElicitationMode.FORM, ElicitationMode.URL)
 
 
 class UserCallbacks:
-    """Who answers the questions of an agent."""
+    """The callbacks that answer an agent's questions."""
 
     def __init__(
         self, permission: AskPermission | str, elicit: AskElicitation | Mapping[str, AskElicitation] | None
     ) -> None:
         if not callable(permission) and permission not in ("allow", "deny"):
-            raise ValueError(f"permission is a function, 'allow' or 'deny', not {permission!r}")
+            raise ValueError(f"permission must be a function, 'allow' or 'deny', not {permission!r}")
         self._permission = permission
         self._elicit = (
             dict(elicit) if isinstance(elicit, Mapping) else dict.fromkeys(ELICITATION_MODES, elicit) if elicit else {}
         )
         if unknown := set(self._elicit) - set(ELICITATION_MODES):
-            raise ValueError(f"a question to the user is a form or a url, not {', '.join(sorted(unknown))}")
+            raise ValueError(f"elicit takes the modes form and url, not {', '.join(sorted(unknown))}")
 
     def capabilities(self) -> Any:
-        """Which questions beyond permission are taken; what nobody answers is not offered."""
+        """Return the elicitation capabilities: the modes that have a callback."""
         if not self._elicit:
             return UNSET
         form, url = (Marker() if mode in self._elicit else UNSET for mode in ELICITATION_MODES)
         return ElicitationCapabilities(form=form, url=url)
 
     def handlers(self, find_session: Callable[[str], ClientSession | None]) -> dict[str, Handler]:
-        """The handlers of both kinds of questions; `find` gives a session by its id."""
+        """Return the handlers of both methods. `find_session` returns a session by its id."""
 
         async def ask(params: RequestPermissionParams) -> RequestPermissionResult:
             return await self._ask_permission(params, find_session(params.session_id))
@@ -79,8 +78,8 @@ class UserCallbacks:
     async def _ask_permission(
         self, params: RequestPermissionParams, session: ClientSession | None
     ) -> RequestPermissionResult:
-        if session is not None and (noted := session.note_permission_request(params)) is not None:
-            await noted
+        if session is not None and (logged := session.note_permission_request(params)) is not None:
+            await logged
         if callable(self._permission):
             option = await _await_answer(self._permission(params), session)
         else:
@@ -90,31 +89,31 @@ class UserCallbacks:
             outcome = CancelledOutcome()
         else:
             outcome = SelectedOutcome(option_id=option)
-        if session is not None and (noted := session.note_permission_outcome(params, outcome)) is not None:
-            await noted
+        if session is not None and (logged := session.note_permission_outcome(params, outcome)) is not None:
+            await logged
         return RequestPermissionResult(outcome=outcome)
 
     async def _ask_elicitation(
         self, params: CreateElicitationParams, session: ClientSession | None
     ) -> CreateElicitationResult:
-        answer = self._elicit.get(params.mode)
-        if answer is None:  # never announced: reference 1.13
+        ask = self._elicit.get(params.mode)
+        if ask is None:  # never announced: docs/protocol/elicitation.md#modes
             raise ProtocolError(
-                Kind.INVALID_PARAMS, f"this client asks its user no questions of the mode {params.mode!r}"
+                Kind.INVALID_PARAMS, f"this client does not support elicitation in the mode {params.mode!r}"
             )
-        if session is not None and (noted := session.note_elicitation(params)) is not None:
-            await noted
-        reply = await _await_answer(answer(params), session)
+        if session is not None and (logged := session.note_elicitation(params)) is not None:
+            await logged
+        reply = await _await_answer(ask(params), session)
         if session is not None and session.is_turn_cancelled:
             reply = None
         result = _elicitation_result(params, reply)
-        if session is not None and (noted := session.note_elicitation_result(params, result)) is not None:
-            await noted
+        if session is not None and (logged := session.note_elicitation_result(params, result)) is not None:
+            await logged
         return result
 
 
 async def _await_answer(answer: Any, session: ClientSession | None) -> Any:
-    """What the user says, now or later; None when the turn is cancelled meanwhile."""
+    """Await the user's answer; None if the turn is cancelled meanwhile."""
     if not isinstance(answer, Awaitable):
         return answer
     return await (answer if session is None else session.unless_cancelled(answer))
@@ -127,13 +126,13 @@ def _elicitation_result(params: CreateElicitationParams, reply: ElicitationReply
         return CreateElicitationResult(action=ElicitationAction.CANCEL)
     if reply is False:
         return CreateElicitationResult(action=ElicitationAction.DECLINE)
-    # To agree to a link is no more than that: what it led to the agent hears elsewhere.
+    # Accepting a link has no content: the agent learns the outcome elsewhere.
     content = reply if isinstance(reply, dict) and params.mode == ElicitationMode.FORM else UNSET
     return CreateElicitationResult(action=ElicitationAction.ACCEPT, content=content)
 
 
 def choose_option(params: RequestPermissionParams, verdict: str) -> str | None:
-    """The id of the option that says `allow` or `deny`; the one for once is preferred, none means cancelled."""
+    """Return the id of the option for `allow` or `deny`, preferably for once; None means cancelled."""
     kinds = ("allow_once", "allow_always") if verdict == "allow" else ("reject_once", "reject_always")
     for kind in kinds:
         for option in params.options:

@@ -1,8 +1,4 @@
-"""Connecting to an agent: a command, a list of words, an address or a transport, and what a client brings along.
-
-`connect` puts together who answers, what is lent and what is offered, which follows from those two; entering it starts
-the agent and introduces us. Above are people's programs and our own commands; below is the remote agent.
-"""
+"""`connect`: start or reach an agent, with the callbacks and the workspace of a client."""
 
 from __future__ import annotations
 
@@ -42,10 +38,10 @@ if TYPE_CHECKING:
     from dragoman.store.contract import Entry, Store
     from dragoman.transport.remote.address import TLS, RemoteOptions
 
-# How long a cut connection to a remote agent is tried again: a closed laptop, a restarted host. Seconds.
+# How long a lost connection to a remote agent is retried: a closed laptop, a restarted host. Seconds.
 RECONNECT_TIMEOUT = 600.0
 
-# What a Conversation can take beyond what every client takes: switches among the options, notices, compaction.
+# Capabilities of every ClientSession: boolean options, notices, compaction.
 SESSION_CAPABILITIES = ClientSessionCapabilities(
     config_options=ConfigOptionsCapabilities(boolean=Marker()), notices=Marker(), compaction=Marker()
 )
@@ -83,25 +79,31 @@ def connect(
     reconnect_timeout: float = RECONNECT_TIMEOUT,
     extra_capabilities: Mapping[str, Any] | None = None,
 ) -> PendingConnection:
-    """Connect to an agent: a command, its words, an address, or a transport. Use it with `async with`.
+    """Connect to an agent: a command (a str or its arguments), an address, or a transport; use `async with`.
 
-    Addresses are `unix:/path`, `tcp://127.0.0.1:port`, and URLs: `wss://` is WebSocket, `https://` Streamable HTTP, or
-    WebSocket with `upgrade`. For URLs, `token` is sent as a bearer token and `headers` with every request; `tls` is a
-    file of certificate authorities to trust, an SSLContext, or False to believe anybody. A cut connection is mended for
-    up to `reconnect` seconds, and `report` hears of it. What a host should know of us is said with `announce`.
-    A command gets our environment, or only the names in `inherit_env`, or nothing (False); `env` is put on top.
-    `permission` answers questions for leave: "allow", "deny", or a function (or policy object) that gives the id of an
-    option. `elicit` answers forms and links, all of them or, as a mapping, those of one mode ("form", "url"). `sign_in`
-    runs a command before a person, for agents that let one sign in there.
-    `timeout` bounds every answer but those to initialize (`patience`) and to prompts; a turn in which nothing is heard
-    for `idle_timeout` seconds is given up.
-    `mcp_servers` are told to agents that want to know them at once (2025.1); others are told when a session is opened.
-    `trace` wraps the transport of every agent that is started: `dragoman.inspect.tap.Tap` overhears it.
-    With a `store` every session is logged there, and nothing is told before it is kept; `on_entry` hears of each entry.
-    In a `sandbox` the agent and the commands it has run may write in `cwd` and the sessions' folders, and little more.
+    Addresses are `unix:/path`, `tcp://127.0.0.1:port`, and URLs: `wss://` for WebSocket, `https://` for Streamable
+    HTTP (or WebSocket with `upgrade`). For URLs, `token` is sent as a bearer token and `headers` with every
+    request. `tls` is a file with certificate authorities to trust, an SSLContext, or False to skip verification. A
+    lost connection is retried for up to `reconnect_timeout` seconds, with progress to `report`.
+    `extra_capabilities` are sent to a host.
+
+    A command gets the environment of this process, or only the variables named in `inherit_env`, or none (False); `env`
+    is added to it. In a `sandbox`, the agent and its commands may write in `cwd` and the sessions' folders, and little
+    more.
+
+    `permission` answers permission requests: "allow", "deny", or a function that returns the id of an option or None.
+    `elicit` answers forms and links; a mapping has one function for each mode ("form", "url"). `terminal_login` runs a
+    command in a terminal, for agents that let the user log in there. `workspace` gives the agent files and terminals.
+    `on` maps other methods of the agent to functions. `capabilities` replaces the capabilities that follow from these.
+
+    `initialize_timeout` limits the wait for initialize, `timeout` that for every other request but a prompt. A turn
+    without an update for `idle_timeout` seconds is cancelled. `mcp_servers` go to agents that take them at initialize
+    (2025.1); other agents get those of each session. `trace` wraps the transport, for example with
+    `dragoman.inspect.tap.Tap`. With a `store`, every session is logged and nothing is delivered before it is stored;
+    `on_entry` gets each entry.
     """
     remote = _remote_options(target, token, headers, tls, upgrade, reconnect_timeout)
-    dial = Dialer(
+    dialer = Dialer(
         target,
         dialect=dialect,
         cwd=cwd or os.getcwd(),
@@ -116,12 +118,12 @@ def connect(
         trace=trace,
         remote=remote,
     )
-    answers = UserCallbacks(permission, elicit)
+    callbacks = UserCallbacks(permission, elicit)
     if capabilities is None:
         capabilities = _client_capabilities(
-            workspace, on or {}, answers, has_terminal_login=terminal_login is not None and dial.can_restart
+            workspace, on or {}, callbacks, has_terminal_login=terminal_login is not None and dialer.can_restart
         )
-    if remote is not None:  # perhaps a host, where others prompt as well: it says whose turn runs
+    if remote is not None:  # perhaps a host with other clients: it then says whose turn runs
         extra_capabilities = {
             **(extra_capabilities or {}),
             "host": {"turns": True, **(extra_capabilities or {}).get("host", {})},
@@ -133,9 +135,9 @@ def connect(
         )
     info = Implementation(name=name, version=version)
     return PendingConnection(
-        dial,
+        dialer,
         InitializeParams(protocol_version=1, client_capabilities=capabilities, client_info=info),
-        callbacks=answers,
+        callbacks=callbacks,
         workspace=workspace,
         on=dict(on or {}),
         terminal_login=terminal_login,
@@ -147,10 +149,10 @@ def connect(
 def _remote_options(
     target: object, token: str, headers: Mapping[str, str] | None, tls: TLS, upgrade: bool, reconnect_timeout: float
 ) -> RemoteOptions | None:
-    """How to come to a remote agent; None for the others, which must not pay for it."""
+    """Return the options for a remote agent, or None for others, which do not load these modules."""
     if not (isinstance(target, str) and is_remote(target)):
         if token or headers or tls is not None or upgrade:
-            raise ValueError("token, headers, tls and upgrade are for agents at an URL; this one is reached otherwise")
+            raise ValueError("token, headers, tls and upgrade are only for an agent at a URL")
         return None
     from dragoman.transport.remote.address import RemoteOptions
     from dragoman.transport.remote.retry import Backoff
@@ -164,7 +166,7 @@ def _remote_options(
     )
 
 
-# To serve these alone opens nothing: what they are about is made by another method.
+# These need no capability: they only use what another method creates.
 _NO_CAPABILITY_OF_THEIR_OWN = frozenset(
     {"terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release", "fs/unwatch"}
     | {"elicitation/complete"}
@@ -174,19 +176,19 @@ _NO_CAPABILITY_OF_THEIR_OWN = frozenset(
 def _client_capabilities(
     workspace: WorkspaceAccess | None, on: Mapping[str, Any], callbacks: UserCallbacks, has_terminal_login: bool
 ) -> ClientCapabilities:
-    """What a client offers follows from what it lends, which methods it answers, and who answers for it."""
+    """Return the capabilities that follow from the workspace, the handled methods and the callbacks."""
     if workspace is not None:
         offered = workspace.capabilities()
     else:
         offered = ClientCapabilities(
             fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
         )
-    told = to_json(offered)
+    values = to_json(offered)
     for method in on:
         row = find_method(Side.CLIENT, method)
         if row is not None and row.gate.startswith("client.") and method not in _NO_CAPABILITY_OF_THEIR_OWN:
-            _set_capability(told, row.gate.split(".")[1:])
-    offered = msgspec.convert(told, ClientCapabilities)
+            _set_capability(values, row.gate.split(".")[1:])
+            offered = msgspec.convert(values, ClientCapabilities)
     offered.elicitation = offered.elicitation or callbacks.capabilities()
     if has_terminal_login:
         offered.auth = ClientAuthCapabilities(terminal=True)
@@ -194,7 +196,7 @@ def _client_capabilities(
 
 
 def _set_capability(capabilities: dict[str, Any], path: list[str]) -> None:
-    """Say that what is at this path is there; a question beyond permission is one of both kinds."""
+    """Set the capability at this path."""
     *groups, name = path
     for group in groups:
         capabilities = capabilities.setdefault(group, {})
@@ -202,7 +204,7 @@ def _set_capability(capabilities: dict[str, Any], path: list[str]) -> None:
 
 
 class PendingConnection:
-    """The promise of a connection; entering it starts the agent and initializes it."""
+    """The connection that `connect` returns; entering it starts the agent and initializes it."""
 
     def __init__(
         self,
@@ -229,16 +231,16 @@ class PendingConnection:
     async def __aenter__(self) -> RemoteAgent:
         kind: Callable[..., RemoteAgent] = RemoteAgent
         if self._logging is not None:
-            from dragoman.roles.client.logged_sessions import LoggedAgent
+            from dragoman.roles.client.logged_agent import LoggedAgent
 
             kind = partial(LoggedAgent, *self._logging)
         agent = kind(
             self._dialer,
             self._callbacks,
-            lend=self._workspace,
+            workspace=self._workspace,
             on=self._on,
-            sign_in=self._terminal_login,
-            terms=self._settings,
+            terminal_login=self._terminal_login,
+            settings=self._settings,
         )
         agent.handle_host_turns()
         await agent.start(self._initialize_params)

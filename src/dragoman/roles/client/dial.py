@@ -1,8 +1,8 @@
-"""Starting an agent and finding out which dialect it speaks (reference 5.15).
+"""Start or reach an agent and detect its dialect (docs/protocol/dialect-matrix.md#trying-an-agent).
 
-Official v1 is tried first; an agent that answers in another spelling is started again and introduced in its own, or it
-would never learn our capabilities; one that refuses is tried in the other dialects, each with a fresh process. A 2025.1
-agent has one working directory for its whole life: another folder means another process.
+Official v1 is tried first. An agent that answers in another dialect is restarted and initialized in its own, so that it
+gets our capabilities. One that refuses is tried in the other dialects, each with a new process. A 2025.1 agent has one
+working directory, so another folder needs another process.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.transport.sandbox.spec import Sandbox
-from dragoman.transport.socket import dial, is_address, is_remote
+from dragoman.transport.socket import dial_local, is_address, is_remote
 
 if TYPE_CHECKING:
     from dragoman.transport.remote.address import RemoteOptions
 
-# After official v1: the order in which the other spellings are tried.
+# The order in which the dialects after official v1 are tried.
 DIALECT_ORDER = ("draft", "crow", "2025.1")
 
-# Answers that mean "I do not understand this initialize", not "something is wrong with me".
+# Errors that mean the agent did not understand initialize.
 NOT_UNDERSTOOD = frozenset({Kind.INVALID_PARAMS, Kind.INVALID_REQUEST, Kind.TIMEOUT})
 
-# Dialects without words for file calls beyond text: offering these would only be noise.
+# Dialects without file calls beyond text.
 _WITHOUT_FILE_EXTENSIONS = frozenset({"2025.1", "crow"})
 
 _INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
 
 class ConnectedAgent(msgspec.Struct, eq=False):
-    """An agent that was reached: its connection, what it said of itself, and the folder it was started in."""
+    """An agent that was initialized: its connection, its answer and its folder."""
 
     connection: Connection
     initialize_result: InitializeResult
-    initialize_values: Any  # the same as plain values, with what no type knows
+    initialize_values: Any  # the same as plain JSON, with unknown members
     cwd: str
     has_session: bool = False
 
     async def close(self) -> None:
-        """End it and everything it started."""
+        """End the agent and everything it started."""
         await self.connection.close()
 
 
 class Dialer:
-    """How to reach one agent, as often as its dialect needs it started."""
+    """Connects to one agent, as often as its dialect needs a new process."""
 
     def __init__(
         self,
@@ -89,15 +89,17 @@ class Dialer:
         remote: RemoteOptions | None = None,
         resolve_folder: Callable[[str], str] = os.path.realpath,
     ) -> None:
-        """`resolve` gives the folder in which a process is started, links resolved, or refuses."""
+        """`resolve_folder` returns the real path of the folder in which a process is started, or raises."""
         if dialect != "auto" and dialect not in DIALECT_NAMES:
             raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(DIALECT_NAMES)}")
-        runs = is_address(target) if isinstance(target, str) else not isinstance(target, Sequence)
-        if sandbox is not None and runs:
-            raise ValueError("an agent that runs already cannot be sandboxed; give its command, or Lending a sandbox")
+        is_running = is_address(target) if isinstance(target, str) else not isinstance(target, Sequence)
+        if sandbox is not None and is_running:
+            raise ValueError(
+                "a running agent cannot be sandboxed; give its command, or pass the sandbox to WorkspaceAccess"
+            )
         self.dialect = dialect
         self.cwd = cwd
-        self._command_cwd = cwd  # where the command was written down; the folder to begin in may yet be another one
+        self._command_cwd = cwd  # the folder that the command's relative paths refer to; the agent's may change
         self.sandbox = protect_user_files(sandbox)
         self.report = report
         self._target = target
@@ -108,9 +110,7 @@ class Dialer:
         self._initialize_timeout = initialize_timeout
         self._detection = detection
         self._permission = permission
-        self._session_capabilities = (
-            session_capabilities  # what official agents may send us beyond what every client takes
-        )
+        self._session_capabilities = session_capabilities  # for official agents only
         self._trace = trace
         self._remote = remote
         self._resolve_folder = resolve_folder
@@ -125,30 +125,30 @@ class Dialer:
         fallback: Handler,
         raw_params: Any = None,
     ) -> ConnectedAgent:
-        """Start the agent and introduce ourselves."""
+        """Start the agent and send initialize."""
         self._initialize_params = params
-        self._raw_params = raw_params  # the introduction as its client said it, with what no type knows
+        self._raw_params = raw_params  # the params as the client sent them, with unknown members
         self._handlers = handlers
         self._fallback = fallback
         self._main = await self._connect(self.cwd)
         return self._main
 
     async def agent_for_cwd(self, cwd: str) -> ConnectedAgent:
-        """The agent to open a session in this folder with: mostly the one there is."""
+        """Return the agent for sessions in this folder: in most dialects the only one."""
         if self.dialect != "2025.1":
             return self.main
-        async with self._cwd_lock:  # two sessions opened at once must not each start a process for the same folder
-            dialled = await self._process_for_cwd(cwd)
-            dialled.has_session = True
-            return dialled
+        async with self._cwd_lock:  # two sessions must not both start a process for the same folder
+            connected = await self._process_for_cwd(cwd)
+            connected.has_session = True
+            return connected
 
     async def _process_for_cwd(self, cwd: str) -> ConnectedAgent:
         first = self.main
-        if cwd == first.cwd or not self.can_restart:  # who cannot move refuses the folder by itself
+        if cwd == first.cwd or not self.can_restart:  # an agent that we cannot start rejects the folder itself
             return first
         if not first.has_session:
-            self._main = await self._connect(cwd)  # before the other one ends: this may fail, or be taken back
-            first.connection.on_close = None  # it moved; nobody needs to mourn it
+            self._main = await self._connect(cwd)  # before the other one ends, because this can fail or be cancelled
+            first.connection.on_close = None  # it is replaced, not lost
             await asyncio.shield(first.close())
             return self._main
         if cwd not in self._by_cwd:
@@ -156,19 +156,19 @@ class Dialer:
         return self._by_cwd[cwd]
 
     async def restart(self) -> ConnectedAgent:
-        """End the agent, start it again and introduce ourselves again; its sessions are gone with it."""
-        for dialled in (self._main, *self._by_cwd.values()):
-            if dialled is not None:
-                await dialled.close()
+        """Restart the agent and initialize it again; its sessions are lost."""
+        for connected in (self._main, *self._by_cwd.values()):
+            if connected is not None:
+                await connected.close()
         self._by_cwd.clear()
         self._main = await self._connect(self.cwd)
         return self._main
 
     def terminal_login(self, method: AuthMethod) -> TerminalLogin:
-        """The command with which a person signs in at this agent."""
+        """Return the command with which the user logs in to this agent."""
         if not isinstance(self._target, str | Sequence):
             raise ProtocolError(
-                Kind.CAPABILITY_UNSUPPORTED, f"{self._display_name} was not started by a command; sign in where it runs"
+                Kind.CAPABILITY_UNSUPPORTED, f"{self._display_name} was not started by a command; log in where it runs"
             )
         from dragoman.transport.process.launch import inherited_environment
 
@@ -178,17 +178,17 @@ class Dialer:
 
     @property
     def main(self) -> ConnectedAgent:
-        """The process that serves what belongs to no folder."""
+        """The process for everything that belongs to no folder."""
         assert self._main is not None
         return self._main
 
     async def close(self) -> None:
         """End every process that was started."""
-        for dialled in (self._main, *self._by_cwd.values()):
-            if dialled is not None:
-                await dialled.close()
+        for connected in (self._main, *self._by_cwd.values()):
+            if connected is not None:
+                await connected.close()
 
-    # --- finding the dialect ----------------------------------------------------------------------------------
+    # --- detecting the dialect --------------------------------------------------------------------------------
 
     async def _connect(self, cwd: str) -> ConnectedAgent:
         if self.dialect != "auto":
@@ -203,40 +203,39 @@ class Dialer:
         for name in ("v1", *DIALECT_ORDER):
             connection = await self._open_connection(name, cwd)
             try:
-                answered = await self._request_initialize(connection, self._initialize_params)
+                answer = await self._request_initialize(connection, self._initialize_params)
             except ProtocolError as error:
                 await connection.close()
                 if error.kind not in NOT_UNDERSTOOD or not self.can_restart:
                     raise
                 refusals.append(f"{name}: {error.message}")
-                if error.kind == Kind.TIMEOUT and self.report is not None:  # it takes long, with nothing to be seen
+                if error.kind == Kind.TIMEOUT and self.report is not None:  # it takes long, so show progress
                     self.report(f"{self._display_name} in {name}: {error.message}; trying the next dialect")
                 continue
             except BaseException:
                 await connection.close()
                 raise
-            found = detect.dialect_of_agent(answered) or name
-            if name == "v1" and found != "v1" and self.can_restart:
+            detected = detect.dialect_of_agent(answer) or name
+            if name == "v1" and detected != "v1" and self.can_restart:
                 await connection.close()
-                self.dialect = found
-                return await self._initialize(await self._open_connection(found, cwd), cwd)
+                self.dialect = detected
+                return await self._initialize(await self._open_connection(detected, cwd), cwd)
             self.dialect = name
-            return await self._accept_or_close(connection, answered, cwd)
+            return await self._accept_or_close(connection, answer, cwd)
         raise StartFailed(
-            f"{self._display_name} understands no dialect of initialize ({'; '.join(refusals)}); "
-            "if you know which one it speaks, name it"
+            f"{self._display_name} does not understand initialize in any dialect ({'; '.join(refusals)}); "
+            "if you know its dialect, name it"
         )
 
     async def _initialize(self, connection: Connection, cwd: str) -> ConnectedAgent:
         try:
-            answered = await self._request_initialize(connection, self._initialize_params)
+            answer = await self._request_initialize(connection, self._initialize_params)
         except BaseException:
             await connection.close()
             raise
-        return await self._accept_or_close(connection, answered, cwd)
+        return await self._accept_or_close(connection, answer, cwd)
 
     async def _accept_or_close(self, connection: Connection, answer: Any, cwd: str) -> ConnectedAgent:
-        """Stay with an agent that answered; one that we cannot talk to is let go."""
         try:
             return self._check_answer(connection, answer, cwd)
         except BaseException:
@@ -244,30 +243,30 @@ class Dialer:
             raise
 
     async def _initialize_polyglot(self, cwd: str) -> ConnectedAgent:
-        """One initialize that every known reader understands; the answer tells who it was."""
+        """Send one initialize that every known dialect can read, and detect the dialect from the answer."""
         connection = await self._open_connection("v1", cwd)
         try:
-            answered = await self._request_initialize(connection, polyglot_params(self._initialize_params, cwd))
+            answer = await self._request_initialize(connection, polyglot_params(self._initialize_params, cwd))
         except BaseException:
             await connection.close()
             raise
-        self.dialect = detect.dialect_of_agent(answered) or "v1"
+        self.dialect = detect.dialect_of_agent(answer) or "v1"
         if self.dialect != "v1":
             connection.set_dialect(find_dialect(self.dialect))
-            answered = find_dialect(self.dialect).lift_result(Side.AGENT, "initialize", answered)
+            answer = find_dialect(self.dialect).lift_result(Side.AGENT, "initialize", answer)
             connection.note_initialize(self._initialize_params)
-            connection.note_initialize_result(answered)
-        return await self._accept_or_close(connection, answered, cwd)
+            connection.note_initialize_result(answer)
+        return await self._accept_or_close(connection, answer, cwd)
 
     async def _request_initialize(self, connection: Connection, params: Any) -> Any:
-        """Initialize, and give the answer as plain values in the vocabulary; 2025.1 hears of MCP servers here."""
+        """Send initialize and return the answer as plain JSON of the vocabulary. 2025.1 gets the MCP servers here."""
         if self._mcp_servers and connection.codec is not None and connection.codec.dialect.name == "2025.1":
             params = with_side_data(params, mcpServers=[json_values(server) for server in self._mcp_servers])
         if self._session_capabilities is not None and connection.codec is not None and connection.codec.is_native:
             offered = msgspec.structs.replace(params.client_capabilities, session=self._session_capabilities)
             params = msgspec.structs.replace(params, client_capabilities=offered)
-        spoken = connection.codec.dialect.name if connection.codec is not None else ""
-        if spoken in _WITHOUT_FILE_EXTENSIONS and params.client_capabilities:
+        dialect = connection.codec.dialect.name if connection.codec is not None else ""
+        if dialect in _WITHOUT_FILE_EXTENSIONS and params.client_capabilities:
             offered = with_side_data(params.client_capabilities, fs=ABSENT, terminal=ABSENT)
             params = msgspec.structs.replace(params, client_capabilities=offered)
         params = with_unknown_members(params, self._raw_params)
@@ -275,25 +274,25 @@ class Dialer:
 
     def _check_answer(self, connection: Connection, answer: Any, cwd: str) -> ConnectedAgent:
         required = json_side_data(answer).get("requiredClientCapabilities")
-        lacking = missing_capabilities(required, self._initialize_params.client_capabilities or {})
-        if lacking:  # the draft, section 10.3: better no session than one that fails in the middle
-            what = ", ".join(lacking)
+        missing = missing_capabilities(required, self._initialize_params.client_capabilities or {})
+        if missing:  # the draft, section 10.3: no session is better than one that fails later
+            what = ", ".join(missing)
             raise ProtocolError(
-                Kind.CAPABILITY_UNSUPPORTED, f"{self._display_name} needs {what}, which this client does not offer"
+                Kind.CAPABILITY_UNSUPPORTED, f"{self._display_name} requires {what}, which this client does not offer"
             )
-        introduction = decode_as(_INITIALIZE.result, answer)
-        version = introduction.protocol_version
+        result = decode_as(_INITIALIZE.result, answer)
+        version = result.protocol_version
         if version > 1 and connection.codec is not None and connection.codec.dialect.name == "v1":
             raise StartFailed(
-                f"{self._display_name} answered with version {version} of the protocol; this client speaks 1"
+                f"{self._display_name} answer with protocol version {version}; this client supports version 1"
             )
-        return ConnectedAgent(connection, introduction, answer, cwd)
+        return ConnectedAgent(connection, result, answer, cwd)
 
     # --- starting ---------------------------------------------------------------------------------------------
 
     @property
     def can_restart(self) -> bool:
-        """Whether the agent is a command or an address, to be reached as often as need be."""
+        """Whether the target is a command or an address, so that it can be reached again."""
         return isinstance(self._target, str | Sequence)
 
     @property
@@ -329,50 +328,53 @@ class Dialer:
         return connection
 
     async def _connect_address(self, address: str) -> Transport:
-        """An agent that runs already; one that is remote may go away and come back."""
+        """Connect to a running agent; reconnect if it is remote."""
         if not is_remote(address):
-            return await dial(address)
+            return await dial_local(address)
         from dragoman.roles.client.reconnect.transport import dial_reconnecting
+        from dragoman.transport.remote.client.dial import dial_remote
 
-        async def again() -> Transport:
-            return await dial(address, remote=self._remote, report=self.report)
+        async def dial_again() -> Transport:
+            return await dial_remote(address, self._remote, report=self.report)
 
-        patience = self._remote.backoff if self._remote is not None else None
-        return await dial_reconnecting(again, backoff=patience, report=self.report)
+        backoff = self._remote.backoff if self._remote is not None else None
+        return await dial_reconnecting(dial_again, backoff=backoff, report=self.report)
 
 
 def parse_command(target: str | Sequence[str]) -> list[str]:
-    """The words of a command."""
+    """Split a command line into arguments."""
     if isinstance(target, str):
         target = shlex.split(target)
     if not target:
-        raise StartFailed("no command was given; name the agent to start")
+        raise StartFailed("the command is empty; give the command that starts the agent")
     return list(target)
 
 
 def rebase_command(command: list[str], old_cwd: str, new_cwd: str) -> list[str]:
-    """A command that was written in one folder, to be started in another: the files it names are still meant."""
+    """Make arguments that name files in the old folder absolute, for a start in another folder."""
     if old_cwd == new_cwd:
         return command
 
-    def is_left_behind(word: str) -> bool:
-        return os.path.isfile(os.path.join(old_cwd, word)) and not os.path.isfile(os.path.join(new_cwd, word))
+    def must_move(argument: str) -> bool:
+        return os.path.isfile(os.path.join(old_cwd, argument)) and not os.path.isfile(os.path.join(new_cwd, argument))
 
-    return [os.path.join(old_cwd, word) if is_left_behind(word) else word for word in command]
+    return [os.path.join(old_cwd, argument) if must_move(argument) else argument for argument in command]
 
 
 def polyglot_params(initialize_params: InitializeParams, cwd: str) -> dict[str, Any]:
-    """An initialize in all spellings at once; only `protocol_version` cannot please everybody (reference 5.15)."""
+    """Return initialize params in all dialects at once; only `protocol_version` has one value
+    (docs/protocol/dialect-matrix.md#polyglot).
+    """
     official = json_values(initialize_params)
-    spoken: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for name in ("crow", "2025.1", "draft", "v1"):
         params = find_dialect(name).lower_call(Side.AGENT, "initialize", official)[1]
-        capabilities = {**spoken.get("capabilities", {}), **params.get("capabilities", {})}
-        spoken = {**spoken, **params}
+        capabilities = {**merged.get("capabilities", {}), **params.get("capabilities", {})}
+        merged = {**merged, **params}
         if capabilities:
-            spoken["capabilities"] = capabilities
-    lent = spoken["capabilities"].get("terminal")
-    if not (isinstance(lent, dict) and lent.get("create")):
-        # An object to the draft, yes or no to 2025.1, which would take any object for a yes.
-        spoken["capabilities"].pop("terminal", None)
-    return {**spoken, "protocol_version": "2025.1", "working_directory": cwd, "mcp_servers": []}
+            merged["capabilities"] = capabilities
+    terminal = merged["capabilities"].get("terminal")
+    if not (isinstance(terminal, dict) and terminal.get("create")):
+        # An object in the draft, a boolean in 2025.1, which would read any object as true.
+        merged["capabilities"].pop("terminal", None)
+    return {**merged, "protocol_version": "2025.1", "working_directory": cwd, "mcp_servers": []}

@@ -1,7 +1,6 @@
-"""Following an agent: the places it goes to, one after the other, as they are told.
+"""Follow an agent: an async iterator over the locations of its tool calls.
 
-Made by a Conversation, which tells it each new place; read with `async for`. A reader who stays far behind misses the
-oldest places, for only where the agent is now matters. Ends with the session.
+A slow reader misses the oldest locations, because only the current one matters.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from collections.abc import Callable
 
 from dragoman.session.location import Location
 
-# Places that a reader may leave unread; the oldest fall away.
+# Locations that a reader may leave unread; older ones are dropped.
 MAX_UNREAD_LOCATIONS = 1000
 
 
 class LocationStream:
-    """One reader's places: `async for place in session.follow(): ...`."""
+    """The locations for one reader: `async for location in session.follow(): ...`."""
 
     def __init__(self, on_close: Callable[[LocationStream], None]) -> None:
         self._on_close = on_close
@@ -37,16 +36,16 @@ class LocationStream:
         return self._unread.popleft()
 
     def add(self, location: Location) -> None:
-        """The agent is here now."""
+        """Add a location."""
         self._unread.append(location)
         self._changed.set()
 
     def end(self) -> None:
-        """No more places come; those that were told can still be read."""
+        """End the stream; unread locations can still be read."""
         self._ended = True
         self._changed.set()
 
     def close(self) -> None:
-        """Follow no longer."""
+        """Stop following."""
         self._on_close(self)
         self.end()

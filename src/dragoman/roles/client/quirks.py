@@ -1,18 +1,17 @@
-"""Peculiarities of single peers, known by the name they give themselves at initialize (peers.md).
+"""Peculiarities of single agents, by the name in their initialize result (docs/protocol/peers.md).
 
-A rule that does no harm to anybody is no quirk and lives where it applies; what helps one peer and would mislead
-another stands here, with its reason. Above: client. Below: the schema.
+Only rules that would harm other agents are here; a harmless rule is where it applies.
 """
 
 from __future__ import annotations
 
 from dragoman.schema.initialize import Implementation
 
-# Agents that look before they write, and take an error for a failure whatever it says: they could never make a file
-# (peers.md 28). Other clients answer a missing file with an empty one as well.
+# These agents read a file before they write it and give up on any error, so they could never create a file
+# (docs/protocol/peers.md#missing-files). Other clients return an empty file too.
 _MISSING_FILE_IS_EMPTY = frozenset({"gemini-cli"})
 
 
 def missing_file_is_empty(agent: Implementation | None) -> bool:
-    """Whether this agent must be told that a missing file is empty."""
+    """Return whether reading a missing file must return an empty one for this agent."""
     return agent is not None and agent.name in _MISSING_FILE_IS_EMPTY

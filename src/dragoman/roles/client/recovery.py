@@ -1,7 +1,5 @@
-"""What a client does about an error: a table from kinds to strategies (seed 004 section 15.3), and who applies it.
-
-`STRATEGIES` and `strategy_of` are pure. A Recovery runs a piece of work, and after an error does what the table says, a
-bounded number of times; clock and chance are given to it. It never repeats by itself what has already had effects.
+"""What a client does about an error: a table from kinds to strategies (docs/protocol/draft.md#error-recovery), and a
+Recovery that applies it. A Recovery never repeats by itself what has already had effects.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ T = TypeVar("T")
 
 
 class Strategy:
-    """The ways out of an error."""
+    """What to do about an error."""
 
-    NEW_SESSION = "new_session"  # open a new session and try there
-    EXPLAIN = "explain"  # tell the user why, and let them try again
-    BACK_OFF = "back_off"  # wait, each time longer, and try again
-    LONGER_TIMEOUT = "longer"  # try again with more patience
-    REPORT = "report"  # log it, tell the user, and let them try again
+    NEW_SESSION = "new_session"  # open a new session and retry there
+    EXPLAIN = "explain"  # explain it to the user, who may retry
+    BACK_OFF = "back_off"  # wait, longer each time, and retry
+    LONGER_TIMEOUT = "longer"  # retry with longer timeouts
+    REPORT = "report"  # log it and tell the user, who may retry
 
 
 STRATEGIES: dict[str, str] = {
@@ -38,12 +36,13 @@ STRATEGIES: dict[str, str] = {
     Kind.RATE_LIMITED: Strategy.BACK_OFF,
     Kind.TIMEOUT: Strategy.LONGER_TIMEOUT,
     Kind.INTERNAL_ERROR: Strategy.REPORT,
-    # Not in the seed's table, and the same in kind.
+    # Not in the draft's table, but alike.
     Kind.SESSION_EXPIRED: Strategy.NEW_SESSION,
     Kind.ACCESS_DENIED: Strategy.EXPLAIN,
 }
 
-# Many agents call an unknown session an invalid param or an internal error (peers.md 10); only their words tell.
+# Many agents report an unknown session as an invalid param or an internal error
+# (docs/protocol/peers.md#unknown-session); only the message tells.
 _AMBIGUOUS_KINDS = frozenset({Kind.INVALID_PARAMS, Kind.INTERNAL_ERROR, Kind.RESOURCE_NOT_FOUND})
 _NO_SESSION = re.compile(
     r"\b(unknown|no such|invalid) session\b|\bsession\b.*\b(not found|unknown|does not exist)\b", re.IGNORECASE
@@ -51,19 +50,19 @@ _NO_SESSION = re.compile(
 
 
 def strategy_of(error: ProtocolError) -> str | None:
-    """What to do about an error; None when there is nothing to be done."""
+    """Return what to do about an error, or None."""
     if error.kind in _AMBIGUOUS_KINDS and _NO_SESSION.search(error.explanation):
         return Strategy.NEW_SESSION
     return STRATEGIES.get(error.kind)
 
 
 class FailedAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """An error, and what is about to be done about it."""
+    """An error and the strategy for it."""
 
     error: ProtocolError
     strategy: str
-    attempts: int  # how often it was tried
-    has_acted: bool  # whether tools have run meanwhile: trying again would run them again
+    attempts: int  # how many attempts failed
+    has_acted: bool  # whether tool calls have started; a retry would run them again
 
     @property
     def explanation(self) -> str:
@@ -72,19 +71,19 @@ class FailedAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _EXPLANATIONS = {
-    Strategy.NEW_SESSION: "The agent does not know this session any more; a new one begins, without its memory",
+    Strategy.NEW_SESSION: "The agent no longer knows this session; a new one is opened, without its history",
     Strategy.EXPLAIN: "This was not allowed",
-    Strategy.BACK_OFF: "The agent is asked too often; the next try has to wait",
+    Strategy.BACK_OFF: "The agent limits the rate of requests; the next attempt has to wait",
     Strategy.LONGER_TIMEOUT: "This took too long",
-    Strategy.REPORT: "Something went wrong in the agent",
+    Strategy.REPORT: "An error occurred in the agent",
 }
 
-# Strategies that go on by themselves, as long as nothing was done yet that would be done twice.
+# Strategies that retry without asking, as long as no tool call has started.
 _AUTOMATIC = frozenset({Strategy.NEW_SESSION, Strategy.BACK_OFF, Strategy.LONGER_TIMEOUT})
 
 
 class Recovery:
-    """How to recover from errors, and how often."""
+    """Retries after errors, with limits."""
 
     def __init__(
         self,
@@ -99,20 +98,20 @@ class Recovery:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         if max_attempts < 1:
-            raise ValueError("something must be tried at least once")
-        self.max_attempts = max_attempts  # all in all
+            raise ValueError("max_attempts must be at least 1")
+        self.max_attempts = max_attempts  # including the first
         self.initial_delay = initial_delay
         self.max_delay = max_delay
-        self.timeout_factor = timeout_factor  # by how much patience grows with each timeout
-        self._on_failure = on_failure  # shows the user what went wrong
-        self._confirm_retry = confirm_retry  # asks the user whether to try again; nobody asked means no
+        self.timeout_factor = timeout_factor  # how much timeouts grow with each timeout
+        self._on_failure = on_failure  # shows an error to the user
+        self._confirm_retry = confirm_retry  # asks the user whether to retry; without it the answer is no
         self._sleep = sleep
         self._jitter = jitter
 
     def delay(self, attempts: int) -> float:
-        """How long to wait after so many tries: twice as long each time, and never all clients at once."""
-        whole = min(self.max_delay, self.initial_delay * 2.0 ** min(attempts - 1, 64))
-        return whole * (0.5 + self._jitter() / 2)
+        """Return the delay after so many attempts: doubled each time, with jitter."""
+        full = min(self.max_delay, self.initial_delay * 2.0 ** min(attempts - 1, 64))
+        return full * (0.5 + self._jitter() / 2)
 
     async def run(
         self,
@@ -121,28 +120,28 @@ class Recovery:
         renew: Callable[[], Awaitable[None]] | None = None,
         has_acted: Callable[[], bool] = lambda: False,
     ) -> T:
-        """Do the work, again and again if need be; it is told by how much to stretch its timeouts."""
-        tries, stretch = 0, 1.0
+        """Call `work` with a factor for its timeouts, and again after errors that allow it."""
+        attempts, timeout_factor = 0, 1.0
         while True:
             try:
-                return await work(stretch)
+                return await work(timeout_factor)
             except ProtocolError as error:
-                tries += 1
+                attempts += 1
                 strategy = strategy_of(error)
                 if strategy is None:
                     raise
-                trouble = FailedAttempt(error=error, strategy=strategy, attempts=tries, has_acted=has_acted())
-                self._report_failure(trouble)
-                if tries >= self.max_attempts or not await self._should_retry(trouble):
+                failure = FailedAttempt(error=error, strategy=strategy, attempts=attempts, has_acted=has_acted())
+                self._report_failure(failure)
+                if attempts >= self.max_attempts or not await self._should_retry(failure):
                     raise
                 if strategy == Strategy.NEW_SESSION:
                     if renew is None:
                         raise
                     await renew()
                 elif strategy == Strategy.BACK_OFF:
-                    await self._sleep(self.delay(tries))
+                    await self._sleep(self.delay(attempts))
                 elif strategy == Strategy.LONGER_TIMEOUT:
-                    stretch *= self.timeout_factor
+                    timeout_factor *= self.timeout_factor
 
     def _report_failure(self, failure: FailedAttempt) -> None:
         if failure.strategy == Strategy.REPORT:

@@ -1,9 +1,4 @@
-"""A session as its client sees it.
-
-Updates arrive in wire order and are taken down in its minutes; those of a running turn go to whoever iterates it, the
-others (early, late, of an agent that works unasked, or of somebody else's turn in a host) to `between`. Above is the
-remote agent, beside it the turn.
-"""
+"""ClientSession: a session as its client sees it."""
 
 from __future__ import annotations
 
@@ -51,7 +46,7 @@ from dragoman.session.transcript import MERGE_AFTER, Transcript
 if TYPE_CHECKING:
     from dragoman.roles.client.recovery import Recovery
 
-# Updates outside turns that are kept for somebody to look at; older ones fall away.
+# Updates outside turns that are kept; older ones are dropped.
 MAX_UPDATES_OUTSIDE_TURNS = 10_000
 
 
@@ -59,16 +54,21 @@ T = TypeVar("T")
 
 
 class SessionSettings(msgspec.Struct, frozen=True):
-    """What a remote agent arranged for its sessions."""
+    """Settings of a RemoteAgent for its sessions."""
 
-    timeout: float | None = None  # for every answer but that to a prompt
-    idle_timeout: float | None = None  # for turns in which nothing is heard
-    renew: Callable[[ClientSession], Awaitable[None]] | None = None  # opens it anew, in the same folder
-    release: Callable[[str], Awaitable[None]] | None = None  # ends what it was lent
+    timeout: float | None = None  # for every request but session/prompt
+    idle_timeout: float | None = None  # for turns without updates
+    renew: Callable[[ClientSession], Awaitable[None]] | None = None  # replaces a session that the agent lost
+    release: Callable[[str], Awaitable[None]] | None = None  # ends its watches and terminals
 
 
 class ClientSession:
-    """One session of a remote agent."""
+    """A session of a RemoteAgent: prompt it, change its settings, read its transcript.
+
+    Updates arrive in wire order and go into the transcript. Those of a running turn go to the ClientTurn; others
+    (early, late, unprompted, or of another client's turn in a host) to `updates_outside_turns`. `on_update` gets
+    all of them.
+    """
 
     def __init__(
         self,
@@ -93,84 +93,84 @@ class ClientSession:
         self._transcript = Transcript()
         self._unmerged = self._transcript.unmerged
         self._followers: list[LocationStream] = []
-        self._own_turn_id = ""  # what a host calls the turn that we began last
-        self._is_foreign_turn = False  # whether the turn that runs there is somebody else's
+        self._own_turn_id = ""  # the host's id of our last turn
+        self._is_foreign_turn = False  # whether the turn that runs in the host is another client's
         self._open_questions: set[asyncio.Future[Any]] = set()
 
-    # --- what is known of it ----------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------
 
     @property
     def transcript(self) -> Transcript:
-        """Everything said and done so far, merged: messages and tool calls in order, plan, usage, title, mode."""
+        """Messages and tool calls in order, merged, with plan, usage, title, mode and options."""
         self._transcript.merge_pending()
         return self._transcript
 
     @property
     def tool_calls(self) -> dict[str, ToolCall]:
-        """Every tool call as it stands now, by its id."""
+        """The current state of every tool call, by id."""
         return self._transcript.tool_calls
 
     @property
     def plan(self) -> list[PlanEntry]:
-        """The plan as it stands now."""
+        """The current plan."""
         return self._transcript.plan
 
     @property
     def usage(self) -> UsageUpdate | None:
-        """How full the context window is, if the agent told."""
+        """The context usage, or None if the agent did not report it."""
         return self._transcript.usage
 
     @property
     def title(self) -> str | None:
-        """The name of the session, if it has one."""
+        """The title of the session, or None."""
         return self._transcript.title
 
     @property
     def modes(self) -> SessionModeState | None:
-        """The modes there are; None when the agent has none."""
+        """The available modes, or None if the agent has no modes."""
         return self._transcript.modes
 
     @property
     def mode(self) -> str | None:
-        """The id of the mode it is in; None when the agent has no modes."""
+        """The id of the current mode, or None if the agent has no modes."""
         return self._transcript.mode
 
     @property
     def options(self) -> list[SessionConfigOption]:
-        """The config options as they stand now."""
+        """The config options with their current values."""
         return self._transcript.options
 
     @property
     def commands(self) -> list[AvailableCommand]:
-        """The slash commands there are now."""
+        """The available slash commands."""
         return self._transcript.commands
 
     @property
     def roots(self) -> list[str]:
-        """The folders of the session: cwd first."""
+        """The folders of the session, cwd first."""
         return [self.cwd, *self.directories]
 
     def offers_mode(self, mode_id: str) -> bool:
-        """Whether the agent has a mode with this id."""
+        """Return whether the agent has a mode with this id."""
         return self.modes is not None and any(mode.id == mode_id for mode in self.modes.available_modes)
 
     @property
     def is_turn_cancelled(self) -> bool:
-        """Whether the running turn was cancelled: open questions are then answered so."""
+        """Whether the running turn was cancelled; open questions are then answered with cancelled."""
         return self.turn is not None and self.turn.cancelled and not self.turn.is_over
 
     @property
     def keeps_agent_waiting(self) -> bool:
-        """Whether the agent asked for something and was not answered yet."""
+        """Whether the agent waits for an answer of ours."""
         return bool(self._open_questions) or self.connection.running_requests.is_busy
 
     def follow(self) -> LocationStream:
-        """Where the agent goes from now on: `async for place in session.follow(): ...`."""
+        """Follow the agent's tool calls from now on: `async for location in session.follow(): ...`."""
         follower = LocationStream(self._followers.remove)
         self._followers.append(follower)
         return follower
 
-    # --- talking to it ----------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------
 
     def prompt(
         self,
@@ -179,10 +179,10 @@ class ClientSession:
         timeout: float | None = None,
         idle_timeout: float | None = None,
     ) -> ClientTurn:
-        """Begin a turn: `async with session.prompt("...") as turn: async for update in turn: ...`.
+        """Start a turn: `async with session.prompt("...") as turn: async for update in turn: ...`.
 
-        A turn that takes longer than `timeout`, or in which nothing is heard of the agent for `idle_timeout`, is
-        cancelled and ends with the error kind timeout.
+        A turn that takes longer than `timeout` seconds, or without an update for `idle_timeout` seconds, is cancelled
+        and raises a ProtocolError of kind timeout.
         """
         blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
         idle = self._settings.idle_timeout if idle_timeout is None else idle_timeout
@@ -196,36 +196,40 @@ class ClientSession:
         idle_timeout: float | None = None,
         recovery: Recovery | None = None,
     ) -> str:
-        """Prompt, wait for the end, and give the agent's text; `recover` says what to do about errors."""
+        """Prompt, wait for the end of the turn, and return the agent's text. `recovery` decides about errors."""
         idle = self._settings.idle_timeout if idle_timeout is None else idle_timeout
 
-        async def once(stretch: float) -> str:
+        async def run_once(timeout_factor: float) -> str:
             turn = self.prompt(
-                content, timeout=_scale_timeout(timeout, stretch), idle_timeout=_scale_timeout(idle, stretch)
+                content,
+                timeout=_scale_timeout(timeout, timeout_factor),
+                idle_timeout=_scale_timeout(idle, timeout_factor),
             )
             return await _collect_text(turn)
 
         if recovery is None:
-            return await once(1.0)
-        begun = self._transcript.started_calls
-        return await recovery.run(once, renew=self._renew, has_acted=lambda: self._transcript.started_calls > begun)
+            return await run_once(1.0)
+        before = self._transcript.started_calls
+        return await recovery.run(
+            run_once, renew=self._renew, has_acted=lambda: self._transcript.started_calls > before
+        )
 
     async def _renew(self) -> None:
         if self._settings.renew is None:
-            raise RuntimeError("this session was made by hand; nobody knows how to open it anew")
+            raise RuntimeError("this session cannot be renewed, because no RemoteAgent opened it")
         await self._settings.renew(self)
 
     async def request(self, method: str, params: Any) -> Any:
-        """Ask the agent something about this session; kind timeout when it does not answer in time."""
+        """Send a request about this session. Raises a ProtocolError of kind timeout if there is no answer in time."""
         return await self.connection.request(method, params, timeout=self._settings.timeout)
 
     async def set_mode(self, mode_id: str) -> None:
-        """Put the session into another mode."""
+        """Change the mode."""
         await self.request("session/set_mode", SetModeParams(session_id=self.id, mode_id=mode_id))
         self._transcript.set_mode(mode_id)
 
     async def set_option(self, config_id: str, value: Any) -> None:
-        """Set a config option: to a choice, true or false, or, in the draft, any JSON value."""
+        """Set a config option: to a choice, a boolean or, in the draft, any JSON value."""
         kind: Any = "boolean" if isinstance(value, bool) else UNSET
         params = SetConfigOptionParams(session_id=self.id, config_id=config_id, value=value, type=kind)
         if not isinstance(value, str | bool):
@@ -234,7 +238,7 @@ class ClientSession:
         self._transcript.options = list(result.config_options or ())
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel the running turn; its result will say so. Open questions are answered, open tool calls marked."""
+        """Cancel the running turn. Open questions are answered with cancelled, open tool calls marked cancelled."""
         why = {SIDE_DATA_KEY: {"reason": reason}} if reason else UNSET
         self.connection.notify("session/cancel", CancelParams(session_id=self.id, meta=why))
         if self.turn is None or self.turn.is_over:
@@ -243,17 +247,18 @@ class ClientSession:
         for question in list(self._open_questions):
             question.cancel()
         for call in self.tool_calls.values():
-            if call.status not in FINAL_STATUSES:  # many agents never speak of them again (peers.md 18)
+            # Many agents send no further update for them (docs/protocol/peers.md#tool-call-order).
+            if call.status not in FINAL_STATUSES:
                 call.status = ToolCallStatus.CANCELLED
 
     async def close(self) -> None:
-        """End the session's work and free what it holds."""
+        """Close the session: stop its work and release its resources."""
         await self.request("session/close", CloseSessionParams(session_id=self.id))
         self.end()
         if self._settings.release is not None:
             await self._settings.release(self.id)
 
-    # --- what the agent says ----------------------------------------------------------------------------------
+    # --- messages of the agent --------------------------------------------------------------------------------
 
     def apply_open_result(self, result: Any) -> None:
         """Take modes and options from the answer that opened the session."""
@@ -261,16 +266,16 @@ class ClientSession:
         self._transcript.options = list(result.config_options or ())
 
     def begin_turn(self, prompt: list[Any]) -> Awaitable[None] | None:
-        """A turn begins: what the user says is taken down as well. What it returns comes before the prompt is sent."""
+        """Add the prompt to the transcript. Await the result before sending the prompt."""
         self._transcript.add_prompt(prompt)
         return None
 
     def wrap_done(self, done: DoneCallback) -> DoneCallback:
-        """Who hears the answer to a prompt: whoever asked, when all that was said before it was heard."""
+        """Wrap the callback for the answer to a prompt, so that it is called after all updates before it."""
         return done
 
     def receive(self, update: Any) -> Awaitable[None] | None:
-        """One update, in order; what it returns must be awaited before the next one."""
+        """Receive one update, in order. Await the result before the next one."""
         if type(update) is AgentMessageChunk:
             self._unmerged.append(update)
             if len(self._unmerged) >= MERGE_AFTER:
@@ -280,13 +285,12 @@ class ClientSession:
         else:
             self._transcript.add(update)
         if self.on_update is not None:
-            told = self.on_update(update)
-            if isinstance(told, Awaitable):
-                return self._deliver_after(told, update)
+            result = self.on_update(update)
+            if isinstance(result, Awaitable):
+                return self._deliver_after(result, update)
         return self._deliver(update)
 
     def _deliver(self, update: Any) -> Awaitable[None] | None:
-        """To whoever iterates our turn, if it is said there."""
         turn = self.turn
         if turn is None or turn.is_over:
             self.updates_outside_turns.append(update)
@@ -298,14 +302,14 @@ class ClientSession:
         return turn.receive(update)
 
     def note_host_turn(self, state: str, turn_id: str) -> None:
-        """A host says which turn runs, and which is ours: what is said in those of others is not in our answer."""
+        """Note which turn runs in a host. Updates of another client's turn do not go to our turn."""
         if state == "yours":
             self._own_turn_id = turn_id
-        # Who comes in the middle is told that a turn runs, perhaps after it has become their own.
+        # A client that joins during a turn gets this notice late, possibly after the turn has become its own.
         self._is_foreign_turn = state in ("started", "running") and turn_id != self._own_turn_id
 
     def receive_run(self, updates: list[Any]) -> bool:
-        """Bare pieces of one message, taken as one; false, and nothing happens, when each must be heard by itself."""
+        """Receive text chunks of one message at once. Return False, and do nothing, if each must be handled alone."""
         turn = self.turn
         if self.on_update is not None or turn is None or turn.is_over or self._is_foreign_turn:
             return False
@@ -319,39 +323,42 @@ class ClientSession:
         self._deliver(update)
 
     def note_permission_request(self, params: RequestPermissionParams) -> Awaitable[None] | None:
-        """A question names a tool call, announced or not (peers.md 18). The user is asked after what it returns."""
+        """Add the tool call of a permission request, announced or not (docs/protocol/peers.md#tool-call-order).
+
+        Await the result before asking the user.
+        """
         self._note_tool_call(params.tool_call, lambda: self._transcript.add_permission_call(params.tool_call))
         return None
 
     def note_permission_outcome(self, params: RequestPermissionParams, outcome: Any) -> Awaitable[None] | None:
-        """A question is answered; the agent hears it after what this returns."""
+        """Note the answer to a permission request. Await the result before sending it."""
         return None
 
     def note_elicitation(self, params: Any) -> Awaitable[None] | None:
-        """A form or a link; the user is asked after what this returns."""
+        """Note an elicitation. Await the result before asking the user."""
         return None
 
     def note_elicitation_result(self, params: Any, result: Any) -> Awaitable[None] | None:
-        """A form or a link is answered; the agent hears it after what this returns."""
+        """Note the answer to an elicitation. Await the result before sending it."""
         return None
 
-    def _note_tool_call(self, update: Any, note: Callable[[], None]) -> None:
-        """Take down a tool call, and tell those who follow the agent where it leads."""
+    def _note_tool_call(self, update: Any, add: Callable[[], None]) -> None:
+        """Add a tool call to the transcript and its new locations to the followers."""
         id = update.tool_call_id
         known = self.tool_calls.get(id)
-        is_another = type(update) is ToolCallStart and known is not None and known.status in FINAL_STATUSES
-        before = known.locations if known is not None and not is_another else ()
-        note()
+        is_reused = type(update) is ToolCallStart and known is not None and known.status in FINAL_STATUSES
+        before = known.locations if known is not None and not is_reused else ()
+        add()
         if not update.locations or (self.on_location is None and not self._followers):
             return
-        for place in new_locations(id, before, update.locations):
+        for location in new_locations(id, before, update.locations):
             if self.on_location is not None:
-                self.on_location(place)
+                self.on_location(location)
             for follower in self._followers:
-                follower.add(place)
+                follower.add(location)
 
     async def unless_cancelled(self, answer: Awaitable[T]) -> T | None:
-        """The user's answer to a question; None, and the user is no longer asked, when the turn is cancelled."""
+        """Await the user's answer to a question. Return None, and cancel it, if the turn is cancelled."""
         question = asyncio.ensure_future(answer)
         self._open_questions.add(question)
         try:
@@ -365,20 +372,19 @@ class ClientSession:
             self._open_questions.discard(question)
 
     def on_agent_lost(self, error: ConnectionFailed) -> None:
-        """The agent is gone."""
+        """Fail the turn and end the session, because the agent is gone."""
         if self.turn is not None:
             self.turn.fail(error)
         self.end()
 
     def end(self) -> None:
-        """Nothing more will be heard: those who follow the agent need not wait."""
+        """End the location streams, because no more updates will come."""
         for follower in self._followers:
             follower.end()
         self._followers.clear()
 
 
 async def _collect_text(turn: ClientTurn) -> str:
-    """What the agent says in a turn."""
     async with turn:
         parts = [
             update.content.text

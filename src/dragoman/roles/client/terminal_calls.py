@@ -1,8 +1,4 @@
-"""The terminal calls of an agent, answered from the workspace (reference 1.12).
-
-Takes params, asks the loan for leave with the command line, and gives results. All sessions of an agent share one bound
-on how many are open. Below is the workspace.
-"""
+"""The terminal/* calls of an agent (docs/protocol/files-terminals.md#terminal-create)."""
 
 from __future__ import annotations
 
@@ -30,21 +26,21 @@ if TYPE_CHECKING:
     from dragoman.workspace.terminal import Terminal
     from dragoman.workspace.terminals import Terminals
 
-# Terminals open at once, of all sessions of an agent: each is a process tree of the user's.
+# Open terminals of all sessions of one agent: each is a process tree.
 MAX_TERMINALS = 32
 
 
 class TerminalCalls:
-    """Terminals of the sessions of one agent."""
+    """The terminals of one agent's sessions."""
 
     def __init__(self, workspace: AgentWorkspace) -> None:
         self._workspace = workspace
         self._terminals: dict[str, Terminals] = {}
-        told = workspace.access.max_terminals
-        self._max_terminals = MAX_TERMINALS if told is None else told
+        limit = workspace.access.max_terminals
+        self._max_terminals = MAX_TERMINALS if limit is None else limit
 
     def methods(self) -> dict[str, Callable[[Any], Any]]:
-        """What is answered."""
+        """Return the handled methods."""
         return {
             "terminal/create": self._create,
             "terminal/output": self._output,
@@ -54,13 +50,13 @@ class TerminalCalls:
         }
 
     async def end_session(self, session_id: str) -> None:
-        """End every terminal of a session."""
+        """Close the terminals of a session."""
         terminals = self._terminals.pop(session_id, None)
         if terminals is not None:
             await terminals.close()
 
     async def close(self) -> None:
-        """End every terminal."""
+        """Close all terminals."""
         await asyncio.gather(*(terminals.close() for terminals in self._terminals.values()))
 
     def _terminals_of(self, session_id: str) -> Terminals:
@@ -79,8 +75,8 @@ class TerminalCalls:
         line = shlex.join([params.command, *(params.args or ())]) if params.args else params.command
         terminals = self._terminals_of(params.session_id)
         env = {pair.name: pair.value for pair in params.env or ()}
-        wanted = side_data_of(params)
-        screen = self._pty_options(wanted)
+        options = side_data_of(params)
+        pty = self._pty_options(options)
         folder = terminals.folder(params.cwd or None)
         await self._workspace.require_approval(
             "execute",
@@ -88,11 +84,11 @@ class TerminalCalls:
             params.session_id,
             env=env,
             cwd=folder,
-            interactive=bool(screen),
-            call="terminal/create",
+            interactive=bool(pty),
+            method="terminal/create",
         )
         self._check_limit()
-        timeout = wanted.get("timeout")
+        timeout = options.get("timeout")
         terminal = await terminals.create(
             params.command,
             params.args or (),
@@ -100,21 +96,21 @@ class TerminalCalls:
             env,
             int_or_none(params.output_byte_limit),
             timeout / 1000 if isinstance(timeout, int | float) else None,
-            separate_streams=wanted.get("streams") is True,
+            separate_streams=options.get("streams") is True,
             is_resolved=True,
-            **screen,
+            **pty,
         )
         self._workspace.access.remember_terminal(terminal)
         return CreateTerminalResult(terminal_id=terminal.id, meta=side_data_meta(params, {"pid": terminal.pid}))
 
     def _pty_options(self, options: dict[str, Any]) -> dict[str, Any]:
-        """A real terminal, where the agent wants one."""
+        """Return the options of a pseudo-terminal if the agent asks for one."""
         if options.get("interactive") is not True:
             return {}
         if not self._workspace.access.interactive:
             raise ProtocolError(
                 Kind.CAPABILITY_UNSUPPORTED,
-                "this client has no interactive terminals; ask for a plain one",
+                "this client does not offer interactive terminals; create one without interactive",
                 {"capability": "terminal.interactive"},
             )
         sizes = {name: int_or_none(options.get(name)) for name in ("rows", "columns")}
@@ -130,23 +126,23 @@ class TerminalCalls:
 
     def _output(self, params: Any) -> TerminalOutputResult:
         terminal = self._find_terminal(params)
-        text, truncated, ended = terminal.output()
+        text, truncated, exit_ = terminal.output()
         status: Any = UNSET
-        if ended is not None:
-            status = TerminalExitStatus(exit_code=ended.code, signal=ended.signal)
+        if exit_ is not None:
+            status = TerminalExitStatus(exit_code=exit_.code, signal=exit_.signal)
         streams = terminal.streams()
-        apart = {SIDE_DATA_KEY: {"streams": streams}} if streams else UNSET
-        return TerminalOutputResult(output=text, truncated=truncated, exit_status=status, meta=apart)
+        meta = {SIDE_DATA_KEY: {"streams": streams}} if streams else UNSET
+        return TerminalOutputResult(output=text, truncated=truncated, exit_status=status, meta=meta)
 
     async def _wait(self, params: Any) -> WaitForExitResult:
         terminal = self._find_terminal(params)
-        ended = await terminal.wait()
-        late = side_data_meta(params, {"timedOut": True}) if terminal.timed_out else UNSET
-        return WaitForExitResult(exit_code=ended.code, signal=ended.signal, meta=late)
+        exit_ = await terminal.wait()
+        meta = side_data_meta(params, {"timedOut": True}) if terminal.timed_out else UNSET
+        return WaitForExitResult(exit_code=exit_.code, signal=exit_.signal, meta=meta)
 
     def _kill(self, params: Any) -> KillTerminalResult:
-        wanted = side_data_of(params)
-        killed = self._find_terminal(params).kill(wanted.get("signal", "SIGTERM"), bool(wanted.get("force", False)))
+        options = side_data_of(params)
+        killed = self._find_terminal(params).kill(options.get("signal", "SIGTERM"), bool(options.get("force", False)))
         return KillTerminalResult(meta=UNSET if killed else side_data_meta(params, {"killed": False}))
 
     async def _release(self, params: Any) -> ReleaseTerminalResult:

@@ -1,8 +1,4 @@
-"""A turn as a client sees it: from one prompt to its stop reason, with the updates in between.
-
-Made by a Conversation, which hands it the updates in wire order; whoever iterates takes them from here. A reader who
-falls far behind slows the agent down; an agent that is silent for too long is given up, where patience has an end.
-"""
+"""ClientTurn: one turn as its client sees it, and its timeouts."""
 
 from __future__ import annotations
 
@@ -20,56 +16,59 @@ if TYPE_CHECKING:
     from dragoman.roles.client.session import ClientSession
 
 
-# An idle agent is looked after this often within its limit: it ends a quarter late at most.
+# Checks of the idle timeout within one such timeout: a turn ends at most a quarter late.
 CHECKS_PER_IDLE_TIMEOUT = 4
 
 
-# How long an agent may take to end a turn that was given up, before it is left alone. Seconds.
+# How long an agent may take to end a turn that timed out. Seconds.
 CANCEL_GRACE = 5.0
 
 
 class TurnTimeouts:
-    """The patience of one turn."""
+    """The timeouts of one turn."""
 
     def __init__(self, idle_timeout: float | None, timeout: float | None, now: float) -> None:
         self._idle_timeout = idle_timeout
         self._timeout = timeout
         self._started = now
         self._update_count = -1
-        self._last_activity = now  # when something was last heard, as far as we looked
+        self._last_activity = now  # as of the last check
 
     @property
     def grace(self) -> float:
-        """How long to wait for the end after giving up."""
+        """How long to wait for the end after the timeout."""
         return min(limit for limit in (self._idle_timeout, self._timeout, CANCEL_GRACE) if limit is not None)
 
     def next_check(self, now: float) -> float:
-        """When to look again."""
-        pauses = []
+        """Return the seconds until the next check."""
+        delays = []
         if self._idle_timeout is not None:
-            pauses.append(self._idle_timeout / CHECKS_PER_IDLE_TIMEOUT)
+            delays.append(self._idle_timeout / CHECKS_PER_IDLE_TIMEOUT)
         if self._timeout is not None:
-            pauses.append(self._started + self._timeout - now)
-        return max(min(pauses), 0.001)
+            delays.append(self._started + self._timeout - now)
+        return max(min(delays), 0.001)
 
     def check(self, now: float, update_count: int, agent_is_waiting: bool) -> str | None:
-        """What took too long, if anything; `heard` counts updates, `is_waiting` says that the agent waits for us."""
+        """Return which timeout has passed, or None. There is activity if updates arrived or the agent waits for us."""
         if update_count != self._update_count or agent_is_waiting:
             self._update_count = update_count
             self._last_activity = now
         if self._timeout is not None and now - self._started >= self._timeout:
             return f"the turn took longer than {self._timeout:g} s"
         if self._idle_timeout is not None and now - self._last_activity >= self._idle_timeout:
-            return f"nothing was heard of the agent for {self._idle_timeout:g} s"
+            return f"the agent sent no update for {self._idle_timeout:g} s"
         return None
 
 
-# Updates that a reader may leave unread before the agent is made to wait for it.
+# Updates that a reader may leave unread before the connection waits for it.
 MAX_UNREAD_UPDATES = 20_000
 
 
 class ClientTurn:
-    """From one prompt to its stop reason: iterate it for the updates, in order."""
+    """A turn, from a prompt to its stop reason. Iterate over it for the updates, in order.
+
+    Made by `ClientSession.prompt`. A reader that falls far behind slows the agent down.
+    """
 
     def __init__(
         self,
@@ -88,8 +87,8 @@ class ClientTurn:
         self._waiter: asyncio.Future[None] | None = None
         self._has_room: asyncio.Event | None = None
         self._iterating = False
-        self._received_count = 0  # updates so far
-        self._foreign_count = 0  # those of others, whose turns come first
+        self._received_count = 0  # updates of this turn
+        self._foreign_count = 0  # updates of other clients' turns that run before this one
         self._error: BaseException | None = None
         self._timeout = timeout
         self._idle_timeout = idle_timeout
@@ -104,17 +103,17 @@ class ClientTurn:
 
     @property
     def usage(self) -> Usage | None:
-        """What it cost, if the agent told."""
+        """The tokens used, or None if the agent did not report them."""
         return (self.result.usage or None) if self.result else None
 
     async def __aenter__(self) -> ClientTurn:
         session = self.session
         if session.turn is not None and not session.turn.is_over:
-            raise RuntimeError("a turn is running in this session; wait for its end or cancel it")
+            raise RuntimeError("a turn is already running in this session; wait until it ends or cancel it")
         session.turn = self
-        begun = session.begin_turn(self._prompt)
-        if begun is not None:
-            await self._await_begin(begun)
+        started = session.begin_turn(self._prompt)
+        if started is not None:
+            await self._await_begin(started)
         if self._timeout is not None or self._idle_timeout is not None:
             loop = asyncio.get_running_loop()
             self._turn_timeouts = TurnTimeouts(self._idle_timeout, self._timeout, loop.time())
@@ -123,11 +122,10 @@ class ClientTurn:
         session.connection.call("session/prompt", params, session.wrap_done(self._on_answer))
         return self
 
-    async def _await_begin(self, begun: Awaitable[None]) -> None:
-        """What must be done before the prompt is sent; if that fails, it is not."""
+    async def _await_begin(self, started: Awaitable[None]) -> None:
         try:
-            await begun
-        except BaseException:
+            await started
+        except BaseException:  # the prompt is not sent
             self.is_over = True
             raise
 
@@ -138,13 +136,13 @@ class ClientTurn:
             if kind is not None:
                 self.cancel()
             if kind is not None and issubclass(kind, asyncio.CancelledError):
-                return  # whoever is cancelled, by a timeout say, cannot wait for an agent that may be deaf
+                return  # a cancelled task must not wait for an agent that may not answer
             await self._wait_end()
         if error is None and self._error is not None:
             raise self._error
 
     async def _wait_end(self) -> None:
-        """Wait for the end; whoever leaves early is not made to read the rest."""
+        """Wait for the end of the turn, without a reader for the rest."""
         self._iterating = False
         if self._has_room is not None:
             self._has_room.set()
@@ -152,15 +150,14 @@ class ClientTurn:
             await self._wait_update()
 
     async def wait_consumed(self) -> None:
-        """Wait until whoever iterates has dealt with all that arrived: then a question stands where it belongs."""
+        """Wait until the reader has handled all updates so far, so that a question appears after them."""
         last = self._received_count
-        # The reader runs meanwhile; an event would cost it something for each update.
+        # Polling: an event would cost the reader time for each update.
         while self._iterating and self._consumed_count <= last and not self._is_consumed:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     @property
     def _consumed_count(self) -> int:
-        """How many updates whoever iterates has got."""
         return self._received_count - len(self._unread)
 
     @property
@@ -168,12 +165,12 @@ class ClientTurn:
         return not self._unread and (self.is_over or self._waiter is not None)
 
     def cancel(self, reason: str | None = None) -> None:
-        """Ask the agent to stop; the turn then ends with the reason `cancelled`."""
+        """Cancel the turn. It then ends with the stop reason `cancelled`."""
         if not self.is_over:
             self.session.cancel(reason)
 
     async def wait(self) -> PromptResult:
-        """Wait for the end without reading the updates."""
+        """Wait for the end of the turn without reading the updates."""
         await self._wait_end()
         if self._error is not None:
             raise self._error
@@ -210,7 +207,7 @@ class ClientTurn:
             waiter.set_result(None)
 
     def receive(self, update: Any) -> Awaitable[None] | None:
-        """One update of this turn."""
+        """Receive one update of this turn."""
         self._unread.append(update)
         self._received_count += 1
         if self._waiter is not None:
@@ -222,11 +219,11 @@ class ClientTurn:
         return None
 
     def note_foreign_update(self) -> None:
-        """Something was said in the turn of somebody else, before which ours does not begin: nobody is silent."""
+        """Count an update of another client's turn as activity: ours waits for that turn in the host."""
         self._foreign_count += 1
 
     def receive_run(self, updates: list[Any]) -> bool:
-        """Updates of this turn in a row; false, and nothing happens, when they are more than may be left unread."""
+        """Receive consecutive updates. Return False, and do nothing, if there are too many unread ones."""
         if len(self._unread) + len(updates) > MAX_UNREAD_UPDATES:
             return False
         self._unread.extend(updates)
@@ -236,7 +233,7 @@ class ClientTurn:
         return True
 
     async def _wait_for_reader(self) -> None:
-        """Hold the connection until the reader caught up; requests it makes meanwhile must still be answered."""
+        """Hold the connection until the reader has caught up, but not while the reader waits for an answer."""
         assert self._has_room is not None
         connection = self.session.connection
         while len(self._unread) > MAX_UNREAD_UPDATES // 2 and not self.is_over and self._iterating:
@@ -249,23 +246,23 @@ class ClientTurn:
             except TimeoutError:
                 continue
 
-    # --- patience ---------------------------------------------------------------------------------------------
+    # --- timeouts ---------------------------------------------------------------------------------------------
 
     def _check_timeouts(self) -> None:
-        """Look at the watch; nothing is done for each update, so a stream costs nothing."""
+        # On a timer, so that updates cost nothing.
         assert self._turn_timeouts is not None
         loop = asyncio.get_running_loop()
         is_waiting = self.session.keeps_agent_waiting or (self._iterating and bool(self._unread))
-        late = self._turn_timeouts.check(loop.time(), self._received_count + self._foreign_count, is_waiting)
-        if late is None:
+        reason = self._turn_timeouts.check(loop.time(), self._received_count + self._foreign_count, is_waiting)
+        if reason is None:
             self._timer = loop.call_later(self._turn_timeouts.next_check(loop.time()), self._check_timeouts)
             return
-        self._timeout_error = ProtocolError(Kind.TIMEOUT, late, {"sessionId": self.session.id})
+        self._timeout_error = ProtocolError(Kind.TIMEOUT, reason, {"sessionId": self.session.id})
         self._timer = loop.call_later(self._turn_timeouts.grace, self._end_timed_out)
         self.cancel("timeout")
 
     def _end_timed_out(self) -> None:
-        """The agent does not even end the turn that was given up."""
+        """End the turn, because the agent did not end it after the cancel."""
         if self._timeout_error is not None:
             self._end(self._timeout_error)
 
@@ -281,7 +278,7 @@ class ClientTurn:
             self.result = None
             self._end(self._timeout_error)
         elif error is not None and self.cancelled:
-            # Some agents break when they are stopped (peers.md 15); who cancelled wants to hear that it is over.
+            # Some agents fail when they are cancelled (docs/protocol/peers.md#after-cancel); report the cancel instead.
             self.session.connection.report(f"the cancelled turn ended with an error: {error.message}")
             self.result = PromptResult(stop_reason=StopReason.CANCELLED)
             self._end(None)
@@ -289,7 +286,7 @@ class ClientTurn:
             self._end(error)
 
     def fail(self, error: DragomanError) -> None:
-        """The agent is gone before the turn ended, or nothing of it can be kept."""
+        """Fail the turn, because the agent is gone or the log failed."""
         if not self.is_over:
             self._end(error)
 

@@ -1,7 +1,6 @@
-"""A remote host as an agent on stdio: frames pass as they are, and a connection that is gone is begun anew.
+"""Serve a remote host as an agent on stdio: forward frames between an editor and a ReconnectingTransport.
 
-Takes the editor's transport and a Rejoining one, moves frames between them until one side leaves. A Landing may change
-some of them on the way; a message that is too large to pass is answered here. Above is `dragoman attach`.
+An AttachSession may change some frames. A message that is too large is answered here.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from dragoman.wire.frames import Frame, Oversize
 
 
 async def attach(editor: Transport, host: Transport, session: AttachSession | None = None) -> ConnectionFailed:
-    """Move frames between the two until one side is gone; gives why, as that side tells it. Closes both."""
-    out = asyncio.ensure_future(_forward_to_host(editor, host, session))
-    back = asyncio.ensure_future(_forward_to_editor(host, editor, session))
+    """Forward frames until one side disconnects; return its reason. Closes both."""
+    to_host = asyncio.ensure_future(_forward_to_host(editor, host, session))
+    to_editor = asyncio.ensure_future(_forward_to_editor(host, editor, session))
     try:
-        await asyncio.wait({out, back}, return_when=asyncio.FIRST_COMPLETED)
-        first = out if out.done() else back
+        await asyncio.wait({to_host, to_editor}, return_when=asyncio.FIRST_COMPLETED)
+        first = to_host if to_host.done() else to_editor
         return first.result()
-    except ConnectionFailed as error:  # of the side that was spoken to
+    except ConnectionFailed as error:  # of the receiving side
         return error
     finally:
-        for task in (out, back):
+        for task in (to_host, to_editor):
             task.cancel()
-        await asyncio.gather(out, back, return_exceptions=True)
-        await host.close("the editor has left")
+        await asyncio.gather(to_host, to_editor, return_exceptions=True)
+        await host.close("the editor disconnected")
         await editor.close()
 
 
@@ -55,23 +54,23 @@ async def _forward_to_editor(host: Transport, editor: Transport, session: Attach
         except ConnectionFailed as error:
             return error
         for frame in frames:
-            heard = RoutedFrames([frame]) if session is None else session.route_host_frame(frame)
-            for each in heard.to_editor:
+            routed = RoutedFrames([frame]) if session is None else session.route_host_frame(frame)
+            for each in routed.to_editor:
                 _send_or_refuse(each, editor, host)
-            for again in heard.to_host:
-                host.send(again)
+            for each in routed.to_host:
+                host.send(each)
         if editor.congested():
             await editor.drain()
 
 
 def _send_or_refuse(frame: Frame, target: Transport, source: Transport) -> None:
-    """Pass a frame; where it is too large, whoever waits for an answer gets one."""
+    """Send a frame; if it is too large, answer its request with an error."""
     if not isinstance(frame, Oversize):
         target.send(frame)
         return
-    known = parse_excerpt(frame)
-    if isinstance(known.id, UnsetType):
-        return  # a notification: nobody waits
+    header = parse_excerpt(frame)
+    if isinstance(header.id, UnsetType):
+        return  # a notification has no answer
     error = ProtocolError(Kind.TOO_LARGE, f"a message of {frame.size} bytes is over the limit", {"size": frame.size})
-    waits = target if known.method is UNSET else source
-    waits.send(DialectFrames().encode_error(known.id, error))
+    requester = target if header.method is UNSET else source
+    requester.send(DialectFrames().encode_error(header.id, error))

@@ -1,8 +1,7 @@
-"""Where an editor lands that was sent into a session: what it opens is that one, whatever it knows of sessions. Pure.
+"""AttachSession: make an editor open one session of a host, whichever session it asks for. No I/O.
 
-Reads the frames between an editor and a host, changes those that open or list sessions, and passes all others. A
-session that the editor calls by another name (its own choice in 2025.1, or one that the host does not know) is renamed
-both ways. Above is attached.py; how the editor spells is for overheard.py.
+Changes the frames that open or list sessions, and forwards all others. If the editor has another id for the session
+(its own in 2025.1, or one that the host does not know), the id is replaced in both directions.
 """
 
 from __future__ import annotations
@@ -24,56 +23,56 @@ _encode = msgspec.json.encode
 
 
 class RoutedFrames(msgspec.Struct, frozen=True):
-    """What follows from a frame of the host's: what the editor hears, and what the host is told."""
+    """The frames that follow from a frame of the host."""
 
     to_editor: list[Frame]
     to_host: list[bytes] = []
 
 
 class EditorRequest(msgspec.Struct, frozen=True):
-    """A request of the editor's, in the vocabulary."""
+    """A request of the editor, in the vocabulary."""
 
     method: str
     params: dict[str, Any]
 
 
 class AttachSession:
-    """The session that an editor is sent into, and what it must not notice of that."""
+    """The session that an editor is attached to."""
 
     def __init__(self, session_id: str, list_entry: dict[str, Any], created_at: str = "") -> None:
         self._session_id = session_id
-        self._list_entry = list_entry  # how session/list shows it
+        self._list_entry = list_entry  # its entry in session/list
         self._created_at = created_at
         self._frames = DialectFrames()
         self._is_attached = False
         self._open_requests: dict[Id, EditorRequest] = {}
-        self._attach_request_id: Id = None  # the session/new that became a load, while it is not answered
-        self._held_frames: list[Frame] = []  # what the host says of the session meanwhile
-        self._editor_session_id = session_id  # what the editor calls it
+        self._attach_request_id: Id = None  # the session/new that was sent as a load, until it is answered
+        self._held_frames: list[Frame] = []  # frames of the session that arrive before that answer
+        self._editor_session_id = session_id  # the editor's id of the session
 
-    # --- what the editor says ---------------------------------------------------------------------------------
+    # --- frames of the editor ---------------------------------------------------------------------------------
 
     def route_editor_frame(self, frame: Frame) -> Frame:
-        """The editor says this; gives what the host is told."""
-        said = decode_frame(frame) if isinstance(frame, bytes) else None
-        if said is None or said.get("method") is None:
+        """Return a frame of the editor as the host gets it."""
+        message = decode_frame(frame) if isinstance(frame, bytes) else None
+        if message is None or message.get("method") is None:
             return frame
-        method, params, id = str(said["method"]), said.get("params"), said.get("id")
+        method, params, id = str(message["method"]), message.get("params"), message.get("id")
         if method == "initialize":
             self._frames.detect_client(params)
-        asked = EditorRequest(*self._frames.lift_call(method, params))
+        request = EditorRequest(*self._frames.lift_call(method, params))
         if (
             id is not None
-            and asked.method == "session/new"
+            and request.method == "session/new"
             and not self._is_attached
             and self._attach_request_id is None
         ):
-            chosen = side_data_of(asked.params).get("sessionId")
-            self._editor_session_id = chosen if isinstance(chosen, str) and chosen else self._session_id
-            self._attach_request_id, self._open_requests[id] = id, asked
-            return self._load_frame("session/load", asked.params, id)
-        if id is not None and asked.method in _REOPENS_SESSION | _ENDS_SESSION | {"session/list"}:
-            self._open_requests[id] = asked
+            own_id = side_data_of(request.params).get("sessionId")
+            self._editor_session_id = own_id if isinstance(own_id, str) and own_id else self._session_id
+            self._attach_request_id, self._open_requests[id] = id, request
+            return self._load_frame("session/load", request.params, id)
+        if id is not None and request.method in _REOPENS_SESSION | _ENDS_SESSION | {"session/list"}:
+            self._open_requests[id] = request
         return self._rename_for_host(frame) if isinstance(frame, bytes) else frame
 
     def _load_frame(self, method: str, params: dict[str, Any], id: Id) -> bytes:
@@ -83,73 +82,75 @@ class AttachSession:
         )
 
     def _rename_for_host(self, frame: bytes) -> bytes:
-        return (
-            frame
-            if self._editor_session_id == self._session_id
-            else rename_session(frame, {self._editor_session_id: self._session_id})
-        )
+        if self._editor_session_id == self._session_id:
+            return frame
+        return rename_session(frame, {self._editor_session_id: self._session_id})
 
     def _rename_for_editor(self, frame: bytes) -> bytes:
-        return (
-            frame
-            if self._editor_session_id == self._session_id
-            else rename_session(frame, {self._session_id: self._editor_session_id})
-        )
+        if self._editor_session_id == self._session_id:
+            return frame
+        return rename_session(frame, {self._session_id: self._editor_session_id})
 
-    # --- what the host says -----------------------------------------------------------------------------------
+    # --- frames of the host -----------------------------------------------------------------------------------
 
     def route_host_frame(self, frame: Frame) -> RoutedFrames:
-        """The host says this; gives what follows."""
+        """Return what follows from a frame of the host."""
         if not isinstance(frame, bytes) or not (self._open_requests or self._editor_session_id != self._session_id):
             return RoutedFrames([frame])
-        said = decode_frame(frame)
-        if said is None:
+        message = decode_frame(frame)
+        if message is None:
             return RoutedFrames([frame])
-        if said.get("method") is not None:
-            if self._attach_request_id is not None and session_of(said.get("params")) == self._session_id:
-                self._held_frames.append(
-                    self._rename_for_editor(frame)
-                )  # an editor knows no session before the answer that opens it
+        if message.get("method") is not None:
+            if self._attach_request_id is not None and session_of(message.get("params")) == self._session_id:
+                # An editor does not know the session before the answer that opens it.
+                self._held_frames.append(self._rename_for_editor(frame))
                 return RoutedFrames([])
             return RoutedFrames([self._rename_for_editor(frame)])
-        asked = self._open_requests.pop(said.get("id"), None)
-        if asked is None:
+        request = self._open_requests.pop(message.get("id"), None)
+        if request is None:
             return RoutedFrames([frame])
-        if said.get("id") == self._attach_request_id:
-            return self._on_attached(frame, said)
-        if "error" in said:
-            return self._on_error(frame, said, asked)
-        return self._on_result(frame, said, asked)
+        if message.get("id") == self._attach_request_id:
+            return self._on_attached(frame, message)
+        if "error" in message:
+            return self._on_error(frame, message, request)
+        return self._on_result(frame, message, request)
 
     def _on_attached(self, frame: bytes, message: dict[str, Any]) -> RoutedFrames:
-        """The answer to what the editor takes for a new session; then what was said there before."""
+        """Return the answer to the editor's session/new, and the frames held until then."""
         held, self._held_frames, self._attach_request_id = self._held_frames, [], None
-        told = message.get("result")
-        if not isinstance(told, dict):
+        loaded = message.get("result")
+        if not isinstance(loaded, dict):
             return RoutedFrames([frame, *held])
         self._is_attached = True
         if self._frames.is_native:
-            return RoutedFrames([_encode({**message, "result": {"sessionId": self._editor_session_id, **told}}), *held])
-        result = {
-            name: value for name, value in self._frames.lift_result("session/load", told).items() if name != "_meta"
-        }
+            return RoutedFrames(
+                [_encode({**message, "result": {"sessionId": self._editor_session_id, **loaded}}), *held]
+            )
+        lifted = self._frames.lift_result("session/load", loaded)
+        result = {name: value for name, value in lifted.items() if name != "_meta"}
         result = {
             **result,
             "sessionId": self._editor_session_id,
             "_meta": {"dragoman": {"createdAt": self._created_at}},
         }
         answer = decode_frame(self._frames.encode_result(message["id"], "session/new", result)) or {}
-        if "_meta" in told:  # with what this dialect has no place for
-            answer["result"]["_meta"] = told["_meta"]
+        if "_meta" in loaded:  # for what this dialect cannot carry
+            answer["result"]["_meta"] = loaded["_meta"]
         return RoutedFrames([_encode(answer), *held])
 
     def _on_error(self, frame: bytes, message: dict[str, Any], request: EditorRequest) -> RoutedFrames:
-        """A session that the host does not know is this one, which the editor then has under that name."""
-        named = request.params.get("sessionId")
-        is_lost = request.method in _REOPENS_SESSION and named != self._session_id and isinstance(named, str)
-        if not is_lost or self._is_attached or self._frames.lift_error(message["error"]).kind != Kind.SESSION_NOT_FOUND:
+        """Open this session instead of one that the host does not know, under the editor's id."""
+        session_id = request.params.get("sessionId")
+        is_unknown = (
+            request.method in _REOPENS_SESSION and session_id != self._session_id and isinstance(session_id, str)
+        )
+        if (
+            not is_unknown
+            or self._is_attached
+            or self._frames.lift_error(message["error"]).kind != Kind.SESSION_NOT_FOUND
+        ):
             return RoutedFrames([frame])
-        self._editor_session_id = str(named)
+        self._editor_session_id = str(session_id)
         params = {**request.params, "sessionId": self._session_id}
         self._open_requests[message["id"]] = EditorRequest(request.method, params)
         if request.method == "session/attach":
@@ -157,17 +158,17 @@ class AttachSession:
         return RoutedFrames([], [self._load_frame(request.method, params, message["id"])])
 
     def _on_result(self, frame: bytes, message: dict[str, Any], request: EditorRequest) -> RoutedFrames:
-        named = request.params.get("sessionId")
+        session_id = request.params.get("sessionId")
         if request.method == "session/list":
             return RoutedFrames([self._list_with_session(frame, message, request)])
-        if named in (self._session_id, self._editor_session_id):
+        if session_id in (self._session_id, self._editor_session_id):
             self._is_attached = request.method in _REOPENS_SESSION
             if not self._is_attached:
                 self._editor_session_id = self._session_id
         return RoutedFrames([frame])
 
     def _list_with_session(self, frame: bytes, message: dict[str, Any], request: EditorRequest) -> bytes:
-        """The list with this session first, whatever folder was asked for; once, however many pages there are."""
+        """Return the list with this session first, once, on the first page, for any folder."""
         result = message.get("result")
         sessions = result.get("sessions") if isinstance(result, dict) else None
         if not isinstance(result, dict) or not isinstance(sessions, list):

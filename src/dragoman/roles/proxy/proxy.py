@@ -1,9 +1,4 @@
-"""A proxy in eight lines: claim the messages you care about; everything else is forwarded.
-
-A claimed function gets the typed params and `forward`. For a request it answers itself or returns
-`await forward(params)`; a notification is forwarded by calling `forward(params)`, or not at all.
-Forwarding `initialize` starts the agent: what is forwarded before that is refused.
-"""
+"""Proxy: handle some messages between a client and an agent; all others are forwarded."""
 
 from __future__ import annotations
 
@@ -31,7 +26,12 @@ Forward = Callable[[Any], Awaitable[Any]]
 
 
 class Proxy:
-    """Stands between a client and an agent."""
+    """A proxy between a client and an agent.
+
+    A claimed function gets the typed params and `forward`. For a request it returns the answer, its own or
+    `await forward(params)`. For a notification it calls `forward(params)` or drops it. Forwarding `initialize` starts
+    the agent; nothing can be forwarded to the agent before that.
+    """
 
     def __init__(self, name: str = "proxy", *, client_dialect: str = "auto", agent_dialect: str = "auto") -> None:
         self.name = name
@@ -40,11 +40,11 @@ class Proxy:
         self._claims: dict[tuple[Side, str], Callable[..., Any]] = {}
 
     def from_client(self, method: str) -> Callable[[F], F]:
-        """Decorator: claim what the client says to the agent."""
+        """Decorator: handle a method that the client calls."""
         return self._claim(Side.AGENT, method)
 
     def from_agent(self, method: str) -> Callable[[F], F]:
-        """Decorator: claim what the agent says to the client."""
+        """Decorator: handle a method that the agent calls."""
         return self._claim(Side.CLIENT, method)
 
     def _claim(self, receiver: Side, method: str) -> Callable[[F], F]:
@@ -75,13 +75,13 @@ class Proxy:
         *,
         report: Callable[[str], None] | None = None,
     ) -> BaseException:
-        """Stand between the client on this transport and an agent, until one leaves; gives the reason."""
-        say = report or (lambda _: None)
+        """Serve the client on this transport until it or the agent disconnects; return the reason."""
+        report = report or (lambda _: None)
         relay = Relay(
             transport,
-            Dialer(agent, dialect=self._agent_dialect, cwd=os.getcwd(), report=say, stderr=write_stderr),
+            Dialer(agent, dialect=self._agent_dialect, cwd=os.getcwd(), report=report, stderr=write_stderr),
             client_dialect=self._client_dialect,
-            report=say,
+            report=report,
         )
         for (receiver, method), function in self._claims.items():
             relay.claim(receiver, method, _claim_handler(relay, receiver, function))
@@ -91,26 +91,26 @@ class Proxy:
 def _claim_handler(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Handler:
     def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         source = incoming.values
-        heard: list[Any] = []  # what the target answered, with what no type knows
+        raw_results: list[Any] = []  # the target's answer, with unknown members
 
-        async def ask(params: Any) -> Any:
-            if receiver is Side.AGENT and incoming.method == "initialize":  # which is what starts the agent
-                heard[:] = [await relay.start_agent(decode_as(InitializeParams, params), params)]
+        async def request(params: Any) -> Any:
+            if receiver is Side.AGENT and incoming.method == "initialize":  # this starts the agent
+                raw_results[:] = [await relay.start_agent(decode_as(InitializeParams, params), params)]
             else:
-                heard[:] = [await relay.connection_to(receiver).request_raw(incoming.method, params)]
-            return decode_as(incoming.row.result if incoming.row is not None else None, heard[0])
+                raw_results[:] = [await relay.connection_to(receiver).request_raw(incoming.method, params)]
+            return decode_as(incoming.row.result if incoming.row is not None else None, raw_results[0])
 
         def forward(params: Any) -> Awaitable[Any]:
-            params = with_unknown_members(params, source)  # what no type knows goes along
+            params = with_unknown_members(params, source)
             if incoming.is_request:
-                return ask(params)
+                return request(params)
             target = relay.connection_to(receiver)
             target.notify(incoming.method, params)
             return _drain(target)
 
         answer = function(incoming.params, forward)
         if inspect.isawaitable(answer):
-            return _answer_when_done(answer, done, heard)
+            return _answer_when_done(answer, done, raw_results)
         done(answer, None)
         return None
 
@@ -122,7 +122,7 @@ def _drain(target: Connection) -> Awaitable[None]:
 
 
 class _NoWait:
-    """Awaited, it does nothing; dropped, nobody complains."""
+    """An awaitable that does nothing, also if it is not awaited."""
 
     def __await__(self) -> Any:
         return iter(())

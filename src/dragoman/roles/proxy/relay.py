@@ -1,8 +1,8 @@
-"""Two connections joined: what a client says goes to an agent and back, whatever either of them speaks.
+"""Relay: forward messages between a client and an agent, with translation if their dialects differ.
 
-While both speak the same dialect, frames pass as they came: only JSON-RPC ids are mapped, and calls that the client did
-not offer are refused. Otherwise every message passes through the vocabulary, once out of one dialect and once into the
-other. What somebody claims (see proxy) is theirs; the rest is forwarded. A slow reader slows its producer.
+In the same dialect, frames are forwarded as they are: only JSON-RPC ids are mapped, and calls without the needed
+capability refused. Otherwise every message is lifted from one dialect and lowered into the other. A slow reader slows
+its sender.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.wire.envelope import Envelope, Id, encode_call, encode_error, encode_result
 
-# A client that has ended its input still gets the answers to what it asked, if they come so soon: some agents install
-# themselves before they say anything (peers.md 59). Seconds.
+# How long a client that closed its input still gets answers: some agents install themselves before the first answer
+# (docs/protocol/peers.md#slow-start). Seconds.
 ANSWER_TIMEOUT = 120.0
 
-# How often it is looked meanwhile whether the client is still there to read them. Seconds.
+# How often to check meanwhile whether the client still reads. Seconds.
 POLL_INTERVAL = 0.2
 
-# Shapes of messages whose losses were worked out; past this many nothing new is looked at.
+# Message shapes whose losses were reported; after this many, no more are checked.
 MAX_SHAPES = 500
 
 
-# Calls that name a request of the other side, whose ids are our own on each connection.
+# Calls with the id of a request of the other side; ids differ on each connection.
 _NAMES_REQUEST = frozenset({"elicitation/create"})
 
 
 class _Forwarded(NamedTuple):
-    """A request that was passed on: to whom, as what, and the session whose turn it is."""
+    """A forwarded request: its connection and id there, and the session if it is a prompt."""
 
     target: Connection
     id: Id
     turn_session: str | None = None
 
     def cancel(self) -> None:
-        """Its sender takes it back: a turn, where requests cannot be taken back, is cancelled as a turn."""
-        speech = self.target.codec
-        if self.turn_session is not None and speech is not None and not speech.dialect.cancels:
+        """Cancel the request; a prompt is cancelled by session/cancel in a dialect that cannot cancel requests."""
+        codec = self.target.codec
+        if self.turn_session is not None and codec is not None and not codec.dialect.cancels:
             self.target.notify("session/cancel", {"sessionId": self.turn_session})
         else:
             self.target.cancel_request(self.id, wait=True)
 
 
 class Relay:
-    """One client on the front, one agent (or one process for each folder) on the back."""
+    """One client, and one agent (or one agent process for each folder)."""
 
     def __init__(
         self,
@@ -82,9 +82,7 @@ class Relay:
         self._claims: dict[tuple[Side, str], Handler] = {}
         self._forwarded: dict[tuple[Side, Id], _Forwarded] = {}
         self._seen_shapes: set[Any] = set()
-        self._agent_by_session: dict[
-            str, ConnectedAgent
-        ] = {}  # where a session lives, when there is more than one process
+        self._agent_by_session: dict[str, ConnectedAgent] = {}  # if there is more than one agent process
         self._agent: ConnectedAgent | None = None
         self.same_dialect = False
         self.client = Connection(
@@ -96,19 +94,19 @@ class Relay:
             peer_dialect=None if client_dialect == "auto" else find_dialect(client_dialect),
             report=report,
         )
-        self._answer_forwarded = asyncio.Event()  # set when something that was passed on has its answer
+        self._answer_forwarded = asyncio.Event()  # set when a forwarded request has its answer
         self._is_client_reading: Callable[[], bool] | None = getattr(transport, "has_reader", None)
         if self._is_client_reading is not None:
             self.client.on_eof = self._finish_answers
 
     def claim(self, receiver: Side, method: str, handler: Handler) -> None:
-        """Let this handler have the calls of a method that `receiver` would get; before `run`."""
+        """Handle the calls of a method to `receiver` with this handler; before `run`."""
         self._claims[receiver, method] = handler
         if receiver is Side.AGENT and method != "initialize":
             self.client.handlers[method] = handler
 
     async def run(self) -> BaseException:
-        """Relay until one of the two leaves; gives the reason."""
+        """Relay until the client or the agent disconnects; return the reason."""
         self.client.start()
         try:
             await self.client.ended.wait()
@@ -119,12 +117,12 @@ class Relay:
         return self.client.failure
 
     async def _finish_answers(self) -> None:
-        """The client asks nothing more, and can be asked nothing: it waits for its answers, or has left."""
+        """Wait for answers while the client reads, although its input has ended."""
         self.client.note_peer_eof()
         assert self._is_client_reading is not None
         loop = asyncio.get_running_loop()
-        end = loop.time() + ANSWER_TIMEOUT
-        while self._has_open_requests and self._is_client_reading() and loop.time() < end:
+        deadline = loop.time() + ANSWER_TIMEOUT
+        while self._has_open_requests and self._is_client_reading() and loop.time() < deadline:
             if self.client.running_requests.is_busy:
                 await self.client.running_requests.wait_finished(POLL_INTERVAL)
                 continue
@@ -137,48 +135,48 @@ class Relay:
     def _has_open_requests(self) -> bool:
         return self.client.running_requests.is_busy or any(receiver is Side.AGENT for receiver, _ in self._forwarded)
 
-    # --- the introduction -------------------------------------------------------------------------------------
+    # --- initialize -------------------------------------------------------------------------------------------
 
     def _initialize(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         if self._agent is not None:
             raise _already_initialized()
         claimed = self._claims.get((Side.AGENT, "initialize"))
 
-        def introduced(result: Any, error: ProtocolError | None) -> None:
+        def answer(result: Any, error: ProtocolError | None) -> None:
             done(result, error)
             if self._agent is not None and self._agent.connection.failure is not None:
                 self._on_agent_lost(self._agent.connection.failure)
 
-        return claimed(incoming, introduced) if claimed else self._start_and_answer(incoming, introduced)
+        return claimed(incoming, answer) if claimed else self._start_and_answer(incoming, answer)
 
     async def _start_and_answer(self, incoming: Incoming, done: DoneCallback) -> None:
         done(await self.start_agent(incoming.params, incoming.values), None)
 
     async def start_agent(self, params: Any, raw_params: Any) -> Any:
-        """Start the agent with what the client offers; gives what the agent offers, as plain values."""
+        """Start the agent with the client's capabilities; return its answer as plain JSON."""
         if self._agent is not None:
             raise _already_initialized()
-        back = {method: handler for (side, method), handler in self._claims.items() if side is Side.CLIENT}
-        handlers: dict[str, Handler] = {"$/cancel_request": self._cancel_handler(Side.CLIENT), **back}
+        claimed = {method: handler for (side, method), handler in self._claims.items() if side is Side.CLIENT}
+        handlers: dict[str, Handler] = {"$/cancel_request": self._cancel_handler(Side.CLIENT), **claimed}
         side = json_values(params.meta or {}).get("dragoman", {})
         if isinstance(side.get("workingDirectory"), str) and side["workingDirectory"].startswith("/"):
             self._dialer.cwd = side["workingDirectory"]
-        if "mcpServers" in side and self._dialer.dialect != "2025.1":  # may hold secrets, and has no place elsewhere
+        if "mcpServers" in side and self._dialer.dialect != "2025.1":  # they may hold secrets
             meta = {**params.meta, "dragoman": {**side, "mcpServers": []}}
             params = msgspec.structs.replace(params, meta=meta)
-        dialled = await self._dialer.start(params, handlers, self._forward_to_client, raw_params)
-        self._agent = dialled
+        connected = await self._dialer.start(params, handlers, self._forward_to_client, raw_params)
+        self._agent = connected
         assert self.client.codec is not None
         self.same_dialect = self.client.codec.dialect.name == self._dialer.dialect
-        if self.same_dialect:  # both ends say everything the same way: nothing is left to emulate
-            self.client.emulation = dialled.connection.emulation = None
+        if self.same_dialect:  # nothing to emulate
+            self.client.emulation = connected.connection.emulation = None
             self.client.tap = self._frame_tap(self.client, Side.AGENT)
-        self._listen_to(dialled.connection)
+        self._listen_to(connected.connection)
         self.report(f"client speaks {self.client.codec.dialect.name}, agent speaks {self._dialer.dialect}")
-        return mark_login_methods(dialled.initialize_values)
+        return mark_login_methods(connected.initialize_values)
 
     def _listen_to(self, agent: Connection) -> None:
-        """An agent's updates are a stream: they take the shortest way there is."""
+        """Install the fastest tap for the agent's updates."""
         agent.on_close = self._on_agent_lost
         if self.same_dialect:
             agent.tap = self._frame_tap(agent, Side.CLIENT)
@@ -186,12 +184,12 @@ class Relay:
             agent.tap = text_chunk_tap(agent, self.client)
 
     def _on_agent_lost(self, error: BaseException) -> None:
-        """The agent is gone: what the client waits for was answered with the reason; then we leave too."""
-        if not self.client.ended.is_set():  # else the client left first, and we ended the agent ourselves
+        """End the client's connection, because the agent is gone; its requests are answered with the reason."""
+        if not self.client.ended.is_set():  # otherwise the client disconnected first
             self.report(str(error))
             self.client.close_soon(error)
 
-    # --- same dialect: frames as they came --------------------------------------------------------------------
+    # --- same dialect: frames unchanged -----------------------------------------------------------------------
 
     def _frame_tap(self, source: Connection, receiver: Side) -> Any:
         claimed = frozenset(method for side, method in self._claims if side is receiver)
@@ -240,11 +238,11 @@ class Relay:
         self._answer_forwarded.set()
 
     def connection_to(self, receiver: Side) -> Connection:
-        """The connection to whoever receives."""
+        """Return the connection to the client or to the agent."""
         if receiver is Side.CLIENT:
             return self.client
         if self._agent is None:
-            raise ProtocolError(Kind.INVALID_STATE, "no agent has been reached yet; send initialize first")
+            raise ProtocolError(Kind.INVALID_STATE, "the agent is not started yet; send initialize first")
         return self._agent.connection
 
     # --- two dialects: through the vocabulary -----------------------------------------------------------------
@@ -253,27 +251,27 @@ class Relay:
         if self._agent is None:
             if incoming.is_request:
                 raise ProtocolError(
-                    Kind.INVALID_STATE, f"{incoming.method} came before initialize; send initialize first"
+                    Kind.INVALID_STATE, f"{incoming.method} arrived before initialize; send initialize first"
                 )
             return None
         if self._dialer.dialect == "2025.1" and incoming.method == "session/new":
             return self._open_in_own_process(incoming, done)
         session = getattr(incoming.params, "session_id", None) if incoming.row is not None else None
-        home = self._agent_by_session.get(session) if isinstance(session, str) else None
-        return self._forward(incoming, done, (home or self._agent).connection, Side.AGENT)
+        owner = self._agent_by_session.get(session) if isinstance(session, str) else None
+        return self._forward(incoming, done, (owner or self._agent).connection, Side.AGENT)
 
     async def _open_in_own_process(self, incoming: Incoming, done: DoneCallback) -> None:
-        """A 2025.1 agent has one folder: a session in another one gets another process."""
-        dialled = await self._dialer.agent_for_cwd(incoming.params.cwd)
-        self._agent = self._dialer.main  # which may have moved
-        self._listen_to(dialled.connection)
+        """Open a session of a 2025.1 agent, which has one folder, in the process for its folder."""
+        connected = await self._dialer.agent_for_cwd(incoming.params.cwd)
+        self._agent = self._dialer.main  # may be another process now
+        self._listen_to(connected.connection)
 
-        def opened(result: Any, error: ProtocolError | None) -> None:
+        def answer(result: Any, error: ProtocolError | None) -> None:
             if error is None:
-                self._agent_by_session[json_values(result).get("sessionId", "")] = dialled
+                self._agent_by_session[json_values(result).get("sessionId", "")] = connected
             done(result, error)
 
-        self._forward(incoming, opened, dialled.connection, Side.AGENT)
+        self._forward(incoming, answer, connected.connection, Side.AGENT)
 
     def _forward_to_client(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         if incoming.method in _NAMES_REQUEST:
@@ -281,17 +279,17 @@ class Relay:
         return self._forward(incoming, done, self.client, Side.CLIENT)
 
     def _map_request_id(self, params: Any) -> Any:
-        """A question about a request of the client's names it as the agent knows it; the client knows another id."""
+        """Replace the id of a client's request, to which a question refers, by the client's own id for it."""
         if isinstance(params, dict) and "requestId" in params:
-            for (receiver, origin), passed in self._forwarded.items():
-                if receiver is Side.AGENT and passed.id == params["requestId"]:
+            for (receiver, origin), forwarded in self._forwarded.items():
+                if receiver is Side.AGENT and forwarded.id == params["requestId"]:
                     return {**params, "requestId": origin}
         return params
 
     def _forward(
         self, incoming: Incoming, done: DoneCallback, target: Connection, receiver: Side
     ) -> Awaitable[None] | None:
-        """Say the message again on the other connection; its answer comes back the same way."""
+        """Send the message on the other connection; its answer comes back the same way."""
         if not self.same_dialect:
             self._report_losses(incoming, target, receiver)
         if not incoming.is_request:
@@ -300,36 +298,36 @@ class Relay:
         origin = incoming.id
         assert not isinstance(origin, UnsetType)
         if incoming.row is not None:
-            incoming.params  # noqa: B018  (invalid params are answered here, with every fault, not by the peer)
+            incoming.params  # noqa: B018  (invalid params are answered here, with every error, not by the peer)
 
-        def answered(result: Any, error: ProtocolError | None) -> None:
+        def answer(result: Any, error: ProtocolError | None) -> None:
             self._forget_request(receiver, origin)
             done(json_values(result) if error is None else None, error)
 
-        id = target.call(incoming.method, incoming.values, answered, raw=True)
+        id = target.call(incoming.method, incoming.values, answer, raw=True)
         if id is not UNSET:
             turn = incoming.params.session_id if incoming.method == "session/prompt" else None
             self._forwarded[receiver, origin] = _Forwarded(target, id, turn)
         return None
 
     def _cancel_handler(self, receiver: Side) -> Handler:
-        """`$/cancel_request` towards `receiver`: ids are our own on each side, so name the request as it knows it.
+        """Return a handler that forwards `$/cancel_request` to `receiver` with the id of the request there.
 
-        Whoever takes a request back still gets its answer. A request that was claimed is its handler's to give up.
+        The sender of a cancelled request still gets its answer. A claimed request is cancelled in its handler.
         """
 
         def cancel(incoming: Incoming, _: DoneCallback) -> None:
-            named = incoming.params.request_id
-            found = self._forwarded.get((receiver, named))
-            if found is not None:
-                found.cancel()
+            request_id = incoming.params.request_id
+            forwarded = self._forwarded.get((receiver, request_id))
+            if forwarded is not None:
+                forwarded.cancel()
             elif receiver is Side.AGENT or self._agent is not None:
-                self.connection_to(receiver.other).running_requests.cancel(named)
+                self.connection_to(receiver.other).running_requests.cancel(request_id)
 
         return cancel
 
     def _report_losses(self, incoming: Incoming, target: Connection, receiver: Side) -> None:
-        """Tell, once for each kind of message, what the other dialect has no words for."""
+        """Report, once for each shape of message, the members that the other dialect cannot carry."""
         if target.codec is None or len(self._seen_shapes) >= MAX_SHAPES:
             return
         source = incoming.values
@@ -342,17 +340,17 @@ class Relay:
             return
         self._seen_shapes.add(shape)
         kind = f" ({shape[2]})" if shape[2] else ""
-        spoken = target.codec.dialect
+        dialect = target.codec.dialect
         expected = _EXPECTED | _EMULATED.get(incoming.method, frozenset())
-        for path in losses(spoken, receiver, incoming.method, source):
-            if path not in expected and path != incoming.method:  # a whole message is told of when it is not passed
-                self.client.report_once(f"{incoming.method}{kind}: {spoken.name} has no word for {path}")
+        for path in losses(dialect, receiver, incoming.method, source):
+            if path not in expected and path != incoming.method:  # a whole message is reported when it is not forwarded
+                self.client.report_once(f"{incoming.method}{kind}: {dialect.name} cannot carry {path}")
 
 
-# Members every dialect but v1 leaves to its ledger; nothing is lost with them.
+# Members that every dialect but v1 leaves to its emulator; they are not lost.
 _EXPECTED = frozenset({"sessionId", "protocolVersion", "cwd", "mcpServers"})
 
-# Members that are said in another way (a command line, a text, yes or no) or done by the ledger instead.
+# Members with another form in a dialect (a command line, a text, a boolean), or handled by the emulator.
 _EMULATED: dict[str, frozenset[str]] = {
     "fs/read_text_file": frozenset({"line", "limit"}),
     "terminal/create": frozenset({"command", "args", "args[]", "env", "outputByteLimit"}),
@@ -361,31 +359,31 @@ _EMULATED: dict[str, frozenset[str]] = {
 
 
 def text_chunk_tap(source: Connection, target: Connection) -> Tap:
-    """Between two dialects: bare pieces of text are said again at once; all else takes the long way, in its turn."""
+    """Return a tap that translates plain text chunks directly; other messages take the normal path, in order."""
     assert source.codec is not None
     assert target.codec is not None
-    read, say = source.codec.dialect.chunk_form.parse_params, target.codec.dialect.chunk_form.render_params
-    ledgers = [end.emulation.emulator for end in (source, target) if end.emulation is not None]
+    parse, render = source.codec.dialect.chunk_form.parse_params, target.codec.dialect.chunk_form.render_params
+    emulators = [end.emulation.emulator for end in (source, target) if end.emulation is not None]
     transport = target.transport
 
     def tap(envelope: Envelope, _: bytes) -> tuple[bool, Awaitable[None] | None]:
         if envelope.method != "session/update" or envelope.id is not UNSET or envelope.params is UNSET:
             return False, None
-        chunk = read(envelope.params)
-        for ledger in ledgers:
+        chunk = parse(envelope.params)
+        for emulator in emulators:
             if chunk is None:
                 break
-            chunk = ledger.pass_chunk(chunk)
+            chunk = emulator.pass_chunk(chunk)
         if chunk is None:
             return False, None
-        target.outbox.write(encode_call(UNSET, "session/update", say(chunk)))
+        target.outbox.write(encode_call(UNSET, "session/update", render(chunk)))
         return True, transport.drain() if transport.congested() else None
 
     return tap
 
 
 def write_stderr(data: bytes) -> None:
-    """An agent's own words on stderr, to whoever reads ours."""
+    """Write the agent's stderr to ours."""
     try:
         os.write(2, data)
     except OSError:
@@ -393,20 +391,20 @@ def write_stderr(data: bytes) -> None:
 
 
 def _already_initialized() -> ProtocolError:
-    return ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
+    return ProtocolError(Kind.INVALID_STATE, "this connection is already initialized; open a new one")
 
 
 def _not_offered(method: str, gate: str) -> ProtocolError:
-    what = gate.partition(".")[2]
+    capability = gate.partition(".")[2]
     return ProtocolError(
         Kind.CAPABILITY_UNSUPPORTED,
-        f"{method} needs {what}, which the peer does not offer",
-        {"method": method, "capability": what},
+        f"{method} needs the capability {capability}, which the peer does not offer",
+        {"method": method, "capability": capability},
     )
 
 
 def _strip_side_data(envelope: Envelope) -> tuple[Envelope, bytes]:
-    """The same call without what the peer put under our own key."""
+    """Remove what the peer put under our own key."""
     params: Any = UNSET
     if envelope.params is not UNSET:
         params = Raw(encode(strip_side_data(json_values(envelope.params), str(envelope.method))))

@@ -1,8 +1,4 @@
-"""The interpreter as a program: an agent to the editor that starts it, a client to the agent it starts.
-
-Joins standard input and output with a command through a Relay, and says on stderr, once, what it found out and what it
-decided. Gives the exit code.
-"""
+"""Translate between the client on stdio and the agent that a command starts."""
 
 from __future__ import annotations
 
@@ -29,25 +25,25 @@ async def translate(
     transport: Transport | None = None,
     sandbox: Sandbox | None = None,
 ) -> int:
-    """Interpret between the client on stdio and the agent that the command starts, until one leaves."""
+    """Run a Relay until the client or the agent disconnects; return the exit code."""
     if is_login_run(os.environ):
         return await run_agent_login(command, os.environ)
     if transport is None:
         from dragoman.transport.stdio import stdio
 
         transport = stdio()
-    say = report or _on_stderr
-    dial = Dialer(
+    report = report or _on_stderr
+    dialer = Dialer(
         command,
         dialect=agent_dialect,
         cwd=os.getcwd(),
-        report=say,
+        report=report,
         stderr=write_stderr,
         detection=detection,
         permission=permission,
         sandbox=sandbox,
     )
-    relay = Relay(transport, dial, client_dialect=client_dialect, permission=permission, report=say)
+    relay = Relay(transport, dialer, client_dialect=client_dialect, permission=permission, report=report)
     reason = await relay.run()
     if isinstance(reason, AgentExited) or not isinstance(reason, TransportClosed):
         return 1 if isinstance(reason, ConnectionFailed) else 0

@@ -1,4 +1,4 @@
-"""The guard, end to end: the same decision for questions and for uses, over the wire, with everything audited."""
+"""The guard over the wire: the same decision for permission requests and workspace uses, all of it audited."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SIX = OPERATIONS[:6]
 
 
 def rules(text: str) -> Policy:
-    """A policy of one file."""
+    """Return a policy from one file."""
     return Policy(files=(parse_rule_file(text, "policy.toml"),))
 
 
@@ -94,7 +94,7 @@ async def test_each_mode_means_for_each_operation_what_the_table_says(tmp_path: 
         ("ask", "old", "permission_denied", "permission_denied", 0),
     ],
 )
-async def test_each_mode_holds_for_what_is_lent(
+async def test_each_mode_holds_for_workspace_uses(
     tmp_path: Path, mode: str, read: str, write: str, execute: str, asked: int, dialect: str
 ) -> None:
 
@@ -144,9 +144,7 @@ async def test_the_agents_own_mode_is_not_the_users(tmp_path: Path) -> None:
 
 @pytest.mark.item("004-35", "004-54")
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_leave_is_asked_before_writing_and_leave_for_the_session_is_used_again(
-    tmp_path: Path, dialect: str
-) -> None:
+async def test_permission_is_asked_before_writing_and_reused_for_the_session(tmp_path: Path, dialect: str) -> None:
 
     async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "session")) as scene:
         path = str(scene.folder / "a")
@@ -195,7 +193,7 @@ async def test_an_answer_does_not_reach_into_the_next_turn(tmp_path: Path) -> No
 
 
 async def test_an_answer_ends_with_its_turn_though_no_other_begins(tmp_path: Path) -> None:
-    """An agent that goes on working after its turn has to ask again."""
+    """An agent that continues after its turn has to ask again."""
 
     async with guarded(tmp_path, "v1", YES, NO) as scene:
         path = str(scene.folder / "a")
@@ -207,7 +205,7 @@ async def test_an_answer_ends_with_its_turn_though_no_other_begins(tmp_path: Pat
 
 @pytest.mark.item("004-04")
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_leave_is_given_refused_and_taken_back_while_the_session_runs(tmp_path: Path, dialect: str) -> None:
+async def test_permission_is_granted_denied_and_revoked_during_a_session(tmp_path: Path, dialect: str) -> None:
 
     async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "always"), NO) as scene:
         write = {"do": "write", "path": str(scene.folder / "a"), "text": "x"}
@@ -223,7 +221,7 @@ async def test_leave_is_given_refused_and_taken_back_while_the_session_runs(tmp_
 
 
 @pytest.mark.item("004-04")
-async def test_what_is_not_lent_cannot_be_used(tmp_path: Path) -> None:
+async def test_files_and_terminals_that_are_not_offered_cannot_be_used(tmp_path: Path) -> None:
 
     guard = Guard(mode="bypassPermissions")
     ours, theirs = memory_pair()
@@ -250,8 +248,8 @@ async def test_what_is_not_lent_cannot_be_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("scope", "asks_in"), [("session", ["session", "run", "folder"]), ("workspace", ["folder"]), ("always", [])]
 )
-async def test_scopes_reach_so_far(tmp_path: Path, scope: str, asks_in: list[str]) -> None:
-    """Another session, another run of the client, and another folder: where the user is asked again."""
+async def test_each_scope_covers_what_it_should(tmp_path: Path, scope: str, asks_in: list[str]) -> None:
+    """The user is asked again in another session, in another run of the client, and in another folder."""
     make = {"do": "ask", "kind": "execute", "raw_input": {"command": "make"}}
     once_more = json.dumps([make])
 
@@ -328,7 +326,7 @@ async def test_a_question_that_nobody_answers_is_a_no(tmp_path: Path) -> None:
         await asyncio.Event().wait()
         return YES
 
-    async with guarded(tmp_path, "v1", patience=0.01) as scene:
+    async with guarded(tmp_path, "v1", answer_timeout=0.01) as scene:
         scene.guard._ask_user = silent
         step = {"do": "ask", "kind": "execute", "raw_input": {"command": "make"}}
         assert await scene.do_one(**step) == "reject_once"
@@ -416,7 +414,7 @@ async def test_rules_decide_without_asking(tmp_path: Path, dialect: str) -> None
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_leave_for_a_command_is_none_for_the_pager_that_it_starts(tmp_path: Path, dialect: str) -> None:
+async def test_permission_for_a_command_does_not_cover_its_pager(tmp_path: Path, dialect: str) -> None:
     policy = rules('[[rule]]\ndecision = "allow"\ncommand = ["env"]\n')
 
     async with guarded(tmp_path, dialect, NO, policy=policy) as scene:
@@ -433,7 +431,7 @@ async def test_leave_for_a_command_is_none_for_the_pager_that_it_starts(tmp_path
         ]
 
 
-async def test_what_is_ours_is_never_written_through_file_calls(tmp_path: Path) -> None:
+async def test_protected_files_are_never_written_through_file_calls(tmp_path: Path) -> None:
 
     found = user_paths({"HOME": str(tmp_path)})
     options: dict[str, Any] = {
@@ -453,7 +451,7 @@ async def test_what_is_ours_is_never_written_through_file_calls(tmp_path: Path) 
         assert os.listdir(scene.folder / ".dragoman") == []
 
 
-async def test_policy_lends_more_folders_and_takes_them_back_while_the_session_runs(tmp_path: Path) -> None:
+async def test_policy_adds_and_removes_folders_during_a_session(tmp_path: Path) -> None:
 
     found = user_paths({"HOME": str(tmp_path)})
     os.makedirs(found.config)
@@ -475,7 +473,7 @@ async def test_policy_lends_more_folders_and_takes_them_back_while_the_session_r
         assert scene.user.asked == []
 
 
-async def test_a_lender_refuses_what_is_protected_though_somebody_approved_it(tmp_path: Path) -> None:
+async def test_a_protected_path_is_not_written_even_if_approved(tmp_path: Path) -> None:
 
     options: dict[str, Any] = {"protected": lambda roots: [f"{roots[0]}/ours"], "mode": "bypassPermissions"}
     async with guarded(tmp_path, "v1", **options) as scene:
@@ -499,7 +497,7 @@ async def test_a_folder_that_is_reached_by_a_link_is_still_the_sessions_own(tmp_
         assert [each.resource for each in scene.user.asked[0].questions] == ["/etc/passwd"]
 
 
-async def test_words_of_the_agent_stand_in_quotes(tmp_path: Path) -> None:
+async def test_text_of_the_agent_is_quoted(tmp_path: Path) -> None:
 
     async with guarded(tmp_path, "v1", NO) as scene:
         await scene.do_one(do="ask", kind="edit", title="/w/harmless")
@@ -540,7 +538,7 @@ async def test_what_cannot_be_audited_is_denied(tmp_path: Path, mode: str, fault
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_an_answer_for_a_command_in_one_folder_is_none_for_another(tmp_path: Path, dialect: str) -> None:
+async def test_an_answer_for_a_command_in_one_folder_does_not_cover_another(tmp_path: Path, dialect: str) -> None:
 
     async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "workspace"), NO) as scene:
         for folder, word in ((scene.folder, "good"), (scene.folder / "sub", "EVIL")):
@@ -588,14 +586,14 @@ async def test_a_command_does_not_start_in_a_folder_that_was_changed_while_the_u
         assert await scene.do_one(do="run", command="pwd", cwd=str(scene.folder / "sub")) == "permission_denied"
 
 
-async def test_a_folder_outside_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+async def test_a_folder_outside_is_rejected_without_asking(tmp_path: Path) -> None:
 
     async with guarded(tmp_path, "v1", YES) as scene:
         assert await scene.do_one(do="run", command="pwd", cwd="/etc") == "access_denied"
         assert scene.user.asked == []
 
 
-async def test_a_server_is_not_the_one_that_was_allowed_because_it_has_its_name(tmp_path: Path) -> None:
+async def test_a_server_with_the_name_of_an_allowed_one_is_not_allowed(tmp_path: Path) -> None:
 
     policy = rules('[[rule]]\ndecision = "allow"\nserver = "docs"\ncommand = "docs-server"\nenv = "DOCS_TOKEN"\n')
     token, preload = NameValue(name="DOCS_TOKEN", value="t0ken-t0ken"), NameValue(name="LD_PRELOAD", value="/x.so")
@@ -636,7 +634,7 @@ async def test_only_servers_that_the_user_agrees_to_are_started(tmp_path: Path) 
 @pytest.mark.item("004-53")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_four_layers_of_safety(tmp_path: Path, dialect: str) -> None:
-    """What is exposed is all that can be used; each use needs leave; leave has a scope; all of it is in the audit."""
+    """Only what is offered can be used; each use needs permission; permission has a scope; all of it is audited."""
 
     async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "session"), NO) as scene:
         path = str(scene.folder / "a")
@@ -673,7 +671,7 @@ async def test_four_layers_of_safety(tmp_path: Path, dialect: str) -> None:
 
 
 async def test_secrets_reach_neither_audit_nor_grants(tmp_path: Path) -> None:
-    """Canaries in commands, environment, headers, titles and reasons; then everything that was written is searched."""
+    """Put markers into commands, environment, headers, titles and reasons; then search everything that was written."""
     canaries = ["canary-known-0123456789", "canary-header-0123456789", "canary-bearer-0123456789", "sk-" + "canary" * 5]
 
     servers = [
@@ -699,7 +697,7 @@ async def test_secrets_reach_neither_audit_nor_grants(tmp_path: Path) -> None:
 
 
 async def test_credentials_reach_neither_audit_nor_grants(tmp_path: Path) -> None:
-    """An agent that was given a token says it again wherever it can."""
+    """An agent repeats the token it was given wherever it can."""
     token = "canary-credential-5e1f"
 
     async with guarded(tmp_path, "v1", PermissionChoice(ALLOW, "always")) as scene:
@@ -718,8 +716,8 @@ async def test_credentials_reach_neither_audit_nor_grants(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft", "2025.1"])
-async def test_credentials_given_to_an_agent_are_secrets_without_being_told(tmp_path: Path, dialect: str) -> None:
-    """Every value that authenticate carries, though its name and looks tell nobody."""
+async def test_credentials_given_to_an_agent_are_redacted_automatically(tmp_path: Path, dialect: str) -> None:
+    """Check every value in authenticate, even if its name and form do not suggest a secret."""
     secret = "canary credential 91c4"
 
     agent = Agent("leaky", dialect=dialect, auth_required=True)
@@ -738,7 +736,7 @@ async def test_credentials_given_to_an_agent_are_secrets_without_being_told(tmp_
 
     audit = AuditLog(str(tmp_path / "audit.jsonl"), durable=False)
     guard = Guard(audit=audit, mode="bypassPermissions")
-    options: dict[str, Any] = {"dialect": dialect, "cwd": str(tmp_path), "lend": guard.workspace_access()}
+    options: dict[str, Any] = {"dialect": dialect, "cwd": str(tmp_path), "workspace": guard.workspace_access()}
     async with joined(agent, permission=guard.request_permission, **options) as remote:
         guard.set_agent(remote)
         await remote.authenticate("token", {"token": secret, "refresh": f"{secret}-2"})
@@ -751,7 +749,7 @@ async def test_credentials_given_to_an_agent_are_secrets_without_being_told(tmp_
     assert guard.redaction.redact_text(f"invalid token {secret}") == "invalid token [redacted]"
 
 
-async def test_a_command_with_a_secret_is_remembered_but_not_written_down(tmp_path: Path) -> None:
+async def test_a_command_with_a_secret_is_remembered_but_not_stored(tmp_path: Path) -> None:
 
     async with guarded(tmp_path, "v1", PermissionChoice(ALLOW, "always"), secrets=["canary-0123456789"]) as scene:
         step = {"do": "ask", "kind": "execute", "raw_input": {"command": "login canary-0123456789"}}
@@ -830,5 +828,5 @@ async def test_a_refused_use_tells_the_agent_so(tmp_path: Path) -> None:
 
 
 def test_a_mode_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ValueError, match="no policy mode"):
+    with pytest.raises(ValueError, match="unknown policy mode"):
         Guard(mode="yolo")

@@ -1,4 +1,4 @@
-"""The guard as an agent meets it, by raw JSON: each cell of the table of modes, cancelled questions, what is ours."""
+"""The guard in raw JSON: each cell of the mode table, cancelled questions, protected files."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ class Wire:
         self._id = 100
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """What the client answers, as it is on the wire."""
+        """Return the client's answer as raw JSON."""
         self._id += 1
         answer = await self.peer.request(self._id, method, {"sessionId": "s", **params})
         return {name: value for name, value in answer.items() if name in ("result", "error")}
 
     def permission(self, id: str, call: dict[str, Any], options: list[dict[str, str]] = OPTIONS) -> Any:
-        """The outcome of a question."""
+        """Return the outcome of a permission request."""
         return self.call("session/request_permission", toolCall={"toolCallId": id, **call}, options=options)
 
     def own_mode(self, mode: str) -> None:
-        """The agent says which mode it is in."""
+        """Report the agent's mode."""
         update = {"sessionUpdate": "current_mode_update", "currentModeId": mode}
         self.peer.send({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}})
 
 
 @asynccontextmanager
-async def wired(folder: Path, **options: Any) -> AsyncIterator[Wire]:
-    """A raw v1 agent with a session in `folder`."""
+async def guarded_wire(folder: Path, **options: Any) -> AsyncIterator[Wire]:
+    """Return a raw v1 agent with a session in `folder`."""
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
     modes = {
@@ -96,12 +96,12 @@ async def wired(folder: Path, **options: Any) -> AsyncIterator[Wire]:
     await guard.close()
 
 
-def selected(option: str) -> dict[str, Any]:
-    """A raw answer."""
+def selected_outcome(option: str) -> dict[str, Any]:
+    """Return a raw outcome."""
     return {"result": {"outcome": {"outcome": "selected", "optionId": option}}}
 
 
-# The write of several files at once (reference 5.17).
+# The write of several files at once (docs/protocol/extensions.md#file-calls).
 BATCH = "fs/write_files"
 
 CANCELLED = {"result": {"outcome": {"outcome": "cancelled"}}}
@@ -114,7 +114,7 @@ CANCELLED = {"result": {"outcome": {"outcome": "cancelled"}}}
 @pytest.mark.parametrize("answer", [ALLOW, DENY], ids=["who says yes", "who says no"])
 @pytest.mark.parametrize("mode", TABLE)
 async def test_each_cell_is_answered_so_on_the_wire(tmp_path: Path, mode: str, answer: Any) -> None:
-    """Without the user where the table allows or denies; by the user where it asks."""
+    """The table decides without the user unless it says ask."""
 
     asked: list[PermissionPrompt] = []
 
@@ -122,20 +122,20 @@ async def test_each_cell_is_answered_so_on_the_wire(tmp_path: Path, mode: str, a
         asked.append(question)
         return PermissionChoice(answer)
 
-    async with wired(tmp_path, ask=user, mode=mode) as wire:
+    async with guarded_wire(tmp_path, ask=user, mode=mode) as wire:
         for operation, sign in zip(OPERATIONS, TABLE[mode], strict=True):
             if operation not in CALLS:
                 continue
             before = len(asked)
             raw = await wire.permission(operation, CALLS[operation])
             expected = {"allow": "yes", "deny": "no", "ask": "yes" if answer is ALLOW else "no"}[SIGNS[sign]]
-            assert (operation, raw) == (operation, selected(expected))
+            assert (operation, raw) == (operation, selected_outcome(expected))
             assert len(asked) - before == (SIGNS[sign] == "ask"), operation
 
 
 @pytest.mark.item("003-14", "004-47")
 @pytest.mark.parametrize("mode", TABLE)
-async def test_each_cell_holds_on_the_wire_for_what_is_lent(tmp_path: Path, mode: str) -> None:
+async def test_each_cell_holds_on_the_wire_for_workspace_uses(tmp_path: Path, mode: str) -> None:
 
     (tmp_path / "a").write_text("old")
     path, asked = str(tmp_path / "a"), []
@@ -144,7 +144,7 @@ async def test_each_cell_holds_on_the_wire_for_what_is_lent(tmp_path: Path, mode
         asked.append(question.questions[0].operation)
         return PermissionChoice(DENY)
 
-    async with wired(tmp_path, ask=user, mode=mode) as wire:
+    async with guarded_wire(tmp_path, ask=user, mode=mode) as wire:
         answers = {
             "file_read": await wire.call("fs/read_text_file", path=path),
             "file_write": await wire.call("fs/write_text_file", path=path, content="new"),
@@ -166,7 +166,7 @@ async def test_each_cell_holds_on_the_wire_for_what_is_lent(tmp_path: Path, mode
 async def test_the_agents_own_mode_makes_the_answer_stricter_and_never_looser(
     tmp_path: Path, mode: str, own: str
 ) -> None:
-    """How strict an answer is: given, asked about, refused."""
+    """Return how strict an answer is: allowed, asked, denied."""
 
     asked: list[PermissionPrompt] = []
 
@@ -177,9 +177,9 @@ async def test_the_agents_own_mode_makes_the_answer_stricter_and_never_looser(
     async def strictness(operation: str) -> int:
         before = len(asked)
         raw = await wire.permission(operation, CALLS[operation])
-        return 2 if raw == selected("no") else len(asked) - before
+        return 2 if raw == selected_outcome("no") else len(asked) - before
 
-    async with wired(tmp_path, ask=user, mode=mode) as wire:
+    async with guarded_wire(tmp_path, ask=user, mode=mode) as wire:
         alone = {name: await strictness(name) for name in CALLS}
         wire.own_mode(own)
         both = {name: await strictness(name) for name in CALLS}
@@ -196,7 +196,7 @@ async def test_the_agents_own_mode_makes_the_answer_stricter_and_never_looser(
 
 
 async def test_cancelling_answers_every_open_question_and_asks_no_more(tmp_path: Path) -> None:
-    """One question is open, others of both kinds wait behind it: all are answered, and the user sees only the first."""
+    """One question is open and others wait behind it: all are answered, and the user sees only the first."""
 
     asked: list[PermissionPrompt] = []
     open_now = asyncio.Event()
@@ -208,7 +208,7 @@ async def test_cancelling_answers_every_open_question_and_asks_no_more(tmp_path:
         await asyncio.Event().wait()
         return PermissionChoice(ALLOW)
 
-    async with wired(tmp_path, ask=user, audit=audit) as wire:
+    async with guarded_wire(tmp_path, ask=user, audit=audit) as wire:
         async with wire.session.prompt("go") as turn:
             prompt = await wire.peer.expect(method="session/prompt")
             for number in (1, 2, 3):
@@ -244,8 +244,8 @@ async def test_a_question_that_nobody_answers_is_refused_by_an_offered_option(tm
         await asyncio.Event().wait()
         return PermissionChoice(ALLOW)
 
-    async with wired(tmp_path, ask=silent, patience=0.01) as wire:
-        assert await wire.permission("1", CALLS["terminal_execute"]) == selected("no")
+    async with guarded_wire(tmp_path, ask=silent, answer_timeout=0.01) as wire:
+        assert await wire.permission("1", CALLS["terminal_execute"]) == selected_outcome("no")
         raw = await wire.call("fs/write_text_file", path=str(tmp_path / "a"), content="x")
         assert "nobody answered within 0.01 seconds" in raw["error"]["message"]
     assert not (tmp_path / "a").exists()
@@ -263,16 +263,18 @@ async def test_a_question_that_nobody_answers_is_refused_by_an_offered_option(tm
         (["allow_for_a_while", "reject_once"], {"once": None, "always": None}),
     ],
 )
-async def test_a_yes_is_said_by_an_offered_option_or_not_at_all(
+async def test_an_approval_is_sent_as_an_offered_option_or_not_at_all(
     tmp_path: Path, offered: list[str], told: dict[str, str | None], scope: str
 ) -> None:
-    """Never an option that was not offered, never one that reaches further than the user went (peers.md 42)."""
+    """Never answer with an option that was not offered or that goes further than the user
+    (docs/protocol/peers.md#lost-options).
+    """
 
-    async with wired(tmp_path, ask=lambda _: PermissionChoice(ALLOW, scope)) as wire:
+    async with guarded_wire(tmp_path, ask=lambda _: PermissionChoice(ALLOW, scope)) as wire:
         options = [{"optionId": f"id-{kind}", "name": kind, "kind": kind} for kind in offered]
         raw = await wire.permission("1", CALLS["terminal_execute"], options)
         expected = told["always" if scope == "always" else "once"]
-        assert raw == (CANCELLED if expected is None else selected(f"id-{expected}"))
+        assert raw == (CANCELLED if expected is None else selected_outcome(f"id-{expected}"))
 
 
 # --- what is ours -------------------------------------------------------------------------------------------
@@ -280,10 +282,10 @@ async def test_a_yes_is_said_by_an_offered_option_or_not_at_all(
 
 @pytest.mark.parametrize("kind", ["plain", "link", "folder link", "dots", "hard link", "missing folder"])
 @pytest.mark.parametrize("file", ["policy", "agents", "grants", "trust", "audit", "store", "project", "other project"])
-async def test_no_file_call_writes_what_is_ours_though_everything_is_allowed(
+async def test_no_file_call_writes_protected_files_even_if_everything_is_allowed(
     tmp_path: Path, file: str, kind: str
 ) -> None:
-    """The session's folder is the whole home, by every way there, with XDG folders that are relative, so unset."""
+    """The session's folder is the whole home directory, with relative XDG folders, which count as unset."""
 
     home = tmp_path.resolve()
     found = user_paths({"HOME": str(home), "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "./state"})

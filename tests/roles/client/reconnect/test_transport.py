@@ -1,4 +1,4 @@
-"""A client whose connection is gone for good comes back by itself: same introduction, same sessions, nothing twice."""
+"""A client whose connection is lost reconnects by itself: same initialize, same sessions, nothing twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ATTACHES = {"_meta": {"dragoman": {"attach": True}}}
 LOADS = {"loadSession": True}
 
 
-def say(**members: Any) -> bytes:
+def encode(**members: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **members}, separators=(",", ":")).encode()
 
 
@@ -36,11 +36,11 @@ def update(text: str, seq: int | None = None) -> bytes:
     params: dict[str, Any] = {"sessionId": "s", "update": {"sessionUpdate": "agent_message_chunk", "text": text}}
     if seq is not None:
         params["_meta"] = {"dragoman": {"seq": seq}}
-    return say(method="session/update", params=params)
+    return encode(method="session/update", params=params)
 
 
 class Host:
-    """The other end of every connection that is dialled, played by the test."""
+    """The other end of every connection, controlled by the test."""
 
     def __init__(self, capabilities: dict[str, Any]) -> None:
         self.capabilities = capabilities
@@ -61,7 +61,7 @@ class Host:
         return ours
 
     async def hear(self, line: Transport) -> dict[str, Any]:
-        """The next message; exactly one has been sent."""
+        """Return the next message; exactly one must have been sent."""
         frames = await line.receive()
         assert len(frames) == 1, frames
         assert isinstance(frames[0], bytes)
@@ -72,30 +72,30 @@ class Host:
         """Answer initialize."""
         asked = await self.hear(line)
         assert asked["method"] == "initialize"
-        line.send(say(id=asked["id"], result={"protocolVersion": 1, "agentCapabilities": self.capabilities}))
+        line.send(encode(id=asked["id"], result={"protocolVersion": 1, "agentCapabilities": self.capabilities}))
         return asked
 
     async def open(self) -> tuple[ReconnectingTransport, MemoryTransport]:
-        """A client that has introduced itself and opened session s."""
+        """Return a client that is initialized and has session s."""
         client = await dial_reconnecting(self.dial, backoff=EAGER, report=self.report)
         line = await self.lines.get()
-        client.send(say(id=0, method="initialize", params={"protocolVersion": 1, "clientInfo": {"name": "x"}}))
+        client.send(encode(id=0, method="initialize", params={"protocolVersion": 1, "clientInfo": {"name": "x"}}))
         await self.greet(line)
-        client.send(say(id=1, method="session/new", params={"cwd": "/w", "mcpServers": []}))
+        client.send(encode(id=1, method="session/new", params={"cwd": "/w", "mcpServers": []}))
         await self.hear(line)
-        line.send(say(id=1, result={"sessionId": "s"}))
-        assert len(await heard(client, 2)) == 2
+        line.send(encode(id=1, result={"sessionId": "s"}))
+        assert len(await receive_messages(client, 2)) == 2
         return client, line
 
 
-async def heard(client: Transport, count: int) -> list[dict[str, Any]]:
+async def receive_messages(client: Transport, count: int) -> list[dict[str, Any]]:
     frames: list[Any] = []
     while len(frames) < count:
         frames += await client.receive()
     return [json.loads(frame) for frame in frames]
 
 
-def play(work: Callable[[Host], Awaitable[None]], capabilities: dict[str, Any] = ATTACHES) -> Host:
+def run_with_host(work: Callable[[Host], Awaitable[None]], capabilities: dict[str, Any] = ATTACHES) -> Host:
     async def main() -> Host:
         host = Host(capabilities)
         await work(host)
@@ -104,104 +104,106 @@ def play(work: Callable[[Host], Awaitable[None]], capabilities: dict[str, Any] =
     return asyncio.run(asyncio.wait_for(main(), WITHIN))
 
 
-def test_a_session_is_joined_after_the_last_entry_that_was_told() -> None:
+def test_a_session_is_attached_after_the_last_delivered_entry() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
         for seq in (4, 5):
             line.send(update("old", seq))
-        await heard(client, 2)
+        await receive_messages(client, 2)
         await line.close("the host was restarted")
         line = await host.lines.get()
         introduced = await host.greet(line)
         assert introduced["params"] == {"protocolVersion": 1, "clientInfo": {"name": "x"}}
         joined = await host.hear(line)
         assert (joined["method"], joined["params"]) == ("session/attach", {"sessionId": "s", "cursor": 5})
-        for frame in (update("again", 5), update("new", 6), say(id=joined["id"], result={})):
+        for frame in (update("again", 5), update("new", 6), encode(id=joined["id"], result={})):
             line.send(frame)
         line.send(update("newer", 7))
-        got = await heard(client, 2)
+        got = await receive_messages(client, 2)
         assert [message["params"]["update"]["text"] for message in got] == ["new", "newer"]
         await host.told.wait()
         await client.close()
 
-    assert [line.partition(": ")[2] for line in play(work).said] == ["a new connection; 1 session joined again"]
+    assert [line.partition(": ")[2] for line in run_with_host(work).said] == [
+        "a new connection; 1 session attached again"
+    ]
 
 
-def test_what_was_open_is_answered_after_the_history_that_was_missed() -> None:
+def test_open_requests_are_answered_after_the_missed_history() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
-        client.send(say(id=2, method="session/prompt", params={"sessionId": "s", "prompt": []}))
+        client.send(encode(id=2, method="session/prompt", params={"sessionId": "s", "prompt": []}))
         await host.hear(line)
         line.send(update("one", 1))
-        await heard(client, 1)
+        await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
         joined = await host.hear(line)
         line.send(update("two", 2))
-        line.send(say(id=joined["id"], result={}))
-        two, lost = await heard(client, 2)
+        line.send(encode(id=joined["id"], result={}))
+        two, lost = await receive_messages(client, 2)
         assert two["params"]["update"]["text"] == "two"
         assert (lost["id"], lost["error"]["data"]["kind"]) == (2, "connection_lost")
         assert "prompt again" in lost["error"]["message"]
         await client.close()
 
-    play(work)
+    run_with_host(work)
 
 
-def test_a_question_of_the_last_connection_is_taken_back_and_asked_anew() -> None:
+def test_a_question_of_the_lost_connection_is_cancelled_and_asked_again() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
-        question = say(id=0, method="session/request_permission", params={"sessionId": "s"})
+        question = encode(id=0, method="session/request_permission", params={"sessionId": "s"})
         line.send(question)
-        await heard(client, 1)
+        await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
         joined = await host.hear(line)
         line.send(question)
-        line.send(say(id=joined["id"], result={}))
-        back, again = await heard(client, 2)
+        line.send(encode(id=joined["id"], result={}))
+        back, again = await receive_messages(client, 2)
         assert (back["method"], back["params"]) == ("$/cancel_request", {"requestId": 0})
         assert again["method"] == "session/request_permission"
         assert again["id"] != 0
-        client.send(say(id=0, result={"outcome": {"outcome": "cancelled"}}))  # the answer to the one taken back
-        client.send(say(id=again["id"], result={"outcome": {"outcome": "selected", "optionId": "yes"}}))
+        client.send(encode(id=0, result={"outcome": {"outcome": "cancelled"}}))  # the answer to the one taken back
+        client.send(encode(id=again["id"], result={"outcome": {"outcome": "selected", "optionId": "yes"}}))
         answer = await host.hear(line)
         assert (answer["id"], answer["result"]["outcome"]["outcome"]) == (0, "selected")
         await client.close()
 
-    play(work)
+    run_with_host(work)
 
 
-def test_what_is_said_meanwhile_is_sent_when_there_is_a_connection_again() -> None:
+def test_frames_sent_while_disconnected_are_sent_after_reconnecting() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
         host.refusal = Unreachable("nobody listens", is_passing=True)
         await line.close()
         await host.told.wait()
-        client.send(say(id=7, method="session/list", params={}))
+        client.send(encode(id=7, method="session/list", params={}))
         assert not client.congested()
         host.refusal = None
         line = await host.lines.get()
         await host.greet(line)
         joined = await host.hear(line)
-        line.send(say(id=joined["id"], result={}))
+        line.send(encode(id=joined["id"], result={}))
         assert (await host.hear(line))["method"] == "session/list"
-        line.send(say(id=7, result={"sessions": []}))
-        assert (await heard(client, 1))[0]["id"] == 7
+        line.send(encode(id=7, result={"sessions": []}))
+        assert (await receive_messages(client, 1))[0]["id"] == 7
         await client.close()
 
-    said = play(work).said
+    said = run_with_host(work).said
     assert "trying again" in said[0]
     assert "connected again" in said[1]
 
 
-def test_an_agent_that_tells_all_again_on_load_is_not_heard_twice() -> None:
+def test_a_history_replayed_on_load_is_not_delivered_twice() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
         line.send(update("one"))
-        await heard(client, 1)
+        await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
@@ -209,29 +211,29 @@ def test_an_agent_that_tells_all_again_on_load_is_not_heard_twice() -> None:
         assert joined["method"] == "session/load"
         assert joined["params"] == {"sessionId": "s", "cwd": "/w", "mcpServers": []}
         line.send(update("one"))
-        line.send(say(id=joined["id"], result={}))
+        line.send(encode(id=joined["id"], result={}))
         line.send(update("two"))
-        (two,) = await heard(client, 1)
+        (two,) = await receive_messages(client, 1)
         assert two["params"]["update"]["text"] == "two"
         await client.close()
 
-    play(work, LOADS)
+    run_with_host(work, LOADS)
 
 
-def test_a_session_that_is_no_longer_there_is_told_and_left() -> None:
+def test_a_session_that_no_longer_exists_is_reported_and_dropped() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
         joined = await host.hear(line)
-        line.send(say(id=joined["id"], error={"code": -32002, "message": "no such session"}))
-        line.send(say(method="_after"))
-        assert (await heard(client, 1))[0]["method"] == "_after"
+        line.send(encode(id=joined["id"], error={"code": -32002, "message": "no such session"}))
+        line.send(encode(method="_after"))
+        assert (await receive_messages(client, 1))[0]["method"] == "_after"
         await host.told.wait()
         await client.close()
 
-    assert "no such session" in play(work).said[0]
+    assert "no such session" in run_with_host(work).said[0]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_a_session_that_is_no_longer_there_is_told_and_left() -> None:
         (ATTACHES, Unreachable("the token is not valid any more", status=401), "not valid any more"),
     ],
 )
-def test_there_is_an_end_where_coming_back_makes_no_sense(
+def test_permanent_errors_end_the_transport(
     capabilities: dict[str, Any], refusal: ConnectionFailed | None, says: str
 ) -> None:
     async def work(host: Host) -> None:
@@ -254,10 +256,10 @@ def test_there_is_an_end_where_coming_back_makes_no_sense(
             client.send(b"{}")
         await client.close()
 
-    play(work, capabilities)
+    run_with_host(work, capabilities)
 
 
-def test_a_server_that_said_goodbye_is_left_alone() -> None:
+def test_a_connection_closed_by_the_server_is_not_reopened() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
         line._other._fail(ClosedByServer("the host removed you"))
@@ -265,110 +267,110 @@ def test_a_server_that_said_goodbye_is_left_alone() -> None:
             await client.receive()
         await client.close()
 
-    play(work)
+    run_with_host(work)
 
 
-def test_what_fails_before_anything_began_is_simply_told() -> None:
+def test_an_error_of_the_first_connection_is_raised() -> None:
     host = Host({})
     host.refusal = Unreachable("nobody listens", is_passing=True)
     with pytest.raises(Unreachable, match="nobody listens"):
         asyncio.run(dial_reconnecting(host.dial, backoff=EAGER))
 
 
-def test_a_session_that_cannot_be_joined_yet_is_tried_again_and_what_is_said_in_it_waits() -> None:
+def test_attaching_is_retried_after_a_temporary_error_and_frames_are_held() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
-        client.send(say(id=2, method="session/new", params={"cwd": "/w", "mcpServers": []}))
+        client.send(encode(id=2, method="session/new", params={"cwd": "/w", "mcpServers": []}))
         await host.hear(line)
-        line.send(say(id=2, result={"sessionId": "t"}))
-        await heard(client, 1)
+        line.send(encode(id=2, result={"sessionId": "t"}))
+        await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
         busy = {"code": -32603, "message": "it crashed", "data": {"kind": "rate_limited", "retryAfter": 0.01}}
-        line.send(say(id=(await host.hear(line))["id"], error=busy))
-        line.send(say(id=(await host.hear(line))["id"], result={}))
+        line.send(encode(id=(await host.hear(line))["id"], error=busy))
+        line.send(encode(id=(await host.hear(line))["id"], result={}))
         await host.told.wait()  # one of the two is joined, and goes on
-        client.send(say(id=3, method="session/prompt", params={"sessionId": "s", "prompt": []}))
-        client.send(say(id=4, method="session/prompt", params={"sessionId": "t", "prompt": []}))
+        client.send(encode(id=3, method="session/prompt", params={"sessionId": "s", "prompt": []}))
+        client.send(encode(id=4, method="session/prompt", params={"sessionId": "t", "prompt": []}))
         said = [await host.hear(line), await host.hear(line)]
         assert sorted(each["method"] for each in said) == ["session/attach", "session/prompt"]
         assert {each["params"]["sessionId"] for each in said if "prompt" in each["params"]} == {"t"}
         (again,) = (each for each in said if each["method"] == "session/attach")
-        line.send(say(id=again["id"], error=busy))
+        line.send(encode(id=again["id"], error=busy))
         again = await host.hear(line)
         line.send(update("missed", 1))
-        line.send(say(id=again["id"], result={}))
+        line.send(encode(id=again["id"], result={}))
         waited = await host.hear(line)
         assert (waited["id"], waited["params"]["sessionId"]) == (3, "s")
-        assert (await heard(client, 1))[0]["params"]["update"]["text"] == "missed"
+        assert (await receive_messages(client, 1))[0]["params"]["update"]["text"] == "missed"
         await client.close()
 
-    said = [line.partition(": ")[2] for line in play(work).said]
-    assert said[0] == "a new connection; 1 session joined again"
-    assert "session s: cannot be joined yet; trying again for" in said[1]
+    said = [line.partition(": ")[2] for line in run_with_host(work).said]
+    assert said[0] == "a new connection; 1 session attached again"
+    assert "session s: cannot be attached yet; trying again for" in said[1]
     assert "(it crashed)" in said[1]
-    assert "session s: joined again after" in said[2]
+    assert "session s: attached again after" in said[2]
 
 
-def test_a_session_that_nobody_answers_for_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_without_an_answer_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.roles.client.reconnect.attach.ANSWER_TIMEOUT", 0.05)
 
     async def work(host: Host) -> None:
         client, line = await host.open()
-        client.send(say(id=2, method="session/load", params={"sessionId": "t", "cwd": "/w", "mcpServers": []}))
+        client.send(encode(id=2, method="session/load", params={"sessionId": "t", "cwd": "/w", "mcpServers": []}))
         await host.hear(line)
-        line.send(say(id=2, result={}))
-        await heard(client, 1)
+        line.send(encode(id=2, result={}))
+        await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
         assert (await host.hear(line))["params"]["sessionId"] == "s"
         joined = await host.hear(line)
         assert joined["params"]["sessionId"] == "t"
-        line.send(say(id=joined["id"], result={}))
+        line.send(encode(id=joined["id"], result={}))
         await host.told.wait()
         await client.close()
 
-    assert "1 session joined again" in play(work).said[0]
+    assert "1 session attached again" in run_with_host(work).said[0]
 
 
-def test_whatever_goes_wrong_on_the_way_back_is_told_to_who_receives() -> None:
+def test_an_unexpected_error_while_reconnecting_reaches_the_receiver() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
-        client.send(say(id=2, method="session/prompt", params={"sessionId": "s", "prompt": []}))
+        client.send(encode(id=2, method="session/prompt", params={"sessionId": "s", "prompt": []}))
         await host.hear(line)
         host.refusal = KeyError("a fault of ours")  # type: ignore[assignment]
         await line.close()
-        assert (await heard(client, 1))[0]["error"]["data"]["kind"] == "connection_lost"
-        with pytest.raises(ConnectionFailed, match=r"could not go on.*a fault of ours"):
+        assert (await receive_messages(client, 1))[0]["error"]["data"]["kind"] == "connection_lost"
+        with pytest.raises(ConnectionFailed, match=r"reconnecting failed.*a fault of ours"):
             await client.receive()
         await client.close()
 
-    play(work)
+    run_with_host(work)
 
 
-def test_who_only_looked_on_comes_back_to_look_on() -> None:
+def test_a_viewer_reconnects_as_a_viewer() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
-        client.send(say(id=2, method="session/attach", params={"sessionId": "t", "role": "observer"}))
+        client.send(encode(id=2, method="session/attach", params={"sessionId": "t", "role": "observer"}))
         await host.hear(line)
-        line.send(say(id=2, result={"role": "observer"}))
-        await heard(client, 1)
+        line.send(encode(id=2, result={"role": "observer"}))
+        await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
-        line.send(say(id=(await host.hear(line))["id"], result={}))
+        line.send(encode(id=(await host.hear(line))["id"], result={}))
         joined = await host.hear(line)
         assert joined["params"] == {"sessionId": "t", "role": "observer", "historyPolicy": "full"}
         await client.close()
 
-    play(work)
+    run_with_host(work)
 
 
 @pytest.mark.parametrize("dialect", ["draft", "crow"])
-def test_a_question_that_cannot_be_taken_back_is_not_put_twice(dialect: str) -> None:
-    """What the dialect says is written by hand; the answer to the question of the first line reaches the second."""
+def test_a_question_that_cannot_be_cancelled_is_not_shown_twice(dialect: str) -> None:
+    """Frames are written by hand; the answer to the question on the first connection goes to the second."""
     spoken: dict[str, Any] = {
         "draft": {
             "initialize": {"protocolVersion": 1, "capabilities": {}},
@@ -402,55 +404,55 @@ def test_a_question_that_cannot_be_taken_back_is_not_put_twice(dialect: str) -> 
     async def work(host: Host) -> None:
         client = await dial_reconnecting(host.dial, backoff=EAGER, report=host.report)
         line = await host.lines.get()
-        client.send(say(id=0, method="initialize", params=spoken["initialize"]))
-        line.send(say(id=(await host.hear(line))["id"], result=spoken["introduced"]))
-        client.send(say(id=1, method="session/new", params=spoken["new"]))
+        client.send(encode(id=0, method="initialize", params=spoken["initialize"]))
+        line.send(encode(id=(await host.hear(line))["id"], result=spoken["introduced"]))
+        client.send(encode(id=1, method="session/new", params=spoken["new"]))
         await host.hear(line)
-        line.send(say(id=1, result={"sessionId": "s"}))
-        line.send(say(**spoken["question"], params=spoken["asked"]))
-        await heard(client, 3)
+        line.send(encode(id=1, result={"sessionId": "s"}))
+        line.send(encode(**spoken["question"], params=spoken["asked"]))
+        await receive_messages(client, 3)
         await line.close()
         line = await host.lines.get()
-        line.send(say(id=(await host.hear(line))["id"], result=spoken["introduced"]))
+        line.send(encode(id=(await host.hear(line))["id"], result=spoken["introduced"]))
         joined = await host.hear(line)
         assert joined["method"] == "session/load"
         again = {**spoken["question"], **({"id": 1} if "id" in spoken["question"] else {})}
-        line.send(say(**again, params=spoken["asked"]))
-        line.send(say(id=joined["id"], result={}))
-        line.send(say(method="_after"))
-        assert [each["method"] for each in await heard(client, 1)] == ["_after"]
-        client.send(say(**spoken["answer"]))
+        line.send(encode(**again, params=spoken["asked"]))
+        line.send(encode(id=joined["id"], result={}))
+        line.send(encode(method="_after"))
+        assert [each["method"] for each in await receive_messages(client, 1)] == ["_after"]
+        client.send(encode(**spoken["answer"]))
         answer = await host.hear(line)
         assert answer == {"jsonrpc": "2.0", **spoken["answer"], **({"id": 1} if "id" in spoken["answer"] else {})}
         await client.close()
 
-    play(work)
+    run_with_host(work)
 
 
-def test_an_entry_that_is_told_in_several_updates_is_heard_whole() -> None:
+def test_an_entry_sent_as_several_updates_is_delivered_whole() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
         line.send(update("old", 1))
-        await heard(client, 1)
+        await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
         joined = await host.hear(line)
         for frame in (update("old", 1), update("first half", 2), update("second half", 2)):
             line.send(frame)
-        line.send(say(id=joined["id"], result={}))
-        told = await heard(client, 2)
+        line.send(encode(id=joined["id"], result={}))
+        told = await receive_messages(client, 2)
         assert [message["params"]["update"]["text"] for message in told] == ["first half", "second half"]
         await client.close()
 
-    play(work)
+    run_with_host(work)
 
 
 @pytest.mark.parametrize(
     ("over", "dialect"),
     [*(("ws", name) for name in ("v1", "banjo", "2025.1", "crow", "draft")), ("http", "v1"), ("http", "2025.1")],
 )
-async def test_a_conversation_goes_on_after_its_server_was_restarted(over: str, dialect: str) -> None:
+async def test_a_session_continues_after_its_server_restarts(over: str, dialect: str) -> None:
     agent = Agent("parrot")
     said: list[str] = []
 
@@ -473,4 +475,4 @@ async def test_a_conversation_goes_on_after_its_server_was_restarted(over: str, 
     async with open_listener(Endpoint(accept), bind=place):
         assert await session.ask("two") == "You said: two"
         await connecting.__aexit__(None, None, None)
-    assert "1 session joined again" in said[-1]
+    assert "1 session attached again" in said[-1]

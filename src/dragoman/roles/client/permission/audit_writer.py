@@ -1,18 +1,14 @@
-"""Writing the audit log from a loop: entries that come together are written together, in a thread.
-
-Takes entries with secrets still in them and takes those out; gives back control when what was decided is on the disk.
-Above is the guard; below is the audit log, which seals.
-"""
+"""AuditWriter: write the audit log from asyncio tasks, batched, in a thread, with secrets redacted."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from dragoman.ids import now
 from dragoman.policy.decision import Decision, DecisionSource
 from dragoman.policy.grants import Grant
 from dragoman.policy.question import Question
@@ -20,7 +16,7 @@ from dragoman.policy.redaction import Redactor
 from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt, describe_question, has_other_cwd
 from dragoman.store.audit import AuditDamaged, AuditEntry, AuditEvent, AuditLog
 
-# What the answer to a use tells about it.
+# Members of a result that are logged.
 _RESULT_FIELDS = ("exit_code", "signal", "terminal_id")
 
 
@@ -35,7 +31,7 @@ class _AuditBatch:
 
 
 class AuditWriter:
-    """The audit log as tasks write it; without a log, nothing is kept."""
+    """The audit log for tasks; without a log, nothing is written."""
 
     def __init__(self, audit: AuditLog | None, redaction: Redactor) -> None:
         self._audit = audit
@@ -45,14 +41,14 @@ class AuditWriter:
         self._writing: set[asyncio.Future[Any]] = set()
 
     async def write(self, *entries: AuditEntry, durable: bool = True) -> None:
-        """Keep entries, in order; those of several tasks share one write. OSError when they cannot be kept."""
+        """Write entries, in order; those of several tasks share one write. Raises OSError if that fails."""
         if self._audit is None or not entries:
             return
         batch = self._batch
         batch.entries += map(self._redact, entries)
         batch.durable = batch.durable or durable
         async with self._write_lock:
-            if not batch.is_started:  # else whoever had the turn before wrote these too
+            if not batch.is_started:  # otherwise the task that had the lock before wrote these too
                 batch.is_started = True
                 self._batch = _AuditBatch()
                 await self._append(self._audit, batch)
@@ -60,7 +56,7 @@ class AuditWriter:
             raise batch.fault
 
     async def flush(self) -> None:
-        """Wait for all that is being written, and keep what tasks left behind that were ended before their turn."""
+        """Wait for running writes, and write the entries of tasks that were cancelled before their turn."""
         if self._audit is not None and self._batch.entries:
             async with self._write_lock:
                 batch, self._batch = self._batch, _AuditBatch()
@@ -70,7 +66,7 @@ class AuditWriter:
             await asyncio.wait(self._writing)
 
     async def _append(self, audit: AuditLog, batch: _AuditBatch) -> None:
-        # Shielded: a task that is cancelled meanwhile has still decided.
+        # Shielded: a cancelled task has still decided.
         writing = asyncio.ensure_future(asyncio.to_thread(audit.append, batch.entries, durable=batch.durable))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
@@ -83,15 +79,10 @@ class AuditWriter:
         return msgspec.convert(self._redaction.redact_json(msgspec.to_builtins(entry)), AuditEntry)
 
 
-def now() -> str:
-    """The time of an entry."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def decision_entries(
     what: str, prompt: PermissionPrompt, decision: Decision, choice: PermissionChoice | None
 ) -> list[AuditEntry]:
-    """One entry for each thing that was asked for."""
+    """Return one entry for each question."""
     detail: dict[str, Any] = {"source": decision.source}
     if choice is not None:
         detail["scope"] = choice.scope
@@ -118,13 +109,13 @@ def decision_entries(
 
 
 def _command_details(question: Question) -> dict[str, Any]:
-    """What makes a command another one: its variables, and the folder it starts in."""
+    """Return the variables and the folder of a command, which can change its effect."""
     env: dict[str, Any] = {"env": list(question.env)} if question.env else {}
     return env | ({"cwd": question.cwd} if has_other_cwd(question) else {})
 
 
 def grant_entry(grant: Grant, what: str = AuditEvent.GRANTED) -> AuditEntry:
-    """The user's answer is remembered, or taken back."""
+    """Return the entry for a grant that was added or revoked."""
     return AuditEntry(
         who="user",
         what=what,
@@ -140,9 +131,9 @@ def grant_entry(grant: Grant, what: str = AuditEvent.GRANTED) -> AuditEntry:
 
 
 def use_entries(agent: str, method: str, params: Any, error: BaseException | None, result: Any) -> list[AuditEntry]:
-    """Something lent was used, or that failed: one entry for each file, command or terminal."""
-    told = {name: getattr(result, name, None) for name in _RESULT_FIELDS}
-    detail: dict[str, Any] = {name: value for name, value in told.items() if isinstance(value, str | int)}
+    """Return the entries for a use of the workspace: one for each file, command or terminal."""
+    members = {name: getattr(result, name, None) for name in _RESULT_FIELDS}
+    detail: dict[str, Any] = {name: value for name, value in members.items() if isinstance(value, str | int)}
     if error is not None:
         detail = {"error": getattr(error, "kind", type(error).__name__), "message": str(error)}
     return [
@@ -151,21 +142,20 @@ def use_entries(agent: str, method: str, params: Any, error: BaseException | Non
             what=AuditEvent.DONE,
             time=now(),
             operation=method,
-            resource=used,
+            resource=resource,
             decision="failed" if error is not None else "done",
             session=getattr(params, "session_id", None) or "",
             detail=detail,
         )
-        for used in _used_resources(params)
+        for resource in _used_resources(params)
     ]
 
 
 def _used_resources(params: Any) -> list[str]:
-    """What a call is about: the command line, the files, the terminal or the watch."""
     if command := getattr(params, "command", ""):
         args = getattr(params, "args", None) or ()
         return [shlex.join([command, *args]) if args else command]
     if files := getattr(params, "files", None):
         return [str(file.path) for file in files]
-    named = (getattr(params, name, "") for name in ("path", "terminal_id", "watch_id"))
-    return [next((str(value) for value in named if value), "")]
+    names = (getattr(params, name, "") for name in ("path", "terminal_id", "watch_id"))
+    return [next((str(value) for value in names if value), "")]

@@ -1,11 +1,8 @@
-"""Lending under a guard: each use is approved by it before and audited after, and what is ours is never written.
-
-Above are clients that use `Guard.lend`; below is Lending, which does the work.
-"""
+"""Workspace access under a guard, which approves each use before and audits it after."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.connection import Connection
@@ -18,19 +15,19 @@ from dragoman.roles.client.workspace import AgentWorkspace, WorkspaceAccess
 if TYPE_CHECKING:
     from dragoman.roles.client.permission.guard import Guard
 
-# Looking at a running command happens many times a second, and tells nothing that its end does not.
+# Polled many times a second, and without information that the end of the command does not have.
 NOT_AUDITED = frozenset({"terminal/output"})
 
 
 class GuardedWorkspaceAccess(WorkspaceAccess):
-    """Files and terminals lent under a guard; the other options are those of Lending."""
+    """A WorkspaceAccess under a guard; the options are those of WorkspaceAccess."""
 
     def __init__(self, guard: Guard, **options: Any) -> None:
         super().__init__(approve=guard.approve, protected=guard.protected, **options)
         self._guard = guard
 
     def extra_roots(self, session_id: str) -> tuple[str, ...]:
-        """Those of whoever lends, and those of the policy as it is now."""
+        """Return the folders of WorkspaceAccess and those of the current policy."""
         return (*super().extra_roots(session_id), *self._guard.extra_roots(session_id))
 
     def for_agent(
@@ -39,13 +36,13 @@ class GuardedWorkspaceAccess(WorkspaceAccess):
         roots: Callable[[str], list[str]],
         session_ids: Callable[[], Sequence[str]] = lambda: (),
     ) -> AgentWorkspace:
-        """Lend to one agent, whose sessions' folders the guard then knows."""
+        """Create the workspace of one agent; the guard learns its sessions' folders."""
         self._guard.set_roots(roots)
         return GuardedAgentWorkspace(self._guard, self, connection, roots, session_ids)
 
 
 class GuardedAgentWorkspace(AgentWorkspace):
-    """What one agent has borrowed; what becomes of each call is noted."""
+    """The workspace of one agent, with audited calls."""
 
     def __init__(
         self,
@@ -59,19 +56,19 @@ class GuardedAgentWorkspace(AgentWorkspace):
         self._guard = guard
 
     def handlers(self) -> dict[str, Handler]:
-        """The handlers of what is lent."""
+        """Return the handlers of the offered methods, with auditing."""
         return {
             method: handler if method in NOT_AUDITED else self._with_audit(method, handler)
             for method, handler in super().handlers().items()
         }
 
     def _with_audit(self, method: str, handler: Handler) -> Handler:
-        async def work(incoming: Incoming, done: DoneCallback) -> None:
+        async def audited(incoming: Incoming, done: DoneCallback) -> None:
             answers: list[tuple[Any, ProtocolError | None]] = []
             try:
-                working = handler(incoming, lambda result, error: answers.append((result, error)))
-                if working is not None:
-                    await working
+                work = handler(incoming, lambda result, error: answers.append((result, error)))
+                if work is not None:
+                    await work
             except ProtocolError as refusal:
                 await self._guard.audit_use(method, incoming.params, refusal)
                 raise
@@ -79,7 +76,4 @@ class GuardedAgentWorkspace(AgentWorkspace):
                 await self._guard.audit_use(method, incoming.params, error, result)
                 done(result, error)
 
-        def noted(incoming: Incoming, done: DoneCallback) -> Awaitable[None]:
-            return work(incoming, done)
-
-        return noted
+        return audited

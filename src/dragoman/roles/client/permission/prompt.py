@@ -1,7 +1,4 @@
-"""What a guard asks its user, and what the user can answer.
-
-Values only: who shows the question, and how, is whoever built the client. Above is the guard.
-"""
+"""What a guard asks the user, and what the user can answer. Values only; the client shows them."""
 
 from __future__ import annotations
 
@@ -16,31 +13,31 @@ from dragoman.policy.permission_options import option_meaning
 from dragoman.policy.question import FILE_OPERATIONS, Operation, Question
 from dragoman.schema.permission import PermissionOption
 
-# The scope of an answer that is good for this one question and covers nothing after it.
+# The scope of an answer to this question only.
 NO_SCOPE = ""
 
-# What is said of a command that gets a real terminal.
+# A note about a command that gets a pseudo-terminal.
 INTERACTIVE_NOTE = "in a real terminal, where programs may start a pager or a prompt"
 
 
 class PermissionPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user is asked: all that is wanted at once, why policy asks, and what the agent offers as answers."""
+    """A question to the user: everything asked at once, the policy's reason, and the agent's options."""
 
     questions: tuple[Question, ...]
     decision: Decision
-    options: tuple[PermissionOption, ...] = ()  # none for the use of something lent
-    tool_call: Any = None  # the tool call as far as it was told; None for the use of something lent
-    reason: str = ""  # the agent's own
-    text: str | None = None  # what is to be written
+    options: tuple[PermissionOption, ...] = ()  # none for a use of the workspace
+    tool_call: Any = None  # the merged tool call; None for a use of the workspace
+    reason: str = ""  # given by the agent
+    text: str | None = None  # the text to write
     env: Mapping[str, str] = {}
-    interactive: bool = False  # whether the command gets a real terminal
+    interactive: bool = False  # whether the command gets a pseudo-terminal
 
     @property
     def lines(self) -> list[str]:
-        """The question in plain words, one line for each thing; not yet made visible for a terminal."""
-        said = [line for each in self.questions for line in _question_lines(each)]
+        """The question as plain lines, one for each part; not yet escaped for a terminal."""
+        lines = [line for each in self.questions for line in _question_lines(each)]
         return [
-            *said,
+            *lines,
             *(f"with {name}={value}" for name, value in self.env.items()),
             *([INTERACTIVE_NOTE] if self.interactive else ()),
             f"asked by {self.decision.reason}",
@@ -48,22 +45,22 @@ class PermissionPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def can_be_remembered(self) -> bool:
-        """Whether an answer could reach further than this question: whether it says what it is about."""
+        """Whether an answer can be remembered: whether the question says what it is about."""
         return any(build_grant(each, DENY, Scope.SESSION, id="", now=0.0) for each in self.questions)
 
 
 class PermissionChoice(msgspec.Struct, frozen=True):
-    """What the user answers: a verdict and how far it reaches, or one of the agent's own options."""
+    """The user's answer: a verdict and its scope, or one of the agent's options."""
 
     verdict: Verdict = DENY
     scope: str = Scope.ONCE
     option_id: str | None = None
-    lifetime: float | None = None  # seconds after which it is forgotten
-    explanation: str = ""  # for the audit, where nobody was there to be asked
+    lifetime: float | None = None  # seconds until it expires
+    explanation: str = ""  # for the audit log, if there was no user
 
     @property
     def reason(self) -> str:
-        """What decided, in words."""
+        """The reason for the decision."""
         return self.explanation or f"the user said {self.verdict.label}" + (f" ({self.scope})" if self.scope else "")
 
 
@@ -72,16 +69,16 @@ AskUser = Callable[[PermissionPrompt], Awaitable[PermissionChoice | None] | Perm
 
 
 def resolve_option(options: Sequence[PermissionOption], choice: PermissionChoice) -> PermissionChoice:
-    """An option of the agent's as what it means to us; one that was never offered is a no."""
+    """Return the verdict and scope of one of the agent's options. An option that was not offered is a denial."""
     if choice.option_id is None:
         return choice
     for option in options:
         if option.option_id == choice.option_id:
-            # What nobody knows the meaning of is passed on, and covers nothing.
+            # An option of unknown meaning is passed on, and grants nothing.
             verdict, scope = option_meaning(option) or (DENY, NO_SCOPE)
-            kept = scope if choice.scope else NO_SCOPE
             why = choice.explanation or ("" if scope else f"the user chose {option.name!r}")
-            return PermissionChoice(verdict, kept, option.option_id, choice.lifetime, why)
+            scope = scope if choice.scope else NO_SCOPE
+            return PermissionChoice(verdict, scope, option.option_id, choice.lifetime, why)
     return PermissionChoice(DENY)
 
 
@@ -91,17 +88,17 @@ def _question_lines(question: Question) -> list[str]:
 
 
 def has_other_cwd(question: Question) -> bool:
-    """Whether a command starts in another folder than the session's own."""
+    """Return whether a command starts in another folder than the session's own."""
     return bool(question.cwd) and question.cwd != question.workspace
 
 
 def describe_question(question: Question) -> str:
-    """What a question is about, in one line; in quotes where only the agent's own words tell."""
-    said = f'"{question.title}"' if question.title else ""
+    """Return what a question is about, in one line; the agent's own title is quoted."""
+    title = f'"{question.title}"' if question.title else ""
     if question.operation in FILE_OPERATIONS or question.operation == Operation.TERMINAL_EXECUTE:
-        return question.resource or said
+        return question.resource or title
     name = "/".join(part for part in (question.server, question.tool) if part)
-    about = question.resource or said
+    about = question.resource or title
     if question.url and question.url != about:  # a server that has a command and an address
         about = f"{about} {question.url}"
     return about if not name or about == name else ": ".join(part for part in (name, about) if part)

@@ -1,7 +1,7 @@
-"""What a guard knows of the sessions it guards: who works there, in which folders, and where a path leads.
+"""The folders and paths of guarded sessions.
 
-Takes a remote agent, or only a way to find a session's folders; gives questions their place. Links in the paths of the
-folders themselves are the user's own and are resolved; whatever else an agent spells is kept beside what it leads to.
+Links in the paths of the folders themselves are the user's own and are resolved; other paths are kept as the agent
+wrote them, next to what they resolve to.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class SessionPaths:
-    """The sessions of one agent, as far as they are known."""
+    """The sessions of one agent, for the questions of a guard."""
 
     def __init__(self, agent_name: str = "") -> None:
         self.agent_name = agent_name
         self.find_session: Callable[[str], ClientSession | None] = lambda _: None
         self.find_roots: Callable[[str], Sequence[str]] = lambda _: ()
-        self.resolve_folder: Callable[[str], str] = os.path.realpath  # gives where a folder of a session really is
+        self.resolve_folder: Callable[[str], str] = os.path.realpath  # returns the real path of a folder
 
     def set_agent(self, agent: RemoteAgent, fallback_name: str = "") -> None:
-        """Know an agent by the name it gives itself, `otherwise` by another, and its sessions."""
+        """Take the agent's name, or else `fallback_name`, and its sessions."""
         self.find_session = agent.find_session
         if not self.agent_name:
             self.agent_name = (agent.info.name if agent.info is not None else "") or fallback_name
 
     def with_context(self, question: Question, session_id: str, mode: str) -> Question:
-        """A question with who asks it, and where."""
+        """Return the question with its agent, session, folders and modes."""
         session = self.find_session(session_id)
         return msgspec.structs.replace(
             question,
@@ -48,24 +48,24 @@ class SessionPaths:
         )
 
     def resolved_roots(self, session_id: str) -> tuple[str, ...]:
-        """The folders of a session, resolved."""
+        """Return the folders of a session, resolved."""
         return tuple(map(self.resolve_folder, self._given_roots(session_id)))
 
     def path_normalizer(self, session_id: str) -> Callable[[str], str]:
-        """Paths as the agent spells them, but with the session's folders resolved."""
-        spelled = [os.path.normpath(root) for root in self._given_roots(session_id)]
+        """Return a function that makes paths absolute, with only the session's folders resolved."""
+        roots = [os.path.normpath(root) for root in self._given_roots(session_id)]
 
-        def absolute(path: str) -> str:
-            full = os.path.normpath(os.path.join(spelled[0] if spelled else "/", path))
-            for root in spelled:
+        def normalize(path: str) -> str:
+            full = os.path.normpath(os.path.join(roots[0] if roots else "/", path))
+            for root in roots:
                 if is_under(full, (root,)):
                     return os.path.normpath(os.path.join(self.resolve_folder(root), os.path.relpath(full, root)))
             return full
 
-        return absolute
+        return normalize
 
     def path_resolver(self, session_id: str) -> Callable[[str], str]:
-        """What a path leads to, links followed."""
+        """Return a function that resolves paths, with links followed."""
         base = next(iter(self.resolved_roots(session_id)), "/")
 
         def resolve(path: str) -> str:
@@ -80,5 +80,7 @@ class SessionPaths:
         session = self.find_session(session_id)
         try:
             return session.roots if session is not None else self.find_roots(session_id)
-        except ProtocolError:  # a session that nobody knows, of a subagent say (peers.md 45)
+        except (
+            ProtocolError
+        ):  # an unknown session, for example of a subagent (docs/protocol/peers.md#subagent-questions)
             return ()

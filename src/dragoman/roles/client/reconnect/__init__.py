@@ -1,1 +1,1 @@
-"""Reconnect: a client whose connection is lost comes back to its sessions."""
+"""Reconnect: restore the sessions of a client after its connection is lost."""

@@ -1,8 +1,6 @@
-"""Frames between a client and an agent, as somebody who stands between them reads and writes them. Pure.
+"""Read and write frames between a client and an agent in the client's dialect. No I/O.
 
-The client's introduction tells the dialect; its tables lift the calls and answers that pass, and spell what is said in
-somebody's place. Nothing above this knows a spelling. Session ids are changed inside a frame without touching the rest
-of it. Above are whereabouts.py and landing.py.
+The dialect comes from the client's initialize. Session ids are replaced inside a frame without changing the rest.
 """
 
 from __future__ import annotations
@@ -23,24 +21,24 @@ from dragoman.schema.side import Side
 from dragoman.wire.envelope import Id, WireError, encode_call, encode_error, encode_result
 from dragoman.wire.repair import repair
 
-# What a host of ours is asked in any dialect (reference 5.17), under the name that official clients use.
+# The host's own methods in every dialect (docs/protocol/extensions.md#attach), by their official names.
 _METHOD_ALIASES = {"_dragoman/attach": "session/attach", "_dragoman/detach": "session/detach"}
 
-# How an update of ours begins in each dialect, up to its session's id.
+# The start of a host's update in each dialect, up to the session id.
 _UPDATE_HEAD = re.compile(
     rb'\{"jsonrpc":"2\.0","method":"session/update","params":\{"session(?:Id|_id)":("(?:[^"\\]|\\.)*")'
 )
 
-_SESSION_ID_MEMBERS = ("sessionId", "session_id")  # as transport/remote/streams.py knows it too
+_SESSION_ID_MEMBERS = ("sessionId", "session_id")  # as in transport/remote/streams.py
 
-# Dialects whose clients choose the ids of sessions: over another connection they are known by the agent's only.
+# Dialects whose clients choose session ids; another connection needs the agent's own ids.
 _CLIENT_CHOOSES_IDS = frozenset({"2025.1"})
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class DialectFrames:
-    """How the two speak; official v1 until the client has introduced itself."""
+    """The dialect of a client and its agent; official v1 before initialize."""
 
     def __init__(self) -> None:
         self._set_dialect("v1")
@@ -51,18 +49,18 @@ class DialectFrames:
         self._agent = PeerCodec(self.dialect, Side.AGENT)
 
     def detect_client(self, params: Any) -> None:
-        """The client introduced itself with this."""
+        """Detect the dialect from the params of initialize."""
         self._set_dialect(detect.dialect_of_client("initialize", params) or "v1")
 
     def with_reconnect_capability(self, params: Any) -> Any:
-        """The introduction of a client that will come back: it asks what the agent calls its sessions, if it must."""
+        """Ask in initialize for the agent's own session ids, where the client chooses others."""
         if self.dialect.name not in _CLIENT_CHOOSES_IDS:
             return params
         try:
             method, lifted = self.dialect.lift_call(Side.AGENT, "initialize", params)
             offered = lifted.get("clientCapabilities") or {}
             if not isinstance(offered, dict):
-                return params  # which the agent will refuse
+                return params  # the agent will reject it
             offered = with_side_data(offered, comesBack=True)
             return self.dialect.lower_call(Side.AGENT, method, {**lifted, "clientCapabilities": offered})[1]
         except ProtocolError:
@@ -70,13 +68,13 @@ class DialectFrames:
 
     @property
     def is_native(self) -> bool:
-        """Whether they speak as official clients do."""
+        """Whether the dialect is official."""
         return self._client.is_native
 
     # --- reading ----------------------------------------------------------------------------------------------
 
     def lift_call(self, method: str, params: Any) -> tuple[str, dict[str, Any]]:
-        """A call of the client's, in the vocabulary."""
+        """Return a call of the client in the vocabulary."""
         try:
             method, _, lifted = self._agent.lift_call(method, params, False)
         except ProtocolError:
@@ -84,7 +82,7 @@ class DialectFrames:
         return _METHOD_ALIASES.get(method, method), lifted if isinstance(lifted, dict) else {}
 
     def lift_result(self, method: str, result: Any) -> dict[str, Any]:
-        """The agent's answer to a call, in the vocabulary; empty when it is no such thing."""
+        """Return the agent's result in the vocabulary; empty if it cannot be read."""
         try:
             lifted = self._client.lift_result(method, result, True)
         except ProtocolError:
@@ -92,93 +90,93 @@ class DialectFrames:
         return lifted if isinstance(lifted, dict) else {}
 
     def find_question(self, frame: bytes) -> str | None:
-        """The session and the tool call that an update asks about, where questions are updates; None: none."""
-        said = decode_frame(frame)
+        """Return the key of a permission request that is sent as an update (crow), or None."""
+        message = decode_frame(frame)
         try:
-            method, asked = self.dialect.lift_call(Side.CLIENT, "session/update", (said or {}).get("params"))
+            method, params = self.dialect.lift_call(Side.CLIENT, "session/update", (message or {}).get("params"))
         except ProtocolError:
             return None
         if method != "session/request_permission":
             return None
-        call = asked.get("toolCall")
-        return question_key({**asked, "toolCallId": call.get("toolCallId") if isinstance(call, dict) else None})
+        call = params.get("toolCall")
+        return question_key({**params, "toolCallId": call.get("toolCallId") if isinstance(call, dict) else None})
 
     def lift_error(self, error: Any) -> ProtocolError:
-        """An error of the agent's."""
+        """Return an error of the agent."""
         try:
             return self._client.lift_error(msgspec.convert(error, WireError))
         except msgspec.ValidationError:
             return ProtocolError(Kind.INTERNAL_ERROR, str(error))
 
-    # --- speaking ---------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------------------
 
     def encode_request(self, method: str, params: dict[str, Any], id: Id) -> bytes:
-        """A request in the client's place."""
-        method, spelled = self._client.lower_call(method, params)
-        return encode_call(id, method, spelled)
+        """Encode a request in the client's place."""
+        method, lowered = self._client.lower_call(method, params)
+        return encode_call(id, method, lowered)
 
     def encode_result(self, id: Id, method: str, result: dict[str, Any]) -> bytes:
-        """A result in the agent's place."""
+        """Encode a result in the agent's place."""
         return encode_result(id, self._agent.lower_result(method, result))
 
     def encode_error(self, id: Id, error: ProtocolError) -> bytes:
-        """An error in the agent's place."""
+        """Encode an error in the agent's place."""
         return encode_error(id, self._agent.lower_error(error))
 
 
 def decode_frame(frame: bytes) -> dict[str, Any] | None:
-    """A frame that is one JSON object with a proper id; None for every other, which is not ours to judge."""
+    """Decode a frame that is one JSON object with a valid id; return None for others."""
     try:
-        said = msgspec.json.decode(frame)
+        message = msgspec.json.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         try:
-            said = repair(frame)  # half an emoji, say, which many let pass
+            message = repair(frame)  # for example half an emoji, which many parsers accept
         except ProtocolError:
             return None
-    if not isinstance(said, dict):
+    if not isinstance(message, dict):
         return None
-    id = said.get("id")
-    return said if id is None or isinstance(id, int | str | float) else None
+    id = message.get("id")
+    return message if id is None or isinstance(id, int | str | float) else None
 
 
 def question_key(params: dict[str, Any]) -> str:
-    """The session and the tool call that a question or its answer is about, as one key."""
+    """Return the session and tool call of a question or its answer, as one key."""
     return f"{params.get('sessionId')}/{params.get('toolCallId')}"
 
 
 def session_of(params: Any) -> str | None:
-    """The session that a call names, in whatever dialect."""
-    named = (params.get(name) for name in _SESSION_ID_MEMBERS) if isinstance(params, dict) else ()
-    return next((name for name in named if isinstance(name, str)), None)
+    """Return the session id in the params of a call, in any dialect."""
+    ids = (params.get(name) for name in _SESSION_ID_MEMBERS) if isinstance(params, dict) else ()
+    return next((name for name in ids if isinstance(name, str)), None)
 
 
 def update_head(frame: bytes) -> tuple[bytes, str] | None:
-    """How an update of a host begins, up to its session's id, and that id; None when it begins otherwise."""
-    found = _UPDATE_HEAD.match(frame)
-    if found is None:
+    """Return the start of a host's update, up to its session id, and that id; None if it starts otherwise."""
+    match = _UPDATE_HEAD.match(frame)
+    if match is None:
         return None
     try:
-        return found.group(0), str(msgspec.json.decode(found.group(1)))
+        return match.group(0), str(msgspec.json.decode(match.group(1)))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
 def rename_session(frame: bytes, new_ids: Mapping[str, str]) -> bytes:
-    """A call with its session by another name; what else is in it stays as it is written, if it can be read at all."""
+    """Replace the session id of a call and leave the rest as it is."""
     try:
-        said: dict[str, Any] = _decode_members(frame)
-        params: dict[str, Any] = _decode_members(said["params"])
+        message: dict[str, Any] = _decode_members(frame)
+        params: dict[str, Any] = _decode_members(message["params"])
         for member in _SESSION_ID_MEMBERS:
             name = msgspec.json.decode(params[member]) if member in params else None
             if isinstance(name, str) and name in new_ids:
                 params[member] = new_ids[name]
-                return msgspec.json.encode({**said, "params": params})
+                return msgspec.json.encode({**message, "params": params})
     except (msgspec.ValidationError, KeyError):
         pass
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        said = decode_frame(frame) or {}
-        found = session_of(said.get("params"))
-        for member in _SESSION_ID_MEMBERS if found is not None and found in new_ids else ():
-            if said["params"].get(member) == found:
-                return msgspec.json.encode({**said, "params": {**said["params"], member: new_ids[str(found)]}})
+        message = decode_frame(frame) or {}
+        session = session_of(message.get("params"))
+        for member in _SESSION_ID_MEMBERS if session is not None and session in new_ids else ():
+            if message["params"].get(member) == session:
+                return msgspec.json.encode({**message, "params": {**message["params"], member: new_ids[str(session)]}})
     return frame

@@ -1,9 +1,7 @@
-"""A connection that is begun anew when the last one is gone for good: the sessions are joined where they were left.
+"""ReconnectingTransport: when a connection is lost for good, open another and attach to the sessions again.
 
-Takes a way to dial, gives the Transport contract, so neither the engine above nor `dragoman attach` notices more than
-a pause. After the host restarted, or a client was away too long, it dials again, introduces itself with the same words,
-joins every session after the last entry it was told, and answers what was open and is lost. Below are transports that
-mend cuts by themselves; what must be remembered is in whereabouts.py.
+After a restart of the host or a long absence it dials again, sends the same initialize, attaches to every session after
+its last entry, and answers lost requests with an error. The transports below handle short interruptions themselves.
 """
 
 from __future__ import annotations
@@ -15,20 +13,19 @@ from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable, Writ
 from dragoman.roles.client.reconnect.attach import ReconnectRequests
 from dragoman.roles.client.reconnect.frames import decode_frame, session_of
 from dragoman.roles.client.reconnect.state import ReconnectState
-from dragoman.transport.base import HIGH_WATER, FrameConsumer, Transport
-from dragoman.transport.inlet import FrameQueue
+from dragoman.transport.base import HIGH_WATER, FrameConsumer, FrameQueue, Transport
 from dragoman.transport.remote.errors import ClosedByServer
 from dragoman.transport.remote.retry import Backoff, Outage, RetryLoop
 from dragoman.wire.frames import Frame
 
-# Who waits for an answer that is lost is told when the sessions are joined again, or after this. Seconds.
+# Lost requests are answered when the sessions are attached again, or after this. Seconds.
 LOST_ANSWER_DELAY = 10.0
 
-# A session that cannot be joined for a reason that may pass is tried again for so long; what is said in it waits. An
-# agent that ends again and again is started after a minute at the latest. Seconds.
+# How long attaching to a session is retried after a temporary error, while its frames are held. A host restarts a
+# crashing agent after a minute at the latest. Seconds.
 ATTACH_TIMEOUT = 120.0
 
-# A connection that ends sooner than this was none: the next one is begun after a pause that grows. Seconds.
+# A connection that ends sooner than this counts as a failed attempt, so that the next one waits. Seconds.
 STABLE_AFTER = 10.0
 
 DialFunction = Callable[[], Awaitable[Transport]]
@@ -37,7 +34,7 @@ DialFunction = Callable[[], Awaitable[Transport]]
 async def dial_reconnecting(
     dial: DialFunction, *, backoff: Backoff | None = None, report: Callable[[str], None] | None = None
 ) -> ReconnectingTransport:
-    """Dial for the first time; what goes wrong then is raised, for nothing is lost yet."""
+    """Dial for the first time; errors are raised, because nothing is lost yet."""
     return ReconnectingTransport(await dial(), dial, backoff or Backoff(), report or (lambda _: None))
 
 
@@ -52,29 +49,29 @@ class ReconnectingTransport:
         self._loop = asyncio.get_running_loop()
         self._inner: Transport | None = first
         self._connected_at = self._loop.time()
-        self._short_connections = 0  # connections in a row that ended at once
+        self._short_connections = 0  # consecutive connections that ended at once
         self._state = ReconnectState()
         self._requests = ReconnectRequests(self.peer, self._state, report)
         self._queue = FrameQueue()
         self._has_room = asyncio.Event()
-        self._held_frames: list[bytes] = []  # said while there was no connection
+        self._held_frames: list[bytes] = []  # sent while there was no connection
         self._held_size = 0
-        self._unattached: dict[str, list[bytes]] = {}  # sessions not joined yet, and what was said in them meanwhile
-        self._late_attach_task: asyncio.Task[None] | None = None  # joins those
+        self._unattached: dict[str, list[bytes]] = {}  # sessions not attached yet, and the frames held for them
+        self._late_attach_task: asyncio.Task[None] | None = None  # attaches to those
         self._reconnected = asyncio.Event()
         self._failure: ConnectionFailed | None = None
         self._closing: asyncio.Future[None] | None = None
         first.listen(self._take)
-        self._task = self._loop.create_task(self._run(first), name=f"dragoman stays with {self.peer}")
+        self._task = self._loop.create_task(self._run(first), name=f"dragoman reconnect {self.peer}")
 
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def receive(self) -> list[Frame]:
-        """The next frames, of whichever connection there is."""
+        """Return the next frames, of the current connection."""
         return await self._queue.receive()
 
     def listen(self, take: FrameConsumer) -> None:
-        """Offer each block to `take` first, while nothing older waits."""
+        """Offer each block of frames to `take` first, while no older ones wait."""
         self._queue.listen(take)
 
     def _take(self, frames: list[Frame]) -> bool:
@@ -95,11 +92,11 @@ class ReconnectingTransport:
                 inner = await self._reconnect(inner, error)
         except ConnectionFailed as error:
             self._end(error)
-        except Exception as error:  # whoever receives must hear of it, whatever it is
-            self._end(TransportClosed(f"{self.peer}: could not go on: {type(error).__name__}: {error}"))
+        except Exception as error:  # the receiver must get any error
+            self._end(TransportClosed(f"{self.peer}: reconnecting failed: {type(error).__name__}: {error}"))
 
     async def _read(self, inner: Transport) -> ConnectionFailed:
-        """Pass on what comes until the connection ends; gives why."""
+        """Deliver frames until the connection ends; return the reason."""
         while True:
             try:
                 frames = await inner.receive()
@@ -111,24 +108,24 @@ class ReconnectingTransport:
                 self._queue.call_when_drained(self._has_room.set)
                 await self._has_room.wait()
 
-    # --- coming back ------------------------------------------------------------------------------------------
+    # --- reconnecting -----------------------------------------------------------------------------------------
 
     async def _reconnect(self, lost: Transport, error: ConnectionFailed) -> Transport:
-        """Another connection in place of one that is gone; raises why there cannot be one."""
-        memory = self._state
-        is_over = isinstance(error, ClosedByServer) or _is_refusal(error) or self._backoff.give_up_after <= 0
-        if is_over or not memory.can_reconnect:
+        """Return a new connection. Raise the error of the lost one if there can be none."""
+        state = self._state
+        is_permanent = isinstance(error, ClosedByServer) or _is_refusal(error) or self._backoff.give_up_after <= 0
+        if is_permanent or not state.can_reconnect:
             raise error
         self._inner = None
         self._reconnected.clear()
         await self._stop_attaching()
-        self._deliver_own(memory.on_disconnect())
+        self._deliver_own(state.on_disconnect())
         unsent: list[bytes] = getattr(lost, "unsent", list)()
         held = [frame for frames in self._unattached.values() for frame in frames]
         self._unattached = {}
-        self._held_frames = [*memory.resendable_calls(unsent), *held, *self._held_frames]
+        self._held_frames = [*state.resendable_calls(unsent), *held, *self._held_frames]
         self._held_size = sum(map(len, self._held_frames))
-        grace = self._loop.call_later(LOST_ANSWER_DELAY, lambda: self._deliver_own(memory.fail_open_requests()))
+        timer = self._loop.call_later(LOST_ANSWER_DELAY, lambda: self._deliver_own(state.fail_open_requests()))
         try:
             await lost.close()
             await self._wait_if_unstable()
@@ -136,24 +133,24 @@ class ReconnectingTransport:
                 self._open_connection
             )
         finally:
-            grace.cancel()
-        self._deliver_own(memory.fail_open_requests())
+            timer.cancel()
+        self._deliver_own(state.fail_open_requests())
         inner.listen(self._take)
         self._inner = inner
-        waiting, self._held_frames, self._held_size = self._held_frames, [], 0
-        for frame in waiting:
+        held, self._held_frames, self._held_size = self._held_frames, [], 0
+        for frame in held:
             self._send_now(inner, frame)
         self._reconnected.set()
-        count = len(memory.sessions) - len(self._unattached)
-        self._report(f"{self.peer}: a new connection; {count} session{'s' if count != 1 else ''} joined again")
+        count = len(state.sessions) - len(self._unattached)
+        self._report(f"{self.peer}: a new connection; {count} session{'s' if count != 1 else ''} attached again")
         if self._unattached:
             self._late_attach_task = self._loop.create_task(
-                self._attach_late(inner), name=f"dragoman joins sessions of {self.peer}"
+                self._attach_late(inner), name=f"dragoman attach sessions of {self.peer}"
             )
         return inner
 
     async def _wait_if_unstable(self) -> None:
-        """A server that ends every connection at once must not be dialled in a circle."""
+        """Wait before dialing again if the server ended the last connections at once."""
         self._short_connections = (
             self._short_connections + 1 if self._loop.time() - self._connected_at < STABLE_AFTER else 0
         )
@@ -161,7 +158,7 @@ class ReconnectingTransport:
             await asyncio.sleep(self._backoff.delay(self._short_connections))
 
     async def _open_connection(self) -> Transport:
-        """Dial, introduce ourselves as before, and join every session; those that cannot be joined yet come later."""
+        """Dial, initialize, and attach to every session; those that fail temporarily are retried later."""
         inner = await self._dial()
         self._connected_at = self._loop.time()
         reading = self._loop.create_task(self._read(inner))
@@ -186,25 +183,25 @@ class ReconnectingTransport:
             await asyncio.gather(reading, return_exceptions=True)
 
     async def _attach_late(self, inner: Transport) -> None:
-        """Join what could not be joined at once, each as soon as it can be; what was said in it follows."""
+        """Attach to the remaining sessions, each as soon as possible, and send the frames held for it."""
         await asyncio.gather(*(self._attach_session(inner, session) for session in list(self._unattached)))
 
     async def _attach_session(self, inner: Transport, session: str) -> None:
-        patience = Backoff(
+        backoff = Backoff(
             initial_delay=self._backoff.initial_delay,
             max_delay=self._backoff.max_delay,
             give_up_after=min(self._backoff.give_up_after, ATTACH_TIMEOUT),
         )
         name = f"{self.peer}: session {session}"
-        retrying = RetryLoop(
-            name, patience, Outage(self._report), failure_text="cannot be joined yet", recovery_text="joined again"
+        retry = RetryLoop(
+            name, backoff, Outage(self._report), failure_text="cannot be attached yet", recovery_text="attached again"
         )
         try:
-            await retrying.run(lambda: self._requests.attach_session(inner, session))
+            await retry.run(lambda: self._requests.attach_session(inner, session))
         except Unreachable as error:
             self._requests.abandon_session(session, str(error))
         except ConnectionFailed:
-            return  # the connection is gone; with the next one it is joined anew
+            return  # the connection is gone; the next one attaches again
         for frame in self._unattached.pop(session, []):
             self._send_now(inner, frame)
 
@@ -222,7 +219,7 @@ class ReconnectingTransport:
     # --- writing ----------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, session: str | None = None) -> None:
-        """Send a frame, or keep it until there is a connection again."""
+        """Send a frame, or hold it until there is a connection."""
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         if self._inner is None:
@@ -238,21 +235,21 @@ class ReconnectingTransport:
         ):
             held.append(data)
             return
-        said = self._state.filter_outgoing(data)
-        if said is None:
+        frame = self._state.filter_outgoing(data)
+        if frame is None:
             return
         try:
-            inner.send(said)
+            inner.send(frame)
         except ConnectionFailed:
             if not self._state.can_reconnect:
-                raise  # else whoever waits for it hears so when the sessions are joined again
+                raise  # otherwise lost requests are answered after reconnecting
 
     def congested(self) -> bool:
-        """Whether the sender should wait."""
+        """Return whether the sender should `drain`."""
         return self._held_size > HIGH_WATER if self._inner is None else self._inner.congested()
 
     async def drain(self) -> None:
-        """Wait until it need not."""
+        """Wait until the sender may continue."""
         while self._failure is None and self.congested():
             if self._inner is None:
                 await self._reconnected.wait()
@@ -277,14 +274,14 @@ class ReconnectingTransport:
         self._has_room.set()
 
     async def close(self, reason: str = "") -> None:
-        """Close the connection there is, and begin no other."""
+        """Close the current connection, and do not reconnect."""
         if self._closing is not None:
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
-        because = f": {reason}" if reason else ""
+        suffix = f": {reason}" if reason else ""
         inner = self._inner
-        self._end(TransportClosed(f"the connection to {self.peer} was closed{because}"))
+        self._end(TransportClosed(f"the connection to {self.peer} was closed{suffix}"))
         try:
             self._task.cancel()
             await self._stop_attaching()
@@ -296,5 +293,4 @@ class ReconnectingTransport:
 
 
 def _is_refusal(error: ConnectionFailed) -> bool:
-    """Whether trying again would only be refused again."""
     return isinstance(error, Unreachable) and not error.is_passing
