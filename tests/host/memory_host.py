@@ -1,4 +1,4 @@
-"""A house with agents in memory, and clients that come to it: what the tests of rooms share."""
+"""A host with agents in memory, and clients that connect to it: shared by the tests of rooms."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dragoman.engine.connection import Connection
 from dragoman.host.auth.roles import MemorySessionRoles
 from dragoman.host.host import Host
 from dragoman.host.limits import HostLimits
+from dragoman.host.room.room import Room
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import ClientSession
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
@@ -23,7 +24,7 @@ from dragoman.transport.base import Transport
 from dragoman.transport.memory import MemoryTransport, memory_pair
 from dragoman.transport.remote.server.auth import Principal
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 TALKER = NamedAgent(name="talker", command="talker")
 
@@ -35,13 +36,13 @@ ANNOUNCING = ClientCapabilities(
 
 
 def talker(**options: Any) -> Agent:
-    """An agent that says what it is told to do: say, ask, wait for a gate, read, or speak much."""
+    """Return an agent that does what the prompt says: say, ask, wait for a gate, read, or say much."""
     agent = Agent("talker", **options)
     agent.gates = {}  # type: ignore[attr-defined]
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        text = getattr(turn.prompt[-1], "text", "")  # before it, an agent may be told what was said before
+        text = getattr(turn.prompt[-1], "text", "")  # earlier blocks may contain the history
         word, _, rest = text.partition(" ")
         if word == "many":
             for number in range(int(rest)):
@@ -69,78 +70,80 @@ def talker(**options: Any) -> Agent:
 
 
 class Hosted:
-    """A house for one test, and what is reached through it."""
+    """A host for one test, with its agents and clients."""
 
-    def __init__(self, house: Host, agents: list[Agent], started: list[Connection]) -> None:
-        self.house = house
+    def __init__(self, host: Host, agents: list[Agent], started: list[Connection]) -> None:
+        self.host = host
         self.agents = agents
-        self.started = started  # the agent's end of each that was started
+        self.started = started  # the agent's end of each started connection
         self.tasks: list[asyncio.Task[None]] = []
 
-    def visit(self, user: str = "ann", *, limit: int | None = None, **more: Any) -> MemoryTransport:
-        """Knock as this user; gives the client's end."""
+    def connect_as(self, user: str = "ann", *, limit: int | None = None, **more: Any) -> MemoryTransport:
+        """Connect as this user. Return the client's end."""
         ours, theirs = memory_pair(limit)
-        visitor = Principal(user=user, **({"local": True} | more))
-        self.tasks.append(asyncio.ensure_future(self.house.serve_client(theirs, visitor)))
+        principal = Principal(user=user, **({"is_local": True} | more))
+        self.tasks.append(asyncio.ensure_future(self.host.serve_client(theirs, principal)))
         return ours
 
     @asynccontextmanager
-    async def client(self, user: str = "ann", *, visitor: dict[str, Any] | None = None, **options: Any) -> Any:
-        """A client of ours, connected as this user."""
-        async with connect(self.visit(user, **(visitor or {})), **options) as remote:
+    async def client(
+        self, user: str = "ann", *, principal: dict[str, Any] | None = None, **options: Any
+    ) -> AsyncIterator[RemoteAgent]:
+        """Yield a client connected as this user."""
+        async with connect(self.connect_as(user, **(principal or {})), **options) as remote:
             yield remote
 
     @property
-    def room(self) -> Any:
+    def room(self) -> Room:
         """The only room there is."""
-        (room,) = self.house.rooms.values()
+        (room,) = self.host.rooms.values()
         return room
 
 
 @asynccontextmanager
-async def hosting(
+async def running_host(
     make: Callable[[], Agent] = talker,
     *,
     store: Store | None = None,
     agents: Sequence[NamedAgent] = (TALKER,),
     **options: Any,
 ) -> AsyncIterator[Hosted]:
-    """A house whose agents run in memory, a fresh one for each process there would be."""
-    made: list[Agent] = []
+    """Yield a host whose agents run in memory, a new one for each process it would start."""
+    created: list[Agent] = []
     started: list[Connection] = []
 
-    def reach(_: NamedAgent) -> Transport:
+    def target_of(_: NamedAgent) -> Transport:
         ours, theirs = memory_pair()
         agent = make()
-        made.append(agent)
+        created.append(agent)
         started.append(agent.start_connection(theirs))
         return ours
 
-    options.setdefault("directory", MemorySessionRoles())
-    options.setdefault("bounds", HostLimits())
-    house = Host(agents, store=store or MemoryStore(), target_of=reach, **options)
-    hosted = Hosted(house, made, started)
+    options.setdefault("session_roles", MemorySessionRoles())
+    options.setdefault("limits", HostLimits())
+    host = Host(agents, store=store or MemoryStore(), target_of=target_of, **options)
+    hosted = Hosted(host, created, started)
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             yield hosted
     finally:
-        await house.close()
-        await asyncio.wait_for(asyncio.gather(*hosted.tasks, return_exceptions=True), PATIENCE)
+        await host.close()
+        await asyncio.wait_for(asyncio.gather(*hosted.tasks, return_exceptions=True), TIMEOUT)
         for connection in started:
             await connection.close()
 
 
-def said(session: ClientSession) -> list[tuple[str, str]]:
-    """Who said what, as a client took it down."""
+def messages_of(session: ClientSession) -> list[tuple[str, str]]:
+    """Return role and text of each message in the transcript."""
     return [(message.role, message.text) for message in session.transcript.messages]
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    """Wait until something is so; the test's own limit ends it."""
+    """Poll until a condition is true; the timeout of the test ends it."""
     while not condition():  # noqa: ASYNC110  (what is waited for is another client's doing)
         await asyncio.sleep(0.001)
 
 
-async def opened(remote: RemoteAgent, cwd: Path | str = "/tmp", **more: Any) -> ClientSession:
-    """A session in this folder."""
+async def open_session(remote: RemoteAgent, cwd: Path | str = "/tmp", **more: Any) -> ClientSession:
+    """Open a session in this folder."""
     return await remote.open_session(str(cwd), **more)

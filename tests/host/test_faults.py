@@ -1,6 +1,6 @@
-"""Lines are cut and stalled, agents and the host are killed with -9: every client's view still equals the log.
+"""Connections are cut and stalled, agents and the host are killed with -9: every client's view still equals the log.
 
-The short form of `make fault-run`; and that its comparison would see what must not happen.
+The short form of `make fault-run`; and tests that its comparison detects faults.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def test_whatever_is_cut_or_killed_every_view_equals_the_log(tmp_path: Path) -> 
 TURN = "c1-1.0"
 OTHER = "c2-1.0"
 
-# What is done to the entries of the log, and to the view of somebody who saw all of it.
+# Changes to the entries of the log, and to the view of a client that saw all of it.
 Change = Callable[[list[Entry], View], object]
 
 
@@ -55,7 +55,7 @@ def prompted(seq: int, text: str, turn: str) -> Entry:
 
 
 def compared(change: Change) -> Findings:
-    """What a comparison says of two short turns, one by the client itself, after something was changed."""
+    """Return the findings of a comparison of two short turns after a change."""
     entries = [
         entry(1, EntryKind.OPENED, {}, None),
         prompted(2, TURN, "t"),
@@ -75,13 +75,13 @@ def compared(change: Change) -> Findings:
     return compare([view], {"s": Log("s", entries)}, Findings())
 
 
-def test_a_run_in_which_all_is_well_has_no_faults() -> None:
+def test_a_clean_run_has_no_faults() -> None:
     findings = compared(lambda entries, view: None)
     assert findings.faults == []
     assert (findings.acknowledged, findings.entries, findings.prompts, findings.answered) == (6, 9, 1, 1)
 
 
-def test_who_left_in_the_middle_need_not_have_seen_the_rest() -> None:
+def test_a_client_that_left_early_may_miss_the_rest() -> None:
     def leave(entries: list[Entry], view: View) -> None:
         view.is_whole = False
         del view.seen[3:]
@@ -89,7 +89,7 @@ def test_who_left_in_the_middle_need_not_have_seen_the_rest() -> None:
     assert compared(leave).faults == []
 
 
-def test_who_comes_back_may_be_told_of_their_own_prompt() -> None:
+def test_a_returning_client_may_get_its_own_prompt() -> None:
     told = Seen(2, "user_message_chunk", TURN)
     assert compared(lambda entries, view: view.seen.insert(0, told)).faults == []
 
@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[str, Change]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_the_comparison_sees(what: str) -> None:
+def test_the_comparison_detects(what: str) -> None:
     count, change = WRONG[what]
     findings = compared(change)
     assert getattr(findings, count) > 0, findings

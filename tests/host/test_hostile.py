@@ -1,4 +1,4 @@
-"""Whoever means harm is refused as documented, and somebody who works beside them is served throughout.
+"""Attacks are refused as documented, and a client that works meanwhile is served throughout.
 
 The short form of `python -m tests.host.hostile.run`, against a real `dragoman serve` with tokens.
 """
@@ -19,10 +19,10 @@ GARBAGE = 5_000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_whoever_means_harm_is_refused_and_disturbs_nobody(tmp_path: Path) -> None:
+def test_attackers_are_refused_and_other_clients_are_not_affected(tmp_path: Path) -> None:
     outcome = asyncio.run(hostile_run(tmp_path.resolve(), GARBAGE, "short"))
     assert outcome.faults == [], table(outcome)
-    assert len(outcome.refused) == len(ATTACKS) + len(FLOODS) + 2  # who is in when their leave ends, by two ways
+    assert len(outcome.refused) == len(ATTACKS) + len(FLOODS) + 2  # a client whose token expires, in two ways
     assert outcome.garbage >= GARBAGE
     assert outcome.answers["error"] > GARBAGE // 10
     assert outcome.turns > 2

@@ -1,4 +1,4 @@
-"""Every method of THE table, in both directions: answered by the host, passed on with its ids mapped, or refused."""
+"""Every method of the table, in both directions: answered by the host, forwarded with its ids mapped, or refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.testing.samples import samples
 from dragoman.transport.memory import MemoryTransport
-from tests.host.memory_host import Hosted, hosting, opened, talker, until
+from tests.host.memory_host import Hosted, open_session, running_host, talker, until
 
 FS = ("binary", "list", "createDirectory", "watch", "atomic")
 ABLE = {
@@ -32,8 +32,8 @@ ABLE = {
 OPENAI = {"providerId": "main", "apiType": "openai", "baseUrl": "https://models.example/v1"}
 
 
-def able(**more: Any) -> Agent:
-    """An agent that offers whatever an agent of ours can offer."""
+def full_agent(**more: Any) -> Agent:
+    """Return an agent with every capability that our agents have."""
     agent = talker(
         **more,
         unstable=True,
@@ -47,7 +47,7 @@ def able(**more: Any) -> Agent:
 
 
 class Raw:
-    """A client that says frames, notes what it gets, and answers what it is asked."""
+    """A client that sends frames, records what it gets, and answers requests."""
 
     def __init__(self, transport: MemoryTransport, answers: dict[str, Any] | None = None) -> None:
         self.transport = transport
@@ -75,25 +75,25 @@ class Raw:
         await until(lambda: any(frame.get("id") == id and "method" not in frame for frame in self.frames))
         return next(frame for frame in self.frames if frame.get("id") == id and "method" not in frame)
 
-    def heard(self, method: str) -> list[dict[str, Any]]:
+    def received(self, method: str) -> list[dict[str, Any]]:
         return [frame["params"] for frame in self.frames if frame.get("method") == method]
 
 
-async def come(hosted: Hosted, cwd: Path, answers: dict[str, Any] | None = None) -> tuple[Raw, str, dict[str, Any]]:
-    """A client that can do everything, in a session: itself, the session, and what it was told of the agent."""
-    client = Raw(hosted.visit(), answers)
-    met = await client.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
-    made = await client.ask("session/new", {"cwd": str(cwd), "mcpServers": []})
-    return client, made["result"]["sessionId"], met["result"]
+async def join(hosted: Hosted, cwd: Path, answers: dict[str, Any] | None = None) -> tuple[Raw, str, dict[str, Any]]:
+    """Return a client with all capabilities, its session, and the initialize result."""
+    client = Raw(hosted.connect_as(), answers)
+    initialized = await client.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
+    created = await client.ask("session/new", {"cwd": str(cwd), "mcpServers": []})
+    return client, created["result"]["sessionId"], initialized["result"]
 
 
-def told(answer: dict[str, Any]) -> tuple[str, str]:
-    """The kind and the words of an error; nothing of a result."""
+def kind_and_message(answer: dict[str, Any]) -> tuple[str, str]:
+    """Return the kind and the message of an error; empty for a result."""
     error = answer.get("error", {})
     return error.get("data", {}).get("kind", ""), error.get("message", "")
 
 
-def test_the_fates_are_those_of_the_table() -> None:
+def test_the_refusal_tables_cover_the_method_table() -> None:
     to_agents = refusals.ANSWERED_TO_CLIENTS | refusals.PASSED_TO_AGENTS
     to_clients = refusals.ANSWERED_TO_AGENTS | refusals.PASSED_TO_CLIENTS
     refused = {side: {name for to, name in refusals.REFUSED if to is side} for side in Side}
@@ -104,10 +104,10 @@ def test_the_fates_are_those_of_the_table() -> None:
     assert to_agents == {name for name in SERVED_METHODS if not name.startswith("_dragoman/")}
 
 
-async def test_each_method_of_a_client_is_served_or_refused_by_its_reason(tmp_path: Path) -> None:
+async def test_each_client_method_is_served_or_refused_with_a_reason(tmp_path: Path) -> None:
 
-    async with hosting(able) as hosted:
-        client, _, _ = await come(hosted, tmp_path)
+    async with running_host(full_agent) as hosted:
+        client, _, _ = await join(hosted, tmp_path)
         for (side, name), row in METHODS.items():
             if side is not Side.AGENT or name in ("initialize", "session/cancel", "$/cancel_request"):
                 continue
@@ -115,25 +115,25 @@ async def test_each_method_of_a_client_is_served_or_refused_by_its_reason(tmp_pa
             if "cwd" in params:
                 params["cwd"] = str(tmp_path)
             if "sessionId" in params:
-                made = await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
-                params["sessionId"] = made["result"]["sessionId"]
-            kind, words = told(await client.ask(name, params))
+                created = await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
+                params["sessionId"] = created["result"]["sessionId"]
+            kind, message = kind_and_message(await client.ask(name, params))
             if (side, name) in refusals.REFUSED:
                 assert kind == Kind.CAPABILITY_UNSUPPORTED, (name, kind)
-                # Some are not even offered, so nobody has to say why they are not served.
-                assert refusals.REFUSED[side, name] in words or "which is not offered here" in words
-                assert name in words
+                # Some are not offered, so the reason for their refusal does not matter.
+                assert refusals.REFUSED[side, name] in message or "which this host does not offer" in message
+                assert name in message
             else:
-                assert kind not in (Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED), (name, words)
+                assert kind not in (Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED), (name, message)
 
 
-async def test_each_method_of_an_agent_reaches_a_client_with_its_session_or_is_refused(tmp_path: Path) -> None:
+async def test_each_agent_method_reaches_a_client_or_is_refused(tmp_path: Path) -> None:
     answers = {
         row.name: samples(row.result)[0] for (side, _), row in METHODS.items() if side is Side.CLIENT and row.request
     }
 
-    async with hosting(able) as hosted:
-        client, session, _ = await come(hosted, tmp_path, answers)
+    async with running_host(full_agent) as hosted:
+        client, session, _ = await join(hosted, tmp_path, answers)
         agent = hosted.started[-1]
         theirs = next(iter(hosted.agents[-1].sessions))
         for (side, name), row in METHODS.items():
@@ -142,26 +142,28 @@ async def test_each_method_of_an_agent_reaches_a_client_with_its_session_or_is_r
             params = dict(samples(row.params)[0])
             if "sessionId" in row.ids:
                 params["sessionId"] = theirs
-            for made, member in (("terminal/create", "terminalId"), ("fs/watch", "watchId")):
+            for created, member in (("terminal/create", "terminalId"), ("fs/watch", "watchId")):
                 if member in params:
-                    params[member] = answers[made][member]
+                    params[member] = answers[created][member]
             if "mode" in params:
                 params["mode"] = "url"
             if "path" in params:
                 params["path"] = str(tmp_path / "a.txt")
-            kind, words = told(await asked(agent, name, params) if row.request else noted(agent, name, params))
+            kind, message = kind_and_message(
+                await asked(agent, name, params) if row.request else noted(agent, name, params)
+            )
             if (side, name) in refusals.REFUSED:
-                assert (kind, name in words) == (Kind.CAPABILITY_UNSUPPORTED, True)
-                assert refusals.REFUSED[side, name] in words
-                assert not client.heard(name)
+                assert (kind, name in message) == (Kind.CAPABILITY_UNSUPPORTED, True)
+                assert refusals.REFUSED[side, name] in message
+                assert not client.received(name)
             else:
-                assert not words, (name, words)
-                await until(lambda name=name: client.heard(name))  # type: ignore[misc]
-                assert client.heard(name)[-1].get("sessionId", session) == session, name
+                assert not message, (name, message)
+                await until(lambda name=name: client.received(name))  # type: ignore[misc]
+                assert client.received(name)[-1].get("sessionId", session) == session, name
 
 
 async def asked(agent: Connection, method: str, params: Any) -> dict[str, Any]:
-    """What an agent is answered, whatever it thinks that its client offers."""
+    """Send a request as the agent, whatever the client offers. Return the answer."""
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     agent.forward(method, json.dumps(params).encode(), lambda result, error: answer.set_result(error or result))
     envelope = await answer
@@ -171,37 +173,39 @@ async def asked(agent: Connection, method: str, params: Any) -> dict[str, Any]:
 
 
 def noted(agent: Connection, method: str, params: Any) -> dict[str, Any]:
-    """Tell something unasked."""
+    """Send a notification."""
     frame = {"jsonrpc": "2.0", "method": method, "params": params}
     agent.transport.send(json.dumps(frame).encode())
     return {}
 
 
-async def test_what_is_offered_is_what_is_served(tmp_path: Path) -> None:
+async def test_offered_capabilities_are_served(tmp_path: Path) -> None:
 
-    for make, is_able in ((able, True), (talker, False)):
-        async with hosting(make) as hosted:
-            client, session, met = await come(hosted, tmp_path)
-            offered = met["agentCapabilities"]
+    for make, is_able in ((full_agent, True), (talker, False)):
+        async with running_host(make) as hosted:
+            client, session, initialized = await join(hosted, tmp_path)
+            offered = initialized["agentCapabilities"]
             assert set(offered["sessionCapabilities"]) >= {
                 *("list", "resume", "close", "delete", "fork", "archive", "status", "title")
             }
             assert "acp" not in offered["mcpCapabilities"]
             assert ("providers" in offered, "auth" in offered) == (is_able, is_able)
             for method in ("providers/list", "auth/status", "logout"):
-                kind, words = told(await client.ask(method, {}))
-                assert (kind == "") is is_able, words
-                assert is_able or "which is not offered here" in words
+                kind, message = kind_and_message(await client.ask(method, {}))
+                assert (kind == "") is is_able, message
+                assert is_able or "which this host does not offer" in message
             server = {"type": "acp", "name": "inside", "serverId": "x"}
-            _, words = told(await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": [server]}))
-            assert "inside a client (inside)" in words
-            assert told(await client.ask("session/status", {"sessionId": session})) == ("", "")
+            _, message = kind_and_message(
+                await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": [server]})
+            )
+            assert "inside a client (inside)" in message
+            assert kind_and_message(await client.ask("session/status", {"sessionId": session})) == ("", "")
 
 
-async def test_a_session_is_put_away_and_taken_back(tmp_path: Path) -> None:
+async def test_a_session_is_archived_and_unarchived(tmp_path: Path) -> None:
 
-    async with hosting() as hosted:
-        client, session, _ = await come(hosted, tmp_path)
+    async with running_host() as hosted:
+        client, session, _ = await join(hosted, tmp_path)
 
         async def listed(**which: str) -> list[tuple[str, Any]]:
             answer = await client.ask("session/list", which)
@@ -212,57 +216,57 @@ async def test_a_session_is_put_away_and_taken_back(tmp_path: Path) -> None:
         assert await listed() == []
         assert await listed(archived="only") == await listed(archived="include") == [(session, True)]
         assert (await client.ask("session/status", {"sessionId": session}))["result"] == {"status": "saved"}
-        assert not hosted.house.rooms  # nothing runs for it
+        assert not hosted.host.rooms  # nothing runs for it
         where = {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}
         assert "result" in await client.ask("session/load", where)
         assert "result" in await client.ask("session/unarchive", {"sessionId": session})
         assert await listed() == [(session, None)]
-        kind, _ = told(await client.ask("session/status", {"sessionId": "nowhere"}))
+        kind, _ = kind_and_message(await client.ask("session/status", {"sessionId": "nowhere"}))
         assert kind == Kind.SESSION_NOT_FOUND
 
 
 @pytest.mark.parametrize("unstable", [True, False])
-async def test_a_title_is_told_to_all_once_and_kept(unstable: bool, tmp_path: Path) -> None:
+async def test_a_title_is_sent_to_all_once_and_stored(unstable: bool, tmp_path: Path) -> None:
 
-    async with hosting(lambda: talker(unstable=unstable)) as hosted:
-        client, session, _ = await come(hosted, tmp_path)
+    async with running_host(lambda: talker(unstable=unstable)) as hosted:
+        client, session, _ = await join(hosted, tmp_path)
         answer = await client.ask("session/set_title", {"sessionId": session, "title": "  The roof "})
         assert answer["result"] == {"title": "The roof"}
-        titles = [it["update"]["title"] for it in client.heard("session/update") if "title" in it["update"]]
-        assert titles == ["The roof"]  # the agent's words, or ours
-        (summary,) = await hosted.house.store.sessions()
+        titles = [it["update"]["title"] for it in client.received("session/update") if "title" in it["update"]]
+        assert titles == ["The roof"]  # the agent's title, or ours
+        (summary,) = await hosted.host.store.sessions()
         assert summary.title == "The roof"
-        kind, _ = told(await client.ask("session/set_title", {"sessionId": session, "title": " "}))
+        kind, _ = kind_and_message(await client.ask("session/set_title", {"sessionId": session, "title": " "}))
         assert kind == Kind.INVALID_PARAMS
         client.say(id=99, method="session/set_title", params={"sessionId": "nowhere", "title": "x"})
 
 
-async def test_only_admins_put_away_and_only_editors_name(tmp_path: Path) -> None:
+async def test_only_admins_archive_and_only_editors_set_titles(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client() as ann:
-        session = await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client() as ann:
+        session = await open_session(ann, tmp_path)
         for role, may_name in (("viewer", False), ("editor", True)):
-            await hosted.house.session_roles.set_role(session.id, "ben", role)
-            ben = Raw(hosted.visit("ben"))
+            await hosted.host.session_roles.set_role(session.id, "ben", role)
+            ben = Raw(hosted.connect_as("ben"))
             await ben.ask("initialize", {"protocolVersion": 1})
             for method in ("session/archive", "session/unarchive"):
-                assert told(await ben.ask(method, {"sessionId": session.id}))[0] == Kind.PERMISSION_DENIED
-            kind, _ = told(await ben.ask("session/set_title", {"sessionId": session.id, "title": role}))
+                assert kind_and_message(await ben.ask(method, {"sessionId": session.id}))[0] == Kind.PERMISSION_DENIED
+            kind, _ = kind_and_message(await ben.ask("session/set_title", {"sessionId": session.id, "title": role}))
             assert kind == ("" if may_name else Kind.PERMISSION_DENIED)
             assert "result" in await ben.ask("session/status", {"sessionId": session.id})
-        stranger = Raw(hosted.visit("eve"))
+        stranger = Raw(hosted.connect_as("eve"))
         await stranger.ask("initialize", {"protocolVersion": 1})
         for method in ("session/archive", "session/unarchive", "session/status", "session/set_title"):
             answer = await stranger.ask(method, {"sessionId": session.id, "title": "x"})
-            assert told(answer)[0] == Kind.SESSION_NOT_FOUND
+            assert kind_and_message(answer)[0] == Kind.SESSION_NOT_FOUND
 
 
-async def test_a_provider_is_set_in_every_process_of_its_user_and_of_nobody_else(tmp_path: Path) -> None:
+async def test_a_provider_is_set_in_every_process_of_its_user_only(tmp_path: Path) -> None:
 
-    async with hosting(able) as hosted, hosted.client("ben") as ben:
-        other = await opened(ben, tmp_path)
+    async with running_host(full_agent) as hosted, hosted.client("ben") as ben:
+        other = await open_session(ben, tmp_path)
         bens = hosted.agents[-1]
-        client, session, _ = await come(hosted, tmp_path)
+        client, session, _ = await join(hosted, tmp_path)
         awake = hosted.agents[-1]
         set_ = {**OPENAI, "headers": {"authorization": "secret"}}
         assert "result" in await client.ask("providers/set", set_)
@@ -275,18 +279,18 @@ async def test_a_provider_is_set_in_every_process_of_its_user_and_of_nobody_else
         assert hosted.agents[-1].providers["main"].headers == {"authorization": "secret"}
         assert "result" in await client.ask("providers/disable", {"providerId": "main"})
         assert not awake.providers["main"].is_enabled
-        kind, _ = told(await client.ask("providers/set", {**OPENAI, "providerId": "none"}))
+        kind, _ = kind_and_message(await client.ask("providers/set", {**OPENAI, "providerId": "none"}))
         assert kind == Kind.INVALID_PARAMS
         for log in (other.id, session):
-            assert "secret" not in str(await hosted.house.store.read(log))
+            assert "secret" not in str(await hosted.host.store.read(log))
 
 
-async def test_who_is_logged_in_is_asked_as_this_user_and_told_to_their_clients_alone(tmp_path: Path) -> None:
+async def test_auth_status_is_asked_for_the_user_and_sent_to_their_clients_only(tmp_path: Path) -> None:
 
-    async with hosting(lambda: able(auth_required=True)) as hosted:
-        client = Raw(hosted.visit())
+    async with running_host(lambda: full_agent(auth_required=True)) as hosted:
+        client = Raw(hosted.connect_as())
         await client.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
-        ben = Raw(hosted.visit("ben"))
+        ben = Raw(hosted.connect_as("ben"))
         await ben.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
         assert (await client.ask("auth/status", {}))["result"]["state"] == "unauthenticated"
         assert "result" in await client.ask("authenticate", {"methodId": "key"})
@@ -295,16 +299,16 @@ async def test_who_is_logged_in_is_asked_as_this_user_and_told_to_their_clients_
         assert "result" in await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
         client.frames.clear()
         noted(hosted.started[-1], "auth/status_update", {"state": "x"})
-        await until(lambda: client.heard("auth/status_update"))
-        assert client.heard("auth/status_update") == [{"state": "x"}]
+        await until(lambda: client.received("auth/status_update"))
+        assert client.received("auth/status_update") == [{"state": "x"}]
         assert "result" in await client.ask("logout", {})
         assert (await client.ask("auth/status", {}))["result"]["state"] == "unauthenticated"
-        assert not ben.heard("auth/status_update")
+        assert not ben.received("auth/status_update")
 
 
-async def test_what_an_agent_asks_about_a_call_goes_to_the_client_whose_call_it_is(tmp_path: Path) -> None:
-    def curious() -> Agent:
-        agent = able()
+async def test_questions_during_a_call_go_to_the_calling_client(tmp_path: Path) -> None:
+    def asking_agent() -> Agent:
+        agent = full_agent()
 
         @agent.authenticate("key")
         async def login(_: Any) -> None:
@@ -313,46 +317,46 @@ async def test_what_an_agent_asks_about_a_call_goes_to_the_client_whose_call_it_
             link.complete()
 
         @agent.on_session_opened
-        async def begun(_: Any) -> None:
+        async def started(_: Any) -> None:
             await agent.elicit("Which branch?", url="https://branch.example")
 
         return agent
 
     answers = {"elicitation/create": {"action": "accept"}}
-    async with hosting(curious) as hosted:
-        other = Raw(hosted.visit(), answers)
+    async with running_host(asking_agent) as hosted:
+        other = Raw(hosted.connect_as(), answers)
         await other.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
-        client, _, _ = await come(hosted, tmp_path, answers)
-        (question,) = client.heard("elicitation/create")
+        client, _, _ = await join(hosted, tmp_path, answers)
+        (question,) = client.received("elicitation/create")
         assert (question["message"], question["requestId"]) == ("Which branch?", 2)
         assert "sessionId" not in question
         assert "result" in await client.ask("authenticate", {"methodId": "key"})
-        asked = client.heard("elicitation/create")[-1]
+        asked = client.received("elicitation/create")[-1]
         assert asked["requestId"] == 3
-        assert client.heard("elicitation/complete") == [{"elicitationId": asked["elicitationId"]}]
-        assert not other.heard("elicitation/create")
+        assert client.received("elicitation/complete") == [{"elicitationId": asked["elicitationId"]}]
+        assert not other.received("elicitation/create")
 
 
-async def test_extensions_go_to_the_agent_of_the_session_they_name_or_of_the_only_one(tmp_path: Path) -> None:
+async def test_extensions_go_to_the_agent_of_the_named_or_only_session(tmp_path: Path) -> None:
 
-    async with hosting(able) as hosted:
-        client, session, _ = await come(hosted, tmp_path)
+    async with running_host(full_agent) as hosted:
+        client, session, _ = await join(hosted, tmp_path)
         theirs = next(iter(hosted.agents[-1].sessions))
         answer = await client.ask("_acme/echo", {"sessionId": session, "x": 1})
         assert answer["result"] == {"heard": {"sessionId": theirs, "x": 1}}
         assert (await client.ask("_acme/echo", {"x": 2}))["result"] == {"heard": {"x": 2}}
-        kind, words = told(await client.ask("_acme/none", {}))
-        assert (kind, "_acme/none" in words) == (Kind.METHOD_NOT_FOUND, True)  # the agent says so
+        kind, message = kind_and_message(await client.ask("_acme/none", {}))
+        assert (kind, "_acme/none" in message) == (Kind.METHOD_NOT_FOUND, True)  # the agent says so
         for method in ("acme/echo", "_dragoman/none", "nes/start"):
-            kind, words = told(await client.ask(method, {"sessionId": session}))
-            assert (kind, words) == (Kind.METHOD_NOT_FOUND, f"the host does not serve {method}")
+            kind, message = kind_and_message(await client.ask(method, {"sessionId": session}))
+            assert (kind, message) == (Kind.METHOD_NOT_FOUND, f"the host does not serve {method}")
         await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
-        kind, words = told(await client.ask("_acme/echo", {"x": 3}))
+        kind, message = kind_and_message(await client.ask("_acme/echo", {"x": 3}))
         assert kind == Kind.METHOD_NOT_FOUND
-        assert "name one with sessionId" in words
+        assert "name the session with sessionId" in message
 
 
-async def test_an_agent_s_own_requests_go_to_a_client_and_are_taken_back_there(tmp_path: Path) -> None:
+async def test_extension_requests_of_an_agent_go_to_a_client_and_can_be_cancelled(tmp_path: Path) -> None:
     def asker() -> Agent:
         agent = Agent("asker")
 
@@ -369,24 +373,24 @@ async def test_an_agent_s_own_requests_go_to_a_client_and_are_taken_back_there(t
 
         return agent
 
-    async with hosting(asker) as hosted:
-        client, session, _ = await come(hosted, tmp_path, {"_acme/pick": {"picked": True}})
+    async with running_host(asker) as hosted:
+        client, session, _ = await join(hosted, tmp_path, {"_acme/pick": {"picked": True}})
         prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}
         assert (await client.ask("session/prompt", prompt))["result"]["stopReason"] == "end_turn"
-        assert client.heard("_acme/pick") == client.heard("_acme/news") == [{"sessionId": session, "n": 1}]
-        for room in list(hosted.house.rooms.values()):
-            for desk in list(hosted.house.clients):
-                room.leave(desk)
+        assert client.received("_acme/pick") == client.received("_acme/news") == [{"sessionId": session, "n": 1}]
+        for room in list(hosted.host.rooms.values()):
+            for member_client in list(hosted.host.clients):
+                room.leave(member_client)
         answer = await asked(hosted.started[-1], "_acme/pick", {"n": 2})
-        assert "nobody is in the session who could be asked" in told(answer)[1]
+        assert "no client in the session can answer it" in kind_and_message(answer)[1]
 
 
-async def test_terminals_of_two_clients_that_call_them_the_same_are_told_apart(tmp_path: Path) -> None:
+async def test_terminals_of_two_clients_with_the_same_id_are_distinguished(tmp_path: Path) -> None:
 
-    async with hosting(able) as hosted:
+    async with running_host(full_agent) as hosted:
         outputs = [{"terminal/create": {"terminalId": "t1"}, "terminal/output": {"output": who}} for who in "ab"]
-        ann, session, _ = await come(hosted, tmp_path, outputs[0])
-        ben = Raw(hosted.visit(), outputs[1])
+        ann, session, _ = await join(hosted, tmp_path, outputs[0])
+        ben = Raw(hosted.connect_as(), outputs[1])
         await ben.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
         await ben.ask("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
         agent, theirs = hosted.started[-1], next(iter(hosted.agents[-1].sessions))
@@ -394,28 +398,28 @@ async def test_terminals_of_two_clients_that_call_them_the_same_are_told_apart(t
         async def use(method: str, **more: Any) -> Any:
             return (await asked(agent, method, {"sessionId": theirs, **more}))["result"]
 
-        assert await use("terminal/create", command="x") == {"terminalId": "t1"}  # ann's: she is there longest
+        assert await use("terminal/create", command="x") == {"terminalId": "t1"}  # ann's: she joined first
         prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "wait gate"}]}
         ben.say(id=50, method="session/prompt", params=prompt)
         await until(lambda: "gate" in hosted.agents[-1].gates)  # type: ignore[attr-defined]
         assert await use("terminal/create", command="x") == {"terminalId": "t1~2"}  # ben's: his prompt runs
         assert [(await use("terminal/output", terminalId=id))["output"] for id in ("t1", "t1~2")] == ["a", "b"]
-        assert ben.heard("terminal/output")[-1] == {"sessionId": session, "terminalId": "t1"}
+        assert ben.received("terminal/output")[-1] == {"sessionId": session, "terminalId": "t1"}
         await use("terminal/release", terminalId="t1~2")
-        assert len(ben.heard("terminal/release")) == 1
-        assert not ann.heard("terminal/release")
+        assert len(ben.received("terminal/release")) == 1
+        assert not ann.received("terminal/release")
 
 
-async def test_what_banjo_has_besides_is_served_too(tmp_path: Path) -> None:
+async def test_extra_methods_of_banjo_are_served(tmp_path: Path) -> None:
 
     models = Option.models(["small", "large"])
-    async with hosting(lambda: talker(options=[models])) as hosted:
-        client, session, _ = await come(hosted, tmp_path)
+    async with running_host(lambda: talker(options=[models])) as hosted:
+        client, session, _ = await join(hosted, tmp_path)
         chosen = {"sessionId": session, "modelId": "large"}
         assert "result" in await client.ask("session/set_model", chosen)
-        (changed,) = [it["update"] for it in client.heard("session/update") if "configOptions" in it["update"]]
+        (changed,) = [it["update"] for it in client.received("session/update") if "configOptions" in it["update"]]
         assert changed["configOptions"][0]["currentValue"] == "large"
-        again = Raw(hosted.visit())
+        again = Raw(hosted.connect_as())
         await again.ask("initialize", {"protocolVersion": 1})
         answer = await again.ask("unstable_resumeSession", {"sessionId": session, "cwd": str(tmp_path)})
         assert answer["result"]["configOptions"][0]["currentValue"] == "large"

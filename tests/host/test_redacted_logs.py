@@ -1,4 +1,4 @@
-"""What is kept of a session in a host has none of the owner's secrets in it."""
+"""The stored sessions of a host contain no secrets of the owner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dragoman.store.memory import MemoryStore
 SECRET = 'p"ss wörd/7'
 
 
-def kept(body: Any, *secrets: str) -> Any:
+def stored(body: Any, *secrets: str) -> Any:
     async def scene() -> Any:
         store = RedactingStore(MemoryStore(), secrets)
         entries = await store.append("s", [Draft(kind="update", actor="agent", time="2026-01-01T00:00:00Z", body=body)])
@@ -31,13 +31,13 @@ def kept(body: Any, *secrets: str) -> Any:
 @pytest.mark.parametrize(
     "said", [SECRET, f"it is {SECRET}.", b64encode(SECRET.encode()).decode(), "p%22ss%20w%C3%B6rd%2F7"]
 )
-def test_a_secret_is_taken_out_in_each_of_its_spellings(wrap: Any, said: str) -> None:
-    body, line = kept(wrap({"content": {"text": said}}), SECRET)
+def test_a_secret_is_removed_in_each_of_its_encodings(wrap: Any, said: str) -> None:
+    body, line = stored(wrap({"content": {"text": said}}), SECRET)
     assert b"[redacted]" in line
     assert "[redacted]" in str(body)
     assert said.encode() not in line
 
 
-def test_what_has_no_secret_in_it_is_kept_as_it_is() -> None:
+def test_text_without_secrets_is_unchanged() -> None:
     body = Raw(b'{"content": {"text": "p%22ss"}}')
-    assert kept(body, SECRET, "short")[0] is body
+    assert stored(body, SECRET, "short")[0] is body

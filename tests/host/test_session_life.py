@@ -1,4 +1,4 @@
-"""The life of a session in a house: closed, deleted, forked, listed; where it may be opened, and who is logged in."""
+"""The life of a session in a host: closed, deleted, forked, listed; allowed folders, and logins."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.mcp import McpServer
 from dragoman.store.memory import MemoryStore
 from tests.host.auth.test_roles import denied, hearing
-from tests.host.memory_host import hosting, opened, said, talker, until
+from tests.host.memory_host import messages_of, open_session, running_host, talker, until
 
 
-async def test_closing_leaves_the_room_and_the_last_puts_it_to_sleep(tmp_path: Path) -> None:
+async def test_closing_leaves_the_room_and_the_last_close_stops_the_agent(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
-        one = await opened(ann, tmp_path)
-        await hosted.house.session_roles.set_role(one.id, "ben", "editor")
-        two = await ben.resume(one.id, "/")
+    async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
+        one = await open_session(ann, tmp_path)
+        await hosted.host.session_roles.set_role(one.id, "ben", "editor")
+        two = await ben.resume_session(one.id, "/")
         await two.close()
-        assert hosted.room.is_awake  # ann is still there, and ben is no admin
+        assert hosted.room.agent.is_running  # ann is still there, and ben is no admin
         assert await one.ask("x") == "heard x"
         await one.close()
-        assert not hosted.house.rooms
+        assert not hosted.host.rooms
         assert hosted.started[-1].failure is not None
 
 
-async def test_closing_ends_what_one_said_oneself_and_nothing_of_the_others(tmp_path: Path) -> None:
+async def test_closing_ends_ones_own_prompts_only(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client("ann") as ann, hosted.client("ann") as ben:
-        one = await opened(ann, tmp_path)
-        two = await ben.resume(one.id, "/")
+    async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ann") as ben:
+        one = await open_session(ann, tmp_path)
+        two = await ben.resume_session(one.id, "/")
         async with one.prompt("wait gate") as turn:
-            await until(lambda: ("agent", "waiting for gate") in said(two))
+            await until(lambda: ("agent", "waiting for gate") in messages_of(two))
             queued = asyncio.ensure_future(two.ask("y"))
             await until(lambda: hosted.room.queue.waiting)
             await two.close()
@@ -45,53 +45,53 @@ async def test_closing_ends_what_one_said_oneself_and_nothing_of_the_others(tmp_
             await queued
             hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
             assert (await turn.wait()).stop_reason == "end_turn"
-        assert said(one)[-1] == ("agent", "waiting for gate; gate came")
+        assert messages_of(one)[-1] == ("agent", "waiting for gate; gate came")
 
 
-async def test_deleting_a_live_session_ends_it_for_everybody(tmp_path: Path) -> None:
+async def test_deleting_a_live_session_closes_it_for_everybody(tmp_path: Path) -> None:
 
-    heard: list[tuple[str, Any]] = []
-    async with hosting() as hosted, hosted.client("ann") as ann, hosted.client("ann", **hearing(heard)) as ben:
-        one = await opened(ann, tmp_path)
-        two = await ben.resume(one.id, "/")
+    received: list[tuple[str, Any]] = []
+    async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ann", **hearing(received)) as ben:
+        one = await open_session(ann, tmp_path)
+        two = await ben.resume_session(one.id, "/")
         running = asyncio.ensure_future(two.ask("wait gate"))
-        await until(lambda: ("agent", "waiting for gate") in said(one))
+        await until(lambda: ("agent", "waiting for gate") in messages_of(one))
         waiting = asyncio.ensure_future(one.ask("x"))
         await until(lambda: hosted.room.queue.waiting)
-        await ann.delete(one.id)
+        await ann.delete_session(one.id)
         await running
         assert (await denied(waiting)).kind == Kind.SESSION_NOT_FOUND
         assert (await denied(two.ask("y"))).kind == Kind.SESSION_NOT_FOUND
-        assert (await denied(ben.load(one.id, "/"))).kind == Kind.SESSION_NOT_FOUND
-        assert (await ann.sessions()).sessions == []
+        assert (await denied(ben.load_session(one.id, "/"))).kind == Kind.SESSION_NOT_FOUND
+        assert (await ann.list_sessions()).sessions == []
         assert hosted.started[-1].failure is not None
-        assert [params["reason"] for name, params in heard if name == "closed"] == ["the session was deleted by ann"]
+        assert [params["reason"] for name, params in received if name == "closed"] == ["the session was deleted by ann"]
 
 
-async def test_a_live_session_can_be_forked_and_both_go_on(tmp_path: Path) -> None:
+async def test_a_live_session_can_be_forked_and_both_continue(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client("ann") as ann, hosted.client("ann") as ben:
-        one = await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ann") as ben:
+        one = await open_session(ann, tmp_path)
         await one.ask("before")
-        two = await ben.fork(one.id, str(tmp_path))
+        two = await ben.fork_session(one.id, str(tmp_path))
         assert two.id != one.id
         assert await one.ask("here") == "heard here"
         assert await two.ask("there") == "heard there"
-        assert [text for who, text in said(two) if who == "agent"] == ["heard there"]
-        again = await ann.load(two.id, str(tmp_path))
-        assert [text for who, text in said(again) if who == "user"] == ["before", "there"]
-        assert len(hosted.house.rooms) == 2
+        assert [text for who, text in messages_of(two) if who == "agent"] == ["heard there"]
+        again = await ann.load_session(two.id, str(tmp_path))
+        assert [text for who, text in messages_of(again) if who == "user"] == ["before", "there"]
+        assert len(hosted.host.rooms) == 2
 
 
-async def test_an_agent_that_can_fork_does_and_is_told_nothing_twice(tmp_path: Path) -> None:
+async def test_an_agent_that_can_fork_does_and_gets_no_history(tmp_path: Path) -> None:
 
-    own = MemoryStore()  # the agent's: what it keeps of its sessions from one process to the next
-    async with hosting(lambda: talker(store=own)) as hosted, hosted.client("ann") as ann:
-        one = await opened(ann, tmp_path)
+    own = MemoryStore()  # the agent's own store, shared by its processes
+    async with running_host(lambda: talker(store=own)) as hosted, hosted.client("ann") as ann:
+        one = await open_session(ann, tmp_path)
         await one.ask("before")
-        two = await ann.fork(one.id, str(tmp_path))
+        two = await ann.fork_session(one.id, str(tmp_path))
         assert await two.ask("there") == "heard there"
-        log = await hosted.house.store.read(two.id)
+        log = await hosted.host.store.read(two.id)
         assert [entry.body["by"] for entry in log if entry.kind == "opened"] == [
             "session/new", "session/fork", "session/resume",
         ]  # fmt: skip
@@ -103,17 +103,17 @@ async def test_an_agent_that_can_fork_does_and_is_told_nothing_twice(tmp_path: P
 async def test_lists_are_paged_by_folder_and_newest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.host.list_sessions.PAGE_SIZE", 2)
 
-    async with hosting() as hosted, hosted.client("ann") as ann:
+    async with running_host() as hosted, hosted.client("ann") as ann:
         ids = []
         for _ in range(3):
-            session = await opened(ann, tmp_path)
+            session = await open_session(ann, tmp_path)
             await session.ask(f"title {session.id[:4]}")
             ids.append(session.id)
-        await opened(ann, "/")
-        listed = [info async for info in ann.each_session(str(tmp_path))]
+        await open_session(ann, "/")
+        listed = [info async for info in ann.iter_sessions(str(tmp_path))]
         assert [info.session_id for info in listed] == ids[::-1]
         assert listed[0].title == f"title {ids[-1][:4]}"
-        assert len([info async for info in ann.each_session()]) == 4
+        assert len([info async for info in ann.iter_sessions()]) == 4
 
 
 async def test_remote_users_open_sessions_only_under_their_roots(tmp_path: Path) -> None:
@@ -121,42 +121,42 @@ async def test_remote_users_open_sessions_only_under_their_roots(tmp_path: Path)
     (tmp_path / "out").mkdir()
     os.symlink(tmp_path / "out", tmp_path / "in" / "link")
 
-    async with hosting(roots=lambda visitor: (str(tmp_path / "in"),)) as hosted:
-        async with hosted.client("eve", visitor={"local": False}) as eve:
-            session = await opened(eve, tmp_path / "in" / "deep")
+    async with running_host(roots_of=lambda principal: (str(tmp_path / "in"),)) as hosted:
+        async with hosted.client("eve", principal={"is_local": False}) as eve:
+            session = await open_session(eve, tmp_path / "in" / "deep")
             assert await session.ask("x") == "heard x"
             for bad in ("out", "in/link", "in/../out", "inner"):
-                error = await denied(eve.open(str(tmp_path / bad)))
+                error = await denied(eve.open_session(str(tmp_path / bad)))
                 assert error.kind == Kind.PERMISSION_DENIED, bad
-            assert (await denied(eve.open(str(tmp_path / "in" / "none")))).kind == Kind.INVALID_PARAMS
-            more = eve.open(str(tmp_path / "in"), directories=[str(tmp_path / "out")])
+            assert (await denied(eve.open_session(str(tmp_path / "in" / "none")))).kind == Kind.INVALID_PARAMS
+            more = eve.open_session(str(tmp_path / "in"), directories=[str(tmp_path / "out")])
             assert (await denied(more)).kind == Kind.PERMISSION_DENIED
-    async with hosting() as hosted, hosted.client("eve", visitor={"local": False}) as eve:
-        assert "--root" in (await denied(eve.open(str(tmp_path)))).message
+    async with running_host() as hosted, hosted.client("eve", principal={"is_local": False}) as eve:
+        assert "--root" in (await denied(eve.open_session(str(tmp_path)))).message
 
 
-async def test_remote_users_bring_only_servers_that_the_house_knows(tmp_path: Path) -> None:
+async def test_remote_users_start_only_configured_servers(tmp_path: Path) -> None:
     ours = McpServer(name="docs", command="/bin/docs", args=["--fast"], env=[])
 
-    options: dict[str, Any] = {"roots": lambda _: (str(tmp_path),), "servers": {"docs": ours}}
-    async with hosting(**options) as hosted, hosted.client("eve", visitor={"local": False}) as eve:
-        await opened(eve, tmp_path, mcp_servers=[ours])
+    options: dict[str, Any] = {"roots_of": lambda _: (str(tmp_path),), "mcp_servers": {"docs": ours}}
+    async with running_host(**options) as hosted, hosted.client("eve", principal={"is_local": False}) as eve:
+        await open_session(eve, tmp_path, mcp_servers=[ours])
         for other in (
             McpServer(name="docs", command="/bin/sh", args=["--fast"], env=[]),
             McpServer(name="docs", command="/bin/docs", args=["-c", "evil"], env=[]),
             McpServer(name="mine", command="/bin/docs", args=["--fast"], env=[]),
         ):
-            error = await denied(eve.open(str(tmp_path), mcp_servers=[other]))
+            error = await denied(eve.open_session(str(tmp_path), mcp_servers=[other]))
             assert error.kind == Kind.PERMISSION_DENIED
             assert error.data is not None
             assert error.data["servers"] == [other.name]
-        assert len(hosted.house.rooms) == 1
-    async with hosting() as hosted, hosted.client("ann") as ann:
+        assert len(hosted.host.rooms) == 1
+    async with running_host() as hosted, hosted.client("ann") as ann:
         anything = McpServer(name="mine", command="/bin/true", args=[], env=[])
-        await opened(ann, tmp_path, mcp_servers=[anything])  # the owner of this machine
+        await open_session(ann, tmp_path, mcp_servers=[anything])  # the owner of this machine
 
 
-async def test_who_logged_in_once_is_logged_in_with_every_agent_that_is_started_for_them(tmp_path: Path) -> None:
+async def test_a_login_is_replayed_to_every_new_agent_of_the_user(tmp_path: Path) -> None:
     def locked() -> Agent:
         agent = Agent("locked", auth_required=True)
 
@@ -170,19 +170,19 @@ async def test_who_logged_in_once_is_logged_in_with_every_agent_that_is_started_
 
         return agent
 
-    async with hosting(locked) as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
-        assert (await denied(ann.open(str(tmp_path)))).kind == Kind.AUTH_REQUIRED
-        assert not hosted.house.rooms
+    async with running_host(locked) as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
+        assert (await denied(ann.open_session(str(tmp_path)))).kind == Kind.AUTH_REQUIRED
+        assert not hosted.host.rooms
         await ann.authenticate("key")
-        session = await opened(ann, tmp_path)
+        session = await open_session(ann, tmp_path)
         assert await session.ask("x") == "in"
-        await hosted.room.sleep()
+        await hosted.room.agent.stop()
         assert await session.ask("y") == "in"
-        assert (await denied(ben.open(str(tmp_path)))).kind == Kind.AUTH_REQUIRED
+        assert (await denied(ben.open_session(str(tmp_path)))).kind == Kind.AUTH_REQUIRED
         with pytest.raises(ProtocolError):
             await ben.authenticate("no such method")
-        async with hosted.client("eve", visitor={"role": "viewer"}) as eve:
+        async with hosted.client("eve", principal={"role": "viewer"}) as eve:
             assert (await denied(eve.authenticate("key"))).kind == Kind.PERMISSION_DENIED
-        await hosted.house.session_roles.set_role(session.id, "ben", "editor")
-        fork = await ben.fork(session.id, str(tmp_path))
+        await hosted.host.session_roles.set_role(session.id, "ben", "editor")
+        fork = await ben.fork_session(session.id, str(tmp_path))
         assert (await denied(fork.ask("z"))).kind == Kind.AUTH_REQUIRED, "ann's login is not ben's"

@@ -1,4 +1,4 @@
-"""Whose the names of sessions are: those of one user are nothing to another."""
+"""Session names belong to users: those of one user are invisible to another."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from dragoman.errors import ProtocolError
 from dragoman.host import session_names
 from dragoman.store.contract import Summary
 from dragoman.store.summary import check_new_name
-from tests.host.http.test_app import Caller, Doors, doors
-from tests.host.memory_host import opened
+from tests.host.http.test_app import Caller, HostedApp, hosted_app
+from tests.host.memory_host import open_session
 
 
-def kept(id: str, name: str) -> Summary:
+def stored_names(id: str, name: str) -> Summary:
     return Summary(session_id=id, entries=1, updated_at="", name=name)
 
 
 def shown(user: str | None, *stored: str) -> list[str | None]:
-    return [one.name for one in session_names.with_display_names([kept(name, name) for name in stored], user, "root")]
+    return [
+        one.name
+        for one in session_names.with_display_names([stored_names(name, name) for name in stored], user, "root")
+    ]
 
 
-def test_no_two_users_have_the_same_names() -> None:
+def test_users_have_separate_names() -> None:
     users = [
         "ann",
         "ann/x",
@@ -50,31 +53,31 @@ def test_no_two_users_have_the_same_names() -> None:
     "name",
     ["ann/secret", "x" * 97, "a\nb", "x$(id)", "x`id`", "dda3a510-0a1b-4c2d-8e3f-001122334455", "DDA3A510-0A1B-4C2D"],
 )
-def test_what_cannot_be_a_name_is_refused(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(ProtocolError, match=r"name|'/'|characters"):
         session_names.stored_name(name, "ann")
 
 
 @pytest.mark.parametrize("user", ["auth0|123", "a$(id)", "a`b", "a b'c", "-rf", "a=b"])
-def test_what_stands_before_a_name_is_as_plain_as_the_name(user: str) -> None:
+def test_a_name_prefix_has_only_allowed_characters(user: str) -> None:
     stored = session_names.stored_name("roof", user)
     assert check_new_name(stored) == stored
     assert shown(user, stored, f"{user}/of before") == ["roof", "of before"]
     assert shown("ben", f"{user}/of before") == [f"{user}/of before"]
 
 
-def test_the_owner_calls_sessions_as_they_like_and_sees_them_as_they_are_kept() -> None:
+def test_the_owner_names_sessions_freely_and_sees_stored_names() -> None:
     assert session_names.stored_name("a/b", None) == "a/b"
     assert shown(None, "board", "ann/board") == ["board", "ann/board"]
     assert shown("ben", "board", "ann/board") == ["board", "ann/board"]
     assert shown("ben", "board", "ben/board", "ann/board") == ["root/board", "board", "ann/board"]
 
 
-async def test_two_users_have_a_session_of_the_same_name_and_learn_nothing_of_each_other(tmp_path: Path) -> None:
+async def test_two_users_can_use_the_same_name_without_learning_of_each_other(tmp_path: Path) -> None:
 
-    async with doors(tmp_path) as at, at.hosted.client("ben", visitor={"local": False}, cwd="/") as remote:
-        at.hosted.house.roots_of = lambda _: None
-        theirs = (await opened(remote, tmp_path)).id
+    async with hosted_app(tmp_path) as at, at.hosted.client("ben", principal={"is_local": False}, cwd="/") as remote:
+        at.hosted.host.roots_of = lambda _: None
+        theirs = (await open_session(remote, tmp_path)).id
         ann, ben = await _called(at.ann, at.session, "secret"), await _called(at.ben, theirs, "secret")
         assert (ann, ben) == ((200, "secret"), (200, "secret"))
         assert (await at.ben("GET", "/api/sessions/secret")).json["sessionId"] == theirs
@@ -83,11 +86,11 @@ async def test_two_users_have_a_session_of_the_same_name_and_learn_nothing_of_ea
         for name in (at.session, at.session[:20], "ann/secret"):
             refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": name})
             assert refused.status == 400
-            assert "taken" not in refused.json["error"]["message"]
-        assert {one.name for one in await at.hosted.house.store.sessions()} == {"ann/secret", "ben/secret"}
+            assert "already used" not in refused.json["error"]["message"]
+        assert {one.name for one in await at.hosted.host.store.sessions()} == {"ann/secret", "ben/secret"}
         await _shared(at)
         assert (await at.ben("GET", "/api/sessions/ann/secret")).json["sessionId"] == at.session
-        assert {info.title for info in (await remote.sessions()).sessions} == {"secret", "ann/secret"}
+        assert {info.title for info in (await remote.list_sessions()).sessions} == {"secret", "ann/secret"}
         owner = Caller(at.app, at.tokens.create("owner", "admin")[0])
         assert (await owner("GET", "/api/sessions")).json == {"sessions": []}
         copied = [
@@ -96,8 +99,8 @@ async def test_two_users_have_a_session_of_the_same_name_and_learn_nothing_of_ea
         assert [answer.status for answer in copied] == [400, 400, 200]
         assert copied[2].json["name"] == "copy"
         assert len((await at.ben("GET", "/api/sessions")).json["sessions"]) == 3
-        # Even what the owner put in the way is not told of.
-        await at.hosted.house.store.rename(at.session, "ben/attic")
+        # Not even a name of the owner is revealed.
+        await at.hosted.host.store.rename(at.session, "ben/attic")
         await at.ann("POST", f"/api/sessions/{at.session}/members", {"user": "ben", "role": None})
         refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": "attic"})
         assert (refused.status, at.session in refused.body.decode()) == (400, False)
@@ -108,15 +111,15 @@ async def _called(caller: Caller, session: str, name: str) -> tuple[int, Any]:
     return answer.status, answer.json.get("name")
 
 
-async def _shared(at: Doors) -> None:
-    made = await at.ann("POST", "/api/sessions/secret/members", {"user": "ben", "role": "viewer"})
-    assert made.status == 200
+async def _shared(at: HostedApp) -> None:
+    created = await at.ann("POST", "/api/sessions/secret/members", {"user": "ben", "role": "viewer"})
+    assert created.status == 200
 
 
-async def test_what_was_opened_in_vain_can_be_taken_back_with_any_token_that_opens(tmp_path: Path) -> None:
+async def test_an_empty_session_can_be_deleted_with_any_token_that_can_open_sessions(tmp_path: Path) -> None:
 
-    async with doors(tmp_path) as at, at.hosted.client("ann") as remote:
-        empty = (await opened(remote, tmp_path)).id
+    async with hosted_app(tmp_path) as at, at.hosted.client("ann") as remote:
+        empty = (await open_session(remote, tmp_path)).id
         link = (await at.ann("POST", f"/api/sessions/{empty}/shares", {"role": "editor"})).json["token"]
         callers = [Caller(at.app, token) for token in (link, at.tokens.create("ann", "viewer")[0])]
         editing = Caller(at.app, at.tokens.create("ann", "editor")[0])

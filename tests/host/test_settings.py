@@ -1,4 +1,4 @@
-"""From config.toml to a host: limits by name, roots by user; and the page that tells of them."""
+"""From config.toml to a host: limits by name, roots by user; and the docs page about them."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from dragoman.transport.remote.server.limits import ServerLimits
 PAGE = Path(__file__).parents[2] / "docs" / "host.md"
 
 
-def test_every_limit_is_on_the_page_with_its_default() -> None:
+def test_every_limit_is_in_the_docs_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\d+) \|", PAGE.read_text(encoding="utf-8"), re.M))
-    doors, house = ServerLimits(), HostLimits()
-    defaults = {name: getattr(doors, name) for name in ServerLimits.__struct_fields__}
-    defaults |= {name: getattr(house, field) for name, field in settings.HOST_LIMIT_FIELDS.items()}
+    hosted_app, host_limits = ServerLimits(), HostLimits()
+    defaults = {name: getattr(hosted_app, name) for name in ServerLimits.__struct_fields__}
+    defaults |= {name: getattr(host_limits, field) for name, field in settings.HOST_LIMIT_FIELDS.items()}
     assert {name: float(value) for name, value in rows.items()} == defaults
 
 
-def test_limits_are_set_by_name_and_unknown_ones_refused() -> None:
-    hosting = HostSection(limits={"body": 1000, "rate": 2.5, "prompts": 3, "asleep": 7}, unattended="deny")
-    assert settings.endpoint_limits(hosting) == ServerLimits(body=1000, rate=2.5)
-    assert settings.host_limits(hosting) == HostLimits(max_prompts=3, idle_timeout=7.0, waits_unattended=False)
-    with pytest.raises(ConfigFault, match="there is no bodies; there are body, "):
+def test_limits_are_set_by_name_and_unknown_limits_are_refused() -> None:
+    section = HostSection(limits={"body": 1000, "rate": 2.5, "prompts": 3, "asleep": 7}, unattended="deny")
+    assert settings.endpoint_limits(section) == ServerLimits(body=1000, rate=2.5)
+    assert settings.host_limits(section) == HostLimits(max_prompts=3, idle_timeout=7.0, waits_unattended=False)
+    with pytest.raises(ConfigFault, match="there is no limit bodies; the limits are body, "):
         settings.endpoint_limits(HostSection(limits={"bodies": 1}))
 
 
-def test_remote_users_work_under_their_roots_and_nowhere_without(tmp_path: Path) -> None:
+def test_remote_users_work_only_under_their_roots(tmp_path: Path) -> None:
     mine, shared = tmp_path / "ann", tmp_path / "all"
     for folder in (mine, shared):
         folder.mkdir()
@@ -48,11 +48,11 @@ def test_remote_users_work_under_their_roots_and_nowhere_without(tmp_path: Path)
     none = settings.roots_lookup(HostSection())
     assert none(Principal(user="ben")) == ()
     assert none(Principal(user="me", is_local=True)) is None
-    with pytest.raises(ConfigFault, match="there is no folder"):
+    with pytest.raises(ConfigFault, match="does not exist"):
         settings.roots_lookup(HostSection(roots=(str(tmp_path / "gone"),)))
 
 
-def test_what_members_allow_for_always_does_not_become_a_grant_of_the_owner(tmp_path: Path) -> None:
+def test_an_always_answer_of_a_member_does_not_become_a_grant_of_the_owner(tmp_path: Path) -> None:
     path = str(tmp_path / "grants.json")
     owners = Grant(id="1", verdict="allow", scope="always", operation="file_write", created=0.0)
     GrantsFile(path).add([owners], now=0.0)
@@ -65,17 +65,17 @@ def test_what_members_allow_for_always_does_not_become_a_grant_of_the_owner(tmp_
     assert [grant.id for grant in recalled.current()] == ["1"]
 
 
-def test_a_policy_that_lets_servers_start_by_their_name_alone_is_warned_about(tmp_path: Path) -> None:
+def test_a_policy_that_allows_servers_by_name_alone_gives_a_warning(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('[[rule]]\ndecision = "allow"\noperation = "mcp_start"\nserver = "docs"\n')
-    here = user_paths({"HOME": str(tmp_path)})
-    (warning,) = settings.warnings(HostSection(policy=str(policy)), here)
+    paths = user_paths({"HOME": str(tmp_path)})
+    (warning,) = settings.warnings(HostSection(policy=str(policy)), paths)
     assert warning.startswith(f"rule 1 of {policy}, line 1: ")
     policy.write_text(policy.read_text() + 'command = "docs-server"\n')
-    assert settings.warnings(HostSection(policy=str(policy)), here) == []
+    assert settings.warnings(HostSection(policy=str(policy)), paths) == []
 
 
-def test_a_place_of_sessions_that_means_nothing_is_found_before_a_host_is_started() -> None:
+def test_an_invalid_store_setting_is_found_before_the_host_starts() -> None:
     check_host_section(HostSection(store="memory:"))
-    with pytest.raises(ConfigFault, match="say a path, or sqlite:PATH, memory:"):
+    with pytest.raises(ConfigFault, match="write a path, or sqlite:PATH, memory:"):
         check_host_section(HostSection(store="nats://queue"))

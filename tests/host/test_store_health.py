@@ -1,4 +1,4 @@
-"""What a host does while nothing can be kept, and when there is room again."""
+"""What a host does while the store fails, and when it works again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from dragoman.store.sqlite import SqliteStore
 from dragoman.store.upkeep import MonitoredStore
 from tests.host.auth.test_roles import denied
 from tests.host.http.test_app import Caller
-from tests.host.memory_host import hosting, opened, said, until
+from tests.host.memory_host import messages_of, open_session, running_host, until
 
 
 class Disk(MemoryStore):
-    """A store on a disk that can be full, or not answer."""
+    """A store on a disk that can be full, or hang."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,38 +52,38 @@ class Disk(MemoryStore):
 async def nothing(_: set[str]) -> None: ...
 
 
-async def test_a_host_is_not_ready_while_nothing_can_be_kept_and_recovers_by_itself(
+async def test_a_host_is_not_ready_while_the_store_fails_and_recovers_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "RETRY_INTERVAL", 0.01)
 
     disk, reports = Disk(), list[str]()
-    async with hosting(store=disk, report=reports.append) as hosted, hosted.client("ann") as ann:
-        ask = Caller(HostApp(hosted.house, local=None))
-        one = await opened(ann, tmp_path)
+    async with running_host(store=disk, report=reports.append) as hosted, hosted.client("ann") as ann:
+        ask = Caller(HostApp(hosted.host, local=None))
+        one = await open_session(ann, tmp_path)
         assert (await ask("GET", "/readyz")).json == {"status": "ready"}
         turn = asyncio.ensure_future(one.ask("wait gate"))
-        await until(lambda: said(one)[-1:] == [("agent", "waiting for gate")])
+        await until(lambda: messages_of(one)[-1:] == [("agent", "waiting for gate")])
         disk.is_full = True
         hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
         assert "no room" in (await denied(turn)).message
         refused = await ask("GET", "/readyz")
-        assert (refused.status, refused.json["reason"]) == (503, "there is no room for more")
+        assert (refused.status, refused.json["reason"]) == (503, "the disk is full")
         assert "no room" in (await denied(one.ask("more"))).message
         assert [entry.kind for entry in await disk.read(one.id)][-1] != "turn_ended"
         disk.is_full = False
-        await until(lambda: hosted.room.standing.turn is None)
+        await until(lambda: hosted.room.state.open_turn is None)
         last = (await disk.read(one.id))[-1]
         assert (last.kind, last.body["error"]["kind"]) == ("turn_ended", "interrupted")
         assert last.turn is not None
-        await until(lambda: reports[-1] == "sessions can be kept again")
+        await until(lambda: reports[-1] == "sessions can be stored again")
         assert (await ask("GET", "/readyz")).status == 200
         assert await one.ask("and on") == "heard and on"
         kinds = [entry.kind for entry in await disk.read(one.id)]
         assert kinds.count("turn_started") == kinds.count("turn_ended") == 2
 
 
-async def test_a_host_whose_file_was_moved_away_acknowledges_nothing_and_is_not_ready(
+async def test_a_host_whose_store_file_was_moved_is_not_ready_and_acknowledges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "RETRY_INTERVAL", 0.01)
@@ -91,17 +91,17 @@ async def test_a_host_whose_file_was_moved_away_acknowledges_nothing_and_is_not_
     path, elsewhere = tmp_path / "s.db", tmp_path / "elsewhere"
 
     store, reports = await SqliteStore.open(str(path)), list[str]()
-    async with hosting(store=store, report=reports.append) as hosted, hosted.client("ann") as ann:
-        ask = Caller(HostApp(hosted.house, local=None))
-        one = await opened(ann, tmp_path)
+    async with running_host(store=store, report=reports.append) as hosted, hosted.client("ann") as ann:
+        ask = Caller(HostApp(hosted.host, local=None))
+        one = await open_session(ann, tmp_path)
         assert await one.ask("first") == "heard first"
         assert (await ask("GET", "/readyz")).status == 200
         path.rename(elsewhere)
         refused = await ask("GET", "/readyz")
-        assert (refused.status, refused.json["reason"]) == (503, "the file of the store is not where it was")
+        assert (refused.status, refused.json["reason"]) == (503, "the store file was moved or removed")
         assert "put it back" in (await denied(one.ask("second"))).message
         elsewhere.rename(path)
-        await until(lambda: reports[-1:] == ["sessions can be kept again"])
+        await until(lambda: reports[-1:] == ["sessions can be stored again"])
         assert (await ask("GET", "/readyz")).status == 200
         assert await one.ask("third") == "heard third"
         prompts = [entry.body for entry in await store.read(one.id) if entry.kind == "prompt"]
@@ -109,13 +109,13 @@ async def test_a_host_whose_file_was_moved_away_acknowledges_nothing_and_is_not_
     await store.close()
 
 
-async def test_whoever_prompts_first_when_there_is_room_finds_the_turn_before_it_over(tmp_path: Path) -> None:
+async def test_the_first_prompt_after_a_full_disk_finds_the_earlier_turn_ended(tmp_path: Path) -> None:
 
     disk = Disk()
-    async with hosting(store=disk) as hosted, hosted.client("ann") as ann:
-        one = await opened(ann, tmp_path)
+    async with running_host(store=disk) as hosted, hosted.client("ann") as ann:
+        one = await open_session(ann, tmp_path)
         turn = asyncio.ensure_future(one.ask("wait gate"))
-        await until(lambda: said(one)[-1:] == [("agent", "waiting for gate")])
+        await until(lambda: messages_of(one)[-1:] == [("agent", "waiting for gate")])
         disk.is_full = True
         hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
         await denied(turn)
@@ -126,7 +126,7 @@ async def test_whoever_prompts_first_when_there_is_room_finds_the_turn_before_it
         assert turns[0][1] == turns[1][1] != turns[2][1] == turns[3][1]
 
 
-async def test_however_often_anybody_asks_little_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_frequent_readiness_checks_write_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
     disk = Disk()
     store = MonitoredStore(disk, nothing, print)
@@ -135,17 +135,17 @@ async def test_however_often_anybody_asks_little_is_written(monkeypatch: pytest.
     assert disk.probes == 1
     monkeypatch.setattr(upkeep, "CHECK_INTERVAL", 0.0)
     disk.is_full = True
-    assert [await store.unavailable_reason() for _ in range(50)] == ["there is no room for more"] * 50
+    assert [await store.unavailable_reason() for _ in range(50)] == ["the disk is full"] * 50
     assert disk.probes == 2
     disk.is_full = False
     await store.append("one", [draft])
     monkeypatch.setattr(upkeep, "CHECK_INTERVAL", 60.0)
-    assert await store.unavailable_reason() == ""  # what was just written says more than a trial
+    assert await store.unavailable_reason() == ""  # a recent write is better evidence than a trial write
     assert disk.probes == 2
     await store.close()
 
 
-async def test_a_disk_that_does_not_answer_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_disk_is_tried_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "PROBE_TIMEOUT", 0.01)
     monkeypatch.setattr(upkeep, "RETRY_INTERVAL", 0.0)
 
@@ -159,39 +159,39 @@ async def test_a_disk_that_does_not_answer_is_tried_once(monkeypatch: pytest.Mon
     assert await store.unavailable_reason() == ""
 
 
-def test_a_file_of_sessions_on_a_full_disk_is_not_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_on_a_full_disk_is_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(StoreFault, match="no room") as caught, lock_store(str(tmp_path / "sessions.db")):
+    with pytest.raises(StoreFault, match="is full") as caught, lock_store(str(tmp_path / "sessions.db")):
         pytest.fail("it was claimed")
     assert caught.value.why == "full"
 
 
-async def test_what_happens_to_agents_and_clients_is_reported(tmp_path: Path) -> None:
+async def test_agent_and_client_events_are_reported(tmp_path: Path) -> None:
 
     reports: list[str] = []
-    async with hosting(report=reports.append) as hosted, hosted.client("ann") as ann:
-        one = await opened(ann, tmp_path)
+    async with running_host(report=reports.append) as hosted, hosted.client("ann") as ann:
+        one = await open_session(ann, tmp_path)
         await denied(one.ask("die"))
-        await until(lambda: not hosted.room.is_held)
+        await until(lambda: not hosted.room.agent.is_started)
         assert await one.ask("again") == "heard again"
         await one.close()
-        await until(lambda: hosted.house.rooms == {})
+        await until(lambda: hosted.host.rooms == {})
     mine = [each.removeprefix(f"session {one.id}: ") for each in reports]
-    died = next(each for each in mine if each.startswith("its agent died: "))
-    assert [each for each in mine if each != died and "for a moment" not in each] == [
+    died = next(each for each in mine if each.startswith("its agent exited: "))
+    assert [each for each in mine if each != died and "briefly" not in each] == [
         "ann is connected",
         "its agent talker was started",
-        "ann came, as admin (dragoman)",
+        "ann joined as admin (dragoman)",
         "its agent talker was started again",
-        "ann went",
-        "its agent is let go",
-        "ann is not connected any more",
+        "ann left",
+        "its agent is stopped",
+        "ann disconnected",
     ], json.dumps(mine, indent=1)
     assert (
-        mine.index("ann came, as admin (dragoman)")
+        mine.index("ann joined as admin (dragoman)")
         < mine.index(died)
         < mine.index("its agent talker was started again")
     )

@@ -1,39 +1,31 @@
-"""Who gets into which room: the one way from the id of a session to its room, for every call of a client.
+"""Checks before a client gets a room, a folder or an MCP server.
 
-A session that somebody may not see is answered like one that is not there, in the same words. Above are the calls of
-clients; below are the house and its directory.
+A session that a user may not see gets the same error as one that does not exist.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.host.auth.roles import EDITOR, VIEWER, is_at_least
 from dragoman.schema.mcp import McpServer
 from dragoman.transport.sandbox.spec import contains_path
 
 if TYPE_CHECKING:
-    from dragoman.store.session_state import SessionState
-    from dragoman.transport.remote.server.auth import Principal
-
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
-
-from dragoman.host.auth.roles import EDITOR, VIEWER, is_at_least
-
-if TYPE_CHECKING:
     from dragoman.host.host_client import HostClient
     from dragoman.host.room.room import Room
+    from dragoman.store.session_state import SessionState
     from dragoman.transport.remote.server.auth import Principal
 
 
 def session_not_found(session: str) -> ProtocolError:
-    """The one answer for what is not there and for what nobody may know of."""
+    """Return the one error for a session that does not exist and for one that the caller may not see."""
     return ProtocolError(
         Kind.SESSION_NOT_FOUND,
         f"there is no session {session!r}",
@@ -42,13 +34,13 @@ def session_not_found(session: str) -> ProtocolError:
 
 
 def role_denied(session: str, role: str, required: str) -> ProtocolError:
-    """What somebody is told who may see a session and not do this in it."""
-    message = f"you are {role} in this session, and this needs {required}; ask an admin of it"
+    """Return the error for a member whose role is too low."""
+    message = f"you are {role} in this session, and this needs {required}; ask an admin of the session"
     return ProtocolError(Kind.PERMISSION_DENIED, message, {"sessionId": session, "role": role, "needs": required})
 
 
 async def check_role(client: HostClient, session: str, required: str = VIEWER) -> str:
-    """What this client is in a session, which must be enough."""
+    """Return the role of this client in a session. Raise if it is lower than `required`."""
     role = await client.role_in(session)
     if role is None:
         raise session_not_found(session)
@@ -59,7 +51,7 @@ async def check_role(client: HostClient, session: str, required: str = VIEWER) -
 
 @asynccontextmanager
 async def enter_room(client: HostClient, session: str, required: str = VIEWER) -> AsyncIterator[tuple[Room, str]]:
-    """The room of a session that this client may see, and as what; it stays during the block."""
+    """Yield the room of a session and the client's role in it. The room is kept until the block ends."""
     role = await check_role(client, session, required)
     room = await client.host.acquire_room(session)
     try:
@@ -69,77 +61,80 @@ async def enter_room(client: HostClient, session: str, required: str = VIEWER) -
 
 
 def check_may_open(principal: Principal, what: str) -> None:
-    """Who came by a share link, or may only look, has no agents of their own."""
+    """Raise for principals with a share link and for viewers: they may not start agents."""
     if principal.session is not None or not is_at_least(principal.role, EDITOR):
-        raise ProtocolError(Kind.PERMISSION_DENIED, f"you were let in to look at sessions, not to {what}")
+        raise ProtocolError(Kind.PERMISSION_DENIED, f"you may only view sessions here, not {what}")
 
 
 def default_roots(principal: Principal) -> Sequence[str] | None:
-    """The owner on this machine may open sessions anywhere; everybody else nowhere, until somebody says where."""
+    """Let the owner on this machine open sessions anywhere, and everybody else nowhere."""
     return None if principal.is_local else ()
 
 
 def resolve_folder(path: str, roots: Sequence[str] | None, member: str) -> str:
-    """The folder as it really is; refused where it is outside the roots. None for roots: any folder is good."""
+    """Return the folder with links resolved. Raise if it is outside the roots. Roots None: any folder is allowed."""
     real = real_path(path, member)
     if roots is None:
         return os.path.abspath(path)
     if is_under(real, roots):
         return real
-    known = ", ".join(roots) or "none were given; the host is started with --root DIR"
-    raise _error(Kind.PERMISSION_DENIED, f"{member} {path} is not under the folders you may use ({known})", member)
+    message = f"{member} {path} is not under the folders you may use ({_root_list(roots)})"
+    raise _error(Kind.PERMISSION_DENIED, message, member)
 
 
 def real_path(path: str, member: str) -> str:
-    """Where an absolute path leads, links followed."""
+    """Return where an absolute path leads, with links resolved."""
     if not path.startswith("/") or "\0" in path:
         raise _error(Kind.INVALID_PARAMS, f"{member} must be an absolute path, not {path!r}", member)
     try:
         return os.path.realpath(path)
     except ValueError:
-        raise _error(Kind.INVALID_PARAMS, f"{member} {path!r} cannot be the name of a folder", member) from None
+        raise _error(Kind.INVALID_PARAMS, f"{member} {path!r} is not a valid folder name", member) from None
 
 
 def is_under(real: str, roots: Sequence[str] | None) -> bool:
-    """Whether a resolved folder lies under one of the roots. None for roots: any folder does."""
+    """Tell whether a resolved folder is under one of the roots. Roots None: any folder is."""
     return roots is None or any(contains_path(os.path.realpath(root), real) for root in roots)
 
 
 def check_same(path: str, real: str) -> None:
-    """Refuse a folder of a session that is not the one that was admitted: somebody put a link in its way since."""
+    """Raise if a folder of a session no longer leads where it led when it was checked: it became a link."""
     if real_path(path, "the folder of the session") != real:
         message = (
-            f"{path} leads to another folder than when the session was opened: it is a link now, or lies behind one; "
-            "put the folder back, or open a new session in the folder that you mean"
+            f"{path} leads to another folder than when the session was opened: it is a link now, or is behind one; "
+            "restore the folder, or open a new session in the right folder"
         )
         raise ProtocolError(Kind.PERMISSION_DENIED, message, {"path": path})
 
 
-def check_copy(standing: SessionState, roots: Sequence[str] | None) -> None:
-    """Refuse a copy of a session for somebody who could not open a session in its folders."""
-    for path in filter(None, (standing.cwd, *standing.directories)):
-        if not is_under(standing.resolved.get(path, path), roots):
-            known = ", ".join(roots or ()) or "none were given; the host is started with --root DIR"
+def check_copy(state: SessionState, roots: Sequence[str] | None) -> None:
+    """Raise if the user could not open a session in the folders of the session that is copied."""
+    for path in filter(None, (state.cwd, *state.directories)):
+        if not is_under(state.resolved.get(path, path), roots):
             message = (
-                f"a fork of this session would work in {path}, which is not under the folders you may use ({known}); "
-                "open a new session under one of them"
+                f"a fork of this session would work in {path}, which is not under the folders you may use "
+                f"({_root_list(roots or ())}); open a new session under one of them"
             )
             raise _error(Kind.PERMISSION_DENIED, message, "sessionId")
 
 
 def check_folder(path: str, member: str) -> str:
-    """The folder, which must be there: an agent cannot be started in one that is not."""
+    """Return the folder. Raise if it does not exist, because no agent can be started there."""
     if not os.path.isdir(path):
         raise _error(Kind.INVALID_PARAMS, f"{member} {path} is not a folder on the host", member)
     return path
 
 
 def configured_server(server: McpServer, configured: Mapping[str, McpServer]) -> McpServer | None:
-    """The server of that name as the house has it; None where the house has none, or another command for it."""
-    ours = configured.get(server.name)
-    if ours is None or _launch_key(ours) != _launch_key(server):
+    """Return the server of that name as the host configures it; None if it has none, or starts it in another way."""
+    known = configured.get(server.name)
+    if known is None or _launch_key(known) != _launch_key(server):
         return None
-    return msgspec.structs.replace(ours)
+    return msgspec.structs.replace(known)
+
+
+def _root_list(roots: Sequence[str]) -> str:
+    return ", ".join(roots) or "none are configured; start the host with --root DIR"
 
 
 def _launch_key(server: McpServer) -> tuple[object, ...]:

@@ -1,8 +1,4 @@
-"""The agents of a house: by name, with what each said of itself, and visits to them without a session.
-
-An agent introduces itself when it is first needed; clients are answered from that. Above are the house and its desks;
-below is the way to start one.
-"""
+"""The agents of a host by name, with their initialize results, and agents started without a session."""
 
 from __future__ import annotations
 
@@ -27,101 +23,101 @@ if TYPE_CHECKING:
     from dragoman.store.session_state import SessionState
     from dragoman.transport.base import Transport
 
-# Gives the command of an agent, or a transport to one that runs already, once for each that is needed.
+# Returns the command of an agent, or a transport to a running one. Called once for each agent that is needed.
 FindTarget = Callable[[NamedAgent], "Sequence[str] | Transport"]
 
 
 class AgentCatalog:
-    """The agents, the first of which is meant where none is named."""
+    """The agents of a host. The first one is the default."""
 
     def __init__(
         self, agents: Sequence[NamedAgent], target_of: FindTarget, report: Callable[[str], None], start_timeout: float
     ) -> None:
         if not agents:
-            raise ValueError("a house needs an agent; name at least one")
+            raise ValueError("a host needs at least one agent")
         self.target_of = target_of
         self._agents = {agent.name: agent for agent in agents}
         self._report = report
-        self._start_timeout = start_timeout  # for one to start
+        self._start_timeout = start_timeout
         self._initialize_results: dict[str, InitializeResult] = {}
         self._dialects: dict[str, str] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
     @property
     def names(self) -> list[str]:
-        """The names of all; the first is meant where none is named."""
+        """Return the names of all agents, the default first."""
         return list(self._agents)
 
     def has_agent(self, name: str) -> bool:
-        """Whether there is an agent of this name."""
+        """Tell whether there is an agent of this name. "" is the default agent."""
         return not name or name in self._agents
 
     def find_agent(self, name: str) -> NamedAgent:
-        """The agent of this name; the first one where none is named, or one that is not here any more."""
+        """Return the agent of this name; the default for "" and for an unknown name."""
         known = self._agents.get(name)
         return known if known is not None else next(iter(self._agents.values()))
 
     def agent_of(self, state: SessionState) -> NamedAgent:
-        """The agent of a session; one that another program opened may be known by what the agent calls itself."""
+        """Return the agent of a session. A session from another program may be matched by the agent's own title."""
         if state.agent:
             known = self._agents.get(state.agent)
             if known is None:
-                message = f"this session belongs to the agent {state.agent}, which this host does not have"
+                message = f"this session needs the agent {state.agent}; add it to the agents of this host"
                 raise ProtocolError(Kind.INVALID_STATE, message, {"agent": state.agent, "agents": self.names})
             return known
-        for name, told in self._initialize_results.items():
-            info = told.agent_info or None
+        for name, result in self._initialize_results.items():
+            info = result.agent_info or None
             if info is not None and state.agent_title and state.agent_title in (info.title, info.name):
                 return self._agents[name]
         return self.find_agent("")
 
-    # --- what they say of themselves ----------------------------------------------------------------------------
+    # --- initialize results -------------------------------------------------------------------------------------
 
     def note_initialized(self, name: str, result: InitializeResult, dialect: str) -> None:
-        """An agent introduced itself, perhaps otherwise than before."""
+        """Remember the latest initialize result and the dialect of an agent."""
         self._initialize_results[name] = result
         self._dialects[name] = dialect
 
-    def dialect_of(self, named: NamedAgent) -> str:
-        """What an agent speaks: as configured, or as was found out; "" where nobody knows yet."""
-        return self._dialects.get(named.name, "") if named.dialect == "auto" else named.dialect
+    def dialect_of(self, agent_config: NamedAgent) -> str:
+        """Return the dialect of an agent, as configured or detected; "" while it is unknown."""
+        return self._dialects.get(agent_config.name, "") if agent_config.dialect == "auto" else agent_config.dialect
 
-    async def initialize_result(self, named: NamedAgent) -> InitializeResult:
-        """What an agent says of itself; it is started once to find out."""
-        async with self._locks.setdefault(named.name, asyncio.Lock()):
-            known = self._initialize_results.get(named.name)
+    async def initialize_result(self, agent_config: NamedAgent) -> InitializeResult:
+        """Return the initialize result of an agent. Start it once to find out."""
+        async with self._locks.setdefault(agent_config.name, asyncio.Lock()):
+            known = self._initialize_results.get(agent_config.name)
             if known is None:
-                self._report(f"the agent {named.name} is started for a moment, to hear what it can do")
-                agent = await self.start_agent(named)
+                self._report(f"starting the agent {agent_config.name} briefly, to learn its capabilities")
+                agent = await self.start_agent(agent_config)
                 await agent.close()
-                known = self._initialize_results[named.name]
+                known = self._initialize_results[agent_config.name]
         return known
 
-    async def start_agent(self, named: NamedAgent, *, caller: Caller | None = None) -> RemoteAgent:
-        """Start an agent without a session; whoever wanted it closes it. What it asks and tells goes to a caller."""
-        place = named.cwd or os.getcwd()
+    async def start_agent(self, agent_config: NamedAgent, *, caller: Caller | None = None) -> RemoteAgent:
+        """Start an agent without a session, for the caller to close. Its questions and notifications go to `caller`."""
+        cwd = agent_config.cwd or os.getcwd()
         dial = build_dialer(
-            named, place, self.target_of(named), report=self._report, initialize_timeout=self._start_timeout
+            agent_config, cwd, self.target_of(agent_config), report=self._report, initialize_timeout=self._start_timeout
         )
-        lend, answers = (
+        workspace, callbacks = (
             WorkspaceAccess(approve=lambda _: False),
             UserCallbacks("deny", caller.elicit if caller else _no_answer),
         )
-        told = {method: partial(caller.notify, method) for method in CLIENT_NOTIFICATIONS} if caller else {}
+        result = {method: partial(caller.notify, method) for method in CLIENT_NOTIFICATIONS} if caller else {}
         agent = RemoteAgent(
             dial,
-            answers,
-            workspace=lend,
-            on=told,
+            callbacks,
+            workspace=workspace,
+            on=result,
             terminal_login=None,
             settings=SessionSettings(timeout=self._start_timeout),
         )
-        offered = lend.capabilities()
-        offered.elicitation = answers.capabilities()
+        offered = workspace.capabilities()
+        offered.elicitation = callbacks.capabilities()
         await agent.start(initialize_params(offered))
-        self.note_initialized(named.name, agent.initialize_result, agent.dialect)
+        self.note_initialized(agent_config.name, agent.initialize_result, agent.dialect)
         return agent
 
 
 def _no_answer(_: Any) -> None:
-    """Nobody is there whom an agent could ask."""
+    """Answer nothing: there is nobody to ask."""

@@ -1,10 +1,9 @@
-"""The house: agents by name, rooms by session, one store, and the clients that come and go.
+"""The host: agents by name, rooms by session, one store, and the connected clients.
 
-    async with House(agents, store=store, directory=directory) as house:
-        await house.receive(transport, visitor)      # serves one client until it leaves
+    async with Host(agents, store=store, session_roles=roles) as host:
+        await host.serve_client(transport, principal)      # until the client disconnects
 
-Rooms come from the store when somebody wants them, and go when nobody does. Above are doors and commands, which know
-who comes; below are desks and rooms. Knows no HTTP.
+A room is read from the store when it is needed and dropped when it is idle. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from dragoman.host.access import default_roots, session_not_found
 from dragoman.host.account_calls import Accounts
 from dragoman.host.agents import AgentCatalog, FindTarget
 from dragoman.host.auth.roles import ADMIN, MemorySessionRoles, SessionRoles, lower_role
-from dragoman.host.counters import Counters
 from dragoman.host.host_client import HostClient
 from dragoman.host.limits import HostLimits
 from dragoman.host.pool.pool import Pool
@@ -31,8 +29,8 @@ from dragoman.host.room.agent import delete_agent_session, fork_agent_session
 from dragoman.host.room.members import PAGE_SIZE
 from dragoman.host.room.notifications import Notification, closed_notification
 from dragoman.host.room.room import Room
+from dragoman.ids import new_id
 from dragoman.policy.decide import Policy
-from dragoman.roles.agent.session import new_id
 from dragoman.roles.client.permission.guard import Guard
 from dragoman.roles.client.permission.prompt import AskUser
 from dragoman.schema.mcp import McpServer
@@ -46,17 +44,30 @@ from dragoman.transport.remote.server.auth import Principal
 logger = logging.getLogger("dragoman")
 
 
-# How long a room that came from the store waits for whoever asked for it. Seconds; they are there already, or gone.
+# How long a room read from the store waits for the client that asked for it. Seconds.
 UNCLAIMED_TIMEOUT = 1.0
 
 
 def default_guard(ask: AskUser | None) -> Guard:
-    """A guard by the built-in policy alone: nothing remembered, nothing audited; the room keeps the time."""
+    """Return a guard with the built-in policy only: no stored grants, no audit. The room keeps the timeout."""
     return Guard(Policy(), ask=ask, answer_timeout=HostLimits().unattended_timeout * 2)
 
 
+class Counters:
+    """What a host has done since it started. The code that does the thing increments its counter."""
+
+    __slots__ = ("agent_crashes", "agent_starts", "delivered_entries", "prompts", "sessions")
+
+    def __init__(self) -> None:
+        self.sessions = 0  # opened, or read from the store
+        self.prompts = 0
+        self.delivered_entries = 0  # entries sent to members, counted once for each member
+        self.agent_starts = 0
+        self.agent_crashes = 0  # agents that exited by themselves or did not start
+
+
 class Host:
-    """What a host is, but for its doors."""
+    """A host without its HTTP endpoint."""
 
     def __init__(
         self,
@@ -68,14 +79,14 @@ class Host:
         roots_of: Callable[[Principal], Sequence[str] | None] = default_roots,
         mcp_servers: Mapping[str, McpServer] | None = None,
         limits: HostLimits = HostLimits(),  # noqa: B008  (immutable)
-        target_of: FindTarget = lambda named: named.argv,
+        target_of: FindTarget = lambda agent_config: agent_config.argv,
         report: Callable[[str], None] | None = None,
         share_processes: bool = False,
     ) -> None:
-        """The first of the agents is meant where none is named. The store stays the caller's to close.
+        """Create a host. The first agent is the default. The caller closes the store.
 
-        `reach` gives the command of an agent, or a transport to one that runs already, once for each that is needed:
-        one a session, or with `shares` one for all sessions of a user.
+        `target_of` returns the command of an agent, or a transport to a running one. It is called once for each process
+        that is needed: one per session, or with `share_processes` one for all sessions of a user.
         """
         self.session_roles: SessionRoles = session_roles or MemorySessionRoles()
         self.make_guard = make_guard
@@ -91,7 +102,7 @@ class Host:
         self.accounts = Accounts()
         self.rooms: dict[str, Room] = {}
         self.clients: set[HostClient] = set()
-        self._local: set[str] = set()  # users who came as the owner of this process, on this machine
+        self._local: set[str] = set()  # users who connected as the owner of this process, on this machine
         self._reopening: dict[str, asyncio.Future[Room]] = {}
         self._is_closing = False
 
@@ -106,85 +117,85 @@ class Host:
     # --- clients ------------------------------------------------------------------------------------------------
 
     async def serve_client(self, transport: Transport, principal: Principal) -> None:
-        """Serve one client until it leaves."""
+        """Serve one client until it disconnects."""
         if self._is_closing:
             await transport.close("the host is stopping")
             return
         if principal.is_local:
             self._local.add(principal.user)
-        desk = HostClient(self, transport, principal)
-        self.clients.add(desk)
-        who = principal.user + (f" at {principal.address}" if principal.address else "")
-        self.report(f"{who} is connected")
+        client = HostClient(self, transport, principal)
+        self.clients.add(client)
+        label = principal.user + (f" at {principal.address}" if principal.address else "")
+        self.report(f"{label} is connected")
         try:
-            await desk.serve()
+            await client.serve()
         finally:
-            self.clients.discard(desk)
-            self.report(f"{who} is not connected any more")
+            self.clients.discard(client)
+            self.report(f"{label} disconnected")
 
     def default_folder(self, principal: Principal) -> str:
-        """The folder of sessions whose client names none."""
+        """Return the folder for sessions whose client names none."""
         roots = self.roots_of(principal)
         return roots[0] if roots else os.getcwd()
 
     def is_local(self, user: str) -> bool:
-        """Whether a user is the owner of this process, from wherever they come now."""
+        """Tell whether a user is the owner of this process, also when they connect from elsewhere."""
         return user in self._local or (user != "" and user == self.session_roles.owner)
 
     def roots_of_user(self, user: str) -> Sequence[str] | None:
-        """Where sessions of a user may work, whoever wakes them. None: anywhere."""
+        """Return the folders where sessions of a user may work, whoever starts the agent. None: any folder."""
         return self.roots_of(Principal(user=user, is_local=self.is_local(user)))
 
-    async def responsible(self, session: str, opener: str) -> list[str]:
-        """Whose rights a session has: of who opened it and is still in it, else of its admins, else of the owner."""
+    async def responsible_users(self, session: str, opener: str) -> list[str]:
+        """Return the users whose rights a session has: its opener if a member, else its admins, else the owner."""
         members = await self.session_roles.members_of(session)
         if opener in members:
             return [opener]
         return [user for user, role in members.items() if role == ADMIN] or [self.session_roles.owner]
 
     async def apply_role_changes(self, session: str) -> None:
-        """Somebody may do more, less or nothing in a session: those who are there notice at once."""
+        """Apply changed roles to the members who are present."""
         room = self.rooms.get(session)
         for member in list(room.members.values()) if room is not None else ():
             role = await member.client.role_in(session)
             if room is None or member.client.id not in room.members:
                 continue
             if role is None:
-                member.notify(closed_notification(session, "you were taken out of this session"))
+                member.notify(closed_notification(session, "you were removed from this session"))
                 room.leave(member.client)
             else:
-                room.set_role(member.client, role)
+                room.members.set_role(member.client, role)
 
     # --- agents -------------------------------------------------------------------------------------------------
 
     async def request_agents(self, user: str, name: str, method: str, params: Any) -> None:
-        """Ask something of all agents of this name that are awake for sessions of this user; who cannot is reported."""
-        rooms = [room for room in self.rooms.values() if room.state.agent == name and room.agent is not None]
+        """Send a request to all running agents of this name in sessions of this user. Report those that fail."""
+        rooms = [room for room in self.rooms.values() if room.state.agent == name and room.agent.remote is not None]
         await asyncio.gather(*(self._request_agent(room, user, method, params) for room in rooms))
 
     async def _request_agent(self, room: Room, user: str, method: str, params: Any) -> None:
-        if await room.login_user() != user or (agent := room.agent) is None:
+        if await room.agent.login_user() != user or (agent := room.agent.remote) is None:
             return
         try:
             await agent.request(method, params, timeout=self.limits.stop_timeout)
         except (ProtocolError, ConnectionFailed) as error:
-            self.report(f"session {room.id}: its agent did not take {method}: {error}")
+            self.report(f"session {room.id}: its agent did not accept {method}: {error}")
 
     def notify_user(self, user: str, agent: str, notification: Notification) -> None:
-        """Tell the clients that this user has at the door of an agent something that is about no session."""
-        for desk in self.clients:
-            if desk.principal.user == user and self.agent_catalog.find_agent(desk.principal.agent).name == agent:
-                desk.notify(notification)
+        """Notify all clients of this user that are connected for this agent."""
+        for client in self.clients:
+            if client.principal.user == user and self.agent_catalog.find_agent(client.principal.agent).name == agent:
+                client.notify(notification)
 
-    async def startable(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer | None]:
-        """The servers as they are started for remote users; None for one that we do not know and policy refuses."""
+    async def startable_servers(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer | None]:
+        """Return the servers as they are started for remote users; None for an unknown one that policy refuses."""
         known = [access.configured_server(server, self.mcp_servers) for server in servers]
-        unknown = [server for server, ours in zip(servers, known, strict=True) if ours is None]
+        unknown = [server for server, found in zip(servers, known, strict=True) if found is None]
         allowed = await self.allowed_servers(unknown, cwd) if unknown else []
-        return [ours or (server if server in allowed else None) for server, ours in zip(servers, known, strict=True)]
+        return [found or (server if server in allowed else None) for server, found in zip(servers, known, strict=True)]
 
     async def allowed_servers(self, servers: Sequence[McpServer], cwd: str) -> list[McpServer]:
-        """Those of the servers that policy lets anybody start; nobody is asked."""
+        """Return the servers that policy allows without asking anybody."""
         guard = self.make_guard(None)
         try:
             return await guard.allowed_servers(servers, cwd)
@@ -194,10 +205,10 @@ class Host:
     # --- rooms --------------------------------------------------------------------------------------------------
 
     async def acquire_room(self, session: str) -> Room:
-        """The room of a session, from the store if need be; being used until `done_with`."""
+        """Return the room of a session, read from the store if needed, and keep it until `release_room`."""
         if self._is_closing:
-            raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it is back")
-        while (room := self.rooms.get(session)) is None:  # it may be forgotten again before we are told
+            raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it runs again")
+        while (room := self.rooms.get(session)) is None:  # it may be dropped again before this task runs
             opening = self._reopening.get(session)
             if opening is None:
                 opening = self._reopening[session] = asyncio.ensure_future(self._reopen_room(session))
@@ -211,7 +222,7 @@ class Host:
     def _on_reopened(self, session: str, done: asyncio.Future[Room]) -> None:
         self._reopening.pop(session, None)
         if not done.cancelled() and done.exception() is None:
-            # Whoever asked for it may have left meanwhile; then nobody else would let it go.
+            # If the client that asked is gone, nobody else would release the room.
             asyncio.get_running_loop().call_later(UNCLAIMED_TIMEOUT, done.result().start_idle_timer)
 
     async def _reopen_room(self, session: str) -> Room:
@@ -224,22 +235,22 @@ class Host:
         self.counters.sessions += 1
         return self.rooms.setdefault(session, room)
 
-    async def standing(self, session: str, upto: int | None = None) -> SessionState:
-        """A session as its log has it, up to a number."""
-        standing = SessionState((await self.store.find(session)).imported)
-        while upto is None or standing.seq < upto:
-            limit = PAGE_SIZE if upto is None else min(PAGE_SIZE, upto - standing.seq)
-            lines = await self.store.lines(session, standing.seq, limit, intact=True)
+    async def session_state(self, session: str, upto: int | None = None) -> SessionState:
+        """Return the state of a session from its log, up to an entry number."""
+        state = SessionState((await self.store.find(session)).imported)
+        while upto is None or state.seq < upto:
+            limit = PAGE_SIZE if upto is None else min(PAGE_SIZE, upto - state.seq)
+            lines = await self.store.lines(session, state.seq, limit, intact=True)
             if not lines:
                 break
             for line in lines:
-                standing.apply(decode_raw_entry(line))
-        return standing
+                state.apply(decode_raw_entry(line))
+        return state
 
     async def create_room(self, principal: Principal) -> Room:
-        """An empty room for a session that is about to be opened; being used until `done_with`."""
+        """Create an empty room for a new session, and keep it until `release_room`."""
         if self._is_closing:
-            raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it is back")
+            raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it runs again")
         self.check_session_limit(principal.user)
         room = Room(self, new_id(), SessionState())
         room.opener = principal.user
@@ -250,14 +261,16 @@ class Host:
         return room
 
     def check_session_limit(self, user: str) -> None:
-        """Raise where a user has as many sessions awake as anybody may."""
-        theirs = [room for room in self.rooms.values() if room.opener == user and (room.has_agent or not room.seq)]
-        if len(theirs) >= self.limits.max_sessions:
-            message = f"{len(theirs)} sessions of {user} are awake; close some of them first"
+        """Raise if a user has reached the limit of awake sessions."""
+        awake = [
+            room for room in self.rooms.values() if room.opener == user and (room.agent.is_started or not room.seq)
+        ]
+        if len(awake) >= self.limits.max_sessions:
+            message = f"{user} has {len(awake)} sessions awake; close some of them first"
             raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self.limits.max_sessions})
 
     async def fork_room(self, origin: Room, principal: Principal) -> Room:
-        """A room whose log begins with that of another; an agent that cannot fork is told what was said."""
+        """Create a room whose log starts as a copy of another's. The agent forks too, or is told the history."""
         await origin.log.wait_stored()
         copy = await self.copy_log(origin.id, principal, origin.seq)
         room = await self.acquire_room(copy.session_id)
@@ -266,26 +279,26 @@ class Host:
             await room.log.append_and_wait(EntryKind.OPENED, body, actor=principal.user)
         return room
 
-    async def copy_log(self, session: str, visitor: Principal, upto: int | None) -> Summary:
-        """Another log that begins as this one does, of this visitor, under whose roots its folders must be."""
-        user, standing = visitor.user, await self.standing(session, upto)
-        access.check_copy(standing, self.roots_of(visitor) if visitor.is_local else self.roots_of_user(user))
-        is_theirs = user in await self.responsible(session, standing.owner)
+    async def copy_log(self, session: str, principal: Principal, upto: int | None) -> Summary:
+        """Copy a log for a user. The folders of the session must be under the roots of that user."""
+        user, state = principal.user, await self.session_state(session, upto)
+        access.check_copy(state, self.roots_of(principal) if principal.is_local else self.roots_of_user(user))
+        is_theirs = user in await self.responsible_users(session, state.owner)
         copy = await self.store.fork(session, new_id(), upto)
         if not is_theirs:
             await self.store.keep_credentials(copy.session_id, {})
-        note = Draft(kind=EntryKind.MEMBER, actor=user, time=timestamp(), body={"owner": user})
-        await self.store.append(copy.session_id, [note])
+        draft = Draft(kind=EntryKind.MEMBER, actor=user, time=timestamp(), body={"owner": user})
+        await self.store.append(copy.session_id, [draft])
         await self.session_roles.set_creator(copy.session_id, user)
         return copy
 
     async def _repair_sessions(self, sessions: set[str]) -> None:
-        """There is room again: turns whose end could not be kept are over in their logs too."""
+        """Log the end of turns that could not be stored while the store was failing."""
         for session in sessions:
             try:
                 room = await self.acquire_room(session)
             except ProtocolError:
-                continue  # nothing of it was ever kept
+                continue  # nothing of it was stored
             try:
                 if room.queue.running is None:
                     await room.repair()
@@ -293,88 +306,91 @@ class Host:
                 self.release_room(room)
 
     async def discard_room(self, room: Room) -> None:
-        """A session that could not be opened: nothing of it stays."""
+        """Remove a session that could not be opened."""
         await room.close("the session could not be opened")
         self.forget_room(room.id)
         if room.seq:
             await self.store.delete(room.id)
 
     def retain_room(self, room: Room) -> None:
-        """Somebody is about to do something in this room: it stays."""
+        """Keep a room, because a call is about to use it."""
         room.use_count += 1
         room.stop_idle_timer()
 
     def release_room(self, room: Room) -> None:
-        """The opposite of `use`."""
+        """Undo `retain_room`."""
         room.use_count -= 1
         room.start_idle_timer()
 
     def forget_room(self, session: str) -> None:
-        """A room in which nobody is, and nothing happens."""
+        """Drop a room that is idle."""
         self.rooms.pop(session, None)
 
     async def delete_session(self, room: Room, by: str) -> None:
-        """End a session for good, whoever is in it."""
-        why = f"the session was deleted by {by}"
-        room.close_reason, room.is_closed = why, True  # nothing begins here any more
-        room.broadcast(closed_notification(room.id, why))
+        """Delete a session, whoever is in it."""
+        reason = f"the session was deleted by {by}"
+        room.close_reason, room.is_closed = reason, True  # nothing starts here from now on
+        room.members.broadcast(closed_notification(room.id, reason))
         for waiting in room.queue.clear():
             waiting.done(None, session_not_found(room.id))
-        room.cancel_turn()
+        room.agent.cancel_turn()
         await room.wait_turn_end()
         await delete_agent_session(room)
-        await room.close(why)
+        await room.close(reason)
         await self.store.delete(room.id)
         await self.session_roles.remove_session(room.id)
         self.forget_room(room.id)
 
     async def role_in(self, principal: Principal, session: str) -> str | None:
-        """What a visitor is in a session; None: they may not know that it is there."""
+        """Return the role of a principal in a session; None if they may not see it."""
         if principal.session is not None:
             return principal.role if principal.session == session else None
         role = await self.session_roles.role_of(principal.user, session)
         return None if role is None else lower_role(role, principal.role)
 
     async def visible_sessions(self, principal: Principal) -> list[Summary]:
-        """The sessions that a visitor may see, by the names that they have for them; what changed last comes first."""
-        kept = await self.store.sessions()
+        """Return the sessions that a principal may see, with the names they use, the latest change first."""
+        summaries = await self.store.sessions()
         if principal.session is not None:
-            return [one for one in kept if one.session_id == principal.session]
+            return [summary for summary in summaries if summary.session_id == principal.session]
         roles = await self.session_roles.sessions_of(principal.user)
-        # What nobody opened here is its owner's, also when they come from elsewhere.
+        # A session that nobody opened here belongs to the owner, also when they connect from elsewhere.
         namer = self.naming_user(principal)
-        theirs = [
-            one
-            for one in kept
-            if one.session_id in roles or (namer is None and await self.role_in(principal, one.session_id) is not None)
+        awake = [
+            summary
+            for summary in summaries
+            if summary.session_id in roles
+            or (namer is None and await self.role_in(principal, summary.session_id) is not None)
         ]
-        return session_names.with_display_names(theirs, namer, self.session_roles.owner)
+        return session_names.with_display_names(awake, namer, self.session_roles.owner)
 
     def naming_user(self, principal: Principal) -> str | None:
-        """Whose names a visitor gives to sessions: their own; None for the owner of the host, from wherever."""
+        """Return the user whose session names a principal uses; None for the owner of the host."""
         return None if principal.is_local or principal.user == self.session_roles.owner else principal.user
 
     async def rename_session(self, principal: Principal, session: str, name: str | None) -> None:
-        """Give a session a name of this visitor's, or take the one away that it has."""
-        wanted = None if name is None else session_names.stored_name(name, self.naming_user(principal))
+        """Give a session a name of this principal, or remove its name."""
+        stored = None if name is None else session_names.stored_name(name, self.naming_user(principal))
         try:
-            await self.store.rename(session, wanted)
+            await self.store.rename(session, stored)
         except ProtocolError as error:
             raise session_names.rename_error(name or "", error, await self.visible_sessions(principal)) from None
 
-    # --- the end ------------------------------------------------------------------------------------------------
+    # --- close --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Stop: turns are interrupted and logged so, agents end, clients are let go. Nothing is left running."""
+        """Stop: interrupt and log turns, stop agents, disconnect clients."""
         self._is_closing = True
         await self.monitored_store.close()
         if self._reopening:
             await asyncio.wait(set(self._reopening.values()))
-        why, rooms = "the host was stopped", list(self.rooms.values())
-        for error in await asyncio.gather(*(room.close(why) for room in rooms), return_exceptions=True):
-            if error is not None:  # what goes wrong in one room must not keep the others open
-                self.report(f"a session could not be closed in order: {error!r}")
+        reason, rooms = "the host was stopped", list(self.rooms.values())
+        for error in await asyncio.gather(*(room.close(reason) for room in rooms), return_exceptions=True):
+            if error is not None:  # one failing room must not keep the others open
+                self.report(f"a session could not be closed cleanly: {error!r}")
         self.rooms.clear()
         if self.pool is not None:
             await self.pool.close()
-        await asyncio.gather(*(desk.connection.close(why) for desk in list(self.clients)), return_exceptions=True)
+        await asyncio.gather(
+            *(client.connection.close(reason) for client in list(self.clients)), return_exceptions=True
+        )

@@ -1,7 +1,6 @@
-"""How the house introduces itself to a client: as the agent behind it, with what the house adds. Pure.
+"""The initialize result for a client: the agent's, plus what the host adds. Pure.
 
-Takes what the agent answered to initialize, gives what the client is answered. Ways to log in that need a terminal
-beside the agent are left out: the client's terminal is not there.
+Login methods that need a terminal beside the agent are left out: the client's terminal is not there.
 """
 
 from __future__ import annotations
@@ -21,34 +20,34 @@ from dragoman.schema.initialize import AgentAuthCapabilities, AgentCapabilities,
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 
-# What the house serves whatever the agent can: sessions are the house's own.
+# Capabilities of the host, whatever the agent supports.
 _HOST_CAPABILITIES = dict.fromkeys(
     ("list", "resume", "close", "delete", "fork", "archive", "status", "title"), Marker()
 )
 
 
-# What a call of a client's may need of what was offered.
+# Capabilities that calls of a client may need.
 _AGENT_GATES = frozenset(
     row.gate for (side, _), row in METHODS.items() if side is Side.AGENT and row.gate[:6] == "agent."
 )
 
 
-@lru_cache(maxsize=64)  # clients are told the same, but for a few agents and dialects: a thousand of them share these
+@lru_cache(maxsize=64)  # almost all clients get the same answer, so they share these sets
 def open_gates(capabilities: bytes) -> frozenset[str]:
-    """Which gates of the method table are open by what a client was told, as JSON."""
-    told = msgspec.json.decode(capabilities)
-    return frozenset(gate for gate in _AGENT_GATES if offers(gate, told))
+    """Return the gates of the method table that the given capabilities (JSON) open."""
+    offered = msgspec.json.decode(capabilities)
+    return frozenset(gate for gate in _AGENT_GATES if offers(gate, offered))
 
 
 def initialize_result(agent: InitializeResult, dialect: str) -> InitializeResult:
-    """What a client of this dialect is answered."""
+    """Return the initialize result for a client of this dialect."""
     offered = agent.agent_capabilities or AgentCapabilities()
     methods = [method for method in agent.auth_methods or () if method.form != AuthForm.TERMINAL]
     auth = offered.auth or AgentAuthCapabilities()
-    if methods:  # the house logs in anew with every process of the agent, and can stop doing so
+    if methods:  # the host logs in each new process of the agent, and can forget the login
         auth = msgspec.structs.replace(auth, logout=Marker())
     reached = offered.mcp_capabilities
-    if reached:  # servers inside a client end with it, and sessions do not
+    if reached:  # servers inside a client end with the client, but sessions do not
         reached = msgspec.structs.replace(reached, acp=UNSET)
     offered = msgspec.structs.replace(
         offered,

@@ -1,4 +1,4 @@
-"""The bounds of a house, each with its reason. Doors have limits of their own: bytes, sockets, requests a second."""
+"""Limits of a host, each with its reason. Endpoints have their own: bytes, sockets, requests per second."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ HOUR = 3600.0
 
 
 class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a house lets happen at most; times in seconds."""
+    """What a host allows at most. Times are in seconds."""
 
     max_prompts: int = 32
-    """Prompts that may wait in one room: more is nobody's queue but a flood."""
+    """Prompts that may wait in one room. More than this is a flood."""
 
     max_sessions: int = 100
-    """Sessions that one user may have awake at once: each is a process of an agent."""
+    """Sessions of one user that may be awake at once. Each has an agent process."""
 
     max_members: int = 2000
-    """Clients in one room: each is told everything."""
+    """Clients in one room. Every one of them gets every message."""
 
     answer_timeout: float = 600.0
-    """How long those who may answer a question are waited for while they are there; then the answer is no."""
+    """How long a question waits for an answer while members who may answer are present; then it is denied."""
 
     unattended_timeout: float = 24 * HOUR
-    """How long a question waits for somebody to come who may answer it."""
+    """How long a question waits for a member who may answer to arrive."""
 
     waits_unattended: bool = True
-    """Whether a question waits at all while nobody is there who may answer; else the answer is no at once."""
+    """Whether a question waits while nobody present may answer. If not, it is denied at once."""
 
     idle_timeout: float = 15 * 60.0
-    """After so long without members and turns an agent is ended; the session sleeps, and a prompt wakes it."""
+    """After this time without members and turns the agent is stopped. The next prompt starts it again."""
 
     max_unread_bytes: int = 16 * 1024 * 1024
-    """Bytes that a client may leave unread on a transport that has no such bound itself; then it is let go."""
+    """Bytes that a client may leave unread on a transport without such a limit; then it is disconnected."""
 
     open_timeout: float = 120.0
-    """How long an agent may take to open a session: the first start of some downloads them (peers.md 59)."""
+    """How long an agent may take to open a session. Some download first (docs/protocol/peers.md#slow-start)."""
 
     stop_timeout: float = 10.0
-    """How long a turn that was cancelled, because its session is deleted say, may take to end."""
+    """How long a cancelled turn may take to end, for example when its session is deleted."""

@@ -1,7 +1,6 @@
-"""What a client does with sessions from outside: list, close, delete, archive, ask how one stands, name it.
+"""Calls of a client about sessions: list, close, delete, archive, status, title, roles.
 
-The sessions of a host are its own: all of this works whatever the agents can do. Above is the desk; below are the
-house, its directory and its store.
+The host keeps the sessions, so all of these work whatever the agents support.
 """
 
 from __future__ import annotations
@@ -40,57 +39,57 @@ PAGE_SIZE = 100
 
 
 async def list_sessions(client: HostClient, params: Any) -> ListSessionsResult:
-    """session/list: those that this visitor may see; what was put away only where it is asked for."""
+    """session/list: the sessions this principal may see, archived ones only on request."""
     try:
         start = int(params.cursor or 0)
     except ValueError:
-        raise ProtocolError(Kind.INVALID_PARAMS, "cursor is what the page before gave as nextCursor") from None
-    which = params.archived or ArchiveFilter.EXCLUDE
-    seen = [
-        one
-        for one in await client.host.visible_sessions(client.principal)
-        if (not params.cwd or one.cwd == params.cwd) and _is_listed(one, which)
+        raise ProtocolError(Kind.INVALID_PARAMS, "cursor must be the nextCursor of the page before") from None
+    archived = params.archived or ArchiveFilter.EXCLUDE
+    summaries = [
+        summary
+        for summary in await client.host.visible_sessions(client.principal)
+        if (not params.cwd or summary.cwd == params.cwd) and _is_listed(summary, archived)
     ]
-    more = start + PAGE_SIZE < len(seen)
+    more = start + PAGE_SIZE < len(summaries)
     return ListSessionsResult(
-        sessions=[_session_info(one) for one in seen[start : start + PAGE_SIZE]],
+        sessions=[_session_info(summary) for summary in summaries[start : start + PAGE_SIZE]],
         next_cursor=str(start + PAGE_SIZE) if more else UNSET,
     )
 
 
-def _is_listed(one: Summary, which: str) -> bool:
-    return which == ArchiveFilter.INCLUDE or one.archived == (which == ArchiveFilter.ONLY)
+def _is_listed(summary: Summary, archived: str) -> bool:
+    return archived == ArchiveFilter.INCLUDE or summary.archived == (archived == ArchiveFilter.ONLY)
 
 
-def _session_info(one: Summary) -> SessionInfo:
+def _session_info(summary: Summary) -> SessionInfo:
     return SessionInfo(
-        session_id=one.session_id,
-        cwd=one.cwd or "/",
-        title=one.name or one.title or UNSET,
-        updated_at=one.updated_at,
-        archived=True if one.archived else UNSET,
+        session_id=summary.session_id,
+        cwd=summary.cwd or "/",
+        title=summary.name or summary.title or UNSET,
+        updated_at=summary.updated_at,
+        archived=True if summary.archived else UNSET,
     )
 
 
 async def close_session(client: HostClient, params: Any) -> CloseSessionResult:
-    """session/close: leave; what one said oneself ends. It sleeps when all have left, or an admin closes it."""
+    """session/close: leave and end one's own prompts. The agent stops if all have left or an admin closes."""
     room, member = client.joined_room(params.session_id)
     client.host.retain_room(room)
     try:
-        if ours := room.queue.prompts_of(client.id):
+        if own_prompts := room.queue.prompts_of(client.id):
             room.cancel(client)
-            if room.queue.running in ours:
+            if room.queue.running in own_prompts:
                 await room.wait_turn_end()
         room.leave(client)
         if room.queue.is_empty and (not room.members or is_at_least(member.role, ADMIN)):
-            await room.stop_agent()
+            await room.agent.stop()
     finally:
         client.host.release_room(room)
     return CloseSessionResult()
 
 
 async def delete_session(client: HostClient, params: Any) -> DeleteSessionResult:
-    """session/delete: for good, whoever is there. What is not there, or not theirs to know of, is gone already."""
+    """session/delete: delete it, whoever is in it. Succeed if it does not exist or the caller may not see it."""
     try:
         async with enter_room(client, params.session_id, ADMIN) as (room, _):
             await client.host.delete_session(room, client.principal.user)
@@ -101,7 +100,7 @@ async def delete_session(client: HostClient, params: Any) -> DeleteSessionResult
 
 
 async def archive_session(client: HostClient, params: Any) -> ArchiveSessionResult:
-    """session/archive: closed for all who are there, then out of the list; whoever loads it finds it as it was."""
+    """session/archive: close it for all members and hide it from the list. It can still be loaded."""
     user = client.principal.user
     async with enter_room(client, params.session_id, ADMIN) as (room, _):
         await room.suspend(f"the session was archived by {user}")
@@ -117,7 +116,7 @@ async def unarchive_session(client: HostClient, params: Any) -> UnarchiveSession
 
 
 async def session_status(client: HostClient, params: Any) -> SessionStatusResult:
-    """session/status: whether it is open on this connection. Nothing is woken or read for it."""
+    """session/status: whether it is open on this connection. Starts and reads nothing."""
     session = params.session_id
     await check_role(client, session)
     if session in client.rooms:
@@ -133,7 +132,7 @@ async def session_status(client: HostClient, params: Any) -> SessionStatusResult
 
 
 async def set_title(client: HostClient, params: Any) -> SetTitleResult:
-    """session/set_title: told to an agent that is awake and takes titles, which may store another one."""
+    """session/set_title: passed to a running agent that supports titles, which may store another one."""
     title = params.title.strip()
     if not title:
         errors = [{"path": "title", "message": "empty"}]
@@ -141,23 +140,23 @@ async def set_title(client: HostClient, params: Any) -> SetTitleResult:
     async with enter_room(client, params.session_id, EDITOR) as (room, _):
         title = await set_agent_title(room, title)
         await room.log.flush()
-        if room.state.title != title:  # the agent said so itself
+        if room.state.title != title:  # the agent has logged it itself
             await _log_update(room, SessionInfoUpdate(title=title), client.principal.user)
     return SetTitleResult(title=title)
 
 
 async def _log_update(room: Room, update: SessionInfoUpdate, by: str) -> None:
-    room.log.clear_fault()  # perhaps the store works now
+    room.log.clear_fault()  # the store may work again
     await room.log.append_and_wait(EntryKind.UPDATE, to_json(update), actor=by)
 
 
 async def set_role(client: HostClient, values: Any) -> dict[str, Any]:
-    """_dragoman/set_role {sessionId, user, role}: an admin makes somebody something, or (null) nothing."""
+    """_dragoman/set_role {sessionId, user, role}: let an admin set somebody's role, or remove them with null."""
     session, user, role = (
         (values.get(name) for name in ("sessionId", "user", "role")) if isinstance(values, dict) else [None] * 3
     )
     if not isinstance(session, str) or not isinstance(user, str) or not (role is None or role in RANK):
-        message = f"sessionId and user are texts, role is one of {', '.join(RANK)}, or null to take somebody out"
+        message = f"sessionId and user are strings, role is one of {', '.join(RANK)}, or null to remove the user"
         raise ProtocolError(Kind.INVALID_PARAMS, message)
     async with enter_room(client, session, ADMIN) as (room, _):
         await client.host.session_roles.set_role(session, user, role)

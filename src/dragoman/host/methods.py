@@ -1,6 +1,6 @@
-"""Who serves which method of a client's. One table for all desks: a thousand of them would be a thousand tables.
+"""The table from a client's method to the function that serves it, shared by all clients.
 
-Below are the calls, by what they are about; what is in no row is an extension, or refused (fates.py).
+A method without a row is an extension, or refused (refusals.py).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ ServeMethod = Callable[["HostClient", Incoming, DoneCallback], Awaitable[None] |
 
 
 def _reply_to_params(function: Callable[[HostClient, Any], Any]) -> ServeMethod:
-    """From a function of the params: what it returns, now or later, is the answer."""
-    return _reply_to_incoming(lambda desk, incoming: function(desk, incoming.params))
+    """Make a handler from a function of the params. What it returns, now or later, is the answer."""
+    return _reply_to_incoming(lambda client, incoming: function(client, incoming.params))
 
 
 def _reply_to_incoming(function: Callable[[HostClient, Incoming], Any]) -> ServeMethod:
-    def serve(desk: HostClient, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-        result = function(desk, incoming)
+    def serve(client: HostClient, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        result = function(client, incoming)
         if asyncio.iscoroutine(result):
             return _reply_later(result, done)
         done(result, None)
@@ -40,7 +40,7 @@ async def _reply_later(work: Coroutine[Any, Any, Any], done: DoneCallback) -> No
 
 
 SERVED_METHODS: dict[str, ServeMethod] = {
-    "initialize": _reply_to_params(lambda desk, params: desk.initialize(params)),
+    "initialize": _reply_to_params(lambda client, params: client.initialize(params)),
     "authenticate": _reply_to_incoming(account_calls.authenticate),
     "logout": _reply_to_incoming(account_calls.logout),
     "auth/status": _reply_to_incoming(account_calls.request_agent),

@@ -1,7 +1,6 @@
-"""What a client says in a session that it is in: prompts, cancels, modes and options; and what it says of itself.
+"""Calls of a client in a session: prompt, cancel, mode, options, presence, extensions.
 
-Prompts of several people queue in the room, so nothing waits here. What only the session's agent can make sense of goes
-there, with the id that the agent knows. Above is the desk; below are rooms.
+Prompts queue in the room, so nothing waits here. Extensions go to the agent of the session.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dragoman.engine.pending import DoneCallback
 from dragoman.errors import ProtocolError
 from dragoman.host.auth.roles import EDITOR
 from dragoman.host.refusals import is_extension, refusal
-from dragoman.host.room.member import PRESENCE_STATES
+from dragoman.host.room.members import PRESENCE_STATES
 from dragoman.schema.config import SetConfigOptionResult, SetModeResult
 from dragoman.schema.side import Side
 
@@ -25,22 +24,22 @@ if TYPE_CHECKING:
 
 
 def prompt(client: HostClient, incoming: Incoming, done: DoneCallback) -> None:
-    """session/prompt: nothing waits here; the room answers when the turn is over."""
+    """session/prompt: queue it. The room answers when the turn is over."""
     params = incoming.params
     room, _ = client.joined_room(params.session_id, EDITOR)
     key = incoming.id
 
-    def over(result: Any, error: ProtocolError | None) -> None:
+    def on_done(result: Any, error: ProtocolError | None) -> None:
         client.prompts.pop(key, None)
         done(result, error)
 
-    waiting = room.enqueue_prompt(client, list(params.prompt), over)
+    waiting = room.enqueue_prompt(client, list(params.prompt), on_done)
     if incoming.is_request:
         client.prompts[key] = (room, waiting.id)
 
 
 def cancel(client: HostClient, incoming: Incoming, _: DoneCallback) -> None:
-    """session/cancel: of those who may; nothing happens where nothing runs."""
+    """session/cancel: for editors. Do nothing if nothing runs."""
     room = client.rooms.get(incoming.params.session_id)
     member = room.members.get(client.id) if room is not None else None
     if room is not None and member is not None and member.can_control:
@@ -48,7 +47,7 @@ def cancel(client: HostClient, incoming: Incoming, _: DoneCallback) -> None:
 
 
 def cancel_request(client: HostClient, incoming: Incoming, _: DoneCallback) -> None:
-    """$/cancel_request: a prompt is cancelled as a prompt; anything else by its task."""
+    """$/cancel_request: cancel a prompt as a prompt, anything else by its task."""
     found = client.prompts.get(incoming.params.request_id)
     if found is not None:
         found[0].cancel(client, found[1])
@@ -59,7 +58,7 @@ def cancel_request(client: HostClient, incoming: Incoming, _: DoneCallback) -> N
 async def set_mode(client: HostClient, params: Any) -> SetModeResult:
     """session/set_mode."""
     room, _ = client.joined_room(params.session_id, EDITOR)
-    session = await room.ensure_session()
+    session = await room.agent.ensure_session()
     await session.set_mode(params.mode_id, by=client.principal.user)
     return SetModeResult()
 
@@ -67,7 +66,7 @@ async def set_mode(client: HostClient, params: Any) -> SetModeResult:
 async def set_config_option(client: HostClient, params: Any) -> SetConfigOptionResult:
     """session/set_config_option."""
     room, _ = client.joined_room(params.session_id, EDITOR)
-    session = await room.ensure_session()
+    session = await room.agent.ensure_session()
     await session.set_option(
         params.config_id, side_data_of(params).get("value", params.value), by=client.principal.user
     )
@@ -75,39 +74,39 @@ async def set_config_option(client: HostClient, params: Any) -> SetConfigOptionR
 
 
 def set_presence(client: HostClient, incoming: Incoming, done: DoneCallback) -> None:
-    """_dragoman/presence: what this client says of its user."""
-    said, room = _params_and_room(client, incoming)
-    if room is not None and said.get("state") in PRESENCE_STATES:
-        room.set_state(client, said["state"])
+    """_dragoman/presence: set what the user of this client is doing."""
+    values, room = _params_and_room(client, incoming)
+    if room is not None and values.get("state") in PRESENCE_STATES:
+        room.members.set_state(client, values["state"])
     if incoming.is_request:
         done({}, None)
 
 
 def forward_fs_changed(client: HostClient, incoming: Incoming, _: DoneCallback) -> None:
-    """fs/changed: what a client watches for an agent."""
-    said, room = _params_and_room(client, incoming)
-    if room is not None and room.session is not None and room.members[client.id].can_control:
-        room.session.connection.notify("fs/changed", {**said, "sessionId": room.session.id})
+    """fs/changed: forward a file change that a client watches for the agent."""
+    values, room = _params_and_room(client, incoming)
+    if room is not None and room.agent.session is not None and room.members[client.id].can_control:
+        room.agent.session.connection.notify("fs/changed", {**values, "sessionId": room.agent.session.id})
 
 
 def forward_extension(client: HostClient, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-    """A method that nobody here knows: an extension goes to the agent of the session it names, or of the only one."""
-    why = ""
+    """Forward an extension to the agent of the session it names, or of the only one the client is in."""
+    reason = ""
     if is_extension(incoming.method) and isinstance(incoming.values, dict):
-        said, room = _params_and_room(client, incoming)
-        if "sessionId" not in said and len(client.rooms) == 1:
+        values, room = _params_and_room(client, incoming)
+        if "sessionId" not in values and len(client.rooms) == 1:
             room = next(iter(client.rooms.values()))
         if room is not None:
             client.joined_room(room.id, EDITOR)
-            return _forward_to_agent(room, said, incoming, done)
-        why = "it goes to the agent of a session that you are in; name one with sessionId"
+            return _forward_to_agent(room, values, incoming, done)
+        reason = "it goes to the agent of a session that you are in; name the session with sessionId"
     if incoming.is_request:
-        done(None, refusal(Side.AGENT, incoming, why))
+        done(None, refusal(Side.AGENT, incoming, reason))
     return None
 
 
 async def _forward_to_agent(room: Room, values: dict[str, Any], incoming: Incoming, done: DoneCallback) -> None:
-    session = await room.ensure_session()
+    session = await room.agent.ensure_session()
     params = {**values, "sessionId": session.id} if "sessionId" in values else values
     if incoming.is_request:
         done(await session.connection.request_raw(incoming.method, params), None)
@@ -116,7 +115,7 @@ async def _forward_to_agent(room: Room, values: dict[str, Any], incoming: Incomi
 
 
 def _params_and_room(client: HostClient, incoming: Incoming) -> tuple[dict[str, Any], Room | None]:
-    """What was said, and the room it is about, if this client is in it."""
-    said = incoming.values if isinstance(incoming.values, dict) else {}
-    session = said.get("sessionId")
-    return said, client.rooms.get(session) if isinstance(session, str) else None
+    """Return the params, and the room they name if this client is in it."""
+    values = incoming.values if isinstance(incoming.values, dict) else {}
+    session = values.get("sessionId")
+    return values, client.rooms.get(session) if isinstance(session, str) else None

@@ -1,8 +1,6 @@
-"""What becomes of every method at a host: it is answered here, passed on, or refused for a reason. Pure tables.
+"""What the host does with each method: answer it, forward it, or refuse it with a reason. Pure tables.
 
-A row for each row of THE table, in both directions; a test holds them against each other, and another tries them all.
-Answered are those about sessions and logins, which are the host's own; passed on with their ids mapped those that only
-the agent of a session, or a client in it, can make sense of. Above are desks and rooms.
+Every row of schema/methods.py is here, for both directions; tests compare the two and try every method.
 """
 
 from __future__ import annotations
@@ -17,10 +15,12 @@ if TYPE_CHECKING:
 
 A, C = Side.AGENT, Side.CLIENT
 
-_MCP_IN_CLIENT = "an MCP server inside a client ends with it, and sessions of a host do not; give it a command or a url"
-_NOT_IN_CHAIN = "a host is the end of a chain, not a part of one; put proxies before the agent, or before the client"
+_MCP_IN_CLIENT = (
+    "an MCP server inside a client ends with the client, but host sessions do not; configure it with a command or a url"
+)
+_NOT_IN_CHAIN = "a host is the end of a chain, not part of one; put proxies in front of the agent or of the client"
 
-# Methods that a host answers, and those that it passes on to the agent of a session.
+# Methods that the host answers, and those that it forwards to the agent of the session.
 ANSWERED_TO_CLIENTS = frozenset(
     {"initialize", "authenticate", "logout", "auth/status"}
     | {"providers/list", "providers/set", "providers/disable"}
@@ -32,7 +32,7 @@ PASSED_TO_AGENTS = frozenset(
     {"session/prompt", "session/cancel", "session/set_mode", "session/set_config_option", "fs/changed"}
 )
 
-# What agents ask of a host: answered by its own files and terminals, or by those of a client that is there.
+# What agents request: answered with the files and terminals of the host, or of a client in the session.
 ANSWERED_TO_AGENTS = frozenset({"$/cancel_request"})
 PASSED_TO_CLIENTS = frozenset(
     {"session/update", "session/request_permission", "elicitation/create", "elicitation/complete"}
@@ -42,8 +42,11 @@ PASSED_TO_CLIENTS = frozenset(
 )
 
 REFUSED: dict[tuple[Side, str], str] = {
-    (A, "permission_response"): "a question is answered by the result of session/request_permission in this dialect",
-    (A, "terminal/output"): "output is asked for in this dialect, and not pushed",
+    (
+        A,
+        "permission_response",
+    ): "in this dialect the answer to a permission request is the result of session/request_permission",
+    (A, "terminal/output"): "in this dialect output is requested, not pushed",
     (A, "proxy/initialize"): _NOT_IN_CHAIN,
     (A, "proxy/successor"): _NOT_IN_CHAIN,
     (C, "proxy/successor"): _NOT_IN_CHAIN,
@@ -59,13 +62,13 @@ _OUR_PREFIX = "_dragoman/"
 
 
 def is_extension(method: str) -> bool:
-    """Whether a method is somebody's own, between the agent and its clients: not ours, and not refused."""
+    """Tell whether a method is an extension between the agent and its clients: neither ours nor refused."""
     return method.startswith("_") and not method.startswith(_OUR_PREFIX) and (A, method) not in REFUSED
 
 
 def refusal(to: Side, incoming: Incoming, default_reason: str = "") -> ProtocolError:
-    """The answer to a request that a host does not serve: by name, and why."""
-    why = REFUSED.get((to, incoming.method), default_reason)
+    """Return the error for a request that the host does not serve, with the reason."""
+    reason = REFUSED.get((to, incoming.method), default_reason)
     kind = Kind.METHOD_NOT_FOUND if incoming.row is None else Kind.CAPABILITY_UNSUPPORTED
-    what = f"the host does not serve {incoming.method}" + (f": {why}" if why else "")
+    what = f"the host does not serve {incoming.method}" + (f": {reason}" if reason else "")
     return ProtocolError(kind, what, {"method": incoming.method})

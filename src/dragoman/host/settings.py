@@ -1,7 +1,6 @@
-"""From what the user configured to what a host is made of: places, limits, roots, the guard, who is trusted.
+"""Turn the [host] section of config.toml, and the flags over it, into the values a host is built from.
 
-Takes [host] of config.toml, with the flags of a command over it; gives values for the house and its doors, or a
-ConfigFault that says which setting is wrong. Above are the commands; starts nothing.
+Raises a ConfigFault that names the wrong setting. Starts nothing.
 """
 
 from __future__ import annotations
@@ -23,102 +22,108 @@ from dragoman.roles.client.permission.prompt import AskUser
 from dragoman.transport.remote.server.auth import Principal
 from dragoman.transport.remote.server.limits import ServerLimits
 
-# Limits of the house by the names that users know them by; all others are of its doors, under their own names.
+# Host limits by their configuration keys. All other keys are limits of the endpoint, under the names of its fields.
 HOST_LIMIT_FIELDS: Mapping[str, str] = {
-    "prompts": "prompts",
-    "sessions": "sessions",
-    "members": "members",
-    "patience": "patience",
-    "unattended": "unattended",
-    "asleep": "idle",
-    "opening": "opening",
-    "stopping": "stopping",
+    "prompts": "max_prompts",
+    "sessions": "max_sessions",
+    "members": "max_members",
+    "patience": "answer_timeout",
+    "unattended": "unattended_timeout",
+    "asleep": "idle_timeout",
+    "opening": "open_timeout",
+    "stopping": "stop_timeout",
 }
 
-# A guard waits for the room, which knows who is there; its own patience only has to be longer. Seconds.
+# A guard waits for the room, which knows who is present, so its own timeout only has to be longer.
 _GUARD_TIMEOUT_FACTOR = 2.0
 
 
 def limit_names() -> list[str]:
-    """The names of all limits."""
+    """Return the configuration keys of all limits."""
     return [*ServerLimits.__struct_fields__, *HOST_LIMIT_FIELDS]
 
 
 def endpoint_limits(section: HostSection) -> ServerLimits:
-    """What its doors bear."""
+    """Return the limits of the HTTP endpoint."""
     unknown = [name for name in section.limits if name not in limit_names()]
     if unknown:
         raise ConfigFault(
-            [f"host.limits: there is no {name}; there are {', '.join(limit_names())}" for name in unknown]
+            [f"host.limits: there is no limit {name}; the limits are {', '.join(limit_names())}" for name in unknown]
         )
-    ours = {name: value for name, value in section.limits.items() if name in ServerLimits.__struct_fields__}
-    return ServerLimits(**{name: _cast_like(value, getattr(ServerLimits(), name)) for name, value in ours.items()})
+    limits = {name: value for name, value in section.limits.items() if name in ServerLimits.__struct_fields__}
+    return ServerLimits(**{name: _cast_like(value, getattr(ServerLimits(), name)) for name, value in limits.items()})
 
 
 def host_limits(section: HostSection) -> HostLimits:
-    """What the house lets happen."""
-    said = {field: section.limits[name] for name, field in HOST_LIMIT_FIELDS.items() if name in section.limits}
-    values = {field: _cast_like(value, getattr(HostLimits(), field)) for field, value in said.items()}
-    return HostLimits(**values, waits_unattended=section.unattended == "wait")
+    """Return the limits of the host."""
+    values = {field: section.limits[name] for name, field in HOST_LIMIT_FIELDS.items() if name in section.limits}
+    typed = {field: _cast_like(value, getattr(HostLimits(), field)) for field, value in values.items()}
+    return HostLimits(**typed, waits_unattended=section.unattended == "wait")
 
 
 def oidc_settings(section: HostSection) -> OidcSettings | None:
-    """Whose bearer tokens count beside our own."""
-    said = section.issuer
+    """Return the OpenID Connect issuer whose bearer tokens are accepted besides our own; None without one."""
+    values = section.issuer
     return (
-        None if said is None else OidcSettings(**{name: getattr(said, name) for name in OidcSettings.__struct_fields__})
+        None
+        if values is None
+        else OidcSettings(**{name: getattr(values, name) for name in OidcSettings.__struct_fields__})
     )
 
 
 def roots_lookup(section: HostSection) -> Callable[[Principal], Sequence[str] | None]:
-    """Where a visitor may open sessions: the owner on this machine anywhere, unless roots were said."""
+    """Return a function from a principal to the folders where they may open sessions. None means any folder.
+
+    Only the owner on this machine may use any folder, and only while no roots are configured.
+    """
     shared = _existing_folders(section.roots, "host.roots")
     own = {user: _existing_folders(paths, f"host.user_roots.{user}") for user, paths in section.user_roots.items()}
 
-    def of(visitor: Principal) -> Sequence[str] | None:
-        found = own.get(visitor.user, shared)
-        return None if visitor.is_local and not found else found
+    def roots_of(principal: Principal) -> Sequence[str] | None:
+        found = own.get(principal.user, shared)
+        return None if principal.is_local and not found else found
 
-    return of
+    return roots_of
 
 
 class SessionGrants(GrantsFile):
-    """The owner's grants, which the members of a session may use and not add to: what they answer for always holds in
-    that session, and no longer than its agent runs."""
+    """The owner's grants, plus those of one session. Members can use the owner's grants but not add to them. Their
+    "always" answers hold only in this session, until its agent exits.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._session_grants: tuple[Grant, ...] = ()
 
     def current(self) -> tuple[Grant, ...]:
-        """Those of the owner, and of this session."""
+        """Return the grants of the owner and of this session."""
         return (*super().current(), *self._session_grants)
 
     def add(self, grants: Iterable[Grant], *, now: float) -> None:
-        """Remember more, here alone."""
+        """Remember grants for this session only."""
         self._session_grants = (*(grant for grant in self._session_grants if not grant.is_expired(now)), *grants)
 
     def forget_run(self, run: str) -> None:
-        """The agent has ended."""
+        """Drop the grants of this session, because its agent exited."""
         self._session_grants = ()
 
 
 def guard_factory(section: HostSection, paths: UserPaths) -> Callable[[AskUser | None], Guard]:
-    """What makes the guard of each session: by the policy, the grants and the audit of the owner."""
-    patience = host_limits(section).unattended_timeout * _GUARD_TIMEOUT_FACTOR
+    """Return a function that makes the guard of a session from the policy, grants and audit log of the owner."""
+    timeout = host_limits(section).unattended_timeout * _GUARD_TIMEOUT_FACTOR
     policy = os.path.expanduser(section.policy) or None
 
-    def made(ask: AskUser | None) -> Guard:
+    def make_guard(ask: AskUser | None) -> Guard:
         grants, mode = SessionGrants(paths.grants), section.mode or None
-        return Guard.for_user(paths, policy=policy, grants=grants, ask=ask, mode=mode, patience=patience)
+        return Guard.for_user(paths, policy=policy, grants=grants, ask=ask, mode=mode, answer_timeout=timeout)
 
-    made(None)  # files that cannot be used are told before anything starts
-    return made
+    make_guard(None)  # report unusable files before anything starts
+    return make_guard
 
 
-def warnings(hosting: HostSection, here: UserPaths) -> list[str]:
-    """What the owner's policy allows more than it may seem to."""
-    policy = PolicyLoader(here, user_file=os.path.expanduser(hosting.policy) or None).load(())
+def warnings(section: HostSection, paths: UserPaths) -> list[str]:
+    """Return warnings about rules of the owner's policy that allow more than they seem to."""
+    policy = PolicyLoader(paths, user_file=os.path.expanduser(section.policy) or None).load(())
     return [warning for file in policy.files for warning in file.warnings()]
 
 
@@ -126,7 +131,7 @@ def _existing_folders(paths: Sequence[str], name: str) -> tuple[str, ...]:
     found = tuple(os.path.realpath(os.path.expanduser(path)) for path in paths)
     missing = [path for path in found if not os.path.isdir(path)]
     if missing:
-        raise ConfigFault([f"{name}: there is no folder {path}" for path in missing])
+        raise ConfigFault([f"{name}: the folder {path} does not exist" for path in missing])
     return found
 
 

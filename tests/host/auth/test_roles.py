@@ -1,4 +1,4 @@
-"""Several people in one session: who may what, whose prompt runs, who is there."""
+"""Several people in one session: roles, queued prompts, presence."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ from dragoman.host.limits import HostLimits
 from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk
 from dragoman.store.memory import MemoryStore
-from tests.host.memory_host import ANNOUNCING, hosting, opened, said, until
+from tests.host.memory_host import ANNOUNCING, messages_of, open_session, running_host, until
 
 
 async def denied(work: Any) -> ProtocolError:
-    """What somebody is told who may not."""
+    """Return the error for a call that the client may not make."""
     with pytest.raises(ProtocolError) as refused:
         await work
     return refused.value
 
 
-def hearing(heard: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Options of a client that wants to hear of everything, and notes it."""
+def hearing(received: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return options of a client that subscribes to all topics and records them."""
     names = ("presence", "queue", "turn", "permission_resolved", "closed", "workspace", "agent")
-    on = {f"_dragoman/{name}": (lambda params, name=name: heard.append((name, params))) for name in names}
+    on = {f"_dragoman/{name}": (lambda params, name=name: received.append((name, params))) for name in names}
     return {"capabilities": ANNOUNCING, "on": on}
 
 
 @pytest.mark.item("004-76")
-async def test_a_viewer_sees_and_may_do_nothing(tmp_path: Path) -> None:
+async def test_a_viewer_sees_everything_and_may_change_nothing(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client("ann") as ann, hosted.client("vic", permission="allow") as vic:
-        one = await opened(ann, tmp_path)
-        await hosted.house.session_roles.set_role(one.id, "vic", "viewer")
-        two = await vic.load(one.id, str(tmp_path))
-        for work in (two.ask("mine"), two.set_mode("x"), vic.delete(one.id)):
+    async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("vic", permission="allow") as vic:
+        one = await open_session(ann, tmp_path)
+        await hosted.host.session_roles.set_role(one.id, "vic", "viewer")
+        two = await vic.load_session(one.id, str(tmp_path))
+        for work in (two.ask("mine"), two.set_mode("x"), vic.delete_session(one.id)):
             assert (await denied(work)).kind == Kind.PERMISSION_DENIED
         refused = await denied(vic.request("session/attach", {"sessionId": one.id, "role": "controller"}))
         assert refused.kind == Kind.PERMISSION_DENIED
         task = asyncio.ensure_future(one.ask("wait gate"))
-        await until(lambda: ("agent", "waiting for gate") in said(two))
+        await until(lambda: ("agent", "waiting for gate") in messages_of(two))
         two.cancel()
         await vic.request("session/attach", {"sessionId": one.id, "role": "observer", "historyPolicy": "none"})
         hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
         assert await task == "waiting for gate; gate came"
         task = asyncio.ensure_future(one.ask("ask"))
-        await until(lambda: hosted.room.questions.are_open or task.done())
+        await until(lambda: hosted.room.questions.has_open or task.done())
         assert await task == "no"  # ann's client denies; vic's, which would allow, was not asked
 
 
-async def test_ids_of_other_users_are_not_there(tmp_path: Path) -> None:
+async def test_session_ids_of_other_users_are_not_found(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client("ann") as ann, hosted.client("eve") as eve:
-        one = await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("eve") as eve:
+        one = await open_session(ann, tmp_path)
         calls: list[tuple[str, dict[str, Any]]] = [
             ("session/load", {"cwd": "/", "mcpServers": []}),
             ("session/resume", {"cwd": "/"}),
@@ -73,25 +73,25 @@ async def test_ids_of_other_users_are_not_there(tmp_path: Path) -> None:
             assert [error.kind for error in told] == [Kind.SESSION_NOT_FOUND] * 2
             assert told[0].message.replace(one.id, "X") == told[1].message.replace("0" * len(one.id), "X"), method
         for id in (one.id, "0" * len(one.id)):
-            await eve.delete(id)  # what one may not know of is gone already, and stays where it is
-        assert (await eve.sessions()).sessions == []
+            await eve.delete_session(id)  # deleting an invisible session succeeds and changes nothing
+        assert (await eve.list_sessions()).sessions == []
         assert await one.ask("still here")
-        assert [info.session_id for info in (await ann.sessions()).sessions] == [one.id]
+        assert [info.session_id for info in (await ann.list_sessions()).sessions] == [one.id]
 
 
-async def test_a_share_link_opens_one_session_and_no_other(tmp_path: Path) -> None:
+async def test_a_share_link_opens_one_session_only(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client("ann") as ann:
-        one, two = await opened(ann, tmp_path), await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client("ann") as ann:
+        one, two = await open_session(ann, tmp_path), await open_session(ann, tmp_path)
         await one.ask("x")
-        link = {"session": one.id, "role": "editor", "local": False}
-        async with hosted.client("guest", visitor=link) as guest:
-            shared = await guest.load(one.id, str(tmp_path))
+        link = {"session": one.id, "role": "editor", "is_local": False}
+        async with hosted.client("guest", principal=link) as guest:
+            shared = await guest.load_session(one.id, str(tmp_path))
             assert await shared.ask("y") == "heard y"
-            assert [info.session_id for info in (await guest.sessions()).sessions] == [one.id]
-            assert (await denied(guest.load(two.id, "/"))).kind == Kind.SESSION_NOT_FOUND
-            assert (await denied(guest.open("/"))).kind == Kind.PERMISSION_DENIED
-            assert (await denied(guest.delete(one.id))).kind == Kind.PERMISSION_DENIED
+            assert [info.session_id for info in (await guest.list_sessions()).sessions] == [one.id]
+            assert (await denied(guest.load_session(two.id, "/"))).kind == Kind.SESSION_NOT_FOUND
+            assert (await denied(guest.open_session("/"))).kind == Kind.PERMISSION_DENIED
+            assert (await denied(guest.delete_session(one.id))).kind == Kind.PERMISSION_DENIED
 
 
 @pytest.mark.item("004-76")
@@ -100,61 +100,66 @@ async def test_prompts_of_three_people_queue_visibly_and_each_is_answered_by_its
     tmp_path: Path, store: Any
 ) -> None:
 
-    heard: list[tuple[str, Any]] = []
+    received: list[tuple[str, Any]] = []
     async with (
-        hosting() as hosted,
-        hosted.client("ann", **hearing(heard)) as ann,
+        running_host() as hosted,
+        hosted.client("ann", **hearing(received)) as ann,
         hosted.client("ben") as ben,
-        hosted.client("cem", announce={"host": {"turns": True}}, store=store and store()) as cem,
+        hosted.client("cem", extra_capabilities={"host": {"turns": True}}, store=store and store()) as cem,
     ):
-        one = await opened(ann, tmp_path)
+        one = await open_session(ann, tmp_path)
         for user in ("ben", "cem"):
-            await hosted.house.session_roles.set_role(one.id, user, "editor")
-        two, three = await ben.resume(one.id, "/"), await cem.resume(one.id, "/")
+            await hosted.host.session_roles.set_role(one.id, user, "editor")
+        two, three = await ben.resume_session(one.id, "/"), await cem.resume_session(one.id, "/")
         first = asyncio.ensure_future(one.ask("wait gate"))
-        await until(lambda: said(one)[-1:] == [("agent", "waiting for gate")])
-        second = asyncio.ensure_future(two.ask("second"))
+        await until(lambda: messages_of(one)[-1:] == [("agent", "waiting for gate")])
+        http2_socket = asyncio.ensure_future(two.ask("second"))
         await until(lambda: len(hosted.room.queue.waiting) == 1)
         third = asyncio.ensure_future(three.ask("third"))
         await until(lambda: len(hosted.room.queue.waiting) == 2)
         hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
         assert await first == "waiting for gate; gate came"
-        # What others are answered meanwhile is heard in one's own turn, unless a client asks whose turn it is.
-        assert (await second) == "; gate cameheard second"
+        # A client sees updates of other turns in its own turn, unless it checks whose turn it is.
+        assert (await http2_socket) == "; gate cameheard second"
         assert (await third) == "heard third"
-        beside = [
-            getattr(update.content, "text", "") for update in three.between if isinstance(update, AgentMessageChunk)
+        meanwhile = [
+            getattr(update.content, "text", "")
+            for update in three.updates_outside_turns
+            if isinstance(update, AgentMessageChunk)
         ]
-        assert "".join(beside).endswith("; gate cameheard second")
-        await until(lambda: said(one)[-1] == ("agent", "heard third"))
-        assert [text for who, text in said(one) if who == "user"] == ["wait gate", "second", "third"]
+        assert "".join(meanwhile).endswith("; gate cameheard second")
+        await until(lambda: messages_of(one)[-1] == ("agent", "heard third"))
+        assert [text for who, text in messages_of(one) if who == "user"] == ["wait gate", "second", "third"]
         queued = [
-            [(each["user"], each["preview"]) for each in params["waiting"]] for n, params in heard if n == "queue"
+            [(each["user"], each["preview"]) for each in params["waiting"]] for n, params in received if n == "queue"
         ]
         assert [("ben", "second"), ("cem", "third")] in queued
-        turns = [(it["state"], it.get("by")) for name, it in heard if name == "turn" and it["state"] != "yours"]
+        turns = [(it["state"], it.get("by")) for name, it in received if name == "turn" and it["state"] != "yours"]
         assert turns == [
             (state, by) for who in ("ann", "ben", "cem") for state, by in (("started", who), ("ended", None))
         ]
-        log = await hosted.house.store.read(one.id)
+        log = await hosted.host.store.read(one.id)
         assert [entry.actor for entry in log if entry.kind == "prompt"] == ["ann", "ben", "cem"]
 
 
-def test_who_comes_by_an_url_asks_whose_turn_it_is_and_whatever_else_they_like() -> None:
+def test_a_client_on_an_url_connection_can_prompt_and_list() -> None:
     def announced(target: str, **options: Any) -> Any:
         capabilities = connect(target, **options)._initialize_params.client_capabilities
         return capabilities.meta["dragoman"] if capabilities and capabilities.meta else None
 
     assert announced("wss://host.example/acp") == {"host": {"turns": True}}
     more = {"host": {"queue": True}, "mine": 1}
-    assert announced("https://host.example/acp", announce=more) == {"host": {"turns": True, "queue": True}, "mine": 1}
-    assert announced("agent --acp") is None  # what an agent on this machine is told stays as it is
+    assert announced("https://host.example/acp", extra_capabilities=more) == {
+        "host": {"turns": True, "queue": True},
+        "mine": 1,
+    }
+    assert announced("agent --acp") is None  # what a local agent is sent stays unchanged
 
 
-async def test_a_turn_that_waits_behind_others_is_not_given_up_as_silent(tmp_path: Path) -> None:
+async def test_a_queued_turn_does_not_time_out_as_silent(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client("ann", announce={"host": {"turns": True}}) as ann:
-        one = await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client("ann", extra_capabilities={"host": {"turns": True}}) as ann:
+        one = await open_session(ann, tmp_path)
         async with one.prompt("wait gate", idle_timeout=30.0) as turn:
             await until(lambda: turn._received_count)
             before = turn._received_count + turn._foreign_count
@@ -163,20 +168,20 @@ async def test_a_turn_that_waits_behind_others_is_not_given_up_as_silent(tmp_pat
             assert turn._received_count + turn._foreign_count == before + 1
             one.note_host_turn("ended", "another")
             hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
-            said = [getattr(update, "content", None) async for update in turn]
-        assert TextContent(text="theirs") not in said
+            messages_of = [getattr(update, "content", None) async for update in turn]
+        assert TextContent(text="theirs") not in messages_of
         assert TextContent(text="theirs") in [
             update.content for update in one.updates_outside_turns if hasattr(update, "content")
         ]
 
 
-async def test_who_waits_takes_back_their_own_and_who_edits_stops_the_turn(tmp_path: Path) -> None:
+async def test_a_cancel_withdraws_ones_own_waiting_prompts_and_editors_stop_the_turn(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client("ann") as ann, hosted.client("ann") as ben:
-        one = await opened(ann, tmp_path)
-        two = await ben.resume(one.id, "/")
+    async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ann") as ben:
+        one = await open_session(ann, tmp_path)
+        two = await ben.resume_session(one.id, "/")
         async with one.prompt("wait gate") as running:
-            await until(lambda: ("agent", "waiting for gate") in said(two))
+            await until(lambda: ("agent", "waiting for gate") in messages_of(two))
             async with two.prompt("mine") as waiting:
                 await until(lambda: hosted.room.queue.waiting)
                 two.cancel()
@@ -184,69 +189,69 @@ async def test_who_waits_takes_back_their_own_and_who_edits_stops_the_turn(tmp_p
             assert not running.is_over
             two.cancel()
             assert (await running.wait()).stop_reason == "cancelled"
-        assert [text for who, text in said(one) if who == "user"] == ["wait gate"]
+        assert [text for who, text in messages_of(one) if who == "user"] == ["wait gate"]
 
 
-async def test_the_turn_goes_on_without_anybody_and_who_comes_back_hears_all_of_it(tmp_path: Path) -> None:
+async def test_a_turn_continues_without_clients_and_a_returning_client_gets_all_of_it(tmp_path: Path) -> None:
 
-    async with hosting() as hosted:
+    async with running_host() as hosted:
         async with hosted.client("ann") as ann:
-            one = await opened(ann, tmp_path)
+            one = await open_session(ann, tmp_path)
             ann.notify("session/prompt", {"sessionId": one.id, "prompt": [{"type": "text", "text": "wait gate"}]})
-            await until(lambda: ("agent", "waiting for gate") in said(one))
+            await until(lambda: ("agent", "waiting for gate") in messages_of(one))
         await until(lambda: not hosted.room.members)
         hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
         await until(lambda: hosted.room.queue.is_empty)
         async with hosted.client("ann") as again:
-            back = await again.load(one.id, str(tmp_path))
-            assert said(back) == [("user", "wait gate"), ("agent", "waiting for gate; gate came")]
+            back = await again.load_session(one.id, str(tmp_path))
+            assert messages_of(back) == [("user", "wait gate"), ("agent", "waiting for gate; gate came")]
 
 
 @pytest.mark.item("004-76")
-async def test_presence_tells_who_is_there_as_what_and_typing(tmp_path: Path) -> None:
+async def test_presence_shows_members_roles_and_typing(tmp_path: Path) -> None:
 
-    heard: list[tuple[str, Any]] = []
-    async with hosting() as hosted, hosted.client("ann", name="zed", **hearing(heard)) as ann:
-        one = await opened(ann, tmp_path)
-        await hosted.house.session_roles.set_role(one.id, "ben", "viewer")
+    received: list[tuple[str, Any]] = []
+    async with running_host() as hosted, hosted.client("ann", name="zed", **hearing(received)) as ann:
+        one = await open_session(ann, tmp_path)
+        await hosted.host.session_roles.set_role(one.id, "ben", "viewer")
 
         def there() -> list[tuple[str, str, str, str]]:
             last: dict[str, Any] = next(
-                (params for name, params in reversed(heard) if name == "presence"), {"members": []}
+                (params for name, params in reversed(received) if name == "presence"), {"members": []}
             )
             return [(each["user"], each["role"], each["state"], each["client"]) for each in last["members"]]
 
         async with hosted.client("ben", name="vim") as ben:
-            await ben.resume(one.id, "/")
+            await ben.resume_session(one.id, "/")
             await until(lambda: len(there()) == 2)
             assert there() == [("ann", "admin", "here", "zed"), ("ben", "viewer", "here", "vim")]
             ben.notify("_dragoman/presence", {"sessionId": one.id, "state": "typing"})
             await until(lambda: there()[-1][2] == "typing")
-            await hosted.house.session_roles.set_role(one.id, "ben", "editor")
-            await hosted.house.apply_role_changes(one.id)
+            await hosted.host.session_roles.set_role(one.id, "ben", "editor")
+            await hosted.host.apply_role_changes(one.id)
             await until(lambda: there()[-1][1] == "editor")
         await until(lambda: [each[0] for each in there()] == ["ann"])
 
 
-async def test_an_admin_changes_roles_and_takes_people_out(tmp_path: Path) -> None:
+async def test_an_admin_changes_roles_and_removes_members(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
-        one = await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
+        one = await open_session(ann, tmp_path)
         change = {"sessionId": one.id, "user": "ben", "role": "editor"}
         assert (await denied(ben.request("_dragoman/set_role", change))).kind == Kind.SESSION_NOT_FOUND
         await ann.request("_dragoman/set_role", change)
-        two = await ben.resume(one.id, "/")
+        two = await ben.resume_session(one.id, "/")
         assert await two.ask("x") == "heard x"
         assert (await denied(ben.request("_dragoman/set_role", change))).kind == Kind.PERMISSION_DENIED
         await ann.request("_dragoman/set_role", {**change, "role": None})
         assert (await denied(two.ask("y"))).kind == Kind.SESSION_NOT_FOUND
-        assert (await denied(ben.resume(one.id, "/"))).kind == Kind.SESSION_NOT_FOUND
+        assert (await denied(ben.resume_session(one.id, "/"))).kind == Kind.SESSION_NOT_FOUND
 
 
 async def test_prompts_past_the_limit_are_refused(tmp_path: Path) -> None:
 
-    async with hosting(bounds=HostLimits(max_prompts=1)) as hosted, hosted.client("ann") as ann:
-        one = await opened(ann, tmp_path)
+    async with running_host(limits=HostLimits(max_prompts=1)) as hosted, hosted.client("ann") as ann:
+        one = await open_session(ann, tmp_path)
         prompt = {"sessionId": one.id, "prompt": [{"type": "text", "text": "wait gate"}]}
         tasks = [asyncio.ensure_future(ann.request("session/prompt", prompt)) for _ in range(3)]
         assert (await denied(tasks[2])).kind == Kind.RATE_LIMITED

@@ -1,4 +1,4 @@
-"""A share link that somebody opens like a web page: it says what it is and how it is used, and does nothing else."""
+"""A share link opened in a browser: the page says what it is and how to use it, and does nothing else."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import re
 from html import unescape
 from pathlib import Path
 
-from tests.host.http.test_app import Caller, doors
+from tests.host.http.test_app import Caller, hosted_app
 
-# What a browser asks for when a link is followed.
+# What a browser requests when a link is followed.
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 def commands(body: bytes) -> list[str]:
-    """What the page says to type."""
+    """Return the commands that the page shows."""
     return [unescape(each) for each in re.findall("<pre>(.*?)</pre>", body.decode())]
 
 
-async def test_a_link_that_is_opened_like_a_page_says_how_it_is_used(tmp_path: Path) -> None:
+async def test_a_share_link_opened_in_a_browser_explains_its_use(tmp_path: Path) -> None:
 
-    async with doors(tmp_path) as at:
+    async with hosted_app(tmp_path) as at:
         shares = f"/api/sessions/{at.session}/shares"
-        made = (await at.ann("POST", shares, {"role": "viewer", "seconds": 600})).json
-        visitor = Caller(at.app)
-        page = await visitor("GET", f"/acp?token={made['token']}", accept=BROWSER)
-        link = f"'http://127.0.0.1:7437/acp?token={made['token']}'"
+        created = (await at.ann("POST", shares, {"role": "viewer", "seconds": 600})).json
+        principal = Caller(at.app)
+        page = await principal("GET", f"/acp?token={created['token']}", accept=BROWSER)
+        link = f"'http://127.0.0.1:7437/acp?token={created['token']}'"
         assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert commands(page.body) == [f"dragoman chat --host {link}", f"dragoman attach {link}"]
         assert b"read along" in page.body
@@ -32,25 +32,25 @@ async def test_a_link_that_is_opened_like_a_page_says_how_it_is_used(tmp_path: P
         assert "default-src 'none'" in page.headers["content-security-policy"]
         assert (page.headers["referrer-policy"], page.headers["cache-control"]) == ("no-referrer", "no-store")
         assert at.session.encode() not in page.body
-        # Behind a proxy that speaks TLS, the address is the one that the visitor sees.
+        # Behind a TLS proxy, the address is the one that the user sees.
         proxied = {"accept": BROWSER, "x-forwarded-proto": "https"}
-        page = await visitor("GET", f"/acp?token={made['token']}", **proxied)
+        page = await principal("GET", f"/acp?token={created['token']}", **proxied)
         assert commands(page.body)[0] == f"dragoman chat --host {link.replace('http:', 'https:')}"
-        # Programs get what they always got, and whoever is let in by a header finds no token in the page.
-        assert (await visitor("GET", f"/acp?token={made['token']}", accept="text/event-stream")).status == 400
-        page = await Caller(at.app, made["token"])("GET", "/acp", accept=BROWSER)
-        assert made["token"].encode() not in page.body
-        assert (await at.ann("DELETE", f"{shares}/{made['id']}")).status == 200
-        page = await visitor("GET", f"/acp?token={made['token']}", accept=BROWSER)
+        # Programs get the same as before, and a request authenticated by a header has no token in the page.
+        assert (await principal("GET", f"/acp?token={created['token']}", accept="text/event-stream")).status == 400
+        page = await Caller(at.app, created["token"])("GET", "/acp", accept=BROWSER)
+        assert created["token"].encode() not in page.body
+        assert (await at.ann("DELETE", f"{shares}/{created['id']}")).status == 200
+        page = await principal("GET", f"/acp?token={created['token']}", accept=BROWSER)
         assert (page.status, commands(page.body)) == (401, [])
-        assert b"<h1>This link is not good, or not any more.</h1>" in page.body
-        assert made["token"].encode() not in page.body
+        assert b"<h1>This link is invalid or has expired.</h1>" in page.body
+        assert created["token"].encode() not in page.body
 
 
-async def test_whatever_stands_in_the_address_is_only_text(tmp_path: Path) -> None:
+async def test_text_in_the_address_is_escaped(tmp_path: Path) -> None:
     nasty = ["<script>alert(1)</script>", "'; rm -rf ~ #", '"><img src=x>']
 
-    async with doors(tmp_path) as at:
+    async with hosted_app(tmp_path) as at:
         for path in [*(f"/acp?x={each}" for each in nasty), *(f"/acp/{each}" for each in nasty)]:
             page = await at.ann("GET", path, accept=BROWSER)
             assert page.status in (200, 404)

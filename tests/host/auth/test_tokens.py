@@ -1,4 +1,4 @@
-"""Tokens and the register that keeps them, as the host and `dragoman tokens` use them."""
+"""Tokens and their database, as used by the host and `dragoman tokens`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dragoman.transport.remote.server.auth import Refused
 
 
 class Clock:
-    """A time that is set by hand."""
+    """A clock that is set by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -40,13 +40,13 @@ def refusal(tokens: Tokens, text: str) -> str:
     return caught.value.message
 
 
-def test_a_token_lets_its_user_in_with_its_role(register: HostDatabase) -> None:
-    text, made = Tokens(register).create("ann", "viewer", label="laptop", maker="owner")
+def test_a_token_gives_its_user_access_with_its_role(register: HostDatabase) -> None:
+    text, created = Tokens(register).create("ann", "viewer", label="laptop", maker="owner")
     found = Tokens(register).verify(text)
-    assert (found.id, found.user, found.role, found.session) == (made.id, "ann", "viewer", None)
+    assert (found.id, found.user, found.role, found.session) == (created.id, "ann", "viewer", None)
 
 
-def test_only_a_digest_is_kept_and_only_the_owner_reads_the_file(register: HostDatabase) -> None:
+def test_only_a_digest_is_stored_and_only_the_owner_can_read_the_file(register: HostDatabase) -> None:
     text, _ = Tokens(register).create("ann")
     secret = text.rsplit("_", 1)[-1]
     folder = os.path.dirname(register.path)
@@ -56,7 +56,7 @@ def test_only_a_digest_is_kept_and_only_the_owner_reads_the_file(register: HostD
         assert secret.encode() not in Path(path).read_bytes()
 
 
-def test_what_is_not_a_token_of_this_host_is_refused(register: HostDatabase) -> None:
+def test_a_token_of_another_host_is_refused(register: HostDatabase) -> None:
     tokens = Tokens(register)
     text, _ = tokens.create("ann")
     other = text[:-1] + ("A" if text[-1] != "A" else "B")
@@ -67,35 +67,35 @@ def test_what_is_not_a_token_of_this_host_is_refused(register: HostDatabase) -> 
 def test_an_expired_token_is_refused_and_says_so(register: HostDatabase) -> None:
     clock = Clock()
     tokens = Tokens(register, clock)
-    text, made = tokens.create("ann", seconds=60)
+    text, created = tokens.create("ann", seconds=60)
     clock.now += 59
-    assert tokens.verify(text).expires == made.expires
+    assert tokens.verify(text).expires == created.expires
     clock.now += 1
     assert "expired" in refusal(tokens, text)
-    assert not tokens.is_valid(made.id)
+    assert not tokens.is_valid(created.id)
 
 
-def test_a_revoked_token_is_refused_at_once_also_by_a_host_that_runs(register: HostDatabase) -> None:
-    text, made = Tokens(register).create("ann")
+def test_a_revoked_token_is_refused_at_once_by_a_running_host(register: HostDatabase) -> None:
+    text, created = Tokens(register).create("ann")
     with HostDatabase(register.path) as elsewhere:  # `dragoman tokens revoke` is another process
-        assert Tokens(elsewhere).revoke(made.id).user == "ann"
+        assert Tokens(elsewhere).revoke(created.id).user == "ann"
     assert "revoked" in refusal(Tokens(register), text)
-    assert Tokens(register).list_tokens()[0].state(made.created + 1) == "revoked"
+    assert Tokens(register).list_tokens()[0].state(created.created + 1) == "revoked"
 
 
-def test_using_a_token_is_noted_but_not_each_time(register: HostDatabase) -> None:
+def test_token_use_is_noted_but_not_every_time(register: HostDatabase) -> None:
     clock = Clock()
     tokens = Tokens(register, clock)
-    text, made = tokens.create("ann")
-    assert tokens.is_use_note_due(made)
-    tokens.note_use(made)
+    text, created = tokens.create("ann")
+    assert tokens.is_use_note_due(created)
+    tokens.note_use(created)
     clock.now += 10
     assert not tokens.is_use_note_due(tokens.verify(text))
     clock.now += 60
     assert tokens.is_use_note_due(tokens.verify(text))
 
 
-async def test_a_share_link_is_for_one_session_and_for_a_guest(register: HostDatabase) -> None:
+async def test_a_share_link_is_a_guest_token_for_one_session(register: HostDatabase) -> None:
     tokens = Tokens(register)
     text, _ = tokens.create_share_link("s1", "viewer", 3600, name="ann", maker="owner")
     found = tokens.verify(text)
@@ -103,19 +103,19 @@ async def test_a_share_link_is_for_one_session_and_for_a_guest(register: HostDat
     assert [token.id for token in tokens.list_tokens("s1")] == [found.id]
     assert not tokens.has_user_tokens()
     await register.remove_session("s1")
-    assert "not known" in refusal(tokens, text)
+    assert "does not exist" in refusal(tokens, text)
 
 
 @pytest.mark.parametrize(
     ("user", "role"),
     [("ann (guest)", "viewer"), ("", "viewer"), ("a b", "viewer"), ("a\n", "editor"), ("ann", "owner")],
 )
-def test_a_token_for_nobody_or_for_no_role_is_not_made(register: HostDatabase, user: str, role: str) -> None:
+def test_a_token_with_an_invalid_user_or_role_is_not_created(register: HostDatabase, user: str, role: str) -> None:
     with pytest.raises(ProtocolError):
         Tokens(register).create(user, role)
 
 
-async def test_whoever_opens_a_session_is_its_admin_and_others_do_not_see_it(register: HostDatabase) -> None:
+async def test_the_opener_of_a_session_is_its_admin_and_others_do_not_see_it(register: HostDatabase) -> None:
 
     await register.set_creator("s1", "ann")
     await register.set_creator("s1", "ben")  # too late
@@ -129,7 +129,7 @@ async def test_whoever_opens_a_session_is_its_admin_and_others_do_not_see_it(reg
     assert await register.role_of("ben", "s1") is None
 
 
-async def test_what_nobody_else_opened_is_the_owners_and_stays_so_when_it_is_shared(register: HostDatabase) -> None:
+async def test_a_session_nobody_opened_belongs_to_the_owner_also_when_shared(register: HostDatabase) -> None:
 
     assert await register.role_of("owner", "old") == "admin"
     assert await register.role_of("ann", "old") is None
@@ -137,7 +137,7 @@ async def test_what_nobody_else_opened_is_the_owners_and_stays_so_when_it_is_sha
     assert await register.members_of("old") == {"ann": "editor", "owner": "admin"}
 
 
-def test_roles_are_there_again_when_the_host_is_started_again(tmp_path: Path) -> None:
+def test_roles_survive_a_restart_of_the_host(tmp_path: Path) -> None:
     path = str(tmp_path / "host.db")
     with HostDatabase(path) as first:
         asyncio.run(first.set_creator("s1", "ann"))

@@ -1,8 +1,8 @@
-"""The agent of a fault run: it answers each prompt with numbered pieces and now and then a question.
+"""The agent of a fault run: it answers each prompt with numbered pieces and sometimes a question.
 
     python -m tests.host.faults.agent [STORE]
 
-With a store it keeps its sessions and can resume them; without one the host tells it what was said.
+With a store it keeps its sessions and can resume them; without one the host sends it the history.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import sys
 
 from dragoman import Agent, Turn
 
-# So many pieces has an answer, and each third one makes a pause, so that a turn lasts some tenths of a second. Seconds.
+# The pieces of an answer; each third one pauses, so that a turn lasts some tenths of a second. Seconds.
 PIECES = (5, 60)
 PAUSE = 0.01
 
-# Of a hundred pieces, after so many somebody is asked for leave.
+# After this many of a hundred pieces the agent asks for permission.
 QUESTIONS = 3
 
-# Of a hundred pieces so many are long, by so many characters: who does not read them soon has much to read.
+# This many of a hundred pieces are long, by this many characters, so that slow readers fall behind.
 LONG, TAIL = 10, " " + "x" * 4000
 
 
-def made(store: str | None) -> Agent:
-    """The agent."""
+def created(store: str | None) -> Agent:
+    """Return the agent."""
     if store is None:
         agent = Agent("forgets")
     else:
@@ -48,4 +48,4 @@ def made(store: str | None) -> Agent:
 
 
 if __name__ == "__main__":
-    made(sys.argv[1] if len(sys.argv) > 1 else None).run()
+    created(sys.argv[1] if len(sys.argv) > 1 else None).run()

@@ -1,7 +1,7 @@
 """A client of a fault run: it is in one session over WebSocket or HTTP, and some of them prompt there.
 
-Uses the public door as anybody would; a cut is mended below it, and only what cannot be mended is a new life, with a
-view of its own. Everything it sees is written down as it comes off the wire.
+It uses the public API. The library reconnects after a cut. If that fails, the client starts again with a new view. It
+records every update as it comes off the wire.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.update import AgentMessageChunk
 from tests.host.faults.view import View, read
 
-# The pause after something was refused, and the longest between two prompts. Seconds.
+# The pause after a refusal, and the longest between two prompts. Seconds.
 RETRY = 0.1
 PAUSE = 0.5
 
-# Of a hundred turns, after so many a client leaves by itself and comes again.
+# After this many of a hundred turns a client disconnects by itself and connects again.
 LEAVES = 4
 
-# An answer to anything but a prompt: the host may be starting meanwhile. Seconds.
+# Timeout of every request but a prompt: the host may be starting. Seconds.
 ANSWER = 60.0
 
-# After the last fault a prompt is answered, if not at once: an agent that died often is not started for a while.
+# After the last fault a prompt is answered, but perhaps late: a crashed agent restarts with a delay.
 TRIES = 100
 
 # A prompt that is still not answered then hangs, which is a fault. Seconds.
@@ -36,17 +36,17 @@ HANGS = 300.0
 
 
 class Guest:
-    """One client, from its first life to its last."""
+    """One client with all its connections."""
 
     def __init__(self, name: str, url: str, folder: str, session: asyncio.Future[str], *, opens: bool, prompts: bool):
         self.name = name
         self.url = url
-        self.authority: str | None = None  # the certificates it trusts, where lines are encrypted
+        self.authority: str | None = None  # the certificates it trusts, if connections are encrypted
         self.views: list[View] = []
         self.ending = asyncio.Event()
-        self.leaving = asyncio.Event()  # everything was seen: it may go
-        self.here = asyncio.Event()  # it has been in its session
-        self.quiet = asyncio.Event()  # it prompts no more
+        self.leaving = asyncio.Event()  # everything was seen: it may stop
+        self.here = asyncio.Event()  # it has joined its session
+        self.quiet = asyncio.Event()  # it sends no more prompts
         self.hanging: list[str] = []  # prompts that were never answered
         self._folder = folder
         self._session = session
@@ -56,7 +56,7 @@ class Guest:
         self._number = 0
 
     async def run(self) -> None:
-        """One life after the other."""
+        """Connect again and again."""
         while not self.leaving.is_set():
             view = View(f"{self.name}-{len(self.views) + 1}")
             self.views.append(view)
@@ -68,7 +68,7 @@ class Guest:
                 await asyncio.sleep(RETRY)
 
     async def _live(self, view: View) -> None:
-        def heard(way: str, frame: bytes) -> None:
+        def received(way: str, frame: bytes) -> None:
             if way == TO_CLIENT:
                 view.take(frame)
 
@@ -77,7 +77,7 @@ class Guest:
 
         async with connect(
             self.url,
-            trace=Tap(heard),
+            trace=Tap(received),
             permission=answer,
             report=view.reports.append,
             timeout=ANSWER,
@@ -105,7 +105,7 @@ class Guest:
             await self._last(view, session)
 
     async def _last(self, view: View, session: Any) -> None:
-        """One prompt after all faults, which must be answered, and which everybody in the session must see."""
+        """Send one prompt after all faults. It must be answered, and everybody in the session must see it."""
         for _ in range(TRIES):
             await self._turn(view, session)
             if view.begun[-1] in view.answered:
@@ -137,17 +137,17 @@ class Guest:
             await asyncio.sleep(RETRY)
 
     async def _stay(self, agent: Any) -> None:
-        """Look on: one that prompts leaves only for a moment, the others until everything was seen."""
+        """Watch. A client that prompts leaves only briefly, the others stay until everything was seen."""
         if self._prompts and not self.ending.is_set():
             return
         self.quiet.set()
         leaving = asyncio.create_task(self.leaving.wait())
-        ended = asyncio.create_task(agent.connection.ended.wait())
+        stop_host = asyncio.create_task(agent.connection.ended.wait())
         try:
-            await asyncio.wait({leaving, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({leaving, stop_host}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             leaving.cancel()
-            ended.cancel()
+            stop_host.cancel()
         if not self.leaving.is_set():
             raise ConnectionFailed(str(agent.connection.failure))
 

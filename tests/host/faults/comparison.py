@@ -1,7 +1,6 @@
-"""What clients saw, held against the logs: nothing acknowledged is lost, nothing comes twice or out of order.
+"""Compare what clients saw with the logs: nothing acknowledged is lost, repeated or out of order.
 
-Takes the views of clients and the logs of a store; gives findings. Acknowledged is what somebody was shown, and every
-prompt that was answered.
+Acknowledged is what was sent to a client, and every answered prompt.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dragoman.store.contract import Entry, EntryKind
 from dragoman.store.sqlite import SqliteStore
 from tests.host.faults.view import AGENT, USER, View, read
 
-# So many faults are told; the rest is the same again.
+# This many faults are reported; the rest is repetition.
 TOLD = 20
 
 
@@ -24,7 +23,7 @@ class Findings(msgspec.Struct):
 
     clients: int = 0
     sessions: int = 0
-    done: dict[str, int] = {}  # faults that were made: cuts, stalls, kills
+    done: dict[str, int] = {}  # injected faults: cuts, stalls, kills
     lines: int = 0
     entries: int = 0
     acknowledged: int = 0
@@ -32,14 +31,14 @@ class Findings(msgspec.Struct):
     answered: int = 0
     questions: int = 0
     refused: dict[str, int] = {}
-    slow: int = 0  # clients that were dropped because they did not read
+    slow: int = 0  # clients disconnected because they did not read
     lost: int = 0
     doubled: int = 0
     disordered: int = 0
     faults: list[str] = []
 
     def fault(self, what: str, sentence: str) -> None:
-        """Note one thing that must not be; `what` is a count of this, or "" for others."""
+        """Add one finding. `what` is the counter for it, or "" for others."""
         if what:
             setattr(self, what, getattr(self, what) + 1)
         self.faults.append(sentence)
@@ -51,7 +50,7 @@ class Log:
     def __init__(self, id: str, entries: Sequence[Entry]) -> None:
         self.id = id
         self.entries = entries
-        self.shown: dict[int, tuple[str, str]] = {}  # what there is to see, by number
+        self.shown: dict[int, tuple[str, str]] = {}  # what can be seen, by number
         self.prompts: dict[str, list[int]] = {}
         self.texts: dict[str, list[str]] = {}  # by prompt
         self.ends: dict[str, list[object]] = {}
@@ -76,7 +75,7 @@ class Log:
 
 
 async def logs(path: str, findings: Findings) -> dict[str, Log]:
-    """All logs of a store, each whole."""
+    """Return all logs of a store, complete."""
     store = await SqliteStore.open(path)
     found = {}
     try:
@@ -90,20 +89,20 @@ async def logs(path: str, findings: Findings) -> dict[str, Log]:
     return found
 
 
-def compare(views: Iterable[View], kept: dict[str, Log], findings: Findings) -> Findings:
-    """Hold every view against its log, and every log against itself."""
+def compare(views: Iterable[View], stored: dict[str, Log], findings: Findings) -> Findings:
+    """Compare every view with its log, and check every log."""
     views = list(views)
-    for log in kept.values():
+    for log in stored.values():
         _whole(log, findings)
     for view in views:
-        log = kept.get(view.session, Log(view.session, ()))
+        log = stored.get(view.session, Log(view.session, ()))
         _order(view, findings)
         _contents(view, log, findings)
         _answers(view, log, findings)
     findings.clients = len({view.name.partition("-")[0] for view in views})
-    findings.sessions = len(kept)
-    findings.entries = sum(len(log.entries) for log in kept.values())
-    findings.questions = sum(log.questions for log in kept.values())
+    findings.sessions = len(stored)
+    findings.entries = sum(len(log.entries) for log in stored.values())
+    findings.questions = sum(log.questions for log in stored.values())
     findings.prompts = sum(len(view.begun) for view in views)
     findings.answered = sum(len(view.answered) for view in views)
     findings.acknowledged = sum(len(view.seen) for view in views) + findings.answered
@@ -117,7 +116,7 @@ def compare(views: Iterable[View], kept: dict[str, Log], findings: Findings) -> 
 
 
 def _whole(log: Log, findings: Findings) -> None:
-    """Numbers without gaps, each prompt once, and the pieces of each turn from the first on, in order."""
+    """Check numbers without gaps, each prompt once, and the pieces of each turn in order."""
     if [entry.seq for entry in log.entries] != list(range(1, len(log.entries) + 1)):
         findings.fault("disordered", f"{log.id} has gaps, or is out of order")
     for prompt, places in log.prompts.items():
@@ -129,7 +128,7 @@ def _whole(log: Log, findings: Findings) -> None:
 
 
 def _order(view: View, findings: Findings) -> None:
-    """Each entry comes once, and after those before it."""
+    """Check that each entry comes once, and in order."""
     before = 0
     known: set[int] = set()
     for seen in view.seen:
@@ -142,14 +141,14 @@ def _order(view: View, findings: Findings) -> None:
 
 
 def _contents(view: View, log: Log, findings: Findings) -> None:
-    """What was seen is what is kept, and nothing is missing up to where the view ends."""
+    """Check that the view matches the log and misses nothing up to its end."""
     seen = {one.seq: one for one in view.seen}
     for one in view.seen:
-        kept = log.shown.get(one.seq)
-        if kept is None and one.seq <= len(log.entries) and log.entries[one.seq - 1].kind == EntryKind.AGENT_EXITED:
-            continue  # told as a notice
-        if kept != (one.kind, one.text):
-            findings.fault("lost", f"{view.name} saw {one} in {view.session}, which has {kept}")
+        stored = log.shown.get(one.seq)
+        if stored is None and one.seq <= len(log.entries) and log.entries[one.seq - 1].kind == EntryKind.AGENT_EXITED:
+            continue  # sent as a notice
+        if stored != (one.kind, one.text):
+            findings.fault("lost", f"{view.name} saw {one} in {view.session}, which has {stored}")
     end = len(log.entries) if view.is_whole else view.last
     missing = [
         seq
@@ -165,7 +164,7 @@ def _contents(view: View, log: Log, findings: Findings) -> None:
 
 
 def _answers(view: View, log: Log, findings: Findings) -> None:
-    """A prompt that was answered is kept with its end, and all of it was given before the answer."""
+    """Check that an answered prompt is stored with its end, and was sent completely before the answer."""
     for prompt, given in view.answered.items():
         if prompt not in log.prompts:
             findings.fault("lost", f"{view.name}: {prompt} was answered, and is not in {view.session}")

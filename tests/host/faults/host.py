@@ -1,7 +1,4 @@
-"""The host of a fault run: `dragoman serve` as users start it, killed with -9 and started again on the same store.
-
-Starts and ends processes; knows their descriptors and their agents. Above is the run.
-"""
+"""The host of a fault run: `dragoman serve`, killed with -9 and started again on the same store."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ import msgspec
 
 from tests.store.kill_run.paths import MARK, ROOT, processes
 
-# Nothing here takes longer, on a machine that is busy with other things too. Seconds.
-PATIENCE = 60.0
+# Timeout for everything here, on a busy machine. Seconds.
+TIMEOUT = 60.0
 
 AGENTS = ("forgets", "keeps")  # the first is at /acp
 _AGENT = "tests.host.faults.agent"
 
-# A client that reads nothing is dropped after this many bytes, so that some are in every run.
+# A client that does not read is disconnected after this many bytes, so that every run has some.
 BUFFERED = 128 * 1024
 
 
@@ -39,14 +36,14 @@ class Host:
         self.mark = uuid.uuid4().hex
         self.port = 0
         self.starts = 0
-        self.idle_descriptors = 0  # of a host that has nothing to do
+        self.idle_descriptors = 0  # of an idle host
         self._limits = {"buffered": BUFFERED, "connections": 1000, **(limits or {})}
         self._options = options
         self._process: asyncio.subprocess.Process | None = None
         self._log = folder / "host.err"
 
     def configure(self) -> None:
-        """Write down which agents there are."""
+        """Write the agents to the configuration."""
         lines = []
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         for name in AGENTS:
@@ -61,7 +58,7 @@ class Host:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every process of the run has in its environment."""
+        """Return the environment of every process of the run."""
         places = {f"XDG_{name.upper()}_HOME": str(self.folder / name) for name in ("config", "state", "data")}
         return {**os.environ, **places, "HOME": str(self.folder), MARK: self.mark}
 
@@ -80,32 +77,32 @@ class Host:
                 cwd=self.folder,
             )
         assert self._process.stdout is not None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             line = await self._process.stdout.readline()
         assert line, f"the host did not start: {self.said()}"
         self.port = urlsplit(msgspec.json.decode(line)["url"]).port or 0
         self.idle_descriptors = self.descriptors
 
     def said(self) -> str:
-        """The last lines of its stderr."""
+        """Return the last lines of its stderr."""
         return self._log.read_text(errors="replace")[-2000:]
 
     @property
     def descriptors(self) -> int:
-        """How many it has open."""
+        """Return how many descriptors it has open."""
         assert self._process is not None
         return len(os.listdir(f"/proc/{self._process.pid}/fd"))
 
     @property
     def resident(self) -> int:
-        """Bytes of memory that it has."""
+        """Return its memory in bytes."""
         assert self._process is not None
         pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGESIZE")
 
     @property
     def agents(self) -> list[int]:
-        """The agents that run now."""
+        """Return the running agents."""
         return sorted(pid for pid, words in processes(self.mark).items() if _AGENT in words.split()[:3])
 
     def kill_agent(self, dice: random.Random) -> bool:
@@ -122,11 +119,11 @@ class Host:
         """Kill the host with -9."""
         assert self._process is not None
         self._process.kill()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await self._process.wait()
 
     async def end(self) -> list[str]:
-        """Let go of the agents, and end it as its owner would; gives what is left behind that should not be."""
+        """Stop the agents and the host in the normal way. Return what is left behind."""
         assert self._process is not None
         faults = []
         if self._process.returncode is not None:
@@ -134,12 +131,12 @@ class Host:
         for pid in self.agents:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if not await soon(lambda: self.descriptors <= self.idle_descriptors + WARDEN):
+        if not await becomes_true(lambda: self.descriptors <= self.idle_descriptors + WARDEN):
             left = [os.readlink(each) for each in Path(f"/proc/{self._process.pid}/fd").iterdir() if each.is_symlink()]
             faults.append(f"the host has {self.descriptors} descriptors, and had {self.idle_descriptors}: {left}")
         self._process.send_signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 status = await self._process.wait()
         except TimeoutError:
             self._process.kill()
@@ -148,12 +145,12 @@ class Host:
             faults.append(f"the host ended with {status}: {self.said()}")
         if os.path.exists(f"{self.store}-wal"):
             faults.append("the store was not closed: its -wal is left")
-        await soon(lambda: not processes(self.mark))
+        await becomes_true(lambda: not processes(self.mark))
         faults += [f"process {pid} is left: {words}" for pid, words in processes(self.mark).items()]
         return faults
 
     async def abandon(self) -> None:
-        """Leave nothing running, whatever happened."""
+        """Kill everything that still runs."""
         if self._process is not None and self._process.returncode is None:
             await self.kill()
         for pid in processes(self.mark):
@@ -161,15 +158,16 @@ class Host:
                 os.kill(pid, signal.SIGKILL)
 
 
-# A host that started an agent has a line to the warden, which outlives it and ends what it leaves (transport/warden).
+# A host that started an agent has a pipe to the watchdog, which outlives it and kills what it leaves
+# (transport/process/watchdog.py).
 WARDEN = 1
 
-# What a process that is done lets go of, it lets go of by then. Seconds.
+# How long a stopped process may take to release everything. Seconds.
 SOON = 10.0
 
 
-async def soon(is_so: Callable[[], object]) -> bool:
-    """Whether something that nobody tells of becomes so in time."""
+async def becomes_true(is_so: Callable[[], object]) -> bool:
+    """Poll until a condition is true. Return False after the timeout."""
     deadline = asyncio.get_running_loop().time() + SOON
     while not is_so():
         if asyncio.get_running_loop().time() > deadline:

@@ -1,8 +1,7 @@
-"""A relay between clients and a host: bytes pass, until a line is cut or stalled.
+"""A relay between clients and a host that can cut or stall connections.
 
-Takes a port to listen on and the port of a host, which may change while it runs: a host that is started again has
-another one. A cut is an abort of both sockets, as by a router that forgot the connection; on a stalled line nothing
-moves in either direction, and the buffers of both ends fill.
+The port of the host may change while it runs. A cut aborts both sockets, like a router that forgot the connection. On a
+stalled connection nothing moves in either direction, and the buffers of both ends fill.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ import asyncio
 import contextlib
 import random
 
-# One read of a line. Small, so that a cut falls into the middle of frames now and then.
+# Bytes per read. Small, so that some cuts fall into the middle of a frame.
 BLOCK = 4096
 
-# A line that waits for its other end holds no more than this, so that a stall is soon felt.
+# Bytes that a connection buffers for its other end. Small, so that a stall is noticed soon.
 HIGH_WATER = 16 * 1024
 
 
-class Line:
-    """Two sockets joined."""
+class RelayedConnection:
+    """Two connected sockets."""
 
     def __init__(self, writers: tuple[asyncio.StreamWriter, asyncio.StreamWriter]) -> None:
         self._writers = writers
@@ -28,7 +27,7 @@ class Line:
         self.passed = 0
 
     async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass bytes one way until they end, or the line is cut."""
+        """Copy bytes one way until they end, or the connection is cut."""
         while data := await reader.read(BLOCK):
             await self._flowing.wait()
             self.passed += len(data)
@@ -38,7 +37,7 @@ class Line:
             writer.write_eof()
 
     async def stall(self, seconds: float) -> None:
-        """Let nothing pass for a while."""
+        """Pause the connection for a while."""
         self._flowing.clear()
         try:
             await asyncio.sleep(seconds)
@@ -46,20 +45,20 @@ class Line:
             self._flowing.set()
 
     def cut(self) -> None:
-        """Abort both ends; what was on the way is lost."""
+        """Abort both ends. Bytes on the way are lost."""
         self._flowing.set()
         for writer in self._writers:
             writer.transport.abort()
 
 
 class Relay:
-    """Listens for clients and joins each with the host."""
+    """Listens for clients and connects each with the host."""
 
     def __init__(self) -> None:
         self.target = 0  # the host's port; 0 while there is none
         self.port = 0
-        self.lines: set[Line] = set()
-        self.carried = 0  # lines that there were, ever
+        self.lines: set[RelayedConnection] = set()
+        self.carried = 0  # connections so far
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -98,7 +97,7 @@ class Relay:
         there, back = await asyncio.open_connection("127.0.0.1", self.target)
         for one in (writer, back):
             one.transport.set_write_buffer_limits(high=HIGH_WATER)
-        line = Line((writer, back))
+        line = RelayedConnection((writer, back))
         self.lines.add(line)
         self.carried += 1
         try:
@@ -107,7 +106,7 @@ class Relay:
             self.lines.discard(line)
             back.transport.abort()
 
-    def pick(self, dice: random.Random) -> Line | None:
-        """Any line that is there."""
+    def pick(self, dice: random.Random) -> RelayedConnection | None:
+        """Return a random connection."""
         lines = sorted(self.lines, key=lambda line: line.passed)
         return dice.choice(lines) if lines else None

@@ -1,10 +1,11 @@
-"""The fault run: clients on sessions of one host; lines cut and stalled, agents and the host killed with -9.
+"""The fault run: clients in sessions of one host, while connections are cut and stalled, and agents and the host killed
+with -9.
 
     python -m tests.host.faults.run --seconds 120 --cuts 400 --kills 10
 
-Afterwards every client's view equals the log, nothing acknowledged is lost or came twice, and nothing is left behind:
-no process, no descriptor. Prints the counts; exits 1 when anything is wrong. `make fault-run` runs the long form, the
-tests a short one. Needs Linux.
+Afterwards every client's view equals the log, nothing acknowledged is lost or repeated, and no process or descriptor is
+left behind. Prints the counts; exits 1 when anything is wrong. `make fault-run` runs the long form, the tests a short
+one. Needs Linux.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from typing import NamedTuple
 
 from tests.host.faults.client import Guest
 from tests.host.faults.comparison import Findings, Log, compare, logs
-from tests.host.faults.host import AGENTS, PATIENCE, Host, soon
+from tests.host.faults.host import AGENTS, TIMEOUT, Host, becomes_true
 from tests.host.faults.relay import Relay
 from tests.host.faults.view import USER, View
 from tests.transport.remote.certificate import certificate
 
-# How long everybody may take to come, and at the end to have seen everything. Seconds.
+# How long all clients may take to join, and at the end to have seen everything. Seconds.
 ARRIVAL = 120.0
 SETTLING = 240.0
 
-# The longest that a line is stalled, and that a host is away after it was killed. Seconds.
+# The longest stall, and the longest time between a kill of the host and its restart. Seconds.
 STALL = 4.0
 AWAY = 1.0
 
@@ -48,16 +49,16 @@ class Plan(NamedTuple):
     clients: int = 50
     sessions: int = 10
     prompters: int = 2  # in each session
-    ways: str = "ws,http"  # how clients come, one after the other; wss and https: the host has TLS, and HTTP/2
+    ways: str = "ws,http"  # transports of the clients, in turn; wss and https: the host has TLS and HTTP/2
 
     @property
     def is_secure(self) -> bool:
-        """Whether the lines are encrypted, all of them: the host has one port."""
+        """Whether the connections are encrypted. All are or none: the host has one port."""
         return all(way in ("wss", "https") for way in self.ways.split(","))
 
 
 async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
-    """Do it, and compare."""
+    """Run the plan and compare."""
     findings = Findings(done=dict.fromkeys(("cut", "stalled", "agent killed", "host killed"), 0))
     before = descriptors()
     trusted = certificate(folder) if plan.is_secure else None
@@ -66,13 +67,13 @@ async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
         await host.start()
         async with Relay() as relay:
             relay.target = host.port
-            guests = crowd(plan, relay.port, str(folder), trusted and str(trusted[0]))
+            guests = create_clients(plan, relay.port, str(folder), trusted and str(trusted[0]))
             tasks = [asyncio.create_task(guest.run()) for guest in guests]
             try:
-                await arrive(guests, folder)
+                await wait_joined(guests, folder)
                 await make_faults(plan, random.Random(seed), host, relay, findings)
                 await settle(guests, host, findings, folder)
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(TIMEOUT):
                     await asyncio.gather(*tasks)
             finally:
                 for task in tasks:
@@ -84,19 +85,19 @@ async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
         findings.faults += await host.end()
     finally:
         await host.abandon()
-    if not await soon(lambda: len(descriptors()) <= len(before)):
+    if not await becomes_true(lambda: len(descriptors()) <= len(before)):
         left = sorted(place for name, place in descriptors().items() if before.get(name) != place)
         findings.fault("", f"the clients left descriptors open: {left}")
-    kept = await logs(host.store, findings)
+    stored = await logs(host.store, findings)
     for guest in guests:
         for prompt in guest.hanging:
-            ends = [(log.prompts.get(prompt), log.ends.get(prompt)) for log in kept.values() if prompt in log.prompts]
+            ends = [(log.prompts.get(prompt), log.ends.get(prompt)) for log in stored.values() if prompt in log.prompts]
             findings.fault("", f"{prompt} was never answered; the log has {ends}")
-    return compare([view for guest in guests for view in guest.views], kept, findings)
+    return compare([view for guest in guests for view in guest.views], stored, findings)
 
 
 def descriptors() -> dict[str, str]:
-    """What this process has open, by number."""
+    """Return the open descriptors of this process, by number."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # the one of the listing itself
@@ -104,8 +105,8 @@ def descriptors() -> dict[str, str]:
     return found
 
 
-def crowd(plan: Plan, port: int, folder: str, authority: str | None = None) -> list[Guest]:
-    """Everybody: the first of each session opens it; they come by one way after the other."""
+def create_clients(plan: Plan, port: int, folder: str, authority: str | None = None) -> list[Guest]:
+    """Create the clients. The first of each session opens it."""
     loop = asyncio.get_running_loop()
     sessions: list[asyncio.Future[str]] = [loop.create_future() for _ in range(plan.sessions)]
     guests = []
@@ -120,26 +121,26 @@ def crowd(plan: Plan, port: int, folder: str, authority: str | None = None) -> l
     return guests
 
 
-async def arrive(guests: list[Guest], folder: Path) -> None:
-    """Wait until everybody has been in their session."""
+async def wait_joined(guests: list[Guest], folder: Path) -> None:
+    """Wait until all clients have joined their session."""
     try:
         async with asyncio.timeout(ARRIVAL):
             await asyncio.gather(*(guest.here.wait() for guest in guests))
     except TimeoutError:
-        stand(folder)
+        write_states(folder)
         late = [guest.name for guest in guests if not guest.here.is_set()]
         raise AssertionError(f"after {ARRIVAL:.0f} s these had not come: {late}") from None
 
 
-def stand(folder: Path) -> None:
-    """Write down where everybody stands, for whoever looks for the reason."""
+def write_states(folder: Path) -> None:
+    """Write down the state of all clients, for debugging."""
     with (folder / "tasks").open("w") as file:
         for task in asyncio.all_tasks():
             task.print_stack(file=file)
 
 
 async def make_faults(plan: Plan, dice: random.Random, host: Host, relay: Relay, findings: Findings) -> None:
-    """Every fault of the plan, at moments by chance."""
+    """Inject every fault of the plan, at random moments."""
     kinds = ["cut"] * plan.cuts + ["stalled"] * plan.stalls
     kinds += ["agent killed"] * plan.agent_kills + ["host killed"] * plan.kills
     dice.shuffle(kinds)
@@ -171,15 +172,15 @@ async def make_faults(plan: Plan, dice: random.Random, host: Host, relay: Relay,
 
 
 async def until(is_so: Callable[[], object], what: str) -> None:
-    """Wait for something that nobody tells of."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
+    """Poll until a condition is true."""
+    deadline = asyncio.get_running_loop().time() + TIMEOUT
     while not is_so():
-        assert asyncio.get_running_loop().time() < deadline, f"in {PATIENCE:.0f} s there was not {what}"
+        assert asyncio.get_running_loop().time() < deadline, f"in {TIMEOUT:.0f} s there was not {what}"
         await asyncio.sleep(0.02)
 
 
 async def settle(guests: list[Guest], host: Host, findings: Findings, folder: Path) -> None:
-    """Let turns end, and everybody see everything; who does not in time is found by the comparison."""
+    """Wait until turns have ended and all clients have seen everything. The comparison reports those that have not."""
     for guest in guests:
         guest.ending.set()
     deadline = asyncio.get_running_loop().time() + SETTLING
@@ -198,13 +199,13 @@ async def settle(guests: list[Guest], host: Host, findings: Findings, folder: Pa
     except TimeoutError:
         late = [guest.name for guest in guests if not guest.quiet.is_set()]
         findings.fault("", f"after {SETTLING:.0f} s not everything was seen; still at work: {late}")
-        stand(folder)
+        write_states(folder)
     for guest in guests:
         guest.leaving.set()
 
 
 def has_all(view: View, known: dict[str, Log]) -> bool:
-    """Whether a client has seen the last of what its log has to show."""
+    """Tell whether a client has seen the last entry of its log."""
     log = known.get(view.session)
     if log is None:
         return False
@@ -213,7 +214,7 @@ def has_all(view: View, known: dict[str, Log]) -> bool:
 
 
 def table(findings: Findings) -> str:
-    """The counts, one on a line."""
+    """Return the counts, one per line."""
     lines: dict[str, object] = {
         "clients": findings.clients,
         "sessions": findings.sessions,
@@ -236,7 +237,7 @@ def table(findings: Findings) -> str:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in Plan()._asdict().items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, metavar="N")
@@ -246,8 +247,8 @@ def main() -> int:
     plan = Plan(**{name: getattr(options, name) for name in Plan._fields})
     began = time.monotonic()
     print(f"seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="faults-") as made:
-        folder = Path(options.keep or made)
+    with tempfile.TemporaryDirectory(prefix="faults-") as created:
+        folder = Path(options.keep or created)
         folder.mkdir(exist_ok=True)
         findings = asyncio.run(fault_run(folder, plan, options.seed))
     print(table(findings))

@@ -1,6 +1,6 @@
-"""What somebody with no good intentions uses at a host's door: bare sockets, requests by hand, names of other people.
+"""Tools of an attacker: raw sockets, handwritten requests, names of other users.
 
-Every way gives what came of it as a short text, such as `403 access_denied`, to be held against what is documented.
+Each function returns the outcome as a short text, such as `403 access_denied`, to compare with the documentation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-# A host that does not answer or hang up by then lets itself be held up. Seconds; its own patience is less.
+# A host that neither answers nor closes by then hangs. Seconds; its own timeouts are shorter.
 WITHIN = 20.0
 
 JSON = {"Content-Type": "application/json"}
@@ -27,25 +27,25 @@ INITIALIZE: dict[str, Any] = {
 }
 
 
-class Door(Struct):
-    """Where the host is, who may come in, and what belongs to somebody else."""
+class Target(Struct):
+    """Where the host is, whose tokens are valid, and what belongs to the victim."""
 
     port: int
     folder: str
-    good: str  # a token that counts, of somebody who owns nothing here
+    good: str  # a valid token of a user without sessions
     expired: str
     revoked: str
-    shared: str  # a link to a session of the victim's
-    session: str = ""  # another session of the victim's
+    shared: str  # a share link to a session of the victim
+    session: str = ""  # another session of the victim
     connection: str = ""  # the victim's connection
 
     @property
     def url(self) -> str:
-        """Its address for WebSocket."""
+        """Its WebSocket address."""
         return f"ws://127.0.0.1:{self.port}/acp"
 
     async def raw(self, *pieces: bytes, pause: float = 0.0, ends: bool = False) -> bytes:
-        """Send bytes, piece by piece; all that is said until the host hangs up, or b"hangs"."""
+        """Send bytes, piece by piece. Return all that the host sends until it closes, or b"hangs"."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         hearing = asyncio.create_task(_heard(reader))
         try:
@@ -61,7 +61,7 @@ class Door(Struct):
                     if ends and writer.can_write_eof():
                         writer.write_eof()
                 except OSError:
-                    pass  # it hung up in the middle
+                    pass  # it closed in the middle
                 return await hearing
         except TimeoutError:
             return b"hangs"
@@ -78,7 +78,7 @@ class Door(Struct):
         *,
         token: str | None = None,
     ) -> str:
-        """One HTTP request: the status, and the kind in the body."""
+        """Send one HTTP request. Return the status, and the kind in the body."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode() if method == "POST" else b""
         said = {"Host": f"127.0.0.1:{self.port}", "Connection": "close", "Content-Length": str(len(data))}
         said |= (JSON if method == "POST" else {}) | dict(headers or {})
@@ -89,17 +89,17 @@ class Door(Struct):
 
     @asynccontextmanager
     async def socket(self, token: str | None = None, path: str = "", **headers: str) -> AsyncIterator[ClientConnection]:
-        """A WebSocket; raises InvalidStatus when it is refused."""
+        """Open a WebSocket. Raise InvalidStatus when it is refused."""
         said = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
             said["Authorization"] = f"Bearer {token}"
         async with connect(
             self.url + path, additional_headers=said, max_size=None, ping_interval=None, open_timeout=WITHIN, proxy=None
-        ) as opened:
-            yield opened
+        ) as open_session:
+            yield open_session
 
     async def upgrade(self, token: str | None = None, path: str = "", **headers: str) -> str:
-        """Try a WebSocket: `101`, or how it was refused."""
+        """Try a WebSocket. Return `101`, or how it was refused."""
         try:
             async with self.socket(token, path, **headers):
                 return "101"
@@ -108,7 +108,7 @@ class Door(Struct):
             return f"{refused.response.status_code} {_kind(body)}"
 
     async def call(self, method: str, params: Mapping[str, Any], *, token: str) -> str:
-        """Come in with a token and ask: the kind of the error, or `answered`."""
+        """Connect with a token and send a request. Return the kind of the error, or `answered`."""
         async with self.socket(token) as socket, asyncio.timeout(WITHIN):
             await socket.send(json.dumps(INITIALIZE))
             await socket.recv()
@@ -125,12 +125,12 @@ async def _heard(reader: asyncio.StreamReader) -> bytes:
         while more := await reader.read(65536):
             said += more
     except OSError:
-        pass  # cut off, as it may be who does not stop
+        pass  # cut off, as a client that does not stop may be
     return said
 
 
 async def closing(socket: ClientConnection) -> str:
-    """Wait until the host closes a socket: the code."""
+    """Wait until the host closes a socket. Return the code."""
     try:
         async with asyncio.timeout(WITHIN):
             while True:
@@ -142,7 +142,7 @@ async def closing(socket: ClientConnection) -> str:
 
 
 def read(said: bytes) -> str:
-    """An HTTP answer in short: `403 access_denied`; `` for none."""
+    """Return an HTTP answer in short: `403 access_denied`; `` for none."""
     if not said.startswith(b"HTTP/1.1 "):
         return said.decode("latin-1")[:40]
     head, _, body = said.partition(b"\r\n\r\n")

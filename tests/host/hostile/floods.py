@@ -1,6 +1,6 @@
-"""What is tried below the messages: HTTP/2 frames, heads of HTTP/1.1 with two meanings, WebSocket frames.
+"""Attacks below the messages: HTTP/2 frames, ambiguous HTTP/1.1 heads, WebSocket frames.
 
-Rows as in attacks.py: a sentence, how, and what documentation says comes of it. Those that last are for the long run.
+Rows as in attacks.py. Slow ones are for the long run.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import os
 from hpack import Encoder
 
 from tests.host.hostile import http2_frames as h2
-from tests.host.hostile.attacker import WITHIN, Door, closing, read
+from tests.host.hostile.attacker import WITHIN, Target, closing, read
 from tests.host.hostile.attacks import Attack
 
-# So many frames are far more than the limit, and so many are sent in one piece.
+# Far more frames than the limit, and how many are sent at once.
 MANY = 20_000
 PIECE = 1_000
 
@@ -24,16 +24,16 @@ PIECE = 1_000
 
 
 def _flood(one: bytes, opening: bytes = b"") -> Attack:
-    async def attack(door: Door) -> str:
-        async with h2.second(door.port, WITHIN) as line:
+    async def attack(target: Target) -> str:
+        async with h2.http2_socket(target.port, WITHIN) as line:
             await line.send(opening, *[one * PIECE] * (MANY // PIECE))
             return await line.outcome()
 
     return attack
 
 
-async def _rapid_reset(door: Door) -> str:
-    async with h2.second(door.port, WITHIN) as line:
+async def _rapid_reset(target: Target) -> str:
+    async with h2.http2_socket(target.port, WITHIN) as line:
         block, code = h2.heads(), b"\0\0\0\x08"
         for start in range(1, 4_000, 200):
             pairs = (
@@ -44,90 +44,90 @@ async def _rapid_reset(door: Door) -> str:
         return await line.outcome()
 
 
-async def _endless_continuation(door: Door) -> str:
-    async with h2.second(door.port, WITHIN) as line:
+async def _endless_continuation(target: Target) -> str:
+    async with h2.http2_socket(target.port, WITHIN) as line:
         await line.send(h2.request(1, flags=0))
         await line.send(*[h2.frame(h2.CONTINUATION, b"", stream=1) * 100] * 100)
         return await line.outcome()
 
 
-async def _large_head(door: Door) -> str:
+async def _large_head(target: Target) -> str:
     block = Encoder().encode([(f"x-{n}", os.urandom(3000).hex()) for n in range(100)], huffman=False)
     pieces = [block[start : start + 16_000] for start in range(0, len(block), 16_000)]
-    async with h2.second(door.port, WITHIN) as line:
+    async with h2.http2_socket(target.port, WITHIN) as line:
         await line.send(h2.request(1, flags=0))
         await line.send(*(h2.frame(h2.CONTINUATION, piece, stream=1) for piece in pieces[:-1]))
         await line.send(h2.frame(h2.CONTINUATION, pieces[-1], flags=h2.END_HEADERS, stream=1))
         return await line.outcome()
 
 
-async def _header_bomb(door: Door) -> str:
-    """One long header, remembered, and then said by a byte, ten thousand times."""
+async def _header_bomb(target: Target) -> str:
+    """Send one long header, indexed, and then refer to it ten thousand times."""
     packer = Encoder()
     first = packer.encode([(":method", "GET"), (":scheme", "http"), (":path", "/"), ("x-long", "y" * 3900)])
     again = packer.encode([("x-long", "y" * 3900)])
     assert len(again) == 1
-    async with h2.second(door.port, WITHIN) as line:
+    async with h2.http2_socket(target.port, WITHIN) as line:
         await line.send(h2.request(1, block=bytes(first) + bytes(again) * 10_000))
         return await line.outcome()
 
 
-async def _huge_table(door: Door) -> str:
-    """Offers to remember everything, then changes its mind without end: it is answered like anybody else."""
-    async with h2.second(door.port, WITHIN) as line:
+async def _huge_table(target: Target) -> str:
+    """Change the header table size without end. Expect a normal answer."""
+    async with h2.http2_socket(target.port, WITHIN) as line:
         await line.send(h2.settings(_1=2**31))
         await line.send(*(h2.settings(_1=size) for size in (0, 2**30) * 200))
         await line.send(*(h2.request(stream) for stream in range(1, 40, 2)))
         return f"answered {len(await line.answers(20))}"
 
 
-async def _deep_priorities(door: Door) -> str:
-    """Each stream hangs below the one before: nobody has to climb down there."""
+async def _deep_priorities(target: Target) -> str:
+    """Make each stream depend on the one before."""
     chain = (
         h2.frame(h2.PRIORITY, stream.to_bytes(4, "big") + b"\xff", stream=stream + 2) for stream in range(1, 3000, 2)
     )
-    async with h2.second(door.port, WITHIN) as line:
+    async with h2.http2_socket(target.port, WITHIN) as line:
         await line.send(b"".join(chain), h2.request(3001))
         return f"answered {len(await line.answers(1))}"
 
 
-async def _own_parent(door: Door) -> str:
-    async with h2.second(door.port, WITHIN) as line:
+async def _own_parent(target: Target) -> str:
+    async with h2.http2_socket(target.port, WITHIN) as line:
         await line.send(h2.frame(h2.PRIORITY, (3).to_bytes(4, "big") + b"\0", stream=3))
         return await line.outcome()
 
 
-async def _too_many_streams(door: Door) -> str:
-    head = h2.heads(extra=[("authorization", f"Bearer {door.good}"), ("content-type", "application/json")])
-    async with h2.second(door.port, WITHIN) as line:
+async def _too_many_streams(target: Target) -> str:
+    head = h2.heads(extra=[("authorization", f"Bearer {target.good}"), ("content-type", "application/json")])
+    async with h2.http2_socket(target.port, WITHIN) as line:
         await line.send(
             *(h2.request(stream, flags=h2.END_HEADERS, block=head) for stream in range(1, 2 * 300, 2)),
         )
         return await line.outcome()
 
 
-async def _slow_preface(door: Door) -> str:
-    return (await door.raw(*(h2.PREFACE[n : n + 1] for n in range(20)), pause=0.3)).decode()
+async def _slow_preface(target: Target) -> str:
+    return (await target.raw(*(h2.PREFACE[n : n + 1] for n in range(20)), pause=0.3)).decode()
 
 
-async def _body_after_answer(door: Door) -> str:
-    """Refused at once, and the body goes on and on: the rest is dropped, and others on the socket are answered."""
-    async with h2.second(door.port, WITHIN) as line:
+async def _body_after_answer(target: Target) -> str:
+    """Send an endless body after the refusal. The rest is dropped, and other streams are answered."""
+    async with h2.http2_socket(target.port, WITHIN) as line:
         await line.send(h2.request(1, flags=h2.END_HEADERS))
         await line.send(*[h2.frame(h2.DATA, b"x" * 1000, stream=1)] * 60)
         await line.send(h2.request(3))
         return f"answered {len(await line.answers(2))}"
 
 
-async def _closed_window(door: Door) -> str:
-    """Asks, and takes nothing of what is said."""
-    async with h2.second(door.port, WITHIN) as line:
+async def _closed_window(target: Target) -> str:
+    """Send requests and read nothing."""
+    async with h2.http2_socket(target.port, WITHIN) as line:
         await line.send(h2.settings(_4=0), *(h2.request(stream) for stream in range(1, 200, 2)))
         return await line.outcome()
 
 
-async def _slow_head(door: Door) -> str:
-    async with h2.second(door.port, WITHIN) as line:
+async def _slow_head(target: Target) -> str:
+    async with h2.http2_socket(target.port, WITHIN) as line:
         empty = h2.frame(h2.CONTINUATION, b"", stream=1)
         await line.send(
             h2.request(1, flags=0), *(empty[place : place + 1] for place in range(9)), *[empty] * 50, pause=0.3
@@ -139,41 +139,41 @@ async def _slow_head(door: Door) -> str:
 
 
 def _told(*lines: str, body: bytes = b"", ends: str = "\r\n") -> Attack:
-    """A POST of somebody who may come in, with these lines."""
+    """Return a POST of an authenticated user with these lines."""
 
-    async def attack(door: Door) -> str:
-        head = ["POST /acp HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {door.good}"]
+    async def attack(target: Target) -> str:
+        head = ["POST /acp HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {target.good}"]
         head += ["Content-Type: application/json", *lines, "", ""]
-        return read(await door.raw(ends.join(head).encode("latin-1") + body))
+        return read(await target.raw(ends.join(head).encode("latin-1") + body))
 
     return attack
 
 
-async def _pipeline(door: Door) -> str:
-    """A thousand requests in one breath: answered one after the other, and the last like the first."""
+async def _pipeline(target: Target) -> str:
+    """Send a thousand requests at once. They are answered in order."""
     one = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    said = await door.raw(one * 999 + one.replace(b"Host", b"Connection: close\r\nHost"))
+    said = await target.raw(one * 999 + one.replace(b"Host", b"Connection: close\r\nHost"))
     return f"{read(said)[:3]}, {said.count(b'HTTP/1.1 401')} times"
 
 
-async def _refused_body(door: Door) -> str:
-    """Refused at once; the body drips on."""
+async def _refused_body(target: Target) -> str:
+    """Send the body slowly after the refusal."""
     head = (
         b"POST /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
-    return read(await door.raw(head, *[b"1\r\n \r\n"] * 200, pause=0.1))
+    return read(await target.raw(head, *[b"1\r\n \r\n"] * 200, pause=0.1))
 
 
-async def _crumbs(door: Door) -> str:
+async def _slow_body_after_refusal(target: Target) -> str:
     head = (
         b"POST /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        b"Authorization: Bearer " + door.good.encode() + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"Authorization: Bearer " + target.good.encode() + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
-    return read(await door.raw(head, *[b"1\r\n \r\n"] * 200, pause=0.1))
+    return read(await target.raw(head, *[b"1\r\n \r\n"] * 200, pause=0.1))
 
 
-async def _poured(writer: asyncio.StreamWriter, piece: bytes, within: float) -> str:
-    """Write this again and again until the server has enough of it."""
+async def _write_until_closed(writer: asyncio.StreamWriter, piece: bytes, within: float) -> str:
+    """Write this again and again until the server closes."""
     try:
         async with asyncio.timeout(within):
             while True:
@@ -187,25 +187,25 @@ async def _poured(writer: asyncio.StreamWriter, piece: bytes, within: float) -> 
         writer.transport.abort()
 
 
-async def _unread_answers(door: Door) -> str:
-    """Asks without end and reads nothing."""
-    _, writer = await asyncio.open_connection("127.0.0.1", door.port, limit=1024)
+async def _unread_answers(target: Target) -> str:
+    """Send requests without end and read nothing."""
+    _, writer = await asyncio.open_connection("127.0.0.1", target.port, limit=1024)
     writer.transport.pause_reading()  # type: ignore[attr-defined]
-    return await _poured(writer, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1000, 4 * WITHIN)
+    return await _write_until_closed(writer, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1000, 4 * WITHIN)
 
 
 # --- WebSocket ----------------------------------------------------------------------------------------------------
 
 
 def _masked(opcode: int, payload: bytes, *, fin: bool = True, reserved: int = 0) -> bytes:
-    """A frame of a client, whose mask is zero."""
+    """Return a frame of a client with a zero mask."""
     size = bytes((0x80 | len(payload),)) if len(payload) < 126 else b"\xfe" + len(payload).to_bytes(2, "big")
     return bytes(((0x80 if fin else 0) | reserved | opcode,)) + size + b"\0\0\0\0" + payload
 
 
 def _frames(*pieces: bytes) -> Attack:
-    async def attack(door: Door) -> str:
-        async with door.socket(door.good) as socket:
+    async def attack(target: Target) -> str:
+        async with target.socket(target.good) as socket:
             try:
                 for piece in pieces:
                     if socket.transport.is_closing():
@@ -219,21 +219,21 @@ def _frames(*pieces: bytes) -> Attack:
     return attack
 
 
-async def _unread_pongs(door: Door) -> str:
-    """Pings without end, and no answer is read."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", door.port, limit=1024)
+async def _unread_pongs(target: Target) -> str:
+    """Send pings without end and read no answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", target.port, limit=1024)
     key = base64.b64encode(os.urandom(16)).decode()
-    head = f"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {door.good}\r\nConnection: Upgrade\r\n"
+    head = f"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {target.good}\r\nConnection: Upgrade\r\n"
     head += f"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
     async with asyncio.timeout(WITHIN):
         writer.write(head.encode())
         await reader.readuntil(b"\r\n\r\n")
     writer.transport.pause_reading()  # type: ignore[attr-defined]
-    return await _poured(writer, _masked(9, b"x" * 125) * 500, WITHIN)
+    return await _write_until_closed(writer, _masked(9, b"x" * 125) * 500, WITHIN)
 
 
-async def _compression(door: Door) -> str:
-    async with door.socket(door.good) as socket:  # the client of the library offers it
+async def _compression(target: Target) -> str:
+    async with target.socket(target.good) as socket:  # the client library offers it
         assert socket.response is not None
         assert socket.request is not None
         offered = "permessage-deflate" in socket.request.headers.get("Sec-WebSocket-Extensions", "")
@@ -241,13 +241,13 @@ async def _compression(door: Door) -> str:
         return f"offered {offered}, taken {taken}"
 
 
-async def _upgrade_with_body(door: Door) -> str:
-    return await door.upgrade(door.good, Content_Length="10")
+async def _upgrade_with_body(target: Target) -> str:
+    return await target.upgrade(target.good, Content_Length="10")
 
 
-async def _upgrade_with_headers(door: Door) -> str:
-    """More lines than the library takes, and fewer bytes than we do."""
-    return await door.upgrade(door.good, **{f"X_{number}": "y" for number in range(200)})
+async def _upgrade_with_headers(target: Target) -> str:
+    """Send more header lines than the library takes, and fewer bytes than our limit."""
+    return await target.upgrade(target.good, **{f"X_{number}": "y" for number in range(200)})
 
 
 PING, TEXT, CONT = 9, 1, 0
@@ -294,7 +294,7 @@ FLOODS: dict[str, tuple[Attack, str]] = {
     "a piece whose length is no number": (_told("Transfer-Encoding: chunked", body=b"zz\r\n"), "400 invalid_request"),
     "a thousand requests in one breath": (_pipeline, "401, 1000 times"),
     "a body that drips after the answer": (_refused_body, "401 auth_required"),
-    "a body in crumbs without end": (_crumbs, "408 timeout"),
+    "a body in crumbs without end": (_slow_body_after_refusal, "408 timeout"),
     "an upgrade with a body": (_upgrade_with_body, "400 invalid_request"),
     "an upgrade with two hundred headers": (_upgrade_with_headers, "400 invalid_request"),
     # --- WebSocket

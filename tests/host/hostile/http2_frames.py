@@ -1,6 +1,6 @@
-"""HTTP/2 as somebody speaks it who means harm: frames by hand, and what the other end makes of them.
+"""Handwritten HTTP/2 frames for attacks, and how the server reacts.
 
-Takes a port, gives short texts such as `calm` (told that it is too much), `goaway 1`, `401`, or `` for a hang-up.
+Outcomes are short texts such as `calm` (ENHANCE_YOUR_CALM), `goaway 1`, `401`, or `` for a closed connection.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION
 END_STREAM, END_HEADERS = 0x1, 0x4
 TABLE_SIZE, INITIAL_WINDOW = 1, 4
 
-# Told to calm down (RFC 9113 section 7).
+# ENHANCE_YOUR_CALM (RFC 9113 section 7).
 CALM = 11
 
 
 def frame(kind: int, payload: bytes = b"", *, flags: int = 0, stream: int = 0) -> bytes:
-    """One frame."""
+    """Return one frame."""
     return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
 
 
 def settings(**values: int) -> bytes:
-    """A SETTINGS frame; names are numbers after an underscore, `_4=0`."""
+    """Return a SETTINGS frame. Names are numbers after an underscore, `_4=0`."""
     return frame(SETTINGS, b"".join(struct.pack(">HL", int(name[1:]), value) for name, value in values.items()))
 
 
 def heads(method: str = "POST", path: str = "/acp", extra: Iterable[tuple[str, str]] = ()) -> bytes:
-    """The headers of a request, packed by somebody who remembers nothing."""
+    """Return the headers of a request, encoded without the dynamic table."""
     pairs = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "127.0.0.1"), *extra]
     return bytes(Encoder().encode(pairs))
 
 
 def request(stream: int, *, flags: int = END_STREAM | END_HEADERS, block: bytes = heads()) -> bytes:
-    """A request that is all headers."""
+    """Return a request without a body."""
     return frame(HEADERS, block, flags=flags, stream=stream)
 
 
-class Second:
-    """One socket that speaks HTTP/2."""
+class Http2Socket:
+    """One HTTP/2 socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, within: float) -> None:
         self.frames: list[tuple[int, int, bytes]] = []  # what came: kind, stream, payload
         self._writer = writer
         self._within = within
-        self._hearing = asyncio.create_task(self._hear(reader))
+        self._hearing = asyncio.create_task(self._read_answers(reader))
 
     async def send(self, *pieces: bytes, pause: float = 0.0) -> None:
-        """Say these, as long as anybody listens."""
+        """Send frames while the connection is open."""
         try:
             async with asyncio.timeout(self._within):
                 for piece in pieces:
@@ -65,10 +65,10 @@ class Second:
                     if pause:
                         await asyncio.wait({self._hearing}, timeout=pause)
         except OSError:
-            pass  # it hung up in the middle
+            pass  # it closed in the middle
 
     async def outcome(self) -> str:
-        """How it ends: `calm`, `goaway N`, `` when hung up on, `hangs`."""
+        """Return how it ends: `calm`, `goaway N`, `` when closed, `hangs`."""
         try:
             async with asyncio.timeout(self._within):
                 await asyncio.shield(self._hearing)
@@ -78,7 +78,7 @@ class Second:
         return "" if not codes else "calm" if CALM in codes else f"goaway {codes[-1]}"
 
     async def answers(self, count: int) -> list[int]:
-        """The streams that were answered, when there are so many; fewer when it hung up."""
+        """Return the answered streams, when there are so many; fewer if it closed."""
         try:
             async with asyncio.timeout(self._within):
                 while len(found := [stream for kind, stream, _ in self.frames if kind == HEADERS]) < count:
@@ -89,7 +89,7 @@ class Second:
         except TimeoutError:
             return []
 
-    async def _hear(self, reader: asyncio.StreamReader) -> None:
+    async def _read_answers(self, reader: asyncio.StreamReader) -> None:
         try:
             while True:
                 head = await reader.readexactly(9)
@@ -98,19 +98,19 @@ class Second:
         except (OSError, asyncio.IncompleteReadError):
             pass
 
-    def let_go(self) -> None:
-        """Cut it."""
+    def abort(self) -> None:
+        """Abort the connection."""
         self._hearing.cancel()
         self._writer.transport.abort()
 
 
 @asynccontextmanager
-async def second(port: int, within: float, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Second]:
-    """A socket that has said its preface and settings."""
+async def http2_socket(port: int, within: float, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Http2Socket]:
+    """Yield a socket that has sent its preface and settings."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
-    line = Second(reader, writer, within)
+    line = Http2Socket(reader, writer, within)
     try:
         await line.send(PREFACE + frame(SETTINGS))
         yield line
     finally:
-        line.let_go()
+        line.abort()

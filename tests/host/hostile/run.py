@@ -1,9 +1,9 @@
-"""The hostile run: everything of the table, and garbage without end, while somebody else works undisturbed.
+"""The hostile run: all attacks of the table, and endless garbage, while another client works undisturbed.
 
     python -m tests.host.hostile.run --garbage 100000
 
-A real `dragoman serve` with tokens. Prints what was tried and what came of it; exits 1 when anything was not refused
-as documented, when the one beside was disturbed, or when anything is left behind. Needs Linux.
+A real `dragoman serve` with tokens. Prints what was tried and the outcome; exits 1 when anything was not refused as
+documented, when the working client was disturbed, or when anything is left behind. Needs Linux.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from dragoman import connect
 from dragoman.host.auth.database import HostDatabase
 from dragoman.host.auth.tokens import Tokens
 from tests.host.faults.host import Host
-from tests.host.hostile.attacker import INITIALIZE, WITHIN, Door, closing
+from tests.host.hostile.attacker import INITIALIZE, WITHIN, Target, closing
 from tests.host.hostile.attacks import ATTACKS, Attack
 from tests.host.hostile.floods import FLOODS, LASTING
 
-# Small, so that little is needed to exceed them, and nobody has to wait long.
+# Small, so that they are exceeded soon and nobody waits long.
 LIMITS = {
     "body": 1_000_000,
     "frame": 1_000_000,
@@ -48,48 +48,48 @@ LIMITS = {
     "burst": 3_000,
 }
 
-# The one beside works over both, rests a little between two turns, and comes in anew so often. Seconds.
+# The pause of the working client between two turns, and how often it connects anew. Seconds.
 WAYS = 2
 REST = 0.2
 VISIT = 0.5
 
-# Frames of garbage that are sent before it is looked what came back.
+# Garbage frames that are sent before the answers are checked.
 BURST = 500
 
-# The host may grow by so much over it all: caches and pools, not what strangers sent. Bytes.
+# How much the host may grow in total: caches and pools, not what attackers sent. Bytes.
 GROWTH = 40 * 1024 * 1024
 
 
 class Outcome(Struct):
-    """What came of a run."""
+    """The outcome of a run."""
 
-    refused: dict[str, str] = {}  # by attack, what came of it
+    refused: dict[str, str] = {}  # by attack: its outcome
     garbage: int = 0  # frames that were sent
-    answers: dict[str, int] = {}  # what came back of them
-    streams: int = 0  # sockets with garbage that is no HTTP at all
-    turns: int = 0  # of the one beside, meanwhile
+    answers: dict[str, int] = {}  # answers to them
+    streams: int = 0  # sockets with garbage that is not HTTP
+    turns: int = 0  # turns of the working client
     longest: float = 0.0  # the longest of them, in seconds
-    visits: int = 0  # how often they came in anew
+    visits: int = 0  # how often it connected anew
     grown: int = 0  # bytes
     faults: list[str] = []
 
 
 class Victim:
-    """Somebody who works, over WebSocket and over HTTP, while others do not behave."""
+    """A client that works over WebSocket and HTTP during the attacks."""
 
-    def __init__(self, door: Door, token: str) -> None:
+    def __init__(self, target: Target, token: str) -> None:
         self.turns = 0
         self.longest = 0.0
         self.faults: list[str] = []
         self.visits = 0
         self._ready = 0
         self.ready = asyncio.Event()
-        self._door = door
+        self._door = target
         self._token = token
         self._ending = asyncio.Event()
 
     async def work(self, url: str) -> None:
-        """Turn after turn until told to stop."""
+        """Run turns until stopped."""
         async with connect(url, token=self._token, permission="allow", reconnect_timeout=0.0) as agent:
             session = await agent.open_session(self._door.folder)
             self._door.session = session.id
@@ -107,8 +107,8 @@ class Victim:
                 number += 1
                 await asyncio.sleep(REST)
 
-    async def visit(self) -> None:
-        """Come in anew, again and again."""
+    async def connect_as(self) -> None:
+        """Connect anew, again and again."""
         while not self._ending.is_set():
             came = await self._door.upgrade(self._token)
             if came != "101":
@@ -118,13 +118,13 @@ class Victim:
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """At work during the block, over both."""
+        """Work over both transports during the block."""
         urls = (self._door.url, self._door.url.replace("ws", "http", 1))
         tasks = [asyncio.create_task(self.work(url)) for url in urls]
         try:
             async with asyncio.timeout(60.0):
                 await self.ready.wait()
-            tasks.append(asyncio.create_task(self.visit()))
+            tasks.append(asyncio.create_task(self.connect_as()))
             yield
             self._ending.set()
             async with asyncio.timeout(60.0):
@@ -137,8 +137,8 @@ class Victim:
                     self.faults.append(f"the one beside was disturbed: {result!r}")
 
 
-def opened(host: Host) -> tuple[Door, str, Tokens]:
-    """Tokens for everybody, made before the host is there; gives the door, the victim's token, and all of them."""
+def open_session(host: Host) -> tuple[Target, str, Tokens]:
+    """Create tokens before the host starts. Return the target, the victim's token, and all tokens."""
     register = HostDatabase(f"{host.store}.host", "owner")
     tokens = Tokens(register)
     victim, _ = tokens.create("ann", "admin")
@@ -148,27 +148,27 @@ def opened(host: Host) -> tuple[Door, str, Tokens]:
     revoked, known = tokens.create("ann", "admin")
     tokens.revoke(known.id)
     shared, _ = tokens.create_share_link("another-session", "viewer", 3600.0)
-    return Door(0, str(host.folder), good, expired, revoked, shared), victim, tokens
+    return Target(0, str(host.folder), good, expired, revoked, shared), victim, tokens
 
 
 async def hostile_run(folder: Path, garbage: int, seed: str, *, is_long: bool = False) -> Outcome:
-    """Try everything, and look what came of it; in the long form also what lasts."""
+    """Try all attacks and record the outcomes; in the long form also the slow ones."""
     outcome = Outcome()
     host = Host(folder, LIMITS, options=("--no-local", "--root", str(folder)))
-    door, token, tokens = opened(host)
+    target, token, tokens = open_session(host)
     try:
         await host.start()
-        door.port = host.port
-        victim = Victim(door, token)
+        target.port = host.port
+        victim = Victim(target, token)
         async with victim.working():
-            async with door.socket(token) as socket:  # a connection that is not theirs to use
-                door.connection = socket.response.headers["Acp-Connection-Id"] if socket.response else ""
+            async with target.socket(token) as socket:  # a connection of another user
+                target.connection = socket.response.headers["Acp-Connection-Id"] if socket.response else ""
                 before = host.resident
-                await _try_all(door, ATTACKS, outcome)
-                await _try_all(door, {**FLOODS, **(LASTING if is_long else {})}, outcome)
-                await _put_out(door, tokens, outcome)
-                await _strew(door, garbage, random.Random(seed), outcome)
-                await _babble(door, max(garbage // 200, 10), random.Random(seed), outcome)
+                await _try_all(target, ATTACKS, outcome)
+                await _try_all(target, {**FLOODS, **(LASTING if is_long else {})}, outcome)
+                await _check_expiry(target, tokens, outcome)
+                await _send_garbage(target, garbage, random.Random(seed), outcome)
+                await _send_non_http(target, max(garbage // 200, 10), random.Random(seed), outcome)
                 outcome.grown = host.resident - before
         outcome.turns, outcome.longest, outcome.visits = victim.turns, victim.longest, victim.visits
         outcome.faults += victim.faults
@@ -180,11 +180,11 @@ async def hostile_run(folder: Path, garbage: int, seed: str, *, is_long: bool = 
     return outcome
 
 
-async def _try_all(door: Door, attacks: dict[str, tuple[Attack, str]], outcome: Outcome) -> None:
+async def _try_all(target: Target, attacks: dict[str, tuple[Attack, str]], outcome: Outcome) -> None:
     async def one(name: str) -> None:
         attack, wanted = attacks[name]
         try:
-            came = await attack(door)
+            came = await attack(target)
         except Exception as error:
             came = repr(error)
         outcome.refused[name] = came
@@ -194,11 +194,11 @@ async def _try_all(door: Door, attacks: dict[str, tuple[Attack, str]], outcome: 
     await asyncio.gather(*map(one, attacks))
 
 
-async def _put_out(door: Door, tokens: Tokens, outcome: Outcome) -> None:
-    """Who is in when their leave ends is put out."""
+async def _check_expiry(target: Target, tokens: Tokens, outcome: Outcome) -> None:
+    """Check that a client is disconnected when its token expires."""
     revoked, known = tokens.create("carl", "editor")
-    expiring, _ = tokens.create("dora", "editor", seconds=6.0)  # long enough to come in on a busy machine
-    async with door.socket(revoked) as one, door.socket(expiring) as other:
+    expiring, _ = tokens.create("dora", "editor", seconds=6.0)  # long enough to connect on a busy machine
+    async with target.socket(revoked) as one, target.socket(expiring) as other:
         for socket in (one, other):
             await socket.send(json.dumps(INITIALIZE))
             await socket.recv()
@@ -213,8 +213,8 @@ async def _put_out(door: Door, tokens: Tokens, outcome: Outcome) -> None:
 # --- garbage ------------------------------------------------------------------------------------------------------
 
 
-def rubbish(dice: random.Random) -> Iterator[str | bytes]:
-    """Messages that no client should send, without end."""
+def garbage(dice: random.Random) -> Iterator[str | bytes]:
+    """Yield messages that no client should send, without end."""
     odd: list[Any] = [None, True, -1, 1.5, 10**30, "", "x" * 300, [], {}, [[]], {"a": {}}, "\ud83d", "\u0000"]
     methods = ["", "x", "initialize", "session/prompt", "session/update", "session/request_permission", "_dragoman/ack"]
     methods += ["$/cancel_request", "session/load", "session/attach", "fs/read_text_file", "_dragoman/presence"]
@@ -247,16 +247,16 @@ def rubbish(dice: random.Random) -> Iterator[str | bytes]:
             yield json.dumps(message)
 
 
-async def _strew(door: Door, count: int, dice: random.Random, outcome: Outcome) -> None:
-    """So many frames of garbage, over one socket after the other."""
+async def _send_garbage(target: Target, count: int, dice: random.Random, outcome: Outcome) -> None:
+    """Send this many garbage frames, over one socket after the other."""
     answers: Counter[str] = Counter()
-    messages = rubbish(dice)
+    messages = garbage(dice)
     while outcome.garbage < count:
         try:
-            async with door.socket(door.good) as socket:
+            async with target.socket(target.good) as socket:
                 if dice.random() < 0.5:
                     await socket.send(json.dumps(INITIALIZE))
-                await _pour(socket, messages, count, answers, outcome)
+                await _send_garbage_frames(socket, messages, count, answers, outcome)
         except ConnectionClosed as closed:
             answers[f"closed {closed.rcvd.code if closed.rcvd else 1006}"] += 1
         except InvalidStatus as refused:
@@ -271,14 +271,14 @@ async def _strew(door: Door, count: int, dice: random.Random, outcome: Outcome) 
             outcome.faults.append(f"garbage was answered by {name}")
 
 
-async def _pour(
+async def _send_garbage_frames(
     socket: ClientConnection, messages: Iterator[str | bytes], count: int, answers: Counter[str], outcome: Outcome
 ) -> None:
     while outcome.garbage < count:
         for _ in range(min(BURST, count - outcome.garbage)):
             await socket.send(next(messages))
             outcome.garbage += 1
-        # A request that can be answered comes back after everything before it: no more is in flight than one burst.
+        # A valid request is answered after everything before it, so that only one burst is in flight.
         mark = f"mark-{outcome.garbage}"
         await socket.send(json.dumps({"jsonrpc": "2.0", "id": mark, "method": "nothing/here"}))
         async with asyncio.timeout(WITHIN):
@@ -289,12 +289,12 @@ async def _pour(
                     break
 
 
-async def _babble(door: Door, count: int, dice: random.Random, outcome: Outcome) -> None:
-    """Sockets with bytes that are no HTTP, or HTTP/2 that goes wrong; none may stay open, or be answered well."""
+async def _send_non_http(target: Target, count: int, dice: random.Random, outcome: Outcome) -> None:
+    """Open sockets with bytes that are not HTTP, or with broken HTTP/2. None may stay open or succeed."""
     openings = [b"", b"GET ", b"\x16\x03\x01\x02\x00", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"POST /acp HTTP/1.1\r\n"]
 
     async def one() -> None:
-        said = await door.raw(dice.choice(openings) + dice.randbytes(dice.randrange(1, 2000)), ends=True)
+        said = await target.raw(dice.choice(openings) + dice.randbytes(dice.randrange(1, 2000)), ends=True)
         outcome.streams += 1
         if said == b"hangs" or said.startswith(b"HTTP/1.1 2"):
             outcome.faults.append(f"bytes that say nothing: {said[:60]!r}")
@@ -304,7 +304,7 @@ async def _babble(door: Door, count: int, dice: random.Random, outcome: Outcome)
 
 
 def table(outcome: Outcome) -> str:
-    """Everything that was tried, and the counts."""
+    """Return everything that was tried, and the counts."""
     width = max(map(len, [*outcome.refused, "frames of garbage"]))
     lines = [f"{name.ljust(width)}  {came or 'hung up'}" for name, came in outcome.refused.items()]
     lines += [f"{'frames of garbage'.ljust(width)}  {outcome.garbage}"]
@@ -317,7 +317,7 @@ def table(outcome: Outcome) -> str:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--garbage", type=int, default=100_000, metavar="N", help="frames of garbage (100,000)")
     parser.add_argument("--seed", default=os.urandom(4).hex())

@@ -1,4 +1,4 @@
-"""The host as an ASGI app, called without a server: the API, the pages, and who may see what of both."""
+"""The host as an ASGI app, called without a server: the API, the pages, and who may see what."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dragoman.host.auth.tokens import Tokens
 from dragoman.host.http.app import HostApp
 from dragoman.store.contract import Draft
 from dragoman.transport.remote.server.limits import ServerLimits
-from tests.host.memory_host import Hosted, hosting, opened
+from tests.host.memory_host import Hosted, open_session, running_host
 
 
 class Answered(NamedTuple):
@@ -31,7 +31,7 @@ class Answered(NamedTuple):
 
 
 class Caller:
-    """Somebody who calls the app with a token."""
+    """A user who calls the app with a token."""
 
     def __init__(self, app: HostApp, token: str = "") -> None:
         self._app = app
@@ -68,8 +68,8 @@ class Caller:
         return Answered(sent[0]["status"], told, b"".join(each.get("body", b"") for each in sent[1:]))
 
 
-class Doors(NamedTuple):
-    """A house with a door, and people with tokens."""
+class HostedApp(NamedTuple):
+    """A host app, and users with tokens."""
 
     hosted: Hosted
     app: HostApp
@@ -80,22 +80,22 @@ class Doors(NamedTuple):
 
 
 @asynccontextmanager
-async def doors(tmp_path: Path, **options: Any) -> AsyncIterator[Doors]:
+async def hosted_app(tmp_path: Path, **options: Any) -> AsyncIterator[HostedApp]:
     with HostDatabase(str(tmp_path / "host.db"), "owner") as register:
         tokens = Tokens(register)
-        async with hosting(directory=register) as hosted:
-            app = HostApp(hosted.house, tokens=tokens, local=None, **options)
+        async with running_host(session_roles=register) as hosted:
+            app = HostApp(hosted.host, tokens=tokens, local=None, **options)
             callers = [Caller(app, tokens.create(user, "admin")[0]) for user in ("ann", "ben")]
             async with hosted.client("ann") as remote:
-                session = await opened(remote, tmp_path)
+                session = await open_session(remote, tmp_path)
                 await session.ask("the roof leaks")
-                yield Doors(hosted, app, tokens, callers[0], callers[1], session.id)
+                yield HostedApp(hosted, app, tokens, callers[0], callers[1], session.id)
             await app.close()
 
 
-async def test_the_api_reads_and_changes_what_one_may_see(tmp_path: Path) -> None:
+async def test_the_api_reads_and_changes_visible_sessions(tmp_path: Path) -> None:
 
-    async with doors(tmp_path) as at:
+    async with hosted_app(tmp_path) as at:
         place = f"/api/sessions/{quote(at.session)}"
         [listed] = (await at.ann("GET", "/api/sessions")).json["sessions"]
         assert (listed["sessionId"], listed["role"], listed["awake"]) == (at.session, "admin", True)
@@ -114,9 +114,9 @@ async def test_the_api_reads_and_changes_what_one_may_see(tmp_path: Path) -> Non
         assert (about["user"], about["agents"], about["roots"]) == ("ann", ["talker"], [])
 
 
-async def test_another_users_session_is_not_there_until_it_is_shared(tmp_path: Path) -> None:
+async def test_another_users_session_is_not_found_until_it_is_shared(tmp_path: Path) -> None:
 
-    async with doors(tmp_path) as at:
+    async with hosted_app(tmp_path) as at:
         place = f"/api/sessions/{at.session}"
         for method, path in (
             ("GET", place),
@@ -135,17 +135,17 @@ async def test_another_users_session_is_not_there_until_it_is_shared(tmp_path: P
         assert (await at.ben("GET", "/api/sessions")).json == {"sessions": []}
         assert (await at.ben("GET", "/api/search?q=roof")).json == {"hits": []}
         assert at.session[:8] not in (await at.ben("GET", "/")).body.decode()
-        made = await at.ann("POST", f"{place}/members", {"user": "ben", "role": "viewer"})
-        assert made.json["members"] == {"ann": "admin", "ben": "viewer"}
+        created = await at.ann("POST", f"{place}/members", {"user": "ben", "role": "viewer"})
+        assert created.json["members"] == {"ann": "admin", "ben": "viewer"}
         assert (await at.ben("GET", f"{place}/log")).status == 200
         for method, path in (("POST", f"{place}/name"), ("POST", f"{place}/shares"), ("DELETE", place)):
             refused = await at.ben(method, path, {} if method == "POST" else None)
             assert (refused.status, refused.json["error"]["kind"]) == (403, "permission_denied")
 
 
-async def test_who_opened_a_session_may_name_it_also_with_the_token_of_an_editor(tmp_path: Path) -> None:
+async def test_the_opener_of_a_session_may_name_it_with_an_editor_token(tmp_path: Path) -> None:
 
-    async with doors(tmp_path) as at:
+    async with hosted_app(tmp_path) as at:
         place = f"/api/sessions/{at.session}"
         editing = Caller(at.app, at.tokens.create("ann", "editor")[0])
         assert (await editing("POST", f"{place}/name", {"name": "roof"})).json["name"] == "roof"
@@ -160,22 +160,22 @@ async def test_who_opened_a_session_may_name_it_also_with_the_token_of_an_editor
         assert (await Caller(at.app, link)("POST", f"{place}/name", {"name": "loft"})).status == 403
 
 
-async def test_the_owner_sees_what_nobody_opened_here_also_from_elsewhere(tmp_path: Path) -> None:
+async def test_the_owner_sees_sessions_nobody_opened_also_from_remote(tmp_path: Path) -> None:
 
-    async with doors(tmp_path) as at:
+    async with hosted_app(tmp_path) as at:
         draft = Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={"cwd": "/"})
-        await at.hosted.house.store.append("old", [draft])
+        await at.hosted.host.store.append("old", [draft])
         owner = Caller(at.app, at.tokens.create("owner", "admin")[0])
         assert [one["sessionId"] for one in (await owner("GET", "/api/sessions")).json["sessions"]] == ["old"]
         assert [one["sessionId"] for one in (await at.ann("GET", "/api/sessions")).json["sessions"]] == [at.session]
 
 
-async def test_a_share_link_opens_its_session_and_no_other_until_it_is_revoked(tmp_path: Path) -> None:
+async def test_a_share_link_opens_only_its_session_until_it_is_revoked(tmp_path: Path) -> None:
 
-    async with doors(tmp_path) as at:
+    async with hosted_app(tmp_path) as at:
         place = f"/api/sessions/{at.session}"
-        made = (await at.ann("POST", f"{place}/shares", {"role": "editor", "seconds": 60, "name": "eve"})).json
-        guest = Caller(at.app, made["token"])
+        created = (await at.ann("POST", f"{place}/shares", {"role": "editor", "seconds": 60, "name": "eve"})).json
+        guest = Caller(at.app, created["token"])
         assert (await guest("GET", "/api/host")).json["session"] == at.session
         [seen] = (await guest("GET", "/api/sessions")).json["sessions"]
         assert (seen["sessionId"], seen["role"]) == (at.session, "editor")
@@ -190,26 +190,24 @@ async def test_a_share_link_opens_its_session_and_no_other_until_it_is_revoked(t
             assert (await at.ann("POST", f"{place}/shares", wrong)).status == 400, wrong
 
 
-async def test_whoever_came_with_a_token_that_was_revoked_is_put_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_connections_with_a_revoked_token_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.host.http.app.REVOCATION_CHECK_INTERVAL", 0.01)
 
-    async with doors(tmp_path) as at:
-        text, made = at.tokens.create("cid", "viewer")
+    async with hosted_app(tmp_path) as at:
+        text, created = at.tokens.create("cid", "viewer")
         hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
         headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-        begun = await Caller(at.app, text)("POST", "/acp", hello, **headers)
-        assert begun.status == 200, begun.body
+        started = await Caller(at.app, text)("POST", "/acp", hello, **headers)
+        assert started.status == 200, started.body
         assert at.app.metrics.value("connections") == 1
-        at.tokens.revoke(made.id)
+        at.tokens.revoke(created.id)
         while b"connections_open 0" not in (await at.ann("GET", "/metrics")).body:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def test_the_pages_tell_what_there_is_and_nothing_of_what_was_said(tmp_path: Path) -> None:
+async def test_the_pages_show_sessions_and_no_content(tmp_path: Path) -> None:
 
-    async with doors(tmp_path) as at:
+    async with hosted_app(tmp_path) as at:
         page = await at.ann("GET", "/")
         text = page.body.decode()
         assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -231,9 +229,9 @@ async def test_the_pages_tell_what_there_is_and_nothing_of_what_was_said(tmp_pat
         assert "dragoman_sessions_awake 1" in told
 
 
-async def test_without_a_token_only_health_is_told(tmp_path: Path) -> None:
+async def test_without_a_token_only_health_checks_are_served(tmp_path: Path) -> None:
 
-    async with doors(tmp_path) as at:
+    async with hosted_app(tmp_path) as at:
         stranger = Caller(at.app)
         assert (await stranger("GET", "/healthz")).json == {"status": "ok"}
         assert (await stranger("GET", "/readyz")).json == {"status": "ready"}
@@ -246,9 +244,9 @@ async def test_without_a_token_only_health_is_told(tmp_path: Path) -> None:
         assert (await stranger("GET", "/readyz")).status == 503
 
 
-async def test_web_pages_of_others_and_wrong_requests_are_refused(tmp_path: Path) -> None:
+async def test_foreign_origins_and_wrong_requests_are_refused(tmp_path: Path) -> None:
 
-    async with doors(tmp_path, limits=ServerLimits(rate=1.0, burst=20)) as at:
+    async with hosted_app(tmp_path, limits=ServerLimits(rate=1.0, burst=20)) as at:
         assert (await at.ann("GET", "/api/sessions", origin="https://evil.example")).status == 403
         assert (await at.ann("GET", "/", host="evil.example")).status == 421
         assert (await at.ann("POST", "/")).status == 405

@@ -1,4 +1,4 @@
-"""What a host counts: the text is OpenMetrics, to the letter."""
+"""Metrics of a host are valid OpenMetrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SAMPLE = re.compile(
 )
 
 
-def test_every_family_is_told_and_the_end_is_marked() -> None:
+def test_every_metric_is_rendered_and_the_end_is_marked() -> None:
     metrics = Metrics(lambda: 12.5)
     metrics.count("refusals", "no_token")
     metrics.count("refusals", 'a "quoted"\nreason')
@@ -58,7 +58,7 @@ def test_a_flood_of_reasons_does_not_fill_the_memory() -> None:
     assert metrics.value("refusals", "other") > 9_000
 
 
-async def test_commits_of_a_store_are_timed() -> None:
+async def test_commits_of_a_store_are_measured() -> None:
 
     metrics = Metrics()
     store = TimedStore(MemoryStore(), metrics)

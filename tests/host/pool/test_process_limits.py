@@ -1,4 +1,4 @@
-"""A house with real agents and a real store, as people run it; one test for all, for agents take time to start."""
+"""A host with real agents and a real store. One test for all, because agents take time to start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dragoman.transport.remote.server.auth import Principal
 from tests.host.auth.test_roles import denied, hearing
 from tests.host.memory_host import Hosted, until
 
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 # A 2025.1 agent behind clients of other dialects: nothing about it is official.
 AGENT = NamedAgent(
@@ -33,13 +33,13 @@ AGENT = NamedAgent(
 )
 
 
-def told(session: ClientSession) -> str:
-    """What the agent said, whatever was between."""
+def agent_text(session: ClientSession) -> str:
+    """Return what the agent said."""
     return "".join(message.text for message in session.transcript.messages if message.role == "agent")
 
 
 def agents() -> set[int]:
-    """The agents that this process has started and that are still there."""
+    """Return the running agents that this process has started."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         found |= set(map(int, (task / "children").read_text().split()))
@@ -47,7 +47,7 @@ def agents() -> set[int]:
 
 
 def descriptors() -> set[str]:
-    """What this process has open."""
+    """Return the open descriptors of this process."""
     return set(os.listdir("/proc/self/fd"))
 
 
@@ -56,39 +56,39 @@ async def test_two_clients_share_a_real_agent_that_is_killed_and_a_host_that_is_
     async def scene() -> None:
         store = await SqliteStore.open(str(tmp_path / "log.db"))
         directory = MemorySessionRoles()
-        heard: list[tuple[str, Any]] = []
-        house = Host([AGENT], store=store, session_roles=directory)
-        hosted = Hosted(house, [], [])
-        async with hosted.client("ann", **hearing(heard)) as ann, hosted.client("ann", dialect="crow") as ben:
-            one = await ann.open(str(tmp_path))
+        received: list[tuple[str, Any]] = []
+        host = Host([AGENT], store=store, session_roles=directory)
+        hosted = Hosted(host, [], [])
+        async with hosted.client("ann", **hearing(received)) as ann, hosted.client("ann", dialect="crow") as ben:
+            one = await ann.open_session(str(tmp_path))
             await one.ask("/stream 200 20")
-            two = await ben.load(one.id, str(tmp_path))
-            assert told(two) == told(one)
+            two = await ben.load_session(one.id, str(tmp_path))
+            assert agent_text(two) == agent_text(one)
             processes = agents()
             assert len(processes) == 1
             running = asyncio.ensure_future(two.ask("/slow 60"))
-            await until(lambda: any(name == "turn" and params["state"] == "started" for name, params in heard[2:]))
+            await until(lambda: any(name == "turn" and params["state"] == "started" for name, params in received[2:]))
             os.kill(min(processes), signal.SIGKILL)
             error = await denied(running)
             assert "SIGKILL" in error.message or "-9" in error.message or "killed" in error.message
-            exited = next(params for name, params in heard if name == "agent")
+            exited = next(params for name, params in received if name == "agent")
             assert exited["sessionId"] == one.id
             assert await two.ask("/echo back") == "back"
-            await until(lambda: told(one).endswith("back"))
-            assert told(one) == told(two)
-        await house.close()
+            await until(lambda: agent_text(one).endswith("back"))
+            assert agent_text(one) == agent_text(two)
+        await host.close()
         assert not agents()
         once = descriptors()
-        house = Host([AGENT], store=store, session_roles=directory)
-        hosted.house = house
+        host = Host([AGENT], store=store, session_roles=directory)
+        hosted.host = host
         ours, theirs = memory_pair()
-        serving = asyncio.ensure_future(house.serve_client(theirs, Principal(user="ann", is_local=True)))
+        serving = asyncio.ensure_future(host.serve_client(theirs, Principal(user="ann", is_local=True)))
         async with connect(ours, dialect="draft") as ann:
             again = await ann.load_session(one.id, str(tmp_path))
-            assert told(again) == told(one)
-            assert not agents()  # looking wakes nobody
+            assert agent_text(again) == agent_text(one)
+            assert not agents()  # reading starts no agent
             assert await again.ask("/echo on") == "on"
-        await house.close()
+        await host.close()
         await serving
         await asyncio.gather(*hosted.tasks)
         assert not agents()
@@ -96,6 +96,6 @@ async def test_two_clients_share_a_real_agent_that_is_killed_and_a_host_that_is_
         await store.close()
 
     before = descriptors()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await scene()
-    assert len(descriptors()) <= len(before) + 1  # the warden's, which ends agents when we are killed
+    assert len(descriptors()) <= len(before) + 1  # the watchdog's, which kills agents when we are killed

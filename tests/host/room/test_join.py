@@ -1,4 +1,4 @@
-"""Who comes while an agent speaks misses nothing and hears nothing twice; who does not read is let go."""
+"""A client that joins mid-stream misses nothing and gets nothing twice; one that does not read is disconnected."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import pytest
 from dragoman.errors import ConnectionFailed, Kind
 from dragoman.host.limits import HostLimits
 from dragoman.store.contract import Draft
+from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import MemoryTransport
 from tests.host.auth.test_roles import denied
-from tests.host.memory_host import Hosted, hosting, opened, said, until
+from tests.host.memory_host import Hosted, messages_of, open_session, running_host, until
 
 
 class Raw:
-    """A client that says frames and notes which it gets."""
+    """A client that sends frames and records those it gets."""
 
     def __init__(self, transport: MemoryTransport) -> None:
         self.transport = transport
@@ -54,26 +55,24 @@ class Raw:
 
 
 async def raw(hosted: Hosted, user: str = "ann", **more: Any) -> Raw:
-    """A raw client that has introduced itself."""
-    client = Raw(hosted.visit(user, **more))
+    """Return a raw client that has sent initialize."""
+    client = Raw(hosted.connect_as(user, **more))
     await client.ask("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
     return client
 
 
 async def numbers(hosted: Hosted, id: str) -> list[int]:
-    """The numbers of what was said, by the log."""
-    return [entry.seq for entry in await hosted.house.store.read(id) if entry.kind in ("update", "prompt")]
+    """Return the entry numbers of the messages."""
+    return [entry.seq for entry in await hosted.host.store.read(id) if entry.kind in ("update", "prompt")]
 
 
-@pytest.mark.parametrize("kept", ["memory", "sqlite"])
-async def test_whoever_joins_in_the_middle_of_a_stream_hears_each_entry_once_in_order(
-    kept: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("stored", ["memory", "sqlite"])
+async def test_a_client_that_joins_mid_stream_gets_each_entry_once_in_order(stored: str, tmp_path: Path) -> None:
 
-    store = await SqliteStore.open(str(tmp_path / "log.db"), durability="off") if kept == "sqlite" else None
+    store = await SqliteStore.open(str(tmp_path / "log.db"), durability="off") if stored == "sqlite" else None
     try:
-        async with hosting(store=store) as hosted, hosted.client() as ann:
-            session = await opened(ann, tmp_path)
+        async with running_host(store=store) as hosted, hosted.client() as ann:
+            session = await open_session(ann, tmp_path)
             clients = [await raw(hosted) for _ in range(6)]
             turn = asyncio.ensure_future(session.ask("many 3000"))
             for place, client in enumerate(clients):
@@ -90,10 +89,10 @@ async def test_whoever_joins_in_the_middle_of_a_stream_hears_each_entry_once_in_
             await store.close()
 
 
-async def test_a_cursor_brings_what_came_after_it_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_cursor_replays_only_later_entries(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client() as ann:
-        session = await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client() as ann:
+        session = await open_session(ann, tmp_path)
         for word in ("one", "two", "three"):
             await session.ask(word)
         known = await numbers(hosted, session.id)
@@ -121,45 +120,45 @@ async def test_a_cursor_brings_what_came_after_it_and_nothing_else(tmp_path: Pat
 
 
 @pytest.mark.parametrize("cursor", [-1, "x", 1.5, True])
-async def test_a_cursor_that_is_none_is_refused(cursor: Any, tmp_path: Path) -> None:
+async def test_an_invalid_cursor_is_refused(cursor: Any, tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client() as ann:
-        session = await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client() as ann:
+        session = await open_session(ann, tmp_path)
         client = await raw(hosted)
         answer = await client.ask("session/attach", {"sessionId": session.id, "cursor": cursor})
         assert answer["error"]["data"]["kind"] == "invalid_params"
         client.reading.cancel()
 
 
-async def test_a_client_that_does_not_read_is_let_go_and_the_others_never_wait(tmp_path: Path) -> None:
+async def test_a_client_that_does_not_read_is_disconnected_and_delays_nobody(tmp_path: Path) -> None:
 
     async with (
-        hosting(bounds=HostLimits(max_unread_bytes=200_000)) as hosted,
+        running_host(limits=HostLimits(max_unread_bytes=200_000)) as hosted,
         hosted.client() as ann,
         hosted.client() as ben,
     ):
-        session = await opened(ann, tmp_path)
-        other = await ben.resume(session.id, "/")
+        session = await open_session(ann, tmp_path)
+        other = await ben.resume_session(session.id, "/")
         stalled = await raw(hosted, limit=10_000)
         await stalled.ask("session/resume", {"sessionId": session.id, "cwd": "/"})
         stalled.reading.cancel()
         assert len(hosted.room.members) == 3
         await session.ask("many 6000")
         await until(lambda: len(hosted.room.members) == 2)
-        await until(lambda: said(other)[-1][1].endswith("5999 "))
-        await until(lambda: len(hosted.house.clients) == 2)
+        await until(lambda: messages_of(other)[-1][1].endswith("5999 "))
+        await until(lambda: len(hosted.host.clients) == 2)
 
 
-async def test_what_another_program_writes_into_the_log_is_heard_in_its_place(tmp_path: Path) -> None:
+async def test_entries_written_by_another_program_are_sent_in_order(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client() as ann:
-        session = await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client() as ann:
+        session = await open_session(ann, tmp_path)
         client = await raw(hosted)
         await client.ask("session/load", {"sessionId": session.id, "cwd": "/", "mcpServers": []})
         await session.ask("one")
         chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "from elsewhere"}}
         strange = Draft(kind="update", actor="agent", time="t", body=chunk)
-        await hosted.house.store.append(session.id, [strange, strange])
+        await hosted.host.store.append(session.id, [strange, strange])
         await session.ask("two")
         await session.ask("three")
         expected = await numbers(hosted, session.id)
@@ -168,21 +167,21 @@ async def test_what_another_program_writes_into_the_log_is_heard_in_its_place(tm
         client.reading.cancel()
 
 
-async def test_a_client_can_detach_and_hears_no_more(tmp_path: Path) -> None:
+async def test_a_detached_client_gets_nothing_more(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client() as ann, hosted.client() as ben:
-        session = await opened(ann, tmp_path)
-        other = await ben.resume(session.id, "/")
+    async with running_host() as hosted, hosted.client() as ann, hosted.client() as ben:
+        session = await open_session(ann, tmp_path)
+        other = await ben.resume_session(session.id, "/")
         await ben.request("session/detach", {"sessionId": session.id})
         await session.ask("x")
-        assert said(other) == []
+        assert messages_of(other) == []
         assert "load, resume or attach" in (await denied(other.ask("y"))).message
 
 
-async def test_a_malformed_client_disturbs_nobody(tmp_path: Path) -> None:
+async def test_a_client_with_malformed_frames_does_not_affect_others(tmp_path: Path) -> None:
 
-    async with hosting() as hosted, hosted.client() as ann:
-        session = await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client() as ann:
+        session = await open_session(ann, tmp_path)
         client = await raw(hosted)
         await client.ask("session/resume", {"sessionId": session.id, "cwd": "/"})
         for frame in (b"garbage", b"[]", b'{"jsonrpc":"2.0","method":7}', b'{"jsonrpc":"2.0","id":1,"result":{}}'):
@@ -196,10 +195,10 @@ async def test_a_malformed_client_disturbs_nobody(tmp_path: Path) -> None:
         client.reading.cancel()
 
 
-async def test_who_closes_a_session_before_its_beginning_was_told_is_out_of_it(tmp_path: Path) -> None:
+async def test_a_client_that_closes_a_session_during_replay_is_not_a_member(tmp_path: Path) -> None:
 
-    async with hosting() as hosted:
-        peer = ScriptedPeer(hosted.visit())
+    async with running_host() as hosted:
+        peer = ScriptedPeer(hosted.connect_as())
         await peer.request(1, "initialize", {"protocolVersion": 1})
         opening = await peer.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
         session = opening["result"]["sessionId"]
@@ -207,3 +206,19 @@ async def test_who_closes_a_session_before_its_beginning_was_told_is_out_of_it(t
         prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}
         answer = await peer.request(4, "session/prompt", prompt)
         assert answer["error"]["data"]["kind"] == Kind.SESSION_NOT_FOUND
+
+
+async def test_the_answer_to_a_prompt_waits_for_the_history_of_its_client(tmp_path: Path) -> None:
+    """A client is answered session/new first and may prompt while it is still sent the history."""
+
+    class SlowStore(MemoryStore):
+        """A store whose pages come late."""
+
+        async def lines(self, *arguments: Any, **options: Any) -> Any:
+            await asyncio.sleep(0.05)
+            return await super().lines(*arguments, **options)
+
+    async with running_host(store=SlowStore()) as hosted, hosted.client("ann") as ann:
+        for number in range(5):
+            session = await open_session(ann, tmp_path)
+            assert await session.ask(f"{number}") == f"heard {number}"

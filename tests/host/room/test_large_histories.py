@@ -1,4 +1,4 @@
-"""A history larger than what a client may leave unread reaches it, over WebSocket and over HTTP."""
+"""A history larger than the limit of unread bytes reaches a client, over WebSocket and over HTTP."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def said(text: str) -> Draft:
 
 
 @pytest.mark.parametrize("scheme", ["ws", "http"])
-def test_a_history_beyond_the_limit_of_unread_bytes_is_told_as_fast_as_it_is_read(scheme: str, tmp_path: Path) -> None:
+def test_a_history_beyond_the_unread_limit_is_sent_as_fast_as_it_is_read(scheme: str, tmp_path: Path) -> None:
     async def main() -> list[int]:
         store = MemoryStore()
-        opened = {"sessionId": "s", "cwd": str(tmp_path), "agent": {"name": "everything", "version": "1"}}
-        await store.append("s", [draft(EntryKind.OPENED, opened), *map(said, PIECES)])
+        open_session = {"sessionId": "s", "cwd": str(tmp_path), "agent": {"name": "everything", "version": "1"}}
+        await store.append("s", [draft(EntryKind.OPENED, open_session), *map(said, PIECES)])
         agent = NamedAgent(name="everything", command=sys.executable, args=("-m", "dragoman", "agent", "everything"))
         bounds = HostLimits(max_unread_bytes=BUFFERED)
-        async with Host([agent], store=store, session_roles=MemorySessionRoles(current_user()), limits=bounds) as house:
-            async with open_listener(Endpoint(house.serve_client, limits=ServerLimits(buffered=BUFFERED))) as served:
+        async with Host([agent], store=store, session_roles=MemorySessionRoles(current_user()), limits=bounds) as host:
+            async with open_listener(Endpoint(host.serve_client, limits=ServerLimits(buffered=BUFFERED))) as served:
                 url = served.url.replace("http", scheme, 1)
                 async with asyncio.timeout(WITHIN), connect(url, reconnect_timeout=0.0) as client:
                     session = await client.load_session("s", str(tmp_path))

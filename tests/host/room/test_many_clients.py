@@ -1,4 +1,4 @@
-"""Clients come, go, prompt, cancel and answer at random while agents die: every view still equals the log."""
+"""Clients join, leave, prompt, cancel and answer at random while agents crash: every view still equals the log."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ import pytest
 
 from dragoman.errors import ConnectionFailed
 from dragoman.transport.memory import MemoryTransport
-from tests.host.memory_host import Hosted, hosting, until
+from tests.host.memory_host import Hosted, running_host, until
 
 CLIENTS, SESSIONS, STEPS = 6, 2, 60
 
 
 class Guest:
-    """One person over all their connections: what they heard of each session, by number."""
+    """One user over all their connections: what they got of each session, by number."""
 
     def __init__(self, hosted: Hosted, dice: random.Random) -> None:
         self.hosted = hosted
         self.dice = dice
-        self.heard: dict[str, list[int]] = {}
+        self.received: dict[str, list[int]] = {}
         self.unanswered: dict[int, str] = {}
         self.transport: MemoryTransport | None = None
         self._last = 0
         self._reading: asyncio.Task[None] | None = None
 
     async def come(self, sessions: list[str]) -> None:
-        self.transport = self.hosted.visit("ann")
+        self.transport = self.hosted.connect_as("ann")
         self.unanswered.clear()
         self._reading = asyncio.ensure_future(self._read(self.transport))
         self.call("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
         await until(lambda: not self.unanswered)
         for session in sessions:
-            heard = self.heard.setdefault(session, [])
-            self.call("session/attach", {"sessionId": session, "cursor": heard[-1] if heard else 0})
+            received = self.received.setdefault(session, [])
+            self.call("session/attach", {"sessionId": session, "cursor": received[-1] if received else 0})
         await until(lambda: not self.unanswered)
 
     async def go(self) -> None:
@@ -62,13 +62,13 @@ class Guest:
         with suppress(ConnectionFailed):
             while True:
                 for frame in await transport.receive():
-                    self._hear(json.loads(bytes(frame)))  # type: ignore[arg-type]
+                    self._read_answers(json.loads(bytes(frame)))  # type: ignore[arg-type]
 
-    def _hear(self, frame: dict[str, Any]) -> None:
+    def _read_answers(self, frame: dict[str, Any]) -> None:
         if frame.get("method") == "session/update":
             seq = frame["params"].get("_meta", {}).get("dragoman", {}).get("seq")
             if seq is not None:
-                self.heard[frame["params"]["sessionId"]].append(seq)
+                self.received[frame["params"]["sessionId"]].append(seq)
         elif frame.get("method") == "session/request_permission" and self.dice.random() < 0.7:
             option = self.dice.choice(frame["params"]["options"])["optionId"]
             self._send({"id": frame["id"], "result": {"outcome": {"outcome": "selected", "optionId": option}}})
@@ -87,8 +87,8 @@ class Guest:
 async def test_every_view_equals_the_log_whatever_people_do(seed: int, tmp_path: Path) -> None:
 
     dice = random.Random(seed)
-    async with hosting() as hosted, hosted.client() as opener:
-        sessions = [(await opener.open(str(tmp_path))).id for _ in range(SESSIONS)]
+    async with running_host() as hosted, hosted.client() as opener:
+        sessions = [(await opener.open_session(str(tmp_path))).id for _ in range(SESSIONS)]
         guests = [Guest(hosted, dice) for _ in range(CLIENTS)]
         for guest in guests:
             await guest.come(sessions)
@@ -99,7 +99,7 @@ async def test_every_view_equals_the_log_whatever_people_do(seed: int, tmp_path:
                 await guest.go()
             elif guest.transport is None:
                 await guest.come(sessions)
-            elif what < 0.2 and hosted.house.rooms[session].is_awake:
+            elif what < 0.2 and hosted.host.rooms[session].agent.is_running:
                 await dice.choice(hosted.started).transport.close("killed")
             else:
                 guest.act(session)
@@ -110,18 +110,18 @@ async def test_every_view_equals_the_log_whatever_people_do(seed: int, tmp_path:
             guest.dice = random.Random(0)
             guest.dice.random = lambda: 0.0  # type: ignore[method-assign]  # answers everything now
             await guest.come(sessions)
-        await until(lambda: all(room.queue.is_empty for room in hosted.house.rooms.values()))
+        await until(lambda: all(room.queue.is_empty for room in hosted.host.rooms.values()))
         for session in sessions:
-            log = await hosted.house.store.read(session)
+            log = await hosted.host.store.read(session)
             assert [entry.seq for entry in log] == list(range(1, len(log) + 1))
             started = [entry.turn for entry in log if entry.kind == "turn_started"]
             assert started == [entry.turn for entry in log if entry.kind == "turn_ended"]
             said = {entry.seq: entry for entry in log if entry.kind in ("update", "prompt")}
             for guest in guests:
-                heard, last = guest.heard[session], max(said)
-                await until(lambda heard=heard, last=last: heard[-1] >= last)  # type: ignore[misc]
-                assert heard == sorted(set(heard)), "nothing twice, nothing out of order"
-                missed = [seq for seq in said.keys() - set(heard) if said[seq].kind == "update"]
+                received, last = guest.received[session], max(said)
+                await until(lambda received=received, last=last: received[-1] >= last)  # type: ignore[misc]
+                assert received == sorted(set(received)), "nothing twice, nothing out of order"
+                missed = [seq for seq in said.keys() - set(received) if said[seq].kind == "update"]
                 assert missed == []
         for guest in guests:
             await guest.go()

@@ -1,4 +1,4 @@
-"""What members hear of an entry: the frame that is shared says what each of them would have been said alone."""
+"""What members are sent for an entry: the shared frame equals the one that each would get alone."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def line(kind: str, body: Any, seq: int = 7, actor: str = "agent") -> RawEntry:
     return RawEntry(seq, kind, msgspec.Raw(encode(body)), actor, "t1")
 
 
-def lowered(update: Any) -> Any:
-    """An update as official v1 says it."""
+def to_v1(update: Any) -> Any:
+    """Return an update in official v1."""
     body = PeerCodec(load_dialect("v1"), Side.AGENT).lower_call(UPDATE, UpdateParams(session_id="s", update=update))[1]
     return json.loads(body)
 
@@ -49,25 +49,31 @@ def lowered(update: Any) -> Any:
         (UsageUpdate(used=1, size=2), False),
     ],
 )
-def test_a_shared_frame_is_what_official_v1_says_and_a_number(update: Any, is_shared: bool) -> None:
-    (news,) = live_notifications("s", line("update", update))
-    assert (news.frame is not None) is is_shared
-    assert encode(news.update) == encode(update)
-    if news.frame is not None:
-        frame = json.loads(news.frame)
+def test_a_shared_frame_is_the_v1_update_plus_its_number(update: Any, is_shared: bool) -> None:
+    (notifications,) = live_notifications("s", line("update", update))
+    assert (notifications.frame is not None) is is_shared
+    assert encode(notifications.update) == encode(update)
+    if notifications.frame is not None:
+        frame = json.loads(notifications.frame)
         assert frame["params"].pop("_meta") == {"dragoman": {"seq": 7}}
-        assert frame == {"jsonrpc": "2.0", "method": UPDATE, "params": lowered(update)}
+        assert frame == {"jsonrpc": "2.0", "method": UPDATE, "params": to_v1(update)}
 
 
-def test_a_prompt_is_heard_by_all_but_who_said_it_and_later_by_all() -> None:
+def test_a_prompt_is_sent_to_all_but_its_sender_and_replayed_to_all() -> None:
     body = {"prompt": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "connection": "c1"}
-    heard = live_notifications("s", line("prompt", body, actor="ann"))
-    yours, *said = heard
+    received = live_notifications("s", line("prompt", body, actor="ann"))
+    yours, *said = received
     assert (yours.only_client, yours.params["state"]) == ("c1", "yours")
-    assert [(news.update.content.text, news.except_client) for news in said] == [("a", "c1"), ("b", "c1")]
+    assert [(notifications.update.content.text, notifications.except_client) for notifications in said] == [
+        ("a", "c1"),
+        ("b", "c1"),
+    ]
     meta = json.loads(said[0].frame or b"")["params"]["_meta"]
     assert meta == {"dragoman": {"seq": 7, "user": "ann"}}
-    assert [news.except_client for news in replay_notifications("s", line("prompt", body))] == ["", ""]
+    assert [notifications.except_client for notifications in replay_notifications("s", line("prompt", body))] == [
+        "",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -79,26 +85,26 @@ def test_a_prompt_is_heard_by_all_but_who_said_it_and_later_by_all() -> None:
         ("agent_exited", {"message": "it died"}, "_dragoman/agent", {"state": "exited", "message": "it died"}),
     ],
 )
-def test_what_only_those_hear_who_want_it(kind: str, body: Any, method: str, told_of: dict[str, Any]) -> None:
-    news: Notification = live_notifications("s", line(kind, body, actor="ann"))[0]
-    assert news.method == method
-    assert news.topic
-    assert told_of.items() <= news.params.items()
+def test_topics_are_sent_only_to_subscribers(kind: str, body: Any, method: str, told_of: dict[str, Any]) -> None:
+    notifications: Notification = live_notifications("s", line(kind, body, actor="ann"))[0]
+    assert notifications.method == method
+    assert notifications.topic
+    assert told_of.items() <= notifications.params.items()
     assert replay_notifications("s", line(kind, body)) == []
 
 
-def test_who_was_not_there_hears_that_a_turn_failed() -> None:
+def test_a_failed_turn_is_replayed_to_new_members() -> None:
     failed = {"error": {"kind": "interrupted", "message": "its host ended"}}
-    (news,) = replay_notifications("s", line("turn_ended", failed))
-    assert (news.method, news.params["error"]) == ("_dragoman/turn", failed["error"])
+    (notifications,) = replay_notifications("s", line("turn_ended", failed))
+    assert (notifications.method, notifications.params["error"]) == ("_dragoman/turn", failed["error"])
 
 
 @pytest.mark.parametrize("kind", ["file", "terminal", "asked", "opened", "member", "lost", "from the future"])
-def test_what_nobody_hears(kind: str) -> None:
+def test_entries_without_notifications(kind: str) -> None:
     assert live_notifications("s", line(kind, {})) == []
 
 
-def test_the_page_for_authors_of_clients_names_every_method_there_is() -> None:
+def test_the_docs_for_client_authors_name_every_method() -> None:
     root = Path(__file__).parents[3]
     sources = "".join(file.read_text() for file in (root / "src" / "dragoman" / "host").glob("*.py"))
     spoken = set(re.findall(r'"(_dragoman/\w+)"', sources))
@@ -117,7 +123,7 @@ def test_the_page_for_authors_of_clients_names_every_method_there_is() -> None:
         ({"sessionId": "s", "update": {"_meta": {"a": 1}}}, {"dragoman": {"seq": 7}}),
     ],
 )
-def test_a_number_joins_what_an_update_carries_already(params: dict[str, Any], meta: dict[str, Any]) -> None:
+def test_a_number_is_added_to_existing_meta(params: dict[str, Any], meta: dict[str, Any]) -> None:
     frame = add_seq(encode({"jsonrpc": "2.0", "method": UPDATE, "params": params}), 7)
     assert frame.count(b'"_meta":{"dragoman":{"seq":7') == 1
     assert json.loads(frame)["params"] == {**params, "_meta": meta}

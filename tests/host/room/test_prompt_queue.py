@@ -1,4 +1,4 @@
-"""The prompts of a room: one after the other, and a cancel is about what its sender said."""
+"""The prompts of a room run in order, and a cancel is about the prompts of its sender."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dragoman.host.room.prompt_queue import PREVIEW_LENGTH, PromptQueue, QueuedP
 from dragoman.schema.content import TextContent
 
 
-def waiting(id: str, desk: str) -> QueuedPrompt:
-    return QueuedPrompt(id, desk.upper(), desk, [TextContent(text=id)])
+def waiting(id: str, client_id: str) -> QueuedPrompt:
+    return QueuedPrompt(id, client_id.upper(), client_id, [TextContent(text=id)])
 
 
 def filled(*prompts: tuple[str, str]) -> PromptQueue:
     queue = PromptQueue(10)
-    for id, desk in prompts:
-        queue.add(waiting(id, desk))
+    for id, client_id in prompts:
+        queue.add(waiting(id, client_id))
     queue.start_next()
     return queue
 
 
-def test_prompts_run_in_the_order_they_came() -> None:
+def test_prompts_run_in_order() -> None:
     queue = filled(("1", "ann"), ("2", "ben"), ("3", "ann"))
     ran = [queue.running]
     while (one := queue.start_next()) is not None:
@@ -30,7 +30,7 @@ def test_prompts_run_in_the_order_they_came() -> None:
     assert queue.is_empty
 
 
-def test_a_cancel_of_who_runs_stops_the_turn_and_takes_back_what_waits() -> None:
+def test_a_cancel_by_the_running_client_stops_the_turn_and_withdraws_its_prompts() -> None:
     queue = filled(("1", "ann"), ("2", "ben"), ("3", "ann"))
     withdrawn, stopped = queue.cancel("ann")
     assert [one.id for one in withdrawn] == ["3"]
@@ -38,14 +38,14 @@ def test_a_cancel_of_who_runs_stops_the_turn_and_takes_back_what_waits() -> None
     assert [one.id for one in queue.waiting] == ["2"]
 
 
-def test_who_waits_behind_another_takes_back_only_their_own() -> None:
+def test_a_cancel_by_a_waiting_client_withdraws_only_its_own_prompts() -> None:
     queue = filled(("1", "ann"), ("2", "ben"))
     withdrawn, stopped = queue.cancel("ben")
     assert [one.id for one in withdrawn] == ["2"]
     assert stopped is None
 
 
-def test_who_waits_for_nothing_stops_the_turn_of_another() -> None:
+def test_a_cancel_by_a_client_without_prompts_stops_the_turn() -> None:
     queue = filled(("1", "ann"))
     assert queue.cancel("ben") == ([], queue.running)
 

@@ -1,4 +1,4 @@
-"""Questions in a room: to all who may answer, to those who come later, and what becomes of them with nobody there."""
+"""Questions in a room: sent to all who may answer, also to those who join later; and without members."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from dragoman import Agent, Turn
 from dragoman.host.limits import HostLimits
 from tests.host.auth.test_roles import hearing
-from tests.host.memory_host import Hosted, hosting, opened, until
+from tests.host.memory_host import Hosted, open_session, running_host, until
 
 
 class Person:
-    """Somebody who is asked, and answers when the test says so."""
+    """A user who is asked, and answers when the test says so."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -38,15 +38,15 @@ class Person:
 
 
 async def ask(hosted: Hosted, remote: Any, session: Any) -> None:
-    """Prompt for a question, and wait until it is open; nobody waits for the end."""
+    """Send a prompt that asks a question, and wait until the question is open."""
     remote.notify("session/prompt", {"sessionId": session.id, "prompt": [{"type": "text", "text": "ask"}]})
-    await until(lambda: hosted.room.questions.are_open)
+    await until(lambda: hosted.room.questions.has_open)
 
 
 async def answer_of(hosted: Hosted, id: str) -> tuple[str, str, str]:
-    """What the agent said, which outcome it was told, and by whom."""
+    """Return what the agent said, the outcome it got, and who decided."""
     await until(lambda: hosted.room.queue.is_empty)
-    log = await hosted.house.store.read(id)
+    log = await hosted.host.store.read(id)
     decided = next(entry for entry in log if entry.kind == "decided")
     text = "".join(
         entry.body["content"]["text"]
@@ -59,144 +59,148 @@ async def answer_of(hosted: Hosted, id: str) -> tuple[str, str, str]:
 @pytest.mark.item("004-76")
 async def test_the_first_answer_wins_and_the_others_see_who_decided(tmp_path: Path) -> None:
 
-    heard: list[tuple[str, Any]] = []
+    received: list[tuple[str, Any]] = []
     ann, ben = Person(), Person()
     async with (
-        hosting() as hosted,
-        hosted.client("ann", permission=ann, **hearing(heard)) as one,
+        running_host() as hosted,
+        hosted.client("ann", permission=ann, **hearing(received)) as one,
         hosted.client("ben", permission=ben) as two,
     ):
-        session = await opened(one, tmp_path)
-        await hosted.house.session_roles.set_role(session.id, "ben", "editor")
-        await two.resume(session.id, "/")
+        session = await open_session(one, tmp_path)
+        await hosted.host.session_roles.set_role(session.id, "ben", "editor")
+        await two.resume_session(session.id, "/")
         await ask(hosted, one, session)
         await until(lambda: ann.asked and ben.asked)
         ben.say("allow")
         await until(lambda: ann.withdrawn)
         assert await answer_of(hosted, session.id) == ("yes", "selected", "ben")
-        await until(lambda: any(name == "permission_resolved" for name, _ in heard))
-        resolved = next(params for name, params in heard if name == "permission_resolved")
+        await until(lambda: any(name == "permission_resolved" for name, _ in received))
+        resolved = next(params for name, params in received if name == "permission_resolved")
         assert (resolved["by"], resolved["outcome"]["outcome"]) == ("ben", "selected")
         assert resolved["sessionId"] == session.id
 
 
-async def test_two_who_answer_at_the_same_moment_decide_once(tmp_path: Path) -> None:
+async def test_simultaneous_answers_decide_once(tmp_path: Path) -> None:
 
     ann, ben = Person(), Person()
-    async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=ben) as two:
-        session = await opened(one, tmp_path)
-        await two.resume(session.id, "/")
+    async with running_host() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=ben) as two:
+        session = await open_session(one, tmp_path)
+        await two.resume_session(session.id, "/")
         await ask(hosted, one, session)
         await until(lambda: ann.asked and ben.asked)
         ben.say("reject")
         ann.say("allow")
         await answer_of(hosted, session.id)
-        log = await hosted.house.store.read(session.id)
+        log = await hosted.host.store.read(session.id)
         assert [entry.kind for entry in log if entry.kind in ("asked", "decided")] == ["asked", "decided"]
 
 
 @pytest.mark.parametrize("policy", ["full", "pending_only"])
-async def test_a_question_outlives_everybody_and_is_put_to_who_comes_back(policy: str, tmp_path: Path) -> None:
+async def test_a_question_survives_disconnects_and_is_asked_again(policy: str, tmp_path: Path) -> None:
 
-    first, second = Person(), Person()
-    async with hosting() as hosted:
+    first, http2_socket = Person(), Person()
+    async with running_host() as hosted:
         async with hosted.client(permission=first) as one:
-            session = await opened(one, tmp_path)
+            session = await open_session(one, tmp_path)
             await ask(hosted, one, session)
             await until(lambda: first.asked)
         await until(lambda: not hosted.room.members)
-        assert hosted.room.questions.are_open
-        async with hosted.client(permission=second) as two:
+        assert hosted.room.questions.has_open
+        async with hosted.client(permission=http2_socket) as two:
             await two.request("session/attach", {"sessionId": session.id, "historyPolicy": policy})
-            await until(lambda: second.asked)
-            second.say("allow")
+            await until(lambda: http2_socket.asked)
+            http2_socket.say("allow")
             assert (await answer_of(hosted, session.id))[0] == "yes"
 
 
-async def test_unattended_questions_are_denied_where_the_house_does_not_wait(tmp_path: Path) -> None:
+async def test_unattended_questions_are_denied_if_so_configured(tmp_path: Path) -> None:
 
-    async with hosting(bounds=HostLimits(waits_unattended=False)) as hosted:
+    async with running_host(limits=HostLimits(waits_unattended=False)) as hosted:
         async with hosted.client(permission=Person()) as one:
-            session = await opened(one, tmp_path)
+            session = await open_session(one, tmp_path)
             await ask(hosted, one, session)
         assert await answer_of(hosted, session.id) == ("no", "selected", "policy")
 
 
-async def test_the_deadline_runs_only_while_somebody_is_there_who_may_answer(tmp_path: Path) -> None:
+async def test_the_deadline_runs_only_while_an_eligible_member_is_present(tmp_path: Path) -> None:
 
-    async with hosting(bounds=HostLimits(answer_timeout=0.3)) as hosted, hosted.client("vic") as vic:
+    async with running_host(limits=HostLimits(answer_timeout=0.3)) as hosted, hosted.client("vic") as vic:
         async with hosted.client(permission=Person()) as one:
-            session = await opened(one, tmp_path)
-            await hosted.house.session_roles.set_role(session.id, "vic", "viewer")
-            await vic.resume(session.id, "/")
+            session = await open_session(one, tmp_path)
+            await hosted.host.session_roles.set_role(session.id, "vic", "viewer")
+            await vic.resume_session(session.id, "/")
             await ask(hosted, one, session)
-        await asyncio.sleep(0.4)  # longer than the patience: the time is what is tested here
-        assert hosted.room.questions.are_open  # a viewer is no reason to hurry
+        await asyncio.sleep(0.4)  # longer than the timeout: the time is what is tested here
+        assert hosted.room.questions.has_open  # a viewer does not start the deadline
         async with hosted.client(permission=Person()) as again:
-            await again.resume(session.id, "/")
+            await again.resume_session(session.id, "/")
             assert await answer_of(hosted, session.id) == ("no", "selected", "policy")
 
 
-async def test_the_deadline_stands_still_while_the_only_one_who_may_answer_has_no_socket(tmp_path: Path) -> None:
+async def test_the_deadline_is_paused_while_the_only_eligible_member_has_no_socket(tmp_path: Path) -> None:
 
-    async with hosting(bounds=HostLimits(answer_timeout=0.3)) as hosted, hosted.client(permission=Person()) as one:
-        session = await opened(one, tmp_path)
-        (desk,) = hosted.house.clients
-        desk._on_presence(False)
+    async with running_host(limits=HostLimits(answer_timeout=0.3)) as hosted, hosted.client(permission=Person()) as one:
+        session = await open_session(one, tmp_path)
+        (client,) = hosted.host.clients
+        client._on_presence(False)
         await ask(hosted, one, session)
-        await asyncio.sleep(0.4)  # longer than the patience: the time is what is tested here
-        assert hosted.room.questions.are_open
-        desk._on_presence(True)
+        await asyncio.sleep(0.4)  # longer than the timeout: the time is what is tested here
+        assert hosted.room.questions.has_open
+        client._on_presence(True)
         assert await answer_of(hosted, session.id) == ("no", "selected", "policy")
 
 
-async def test_who_closes_the_question_leaves_it_to_the_others_and_the_last_closes_it(tmp_path: Path) -> None:
+async def test_a_question_stays_open_until_the_last_member_dismisses_it(tmp_path: Path) -> None:
 
     ann, ben = Person(), Person()
-    async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=ben) as two:
-        session = await opened(one, tmp_path)
-        await two.resume(session.id, "/")
+    async with running_host() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=ben) as two:
+        session = await open_session(one, tmp_path)
+        await two.resume_session(session.id, "/")
         await ask(hosted, one, session)
         await until(lambda: ann.asked and ben.asked)
         ann.say(None)
         await asyncio.sleep(0)
-        assert hosted.room.questions.are_open
+        assert hosted.room.questions.has_open
         ben.say(None)
         assert await answer_of(hosted, session.id) == ("no", "cancelled", "ann")
 
 
-async def test_cancelling_the_turn_takes_the_question_back(tmp_path: Path) -> None:
+async def test_cancelling_the_turn_withdraws_the_question(tmp_path: Path) -> None:
 
     ann = Person()
-    async with hosting() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=Person()) as two:
-        session = await opened(one, tmp_path)
-        other = await two.resume(session.id, "/")
+    async with (
+        running_host() as hosted,
+        hosted.client(permission=ann) as one,
+        hosted.client(permission=Person()) as two,
+    ):
+        session = await open_session(one, tmp_path)
+        other = await two.resume_session(session.id, "/")
         await ask(hosted, one, session)
         await until(lambda: ann.asked)
         other.cancel()
         await until(lambda: hosted.room.queue.is_empty)
-        assert not hosted.room.questions.are_open
+        assert not hosted.room.questions.has_open
         await until(lambda: ann.withdrawn)
-        log = await hosted.house.store.read(session.id)
+        log = await hosted.host.store.read(session.id)
         assert log[-1].body["stopReason"] == "cancelled"
 
 
-async def test_a_question_of_an_agent_that_dies_is_taken_back(tmp_path: Path) -> None:
+async def test_a_question_of_a_crashed_agent_is_withdrawn(tmp_path: Path) -> None:
 
     ann = Person()
-    async with hosting() as hosted, hosted.client(permission=ann) as one:
-        session = await opened(one, tmp_path)
+    async with running_host() as hosted, hosted.client(permission=ann) as one:
+        session = await open_session(one, tmp_path)
         await ask(hosted, one, session)
         await until(lambda: ann.asked)
         await hosted.started[-1].transport.close("dead")
         await until(lambda: ann.withdrawn)
         await until(lambda: hosted.room.queue.is_empty)
-        assert not hosted.room.questions.are_open
+        assert not hosted.room.questions.has_open
         assert await session.ask("x") == "heard x"
 
 
-async def test_a_form_goes_to_those_who_can_show_one(tmp_path: Path) -> None:
-    def curious() -> Agent:
+async def test_a_form_is_sent_to_clients_that_support_forms(tmp_path: Path) -> None:
+    def asking_agent() -> Agent:
         agent = Agent("curious")
 
         @agent.prompt
@@ -207,19 +211,19 @@ async def test_a_form_goes_to_those_who_can_show_one(tmp_path: Path) -> None:
         return agent
 
     async with (
-        hosting(curious) as hosted,
+        running_host(asking_agent) as hosted,
         hosted.client() as plain,
-        hosted.client("ann", elicit=lambda _: {"colour": "red"}) as able,
+        hosted.client("ann", elicit=lambda _: {"colour": "red"}) as full_agent,
     ):
-        session = await opened(plain, tmp_path)
-        await able.resume(session.id, "/")
+        session = await open_session(plain, tmp_path)
+        await full_agent.resume_session(session.id, "/")
         assert "red" in await session.ask("x")
-        log = await hosted.house.store.read(session.id)
+        log = await hosted.host.store.read(session.id)
         assert [entry.actor for entry in log if entry.kind == "decided"] == ["ann"]
 
 
-async def test_a_form_that_no_client_here_can_show_is_closed_at_once(tmp_path: Path) -> None:
-    def curious() -> Agent:
+async def test_a_form_that_no_client_supports_is_closed_at_once(tmp_path: Path) -> None:
+    def asking_agent() -> Agent:
         agent = Agent("curious")
 
         @agent.prompt
@@ -228,6 +232,6 @@ async def test_a_form_that_no_client_here_can_show_is_closed_at_once(tmp_path: P
 
         return agent
 
-    async with hosting(curious) as hosted, hosted.client("ann") as ann:
-        session = await opened(ann, tmp_path)
+    async with running_host(asking_agent) as hosted, hosted.client("ann") as ann:
+        session = await open_session(ann, tmp_path)
         assert await session.ask("x", timeout=20.0) == "cancel"

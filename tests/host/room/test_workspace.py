@@ -1,4 +1,4 @@
-"""Files and terminals in a room: of the client that has them, else of the host."""
+"""Files and terminals in a room: those of a client, else those of the host."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.policy.decide import Policy
 from dragoman.roles.client.permission.guard import Guard
 from tests.host.auth.test_roles import hearing
-from tests.host.memory_host import hosting, opened, until
+from tests.host.memory_host import open_session, running_host, until
 
 
 def free_guard(ask: Any) -> Guard:
-    """Everything inside the session's folders is allowed."""
+    """Return a guard that allows everything inside the session's folders."""
     return Guard(Policy(mode="bypassPermissions"), ask=ask)
 
 
 class Buffers:
-    """An editor with unsaved text, and whether it was asked for it."""
+    """An editor with unsaved text, which records whether it was asked for it."""
 
     def __init__(self, **texts: str) -> None:
         self.texts = texts
@@ -44,31 +44,31 @@ class Buffers:
         return {}
 
 
-async def test_the_editor_of_whoever_prompts_is_asked_first_and_the_host_has_the_rest(tmp_path: Path) -> None:
+async def test_the_prompting_client_provides_files_first_then_the_host(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("on disk")
     (tmp_path / "other.txt").write_text("only on disk")
 
     one, two = Buffers(**{"note.txt": "ann's"}), Buffers(**{"note.txt": "ben's"})
     async with (
-        hosting(guard=free_guard) as hosted,
+        running_host(make_guard=free_guard) as hosted,
         hosted.client("ann") as plain,
         hosted.client("ann", **one.options()) as ann,
         hosted.client("ann", **two.options()) as ben,
     ):
-        session = await opened(plain, tmp_path)
+        session = await open_session(plain, tmp_path)
         note, other = tmp_path / "note.txt", tmp_path / "other.txt"
         assert await session.ask(f"read {note}") == "on disk"
-        first, second = await ann.resume(session.id, "/"), await ben.resume(session.id, "/")
-        assert await second.ask(f"read {note}") == "ben's"
+        first, http2_socket = await ann.resume_session(session.id, "/"), await ben.resume_session(session.id, "/")
+        assert await http2_socket.ask(f"read {note}") == "ben's"
         assert await first.ask(f"read {note}") == "ann's"
-        assert await session.ask(f"read {note}") == "ann's"  # who is there longest
+        assert await session.ask(f"read {note}") == "ann's"  # the member that joined first
         assert await first.ask(f"read {other}") == "only on disk"
         await first.ask(f"write {other} new")
         assert one.wrote == {"other.txt": "new"}
         assert other.read_text() == "only on disk"
 
 
-async def test_a_client_that_leaves_while_it_is_asked_for_a_file_is_replaced_by_the_host(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_during_a_file_request_is_replaced_by_the_host(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("on disk")
 
     is_asked = asyncio.Event()
@@ -77,10 +77,10 @@ async def test_a_client_that_leaves_while_it_is_asked_for_a_file_is_replaced_by_
         is_asked.set()
         await asyncio.Event().wait()
 
-    async with hosting(guard=free_guard) as hosted, hosted.client() as ann:
-        session = await opened(ann, tmp_path)
+    async with running_host(make_guard=free_guard) as hosted, hosted.client() as ann:
+        session = await open_session(ann, tmp_path)
         async with hosted.client(on={"fs/read_text_file": never}) as editor:
-            await editor.resume(session.id, "/")
+            await editor.resume_session(session.id, "/")
             reading = asyncio.ensure_future(session.ask(f"read {tmp_path / 'note.txt'}"))
             await is_asked.wait()
         assert await reading == "on disk"
@@ -105,24 +105,24 @@ def runner() -> Agent:
 
 async def test_a_terminal_ends_with_the_client_that_ran_it(tmp_path: Path) -> None:
 
-    heard: list[tuple[str, Any]] = []
-    async with hosting(runner, guard=free_guard) as hosted, hosted.client("ann", **hearing(heard)) as ann:
-        session = await opened(ann, tmp_path)
-        async with hosted.client("ben", visitor={"local": True}, lend=WorkspaceAccess()) as ben:
-            await hosted.house.session_roles.set_role(session.id, "ben", "editor")
-            await ben.resume(session.id, "/")
+    received: list[tuple[str, Any]] = []
+    async with running_host(runner, make_guard=free_guard) as hosted, hosted.client("ann", **hearing(received)) as ann:
+        session = await open_session(ann, tmp_path)
+        async with hosted.client("ben", principal={"is_local": True}, workspace=WorkspaceAccess()) as ben:
+            await hosted.host.session_roles.set_role(session.id, "ben", "editor")
+            await ben.resume_session(session.id, "/")
             running = asyncio.ensure_future(session.ask("go"))
-            await until(lambda: any(name == "workspace" for name, _ in heard))
+            await until(lambda: any(name == "workspace" for name, _ in received))
             await until(lambda: len(session.transcript.messages) > 1)
             await ben.connection.transport.close("the train is in a tunnel")
         text = await running
         assert text.startswith("started resource_not_found: the client that ran this terminal has left")
-        shown = next(params for name, params in heard if name == "workspace")
+        shown = next(params for name, params in received if name == "workspace")
         assert shown["terminals"] == {"user": "ben", "client": "dragoman"}
 
 
 @pytest.mark.parametrize("is_lent", [False, True], ids=["the host's", "a member's"])
-async def test_what_a_command_printed_is_told_once_to_all_but_who_ran_it(tmp_path: Path, is_lent: bool) -> None:
+async def test_command_output_is_sent_once_to_all_but_the_client_that_ran_it(tmp_path: Path, is_lent: bool) -> None:
     def echoing() -> Agent:
         agent = Agent("echoing")
 
@@ -134,27 +134,27 @@ async def test_what_a_command_printed_is_told_once_to_all_but_who_ran_it(tmp_pat
 
         return agent
 
-    heard: dict[str, list[str]] = {"ann": [], "ben": []}
+    received: dict[str, list[str]] = {"ann": [], "ben": []}
 
     def options(name: str) -> dict[str, Any]:
-        on = {"_dragoman/terminal": lambda params: heard[name].append(params["output"])}
-        return {"on": on, "announce": {"host": {"terminals": True}}}
+        on = {"_dragoman/terminal": lambda params: received[name].append(params["output"])}
+        return {"on": on, "extra_capabilities": {"host": {"terminals": True}}}
 
-    lend: dict[str, Any] = {"lend": WorkspaceAccess()} if is_lent else {}
+    workspace: dict[str, Any] = {"workspace": WorkspaceAccess()} if is_lent else {}
     async with (
-        hosting(echoing, guard=free_guard) as hosted,
+        running_host(echoing, make_guard=free_guard) as hosted,
         hosted.client("ann", **options("ann")) as ann,
-        hosted.client("ann", **options("ben"), **lend) as ben,
+        hosted.client("ann", **options("ben"), **workspace) as ben,
     ):
-        session = await opened(ann, tmp_path)
-        await ben.resume(session.id, str(tmp_path))
+        session = await open_session(ann, tmp_path)
+        await ben.resume_session(session.id, str(tmp_path))
         await session.ask("go")
-        assert heard["ann"] == ["out\n"]
-        await until(lambda: is_lent or heard["ben"] == ["out\n"])
-        assert len(heard["ben"]) == (0 if is_lent else 1)
+        assert received["ann"] == ["out\n"]
+        await until(lambda: is_lent or received["ben"] == ["out\n"])
+        assert len(received["ben"]) == (0 if is_lent else 1)
 
 
-async def test_a_use_that_policy_asks_about_is_put_to_the_members(tmp_path: Path) -> None:
+async def test_a_workspace_use_that_policy_asks_about_is_sent_to_the_members(tmp_path: Path) -> None:
 
     asked: list[str] = []
 
@@ -162,21 +162,21 @@ async def test_a_use_that_policy_asks_about_is_put_to_the_members(tmp_path: Path
         asked.append(params.tool_call.title)
         return "allow"
 
-    async with hosting() as hosted, hosted.client("ann", permission=allow) as ann:
-        session = await opened(ann, tmp_path)
+    async with running_host() as hosted, hosted.client("ann", permission=allow) as ann:
+        session = await open_session(ann, tmp_path)
         assert await session.ask(f"write {tmp_path / 'new.txt'} text") == "written"
         assert (tmp_path / "new.txt").read_text() == "text"
         assert asked == [f"file write: {tmp_path / 'new.txt'}"]
-        log = await hosted.house.store.read(session.id)
+        log = await hosted.host.store.read(session.id)
         assert [e.actor for e in log if e.kind == "decided"] == ["ann"]
 
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "../outside.txt"])
-async def test_the_host_lends_nothing_outside_the_folders_of_a_session(path: str, tmp_path: Path) -> None:
+async def test_the_host_gives_no_access_outside_the_session_folders(path: str, tmp_path: Path) -> None:
 
     (tmp_path / "in").mkdir()
     (tmp_path / "outside.txt").write_text("secret")
-    async with hosting(guard=free_guard) as hosted, hosted.client("ann") as ann:
-        session = await opened(ann, tmp_path / "in")
+    async with running_host(make_guard=free_guard) as hosted, hosted.client("ann") as ann:
+        session = await open_session(ann, tmp_path / "in")
         with pytest.raises(ProtocolError):
             await session.ask(f"read {tmp_path / 'in' / path}")

@@ -1,7 +1,5 @@
-"""The door of a host: who knocks is let in by a token of ours, by one of the issuer's, or as the owner on this machine.
-
-Takes a Knock, gives a Visitor or raises Refused; an `Admit` of the endpoint. Below are tokens and issuer. What a
-visitor may do in which session is the directory's matter.
+"""Authenticate requests to a host: by one of its tokens, by a token of the OpenID Connect issuer, or as the local
+owner.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from dragoman.transport.remote.server.auth import (
 
 
 class Authenticator:
-    """Lets visitors in; `local` is the way in without a token, None where there is none."""
+    """Authenticates requests. `local` handles requests without a token; None refuses them."""
 
     def __init__(self, tokens: Tokens, oidc: Oidc | None = None, local: Authenticate | None = None) -> None:
         self._tokens = tokens
@@ -30,12 +28,12 @@ class Authenticator:
         self._local = local
 
     async def __call__(self, request: AuthRequest) -> Principal:
-        """Who this is; Refused says what to bring."""
+        """Return who makes this request. Raise Refused, which says what is missing."""
         text = bearer_token(request)
         if not text:
             if self._local is None:
                 raise unauthorized_error(
-                    "bring a token: Authorization: Bearer TOKEN; `dragoman tokens create` makes one"
+                    "send a token: Authorization: Bearer TOKEN; `dragoman tokens create` makes one"
                 )
             return await self._local(request)
         if text.startswith(PREFIX) or self._oidc is None:
@@ -63,4 +61,4 @@ class Authenticator:
         try:
             self._tokens.note_use(token)
         except StoreFault:
-            pass  # a full disk keeps nobody out: that it was used is only for people to see
+            pass  # a full disk locks nobody out: the time of use is only information

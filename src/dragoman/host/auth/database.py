@@ -1,7 +1,6 @@
-"""What a host keeps beside its sessions, in one SQLite file: who is what in which session, and the tokens.
+"""Roles and tokens of a host in one SQLite file that only its owner can read.
 
-Takes and gives values; `Register` is the Directory that lasts, tokens.py reads and writes its other table. Several
-processes may use the file at once, so that `dragoman tokens` works while a host runs. Only its owner can read it.
+Several processes may use the file at once, so `dragoman tokens` works while a host runs.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from dragoman.errors import StoreFault
 from dragoman.host.auth.roles import ADMIN, RANK
 from dragoman.store.sqlite.errors import FAILURES, to_store_fault
 
-# Says that a file is one of these ("Door").
+# Marks a file as one of these ("Door").
 APPLICATION_ID = 0x446F6F72
 
-# The version of the tables; a newer file is refused, not guessed at.
+# The version of the tables. A newer file is refused.
 VERSION = 1
 
-# How long to wait for another process that is writing: a change takes milliseconds. Seconds.
+# How long to wait for another process that is writing. Seconds; a change takes milliseconds.
 BUSY_TIMEOUT = 5.0
 
 _TABLES = """
@@ -56,13 +55,13 @@ T = TypeVar("T")
 
 
 class HostDatabase:
-    """The file of one host. `owner` may see, as admin, whatever nobody else opened."""
+    """The database of one host. `owner` is admin of every session that nobody else opened."""
 
     def __init__(self, path: str, owner: str = "") -> None:
         self.path = path
         self.owner = owner
         self._writer = _open_database(path)
-        self._reader = _connect(path)  # its own, so that a read never waits for the disk behind a write
+        self._reader = _connect(path)  # its own, so that a read never waits behind a write
         self._write_lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -72,17 +71,17 @@ class HostDatabase:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; idempotent."""
+        """Close the file. Idempotent."""
         with self._write_lock:
             self._reader.close()
             self._writer.close()
 
     def fetch_rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Read; a reader of this file never waits for a writer."""
+        """Return the rows of a query. A read never waits for a writer."""
         return self._with_store_faults(lambda: self._reader.execute(query, values).fetchall())
 
     def execute(self, statement: str, *values: Any) -> int:
-        """Write one change and have it on the disk; how many rows it was."""
+        """Write one change to disk. Return the number of rows."""
         with self._write_lock:
             return self._with_store_faults(lambda: self._writer.execute(statement, values).rowcount)
 
@@ -92,17 +91,17 @@ class HostDatabase:
         except (*FAILURES, OSError) as error:
             raise to_store_fault(error, self.path) from error
 
-    # --- the directory ----------------------------------------------------------------------------------------
+    # --- roles ------------------------------------------------------------------------------------------------
 
     async def role_of(self, user: str, session: str) -> str | None:
-        """What a user is in a session; None: they may not know that it is there."""
+        """Return the role of a user in a session; None if they may not see it."""
         found = await self.members_of(session)
         if not found:
             return ADMIN if user and user == self.owner else None
         return found.get(user)
 
     async def set_creator(self, session: str, user: str) -> None:
-        """A user opened a session: they are its admin. A session that has one keeps it."""
+        """Make the user who opened a session its admin, unless it has members already."""
         await self._write(
             "INSERT INTO members SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM members WHERE session = ?1)",
             session,
@@ -111,39 +110,41 @@ class HostDatabase:
         )
 
     async def sessions_of(self, user: str) -> Mapping[str, str]:
-        """The sessions that a user may see, each with their role in it."""
+        """Return the sessions that a user may see, with their role in each."""
         return dict(self.fetch_rows("SELECT session, role FROM members WHERE user = ?", user))
 
     async def members_of(self, session: str) -> Mapping[str, str]:
-        """Who may see a session, each with their role."""
+        """Return who may see a session, with their roles."""
         return dict(self.fetch_rows("SELECT user, role FROM members WHERE session = ?", session))
 
     async def set_role(self, session: str, user: str, role: str | None) -> None:
-        """Make a user something in a session; None takes them out."""
+        """Set the role of a user in a session; None removes them."""
         if role is None:
             await self._write("DELETE FROM members WHERE session = ? AND user = ?", session, user)
             return
         if role not in RANK:
-            raise ValueError(f"{role!r} is no role; there are {', '.join(RANK)}")
+            raise ValueError(f"{role!r} is not a role; the roles are {', '.join(RANK)}")
         if self.owner and not await self.members_of(session):
-            await self.set_creator(session, self.owner)  # what was the owner's alone stays the owner's
+            await self.set_creator(
+                session, self.owner
+            )  # the owner keeps access to a session that was the owner's alone
         await self._write("INSERT OR REPLACE INTO members VALUES (?, ?, ?)", session, user, role)
 
     async def remove_session(self, session: str) -> None:
-        """A session was deleted: nobody is anything in it, and links to it lead nowhere."""
+        """Remove the roles and share links of a deleted session."""
         await self._write("DELETE FROM members WHERE session = ?", session)
         await self._write("DELETE FROM tokens WHERE session = ?", session)
 
     async def _write(self, statement: str, *values: Any) -> None:
-        # In a thread: a commit waits for the disk, and the loop serves everybody.
+        # In a thread: a commit waits for the disk, and the event loop serves everybody.
         await asyncio.to_thread(self.execute, statement, *values)
 
 
 @contextmanager
 def lock_store(path: str) -> Iterator[None]:
-    """Be the one host of a file of sessions: two would write into the same logs. StoreFault when another one is.
+    """Hold the lock of a session file. Raise StoreFault if another host has it: two would write into the same logs.
 
-    The lock is the system's: it ends with the process, however that ends, and agents do not inherit it.
+    It is a system lock: it ends with the process, and agents do not inherit it.
     """
     try:
         os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
@@ -154,10 +155,10 @@ def lock_store(path: str) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            who = os.read(fd, 32).decode("ascii", "replace").strip() or "that is just starting"
+            pid = os.read(fd, 32).decode("ascii", "replace").strip() or "still starting"
             raise StoreFault(
                 "locked",
-                f"another host serves the sessions in {path} already (process {who}); use that one, or --store",
+                f"another host (process {pid}) serves the sessions in {path}; use it, or another file with --store",
             ) from None
         try:
             os.ftruncate(fd, 0)
@@ -166,7 +167,7 @@ def lock_store(path: str) -> Iterator[None]:
             raise to_store_fault(error, path) from error
         yield
     finally:
-        os.close(fd)  # which lets go of the lock
+        os.close(fd)  # this releases the lock
 
 
 def _open_database(path: str) -> sqlite3.Connection:
@@ -206,7 +207,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         raise StoreFault("newer", f"{path} was written by a newer Dragoman; update this one")
     if version == VERSION:
         return
-    # In one piece, for another process may be making the same file.
+    # In one transaction, because another process may be creating the same file.
     connection.executescript(
         f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; COMMIT;"
     )

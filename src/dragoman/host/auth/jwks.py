@@ -1,7 +1,6 @@
-"""The public keys of an issuer: found by discovery, kept for a while, looked up again when one is missing.
+"""The public keys of an OpenID Connect issuer: found by discovery, cached, fetched again when one is missing.
 
-Takes the id of a key, gives the key, or Refused when it cannot be had. An issuer that cannot be reached, or does not
-answer, holds up nobody whose key is known. Above is the issuer, which reads tokens. Needs PyJWT[crypto].
+A slow or unreachable issuer delays nobody whose key is known. Needs PyJWT[crypto].
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from msgspec import Struct
 
 from dragoman.transport.remote.server.auth import Refused, unauthorized_error
 
-# A curve has one algorithm, said or not; other curves have none of ours.
+# Each curve has exactly one algorithm. Other curves are not supported.
 _CURVES = {"P-256": "ES256", "P-384": "ES384"}
 
 # Shorter RSA keys can be broken. Bits.
 _MIN_RSA_BITS = 2048
 
-# How long published keys are believed without looking again. Seconds.
+# How long keys are used before they are fetched again. Seconds.
 FRESH_FOR = 600.0
 
-# A key that is not known makes us look again, but not more often than this: anybody can invent a key id. Seconds.
+# The shortest time between two fetches for an unknown key id, because anybody can invent one. Seconds.
 MIN_REFETCH_INTERVAL = 10.0
 
-# Keys go on counting so long when the issuer cannot be reached; then nobody is let in. Seconds.
+# How long keys stay valid while the issuer cannot be reached; then nobody can log in. Seconds.
 STALE_AFTER = 86400.0
 
-# How long the issuer may take to answer, and how much it may say. Seconds, bytes.
+# Limits for answers of the issuer. Seconds, bytes.
 FETCH_TIMEOUT = 10.0
 MAX_RESPONSE_BYTES = 1024 * 1024
 CHUNK_SIZE = 64 * 1024
 
-Fetch = Callable[[str], Awaitable[Any]]  # a URL -> the JSON it gives; raises OSError or ValueError
+Fetch = Callable[[str], Awaitable[Any]]  # a URL -> its JSON; raises OSError or ValueError
 
 
 class PublicKey(Struct, frozen=True, kw_only=True):
@@ -48,11 +47,11 @@ class PublicKey(Struct, frozen=True, kw_only=True):
 
     public: Any
     key_type: str
-    algorithm: str  # the only algorithm that it is for; "" if it does not say
+    algorithm: str  # the only algorithm it may be used with; "" if it names none
 
 
 class Jwks:
-    """The keys of one issuer; fetched when they are first needed, and again when they are old or one is missing."""
+    """The keys of one issuer, fetched when first needed, and again when they are old or one is missing."""
 
     def __init__(
         self, issuer: str, *, fetch: Fetch | None, clock: Callable[[], float], report: Callable[[str], None]
@@ -61,21 +60,21 @@ class Jwks:
         self._fetch = fetch or fetch_json
         self._clock = clock
         self._report = report
-        self._keys: dict[str, PublicKey] = {}  # by their ids
+        self._keys: dict[str, PublicKey] = {}  # by id
         self._fetched_at = self._attempted_at = float("-inf")
-        self._fetching: asyncio.Future[None] | None = None  # under way, for whoever waits for it; bounded
+        self._fetching: asyncio.Future[None] | None = None  # a fetch under way, shared by all who wait; has a timeout
 
     async def find_key(self, id: str) -> PublicKey:
-        """The key with this id."""
+        """Return the key with this id. Raise Refused if there is none."""
         known, looking = self._keys.get(id), self._fetching
         is_wanted = known is None or self._clock() - self._fetched_at >= FRESH_FOR
         if is_wanted and looking is None and self._clock() - self._attempted_at >= MIN_REFETCH_INTERVAL:
-            known = None  # the first who finds it old waits for the new ones
+            known = None  # the first request that finds the keys old waits for new ones
             self._fetching = looking = asyncio.ensure_future(self._refresh())
-        if known is None and looking is not None:  # whose key is known need not wait for what others want
-            await asyncio.shield(looking)  # who leaves meanwhile must not take the keys from the others
+        if known is None and looking is not None:  # nobody with a known key waits for a fetch
+            await asyncio.shield(looking)  # a disconnect must not cancel the fetch for the others
         if self._clock() - self._fetched_at > STALE_AFTER:
-            message = f"the keys of {self._issuer} cannot be had now; try again later"
+            message = f"the keys of {self._issuer} cannot be fetched; try again later"
             raise Refused(503, message, {"retry-after": str(int(MIN_REFETCH_INTERVAL))})
         key = self._keys.get(id)
         if key is None:
@@ -83,13 +82,13 @@ class Jwks:
         return key
 
     async def _refresh(self) -> None:
-        """Fetch the keys; when that fails, the ones from before go on counting for a while."""
+        """Fetch the keys. If that fails, the old ones stay valid for a while."""
         try:
             async with asyncio.timeout(FETCH_TIMEOUT):
                 found = await self._fetch_keys()
         except (OSError, ValueError, RecursionError) as error:  # a TimeoutError is an OSError
-            why = str(error) or "it does not answer"
-            self._report(f"the keys of {self._issuer} cannot be had: {why}")
+            reason = str(error) or "it does not answer"
+            self._report(f"the keys of {self._issuer} cannot be fetched: {reason}")
             return
         finally:
             self._attempted_at, self._fetching = self._clock(), None
@@ -97,15 +96,15 @@ class Jwks:
         self._fetched_at = self._clock()
 
     async def _fetch_keys(self) -> list[Any]:
-        """What the issuer publishes as its keys, by discovery."""
+        """Return the keys that the issuer publishes, by discovery."""
         issuer = self._issuer
         document = await self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if not isinstance(document, dict) or document.get("issuer") != issuer:
-            raise ValueError("it calls itself something else")
-        place = document.get("jwks_uri")
-        if not isinstance(place, str) or not is_secure_url(place) or _is_http(place) > _is_http(issuer):
-            raise ValueError("it does not say safely where its keys are")
-        published = await self._fetch(place)
+            raise ValueError("its discovery document names another issuer")
+        jwks_url = document.get("jwks_uri")
+        if not isinstance(jwks_url, str) or not is_secure_url(jwks_url) or _is_http(jwks_url) > _is_http(issuer):
+            raise ValueError("its discovery document has no secure jwks_uri")
+        published = await self._fetch(jwks_url)
         found = published.get("keys") if isinstance(published, dict) else None
         if not isinstance(found, list):
             raise ValueError("it publishes no keys")
@@ -113,7 +112,7 @@ class Jwks:
 
 
 def _parse_key(each: dict[str, Any]) -> list[tuple[str, PublicKey]]:
-    """A published key by its id; nothing where it is not for signatures, too short, or of a kind we do not know."""
+    """Return a published key with its id; nothing if it is not for signatures, too short, or of an unknown kind."""
     import jwt
 
     if each.get("use", "sig") != "sig" or each.get("kty") == "oct":
@@ -126,13 +125,13 @@ def _parse_key(each: dict[str, Any]) -> list[tuple[str, PublicKey]]:
     if kind == "RSA" and public.key_size < _MIN_RSA_BITS:
         return []
     if kind == "EC":
-        meant = _CURVES.get(str(each.get("crv")), "none of ours")
-        declared = meant if declared in ("", meant) else "none of ours"
+        expected = _CURVES.get(str(each.get("crv")), "unsupported")
+        declared = expected if declared in ("", expected) else "unsupported"
     return [(id if isinstance(id, str) else "", PublicKey(public=public, key_type=kind, algorithm=declared))]
 
 
 def is_secure_url(url: str) -> bool:
-    """Whether what is fetched from there is what its owner published: https, or this machine."""
+    """Tell whether a URL is safe to fetch keys from: https, or this machine."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -147,12 +146,12 @@ def _is_http(url: str) -> bool:
 
 
 async def fetch_json(url: str) -> Any:
-    """The JSON at a URL."""
+    """Return the JSON at a URL."""
     return await asyncio.to_thread(_fetch_json_sync, url)
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Keys are where the issuer says; nobody else may say so."""
+    """Redirects are refused: only the issuer says where its keys are."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -163,15 +162,15 @@ def _fetch_json_sync(url: str) -> Any:
     end = time.monotonic() + FETCH_TIMEOUT
     data = bytearray()
     try:
-        with build_opener(_NoRedirect).open(request, timeout=FETCH_TIMEOUT) as answer:
-            while piece := answer.read1(CHUNK_SIZE):
+        with build_opener(_NoRedirect).open(request, timeout=FETCH_TIMEOUT) as response:
+            while piece := response.read1(CHUNK_SIZE):
                 data += piece
                 if len(data) > MAX_RESPONSE_BYTES:
-                    raise ValueError("it says too much")
-                if time.monotonic() > end:  # a thread that reads a trickle would keep the host from ending
-                    raise OSError("it answers too slowly")
+                    raise ValueError("its answer is too long")
+                if time.monotonic() > end:  # a thread that reads very slowly would keep the host from stopping
+                    raise OSError("its answer is too slow")
     except URLError as error:
         raise OSError(str(error.reason)) from None
     except HTTPException as error:
-        raise OSError(f"its answer is no HTTP ({error!r})") from None
+        raise OSError(f"its answer is not HTTP ({error!r})") from None
     return json.loads(data)

@@ -1,8 +1,6 @@
-"""Bearer tokens of an OpenID Connect issuer: signed JWTs, checked against the keys that the issuer publishes.
+"""Verify bearer tokens of an OpenID Connect issuer: JWTs signed with the keys that the issuer publishes.
 
-Takes the text of a token, gives who it is for and as what, by a configured mapping of claims; everything that is not a
-fresh token of this issuer for this audience, signed with one of its public keys, is refused. Needs PyJWT[crypto], which
-comes with the extra `host`. Knows nothing of sessions and of our own tokens.
+Claims give the user and the role, as configured. Needs PyJWT[crypto], which comes with the extra `host`.
 """
 
 from __future__ import annotations
@@ -19,35 +17,35 @@ from dragoman.host.auth.roles import RANK
 from dragoman.host.auth.tokens import USER_NAME
 from dragoman.transport.remote.server.auth import Refused, unauthorized_error
 
-# Signatures by public keys alone: with a shared secret (HS*) or none, whoever reads the published keys could sign.
+# Public-key signatures only: with a shared secret (HS*) or none, whoever reads the published keys could sign.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
 
-# Which keys can make which signatures: a token does not choose what its key is used for.
+# Which key type belongs to which algorithm, so that a token cannot choose how its key is used.
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
-# Clocks differ that much, and a clock that is off by more than the most is wrong. Seconds.
+# Allowed difference between clocks, and the highest that can be configured. Seconds.
 LEEWAY = 30.0
 MAX_LEEWAY = 600.0
 
-# A token is a few kilobytes; nothing longer is even looked at.
+# A token is a few kilobytes. Longer ones are not read.
 MAX_TOKEN_LENGTH = 16 * 1024
 
 
 class OidcSettings(Struct, frozen=True, kw_only=True):
-    """Whose tokens count, for what, and what their claims mean."""
+    """Which issuer is trusted, for which audience, and what its claims mean."""
 
     issuer: str
     audience: str
     user: str = "sub"  # the claim that names the user
-    role: str = "viewer"  # of everybody; "" lets in only those whom `roles` names
-    role_claim: str = ""  # a claim with a text or a list of them, such as groups, or realm_access.roles in another
-    roles: Mapping[str, str] = {}  # what that claim says -> role; the highest counts
-    owner: str = ""  # the user whom the issuer calls this is the owner of this host
+    role: str = "viewer"  # the role of everybody; "" admits only those in `roles`
+    role_claim: str = ""  # a claim with a string or a list, such as groups; dots lead into objects: realm_access.roles
+    roles: Mapping[str, str] = {}  # value of that claim -> role; the highest counts
+    owner: str = ""  # the issuer's name for the owner of this host
     leeway: float = LEEWAY
 
 
 class TokenIdentity(Struct, frozen=True, kw_only=True):
-    """Whom a token is for."""
+    """Who a token is for."""
 
     user: str
     role: str
@@ -66,7 +64,7 @@ class Oidc:
         clock: Callable[[], float] = time.time,
         report: Callable[[str], None] | None = None,
     ) -> None:
-        """`report` is told why keys cannot be had, for whoever runs the host; users are told that it is so."""
+        """Create it from valid settings. `report` gets the reason when keys cannot be fetched."""
         faults = settings_faults(settings)
         if faults:
             raise ConfigFault(faults)
@@ -75,71 +73,73 @@ class Oidc:
         self._keys = Jwks(settings.issuer, fetch=fetch, clock=clock, report=report or (lambda _: None))
 
     async def verify(self, text: str) -> TokenIdentity:
-        """Whom this token is for; Refused unless it counts here and now."""
+        """Return who this token is for. Raise Refused unless it is valid."""
         import jwt
 
-        trust = self._settings
+        settings = self._settings
         if len(text) > MAX_TOKEN_LENGTH:
-            raise unauthorized_error("this token is too long to be one")
+            raise unauthorized_error("this token is too long")
         try:
             header = jwt.get_unverified_header(text)
         except (jwt.PyJWTError, ValueError, RecursionError):
             raise unauthorized_error("this is neither a token of this host nor one of its issuer") from None
-        if "crit" in header:  # what must be understood, and is not (RFC 7515, 4.1.11)
-            raise unauthorized_error("this token wants something of its readers that this host does not know")
+        if "crit" in header:  # critical headers that we do not understand (RFC 7515, 4.1.11)
+            raise unauthorized_error("this token has critical headers (crit) that this host does not support")
         algorithm, id = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
             raise unauthorized_error(
-                f"tokens must be signed by a key of {trust.issuer} ({', '.join(ALGORITHMS[:1])} or such)"
+                f"tokens must be signed with a key of {settings.issuer} ({ALGORITHMS[0]} or similar)"
             )
         key = await self._keys.find_key(id if isinstance(id, str) else "")
         if key.key_type != _KEY_TYPES[algorithm[:2]] or (key.algorithm and key.algorithm != algorithm):
-            raise unauthorized_error("this token is not signed in the way its key is for")
+            raise unauthorized_error("the algorithm of this token does not match its key")
         try:
             claims = jwt.decode(
                 text,
                 key.public,
                 algorithms=[algorithm],
-                audience=trust.audience,
-                issuer=trust.issuer,
-                leeway=trust.leeway,
-                options={"require": ["exp", "iss", "aud", trust.user]},
+                audience=settings.audience,
+                issuer=settings.issuer,
+                leeway=settings.leeway,
+                options={"require": ["exp", "iss", "aud", settings.user]},
             )
-            expires = float(claims["exp"]) + trust.leeway
+            expires = float(claims["exp"]) + settings.leeway
         except jwt.ExpiredSignatureError:
             raise unauthorized_error("this token has expired; sign in again") from None
         except jwt.InvalidAudienceError:
-            raise unauthorized_error(f"this token is for somebody else than {trust.audience}") from None
+            raise unauthorized_error(f"this token is not for the audience {settings.audience}") from None
         except jwt.InvalidIssuerError:
-            raise unauthorized_error(f"this token is from somebody else than {trust.issuer}") from None
+            raise unauthorized_error(f"this token is not from the issuer {settings.issuer}") from None
         except (jwt.PyJWTError, ValueError, OverflowError, TypeError, RecursionError) as error:
-            raise unauthorized_error(f"this token does not count: {error}") from None
+            raise unauthorized_error(f"this token is not valid: {error}") from None
         return self._identity(claims, expires)
 
     def _identity(self, claims: Mapping[str, Any], expires: float) -> TokenIdentity:
-        trust = self._settings
-        name = claims.get(trust.user)
+        settings = self._settings
+        name = claims.get(settings.user)
         if not isinstance(name, str) or USER_NAME.fullmatch(name) is None:
-            raise unauthorized_error(f"the claim {trust.user} of this token is no name of a user")
-        if trust.user == "email" and claims.get("email_verified", True) not in (True, "true"):
-            raise unauthorized_error("the issuer has not verified this address")
-        if trust.owner and name == trust.owner:
+            raise unauthorized_error(f"the claim {settings.user} of this token is not a valid user name")
+        if settings.user == "email" and claims.get("email_verified", True) not in (True, "true"):
+            raise unauthorized_error("the issuer has not verified this email address")
+        if settings.owner and name == settings.owner:
             return TokenIdentity(user=self._owner or name, role="admin", expires=expires)
         if name == self._owner:
-            # Whoever may choose their name at the issuer must not become the owner of this machine's sessions by it.
-            raise Refused(403, f"{name} is the owner of this host; say `owner` in its [host.issuer] if you are that")
-        found = [trust.role] if trust.role else []
-        said = _claim(claims, trust.role_claim)
-        for value in said if isinstance(said, list) else [said]:
-            if isinstance(value, str) and value in trust.roles:
-                found.append(trust.roles[value])
+            # A user who can choose their name at the issuer must not become the owner of this host by it.
+            raise Refused(403, f"{name} is the owner of this host; if that is you, set `owner` in [host.issuer]")
+        found = [settings.role] if settings.role else []
+        value_list = _claim(claims, settings.role_claim)
+        for value in value_list if isinstance(value_list, list) else [value_list]:
+            if isinstance(value, str) and value in settings.roles:
+                found.append(settings.roles[value])
         if not found:
-            raise Refused(403, f"{name} has no role here; whoever runs this host gives them out by {trust.role_claim}")
+            raise Refused(
+                403, f"{name} has no role here; the owner of this host gives roles by the claim {settings.role_claim}"
+            )
         return TokenIdentity(user=name, role=max(found, key=RANK.__getitem__), expires=expires)
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """A claim by its name, which may have dots, or by the names of those it is in."""
+    """Return a claim by its name, which may have dots, or by a path of names."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -149,19 +149,19 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def settings_faults(settings: OidcSettings) -> list[str]:
-    """What is wrong with the settings."""
+    """Return what is wrong with the settings."""
     faults = []
     if not is_secure_url(settings.issuer):
         faults.append(f"issuer: {settings.issuer!r} must be an https URL (http only on this machine)")
     if not settings.audience:
-        faults.append("audience: say whom tokens must be for, else tokens for other services would count here")
+        faults.append("audience: set the audience of the tokens, else tokens for other services would be accepted")
     for role in [*settings.roles.values(), *([settings.role] if settings.role else [])]:
         if role not in RANK:
-            faults.append(f"roles: there is no role {role!r}; there are {', '.join(RANK)}")
+            faults.append(f"roles: there is no role {role!r}; the roles are {', '.join(RANK)}")
     if not 0 <= settings.leeway <= MAX_LEEWAY:
-        faults.append(f"leeway: clocks differ by seconds; say 0 to {MAX_LEEWAY:.0f}, not {settings.leeway:g}")
+        faults.append(f"leeway: must be 0 to {MAX_LEEWAY:.0f} seconds, not {settings.leeway:g}")
     if settings.roles and not settings.role_claim:
-        faults.append("role_claim: say which claim `roles` is about, such as groups")
+        faults.append("role_claim: set the claim that `roles` refers to, such as groups")
     if not settings.role and not settings.roles:
-        faults.append("role: nobody would be let in; say a role, or roles by a claim")
+        faults.append("role: nobody could log in; set a role, or roles by a claim")
     return faults

@@ -1,7 +1,6 @@
-"""Who may see which session, and as what: the seam between the house and whatever keeps that.
+"""Roles of users in sessions: the contract, and an implementation in memory.
 
-A user has a role in each session they may see, and nothing in all others. Whoever opens a session is its admin. The
-directory in memory is for tests and for hosts that forget; the one that is kept lies beside it. Knows no clients.
+A user without a role in a session may not see it. The user who opens a session is its admin.
 """
 
 from __future__ import annotations
@@ -11,78 +10,78 @@ from typing import Protocol
 
 VIEWER, EDITOR, ADMIN = "viewer", "editor", "admin"
 
-# What each role may do; a higher one may all that a lower one may.
+# The rank of each role. A higher role includes the lower ones.
 RANK: Mapping[str, int] = {VIEWER: 0, EDITOR: 1, ADMIN: 2}
 
 
-def lower_role(one: str, other: str) -> str:
-    """The role that may do less of the two; what nobody knows may only look."""
-    return min((role if role in RANK else VIEWER for role in (one, other)), key=RANK.__getitem__)
+def lower_role(first: str, second: str) -> str:
+    """Return the lower of two roles. An unknown role counts as viewer."""
+    return min((role if role in RANK else VIEWER for role in (first, second)), key=RANK.__getitem__)
 
 
 def is_at_least(role: str, required: str) -> bool:
-    """Whether this role may do what needs at least that one."""
+    """Tell whether a role is at least the required one."""
     return RANK.get(role, -1) >= RANK[required]
 
 
 class SessionRoles(Protocol):
-    """Who may see which session. Calls may come from any task of one event loop; StoreFault where the place fails."""
+    """Who may see which session. Called from tasks of one event loop. Raises StoreFault if storage fails."""
 
-    owner: str  # may see, as admin, whatever nobody opened here; "" is nobody
+    owner: str  # is admin of every session that nobody opened here; "" is nobody
 
     async def role_of(self, user: str, session: str) -> str | None:
-        """What a user is in a session: viewer, editor, admin; None: they may not know that it is there."""
+        """Return viewer, editor or admin; None if the user may not see the session."""
         ...
 
     async def set_creator(self, session: str, user: str) -> None:
-        """A user opened a session: they are its admin. A session that has one keeps it."""
+        """Make the user who opened a session its admin, unless it has members already."""
         ...
 
     async def sessions_of(self, user: str) -> Mapping[str, str]:
-        """The sessions that a user may see, each with their role in it."""
+        """Return the sessions that a user may see, with their role in each."""
         ...
 
     async def members_of(self, session: str) -> Mapping[str, str]:
-        """Who may see a session, each with their role, whether they are there or not."""
+        """Return who may see a session, with their roles, connected or not."""
         ...
 
     async def set_role(self, session: str, user: str, role: str | None) -> None:
-        """Make a user something in a session; None takes them out."""
+        """Set the role of a user in a session; None removes them."""
         ...
 
     async def remove_session(self, session: str) -> None:
-        """A session was deleted: nobody is anything in it, and links to it lead nowhere."""
+        """Remove the roles and share links of a deleted session."""
         ...
 
 
 class MemorySessionRoles:
-    """A directory that lasts as long as the process. `owner` may see, as admin, whatever nobody else opened."""
+    """Roles in memory. `owner` is admin of every session that nobody else opened."""
 
     def __init__(self, owner: str = "") -> None:
         self.owner = owner
         self._roles: dict[str, dict[str, str]] = {}
 
     async def role_of(self, user: str, session: str) -> str | None:
-        """What a user is in a session."""
+        """Return the role of a user in a session."""
         known = self._roles.get(session)
         if known is None:
             return ADMIN if user and user == self.owner else None
         return known.get(user)
 
     async def set_creator(self, session: str, user: str) -> None:
-        """A user opened a session: they are its admin."""
+        """Make the user who opened a session its admin."""
         self._roles.setdefault(session, {user: ADMIN})
 
     async def sessions_of(self, user: str) -> Mapping[str, str]:
-        """The sessions that a user may see."""
+        """Return the sessions that a user may see."""
         return {session: roles[user] for session, roles in self._roles.items() if user in roles}
 
     async def members_of(self, session: str) -> Mapping[str, str]:
-        """Who may see a session."""
+        """Return who may see a session."""
         return dict(self._roles.get(session, {}))
 
     async def set_role(self, session: str, user: str, role: str | None) -> None:
-        """Make a user something in a session; None takes them out."""
+        """Set the role of a user in a session; None removes them."""
         roles = self._roles.setdefault(session, {})
         if role is None:
             roles.pop(user, None)
@@ -90,5 +89,5 @@ class MemorySessionRoles:
             roles[user] = role
 
     async def remove_session(self, session: str) -> None:
-        """A session was deleted."""
+        """Remove the roles of a deleted session."""
         self._roles.pop(session, None)

@@ -1,7 +1,7 @@
-"""Tokens: what lets somebody in as a user, with a role, until a time; share links are tokens for one session.
+"""Tokens: access as a user, with a role, until a time. Share links are tokens for one session.
 
-A token is `dgm_ID_SECRET`. The id is for people, who list and revoke by it; of the secret only a digest is kept, and
-it is compared in constant time. The text of a token is given once, when it is made. Below is the register.
+A token is `dgm_ID_SECRET`. Tokens are listed and revoked by id. Only a digest of the secret is stored. The full text is
+returned once, when the token is created.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from dragoman.transport.remote.server.auth import unauthorized_error
 
 PREFIX = "dgm_"
 
-# Bytes of randomness: nobody guesses 256 bits, whatever the rate.
+# 256 bits cannot be guessed at any rate.
 SECRET_BYTES = 32
 
-# Names of users: they stand in tables, in presence lines and in TOML. Guests of share links have a blank in theirs, so
-# that no guest can be taken for a user.
+# User names appear in tables, presence lines and TOML. Names of share link guests contain a space, so that no guest can
+# be taken for a user.
 USER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|:/=-]{0,127}")
 GUEST_SUFFIX = " (guest)"
 
-# How often it is noted that a token was used: people want to know the day. Seconds.
+# How often the use of a token is noted: people want to know the day. Seconds.
 NOTE_USE_INTERVAL = 60.0
 
-# Tokens that ended so long ago are forgotten when the next is made. Seconds.
+# Tokens that ended this long ago are deleted when the next is created. Seconds.
 FORGET_AFTER = 90 * 86400.0
 
 _TOKEN_TEXT = re.compile(r"dgm_([0-9a-z]{10})_([A-Za-z0-9_-]{43})")
@@ -42,21 +42,21 @@ _COLUMNS = "id, user, role, label, session, maker, created, expires, used, revok
 
 
 class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a token: everything but its secret."""
+    """A token without its secret."""
 
     id: str
     user: str
     role: str
     label: str = ""
-    session: str | None = None  # a share link: for this session alone
-    maker: str = ""  # who made it
+    session: str | None = None  # a share link: for this session only
+    maker: str = ""  # who created it
     created: float
     expires: float | None = None
     used: float | None = None
     revoked: float | None = None
 
     def state(self, now: float) -> str:
-        """valid, expired or revoked."""
+        """Return valid, expired or revoked."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and self.expires <= now else "valid"
@@ -79,18 +79,18 @@ class Tokens:
         session: str | None = None,
         maker: str = "",
     ) -> tuple[str, Token]:
-        """Make one; the text is given here and never again."""
+        """Create a token. Its text is returned here and never again."""
         name = user.removesuffix(GUEST_SUFFIX) if session is not None else user
         if USER_NAME.fullmatch(name) is None:
             shown = name if len(name) <= 40 else f"{name[:40]}…"
             raise _invalid(
-                f"{shown!r} is no name of a user; use at most 128 letters (a to z), digits and . _ @ + - | : / =, "
+                f"{shown!r} is not a valid user name; use at most 128 letters (a to z), digits and . _ @ + - | : / =, "
                 "as in ann@example.org"
             )
         if role not in RANK:
-            raise _invalid(f"there is no role {role!r}; there are {', '.join(RANK)}")
+            raise _invalid(f"there is no role {role!r}; the roles are {', '.join(RANK)}")
         if seconds is not None and seconds <= 0:
-            raise _invalid("a token must be good for some time")
+            raise _invalid("the lifetime of a token must be longer than 0 seconds")
         now = self._clock()
         self._database.execute("DELETE FROM tokens WHERE coalesce(revoked, expires) < ?", now - FORGET_AFTER)
         token = Token(
@@ -114,26 +114,26 @@ class Tokens:
     def create_share_link(
         self, session: str, role: str, seconds: float, *, name: str = "", maker: str = ""
     ) -> tuple[str, Token]:
-        """A token for one session, for whoever has it; `name` is what the others see them as."""
+        """Create a token for one session, for whoever has it. `name` is what the other members see."""
         guest = name or f"guest-{secrets.token_hex(2)}"
         return self.create(
             f"{guest}{GUEST_SUFFIX}", role, seconds=seconds, session=session, maker=maker, label="share link"
         )
 
     def list_tokens(self, session: str | None = None) -> list[Token]:
-        """All of them, or those of one session; the newest first."""
+        """Return all tokens, or those of one session, the newest first."""
         where, values = ("WHERE session = ?", (session,)) if session is not None else ("", ())
         rows = self._database.fetch_rows(f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY created DESC, id", *values)
         return [_token_of(row) for row in rows]
 
     def highest_role(self, user: str) -> str | None:
-        """The most that this user's tokens let them be in any session; None for nobody who has one that counts."""
+        """Return the highest role of this user's valid tokens; None without any."""
         now = self._clock()
         roles = [each.role for each in self.list_tokens() if each.user == user and each.state(now) == "valid"]
         return max(roles, key=RANK.__getitem__, default=None)
 
     def revoke(self, id: str) -> Token:
-        """From now on nobody is let in with it, and whoever is in with it is put out."""
+        """Revoke a token. Connections that use it are closed."""
         found = [token for token in self.list_tokens() if token.id == id.removeprefix(PREFIX)]
         if not found:
             raise ProtocolError(Kind.RESOURCE_NOT_FOUND, f"there is no token {id!r}; `dragoman tokens list` lists them")
@@ -142,42 +142,42 @@ class Tokens:
         return found[0]
 
     def verify(self, text: str) -> Token:
-        """The token that this is; Refused (401) unless it is one that counts now."""
+        """Return the token with this text. Raise Refused (401) unless it is valid."""
         shape = _TOKEN_TEXT.fullmatch(text)
         if shape is None:
-            raise unauthorized_error("this is no token of this host; `dragoman tokens create` makes one")
+            raise unauthorized_error("this is not a token of this host; `dragoman tokens create` makes one")
         id, secret = shape.groups()
         rows = self._database.fetch_rows(f"SELECT digest, {_COLUMNS} FROM tokens WHERE id = ?", id)
-        # Something is compared in any case, so that the time tells nobody which ids there are.
-        kept = rows[0][0] if rows else bytes(32)
-        if not hmac.compare_digest(_digest(secret), kept) or not rows:
-            raise unauthorized_error("this token is not known here; `dragoman tokens create` makes one")
+        # Always compare something, so that timing does not reveal which ids exist.
+        stored = rows[0][0] if rows else bytes(32)
+        if not hmac.compare_digest(_digest(secret), stored) or not rows:
+            raise unauthorized_error("this token does not exist on this host; `dragoman tokens create` makes one")
         token = _token_of(rows[0][1:])
         state = token.state(self._clock())
         if state != "valid":
-            raise unauthorized_error(f"this token is {state}; ask whoever gave it to you for another")
+            raise unauthorized_error(f"this token is {state}; ask for a new one")
         return token
 
     def is_use_note_due(self, token: Token) -> bool:
-        """Whether it should be noted that this token was used."""
+        """Tell whether the use of this token should be noted now."""
         return token.used is None or self._clock() - token.used > NOTE_USE_INTERVAL
 
     def note_use(self, token: Token) -> None:
-        """Note that it was used; waits for the disk."""
+        """Note the time of use. Waits for the disk."""
         self._database.execute("UPDATE tokens SET used = ? WHERE id = ?", self._clock(), token.id)
 
     def is_valid(self, id: str) -> bool:
-        """Whether a token still counts: for connections that were opened with it."""
+        """Tell whether a token is still valid, for connections that were opened with it."""
         rows = self._database.fetch_rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", id)
         return bool(rows) and _token_of(rows[0]).state(self._clock()) == "valid"
 
     def has_user_tokens(self) -> bool:
-        """Whether anybody can come in with a token that is good for more than one session."""
+        """Tell whether there is a valid token that is not a share link."""
         return any(token.session is None and token.state(self._clock()) == "valid" for token in self.list_tokens())
 
 
 def _digest(secret: str) -> bytes:
-    # A plain hash will do: the secret is random and long, there is nothing to guess.
+    # A plain hash is enough: the secret is long and random.
     return hashlib.sha256(secret.encode()).digest()
 
 

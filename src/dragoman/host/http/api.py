@@ -1,20 +1,19 @@
-"""What the protocol has no words for, as a small JSON API under the same door: logs, search, names, share links.
+"""JSON API for what the protocol has no method for: logs, search, names, share links.
 
-    GET    /api/host                            who the caller is here, which agents there are, where sessions may work
+    GET    /api/host                            who the caller is, which agents there are, where sessions may work
     GET    /api/sessions                        those the caller may see, with role, awake, process, members
-    GET    /api/sessions/ID                     one of them; ID may be a name or the beginning of an id
-    GET    /api/sessions/ID/log?after=&limit=   entries of its log, a line each
-    GET    /api/search?q=&limit=&session=       passages that have all words
-    POST   /api/sessions/ID/name {name}         give it a name, or (null) take it away
-    POST   /api/sessions/ID/fork {upto, name}   a copy of the caller's own
-    POST   /api/sessions/ID/members {user, role}   make somebody something in it, or (null) nothing
-    POST   /api/sessions/ID/shares {role, seconds, name}   a token for it alone
+    GET    /api/sessions/ID                     one of them; ID may be a name or the start of an id
+    GET    /api/sessions/ID/log?after=&limit=   entries of its log, one per line
+    GET    /api/search?q=&limit=&session=       passages that contain all words
+    POST   /api/sessions/ID/name {name}         set its name, or (null) remove it
+    POST   /api/sessions/ID/fork {upto, name}   a copy that belongs to the caller
+    POST   /api/sessions/ID/members {user, role}   set a user's role in it, or (null) remove the user
+    POST   /api/sessions/ID/shares {role, seconds, name}   a token for this session only
     GET    /api/sessions/ID/shares              its tokens, without their secrets
-    DELETE /api/sessions/ID                     forget it
+    DELETE /api/sessions/ID                     delete it
     DELETE /api/sessions/ID/shares/TOKEN        revoke one
 
-Takes a visitor and a request's parts, gives a status and JSON, or raises. Who may see nothing of a session is answered
-as if it were not there. Above is the app of the host; below are the house and its tokens.
+A session that the caller may not see gets the same answer as one that does not exist.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.errors import Kind, ProtocolError
-from dragoman.host.access import session_not_found
+from dragoman.host.access import role_denied, session_not_found
 from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER, is_at_least
 from dragoman.host.auth.tokens import Token, Tokens
 from dragoman.host.host import Host
 from dragoman.store.contract import Summary
 from dragoman.transport.remote.server.auth import Principal
 
-# Entries in one answer, at most: few enough to hold, many enough to be fast.
+# Entries in one answer at most: few enough to hold in memory, many enough to be fast.
 PAGE_SIZE = 2000
 
-# Passages that are looked at for one search: those of others are left out of them, and the rest is cut to the limit.
+# Hits read for one search. Those the caller may not see are removed, and the rest is cut to the limit.
 SEARCH_LIMIT = 2000
 
-# A share link lasts so long unless told, and never longer than a quarter: links are forwarded and forgotten. Seconds.
+# The default lifetime of a share link, and the longest: links are forwarded and forgotten. Seconds.
 DEFAULT_SHARE_SECONDS = 24 * 3600.0
 MAX_SHARE_SECONDS = 92 * 86400.0
 
@@ -55,57 +54,57 @@ class ApiRequest(NamedTuple):
 
 
 class ApiResponse(NamedTuple):
-    """What is answered: JSON, or lines of it."""
+    """An answer: JSON, or lines of JSON."""
 
     value: Any
     lines: list[bytes] | None = None
 
 
 class Api:
-    """The calls, for one house."""
+    """The API of one host."""
 
     def __init__(self, host: Host, tokens: Tokens | None) -> None:
         self._host = host
         self._tokens = tokens
 
     async def dispatch(self, method: str, path: str, request: ApiRequest) -> ApiResponse:
-        """Find the call and let it answer; raises ProtocolError."""
+        """Find the route and serve it. Raise ProtocolError if there is none."""
         for (known, pattern), handle in _ROUTES.items():
             found = re.fullmatch(pattern, path)
             if found is not None and known == method:
                 return await handle(self, request, *found.groups())
-        raise ProtocolError(Kind.METHOD_NOT_FOUND, f"there is no {method} {path}; docs/host.md lists what there is")
+        raise ProtocolError(Kind.METHOD_NOT_FOUND, f"there is no {method} {path}; docs/host.md lists all paths")
 
     # --- reading ------------------------------------------------------------------------------------------------
 
     async def get_host(self, request: ApiRequest) -> ApiResponse:
-        """What a client wants to know before it opens a session."""
-        visitor, house = request.principal, self._host
-        roots = house.roots_of(visitor)
+        """Return what a client needs before it opens a session."""
+        principal, host = request.principal, self._host
+        roots = host.roots_of(principal)
         return ApiResponse(
             {
                 "dragoman": __version__,
-                "user": visitor.user,
-                "role": visitor.role,
-                "session": visitor.session,
-                "agents": house.agent_catalog.names,
+                "user": principal.user,
+                "role": principal.role,
+                "session": principal.session,
+                "agents": host.agent_catalog.names,
                 "roots": None if roots is None else list(roots),
             }
         )
 
     async def list_sessions(self, request: ApiRequest) -> ApiResponse:
-        """Those that the caller may see."""
-        seen = await self._host.visible_sessions(request.principal)
-        return ApiResponse({"sessions": [await self._session_json(request.principal, one) for one in seen]})
+        """Return the sessions that the caller may see."""
+        visible = await self._host.visible_sessions(request.principal)
+        return ApiResponse({"sessions": [await self._session_json(request.principal, summary) for summary in visible]})
 
     async def get_session(self, request: ApiRequest, name: str) -> ApiResponse:
-        """One of them."""
+        """Return one session."""
         return ApiResponse(
             await self._session_json(request.principal, await self._find_session(request.principal, name))
         )
 
     async def get_log(self, request: ApiRequest, name: str) -> ApiResponse:
-        """Entries of its log."""
+        """Return entries of a log."""
         summary = await self._find_session(request.principal, name)
         after, limit = (
             _int_param(request.query, "after", 0),
@@ -118,51 +117,53 @@ class Api:
         return ApiResponse(None, await self._host.store.lines(summary.session_id, after, limit, intact=intact))
 
     async def search(self, request: ApiRequest) -> ApiResponse:
-        """Passages that have all words, of sessions that the caller may see."""
+        """Return passages that contain all words, from sessions that the caller may see."""
         within = request.query.get("session")
         if within is not None:
             within = (await self._find_session(request.principal, within)).session_id
         limit = _int_param(request.query, "limit", 20)
         hits = await self._host.store.search(request.query.get("q", ""), limit=SEARCH_LIMIT, session_id=within)
-        seen = {one.session_id for one in await self._host.visible_sessions(request.principal)}
-        return ApiResponse({"hits": msgspec.to_builtins([hit for hit in hits if hit.session_id in seen][:limit])})
+        visible = {summary.session_id for summary in await self._host.visible_sessions(request.principal)}
+        return ApiResponse({"hits": msgspec.to_builtins([hit for hit in hits if hit.session_id in visible][:limit])})
 
     # --- changing -----------------------------------------------------------------------------------------------
 
     async def set_name(self, request: ApiRequest, name: str) -> ApiResponse:
-        """Give it a name, or take it away: for its admins, also with a token that lets them be no more than editors."""
+        """Set or remove the name. Needs an admin of the session, whose token may be limited to editor."""
         summary = await self._find_session(request.principal, name, EDITOR)
         if not await self._is_limited_by_token(request.principal, summary.session_id, ADMIN):
             summary = await self._find_session(request.principal, name, ADMIN)
-        wanted = request.body.get("name")
-        await self._host.rename_session(request.principal, summary.session_id, None if wanted is None else str(wanted))
+        new_name = request.body.get("name")
+        await self._host.rename_session(
+            request.principal, summary.session_id, None if new_name is None else str(new_name)
+        )
         return ApiResponse(msgspec.to_builtins(await self._find_session(request.principal, summary.session_id)))
 
     async def fork_session(self, request: ApiRequest, name: str) -> ApiResponse:
-        """A copy that goes its own way, of the caller's own."""
+        """Copy a session for the caller."""
         summary = await self._find_session(request.principal, name, EDITOR)
         if request.principal.session is not None:
-            raise _permission_denied("this link opens one session and no other")
+            raise _permission_denied("this link gives access to one session only")
         upto = request.body.get("upto")
         if upto is not None and (not isinstance(upto, int) or isinstance(upto, bool)):
-            raise ProtocolError(Kind.INVALID_PARAMS, "upto is the number of an entry")
+            raise ProtocolError(Kind.INVALID_PARAMS, "upto must be the number of an entry")
         room = self._host.rooms.get(summary.session_id)
         if room is not None:
             await room.log.flush()
         copy = await self._host.copy_log(summary.session_id, request.principal, upto)
-        if (wanted := request.body.get("name")) is not None:
+        if (new_name := request.body.get("name")) is not None:
             try:
-                await self._host.rename_session(request.principal, copy.session_id, str(wanted))
-            except ProtocolError:  # who cannot have it as they want it has nothing
+                await self._host.rename_session(request.principal, copy.session_id, str(new_name))
+            except ProtocolError:  # without the name the caller asked for there is no copy
                 await self._host.store.delete(copy.session_id)
                 await self._host.session_roles.remove_session(copy.session_id)
                 raise
         return ApiResponse(msgspec.to_builtins(await self._find_session(request.principal, copy.session_id)))
 
     async def delete_session(self, request: ApiRequest, name: str) -> ApiResponse:
-        """Forget it, whoever is in it."""
+        """Delete a session, whoever is in it."""
         summary = await self._find_session(request.principal, name)
-        # What somebody opened, and said nothing in, they can take back with whatever token.
+        # An admin of an empty session can delete it with any token.
         is_empty = not summary.turns and is_at_least(request.principal.role, EDITOR)
         if not is_empty or not await self._is_limited_by_token(request.principal, summary.session_id, ADMIN):
             summary = await self._find_session(request.principal, name, ADMIN)
@@ -174,33 +175,35 @@ class Api:
         return ApiResponse({"deleted": summary.session_id})
 
     async def set_member(self, request: ApiRequest, name: str) -> ApiResponse:
-        """Make somebody something in it, or nothing."""
+        """Set the role of a user in a session, or remove the user."""
         summary = await self._find_session(request.principal, name, ADMIN)
         user, role = request.body.get("user"), request.body.get("role")
         if not isinstance(user, str) or not user or role not in (None, VIEWER, EDITOR, ADMIN):
-            raise ProtocolError(Kind.INVALID_PARAMS, "user is a name, role is viewer, editor, admin or null")
+            raise ProtocolError(Kind.INVALID_PARAMS, "user must be a name, role must be viewer, editor, admin or null")
         await self._host.session_roles.set_role(summary.session_id, user, role)
         await self._host.apply_role_changes(summary.session_id)
-        told: dict[str, Any] = {"members": dict(await self._host.session_roles.members_of(summary.session_id))}
+        result: dict[str, Any] = {"members": dict(await self._host.session_roles.members_of(summary.session_id))}
         owner = self._host.session_roles.owner
         if (
             self._tokens is not None and request.principal.user == owner != user
-        ):  # who has tokens is nobody else's business
-            told["token"] = await asyncio.to_thread(self._tokens.highest_role, user)
-        return ApiResponse(told)
+        ):  # only the owner may know who has tokens
+            result["token"] = await asyncio.to_thread(self._tokens.highest_role, user)
+        return ApiResponse(result)
 
     # --- share links --------------------------------------------------------------------------------------------
 
     async def create_share(self, request: ApiRequest, name: str) -> ApiResponse:
-        """A token for this session alone; an admin's leave is not to be had by a link."""
+        """Create a token for this session only. Links cannot give the admin role."""
         summary = await self._find_session(request.principal, name, ADMIN)
         role = request.body.get("role", VIEWER)
         seconds = request.body.get("seconds", DEFAULT_SHARE_SECONDS)
         guest = request.body.get("name", "")
         if role not in (VIEWER, EDITOR) or not isinstance(guest, str):
-            raise ProtocolError(Kind.INVALID_PARAMS, "a link is for a viewer or an editor; name is a text")
+            raise ProtocolError(Kind.INVALID_PARAMS, "role must be viewer or editor; name must be a string")
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_SHARE_SECONDS:
-            raise ProtocolError(Kind.INVALID_PARAMS, f"a link lasts at most {MAX_SHARE_SECONDS / 86400:g} days")
+            raise ProtocolError(
+                Kind.INVALID_PARAMS, f"seconds must be more than 0 and at most {MAX_SHARE_SECONDS / 86400:g} days"
+            )
         make = self._require_tokens().create_share_link
         text, token = await asyncio.to_thread(
             make, summary.session_id, role, float(seconds), name=guest, maker=request.principal.user
@@ -208,14 +211,14 @@ class Api:
         return ApiResponse({"token": text, **_token_json(token)})
 
     async def list_shares(self, request: ApiRequest, name: str) -> ApiResponse:
-        """Its tokens."""
+        """Return the tokens of a session."""
         summary = await self._find_session(request.principal, name, ADMIN)
         return ApiResponse(
             {"shares": [_token_json(token) for token in self._require_tokens().list_tokens(summary.session_id)]}
         )
 
     async def revoke_share(self, request: ApiRequest, name: str, id: str) -> ApiResponse:
-        """Revoke one of them."""
+        """Revoke a token of a session."""
         summary = await self._find_session(request.principal, name, ADMIN)
         tokens = self._require_tokens()
         if all(token.id != id for token in tokens.list_tokens(summary.session_id)):
@@ -225,32 +228,32 @@ class Api:
 
     def _require_tokens(self) -> Tokens:
         if self._tokens is None:
-            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, "this host has no tokens, so it has no links either")
+            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, "this host has no tokens, so it has no share links")
         return self._tokens
 
     # --- finding ------------------------------------------------------------------------------------------------
 
     async def _find_session(self, principal: Principal, name: str, required: str = VIEWER) -> Summary:
-        """The session that is meant; only among those that the caller may see, so that nothing else can be guessed."""
-        seen = await self._host.visible_sessions(principal)
-        meant = [one for one in seen if name in (one.session_id, one.name)]
-        if not meant and len(name) >= 8:
-            meant = [one for one in seen if one.session_id.startswith(name)]
-        if len(meant) != 1:
+        """Find a session by id, name or start of an id, among those that the caller may see."""
+        visible = await self._host.visible_sessions(principal)
+        matches = [summary for summary in visible if name in (summary.session_id, summary.name)]
+        if not matches and len(name) >= 8:
+            matches = [summary for summary in visible if summary.session_id.startswith(name)]
+        if len(matches) != 1:
             raise session_not_found(name)
-        role = await self._host.role_in(principal, meant[0].session_id)
+        role = await self._host.role_in(principal, matches[0].session_id)
         if role is None:
             raise session_not_found(name)
         if not is_at_least(role, required):
-            if await self._is_limited_by_token(principal, meant[0].session_id, required):
+            if await self._is_limited_by_token(principal, matches[0].session_id, required):
                 raise _permission_denied(
-                    f"with this token you are no more than {role} anywhere, and this needs {required}"
+                    f"with this token you are at most {role}, and this needs {required}; use another token"
                 )
-            raise _permission_denied(f"you are {role} in this session, and this needs {required}; ask an admin of it")
-        return meant[0]
+            raise role_denied(matches[0].session_id, role, required)
+        return matches[0]
 
     async def _is_limited_by_token(self, principal: Principal, session: str, required: str) -> bool:
-        """Whether somebody may do in a session what needs this role, and only the role of their token is in the way."""
+        """Tell whether the user's role in the session would suffice, and only the role of the token is too low."""
         if principal.session is not None or is_at_least(principal.role, required):
             return False
         return is_at_least(await self._host.session_roles.role_of(principal.user, session) or "", required)
@@ -260,15 +263,15 @@ class Api:
         return {
             **msgspec.to_builtins(summary),
             "role": await self._host.role_in(principal, summary.session_id),
-            "awake": room is not None and room.is_awake,
-            "process": room.process_note if room is not None and room.is_awake else "",
+            "awake": room is not None and room.agent.is_running,
+            "process": room.agent.process_note if room is not None and room.agent.is_running else "",
             "members": [member.presence for member in room.members.values()] if room is not None else [],
         }
 
 
 def _token_json(token: Token) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(token)
-    return told
+    result: dict[str, Any] = msgspec.to_builtins(token)
+    return result
 
 
 def _permission_denied(what: str) -> ProtocolError:
@@ -284,7 +287,7 @@ def _int_param(query: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-# An id is whatever an agent or a store made it, also with slashes; so what follows it is looked for first.
+# A session id may contain slashes, so the longer paths come first.
 _SESSION_PATH = r"/api/sessions/(.+)"
 _ROUTES: dict[tuple[str, str], Callable[..., Awaitable[ApiResponse]]] = {
     ("GET", r"/api/host"): Api.get_host,

@@ -1,10 +1,10 @@
-"""A host as one ASGI app: agents at /acp and /acp/NAME, the API, the status page, and what machines ask about it.
+"""A host as an ASGI app: agents at /acp and /acp/NAME, the API, the status page, metrics and health.
 
-    async with House(agents, store=store, directory=register) as house:
-        app = Host(house, tokens=Tokens(register))
+    async with Host(agents, store=store, session_roles=database) as host:
+        app = HostApp(host, tokens=Tokens(database))
 
-Serve it with transport/remote/serving, or mount it anywhere; close it before the house. Each request is let in by the
-same door; only /healthz and /readyz, which tell nothing, are open. Below are the endpoint, the house and the pages.
+Serve it with transport/remote/server, or mount it in another app. Close it before the host. All paths need
+authentication except /healthz and /readyz, which reveal nothing.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from dragoman.transport.remote.server.origin import authenticate_local
 
 logger = logging.getLogger("dragoman")
 
-# How soon whoever came with a token that was revoked is put out. Seconds.
+# How often connections are checked for revoked tokens. Seconds.
 REVOCATION_CHECK_INTERVAL = 2.0
 
-# The API takes names and roles; nothing that long is either. Bytes, seconds.
+# The API takes names and roles, which are short. Bytes, seconds.
 MAX_BODY = 64 * 1024
 BODY_TIMEOUT = 10.0
 
-# Sessions on the status page; nobody reads more.
+# Sessions on the status page. Nobody reads more.
 MAX_SESSIONS_SHOWN = 200
 
-# How a protocol error of the API is said in HTTP.
+# The HTTP status for protocol errors of the API.
 _HTTP_STATUS = {
     Kind.SESSION_NOT_FOUND: 404,
     Kind.RESOURCE_NOT_FOUND: 404,
@@ -61,12 +61,12 @@ _HTTP_STATUS = {
 _PAGE_HEADERS = {
     "content-type": "text/html; charset=utf-8",
     "content-security-policy": status_page.CONTENT_SECURITY_POLICY,
-    "referrer-policy": "no-referrer",  # a token may stand in the address
+    "referrer-policy": "no-referrer",  # the address may contain a token
 }
 
 
 class HostApp:
-    """A house with its doors; an ASGI app."""
+    """A host as an ASGI app."""
 
     def __init__(
         self,
@@ -81,15 +81,15 @@ class HostApp:
         hosts: Collection[str] = (),
         metrics: Metrics | None = None,
     ) -> None:
-        """`admit` is a door of one's own; without it tokens, the issuer and (`local`) the owner are let in."""
+        """Create the app. `authenticate` replaces tokens, issuer and the `local` owner as the way to log in."""
         self.limits = limits or ServerLimits()
         self.metrics = metrics or Metrics()
         self._host = host
         self._tokens = tokens
-        door: Authenticate = authenticate_local if local is not None else _refuse_everybody
+        default_authenticate: Authenticate = authenticate_local if local is not None else _refuse_everybody
         if tokens is not None:
-            door = Authenticator(tokens, oidc, local)
-        self._authenticate = authenticate or door
+            default_authenticate = Authenticator(tokens, oidc, local)
+        self._authenticate = authenticate or default_authenticate
         self._endpoint = Endpoint(
             self._accept,
             authenticate=self._authenticate,
@@ -108,20 +108,20 @@ class HostApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or one WebSocket."""
 
-        async def counting(message: Message) -> None:
+        async def counting_send(message: Message) -> None:
             if message["type"].endswith("response.start") and message["status"] >= 400:
                 self.metrics.count("refusals", STATUS_KINDS.get(message["status"], str(message["status"])))
             await send(message)
 
         if scope["type"] == "http":
-            request = Request(scope, receive, counting, self._origins)
+            request = Request(scope, receive, counting_send, self._origins)
             if _is_own_path(request.path):
                 await self._serve_page(request)
                 return
-        await self._endpoint(scope, receive, counting)
+        await self._endpoint(scope, receive, counting_send)
 
     async def close(self, reason: str = "the host was stopped") -> None:
-        """Let nobody in any more, and everybody go."""
+        """Accept no more connections, and close all."""
         self._is_closing = True
         if self._revocation_timer is not None:
             self._revocation_timer.cancel()
@@ -142,20 +142,18 @@ class HostApp:
             pass
 
     def _disconnect_revoked(self) -> None:
-        """Put out whoever came with a token that was revoked since."""
+        """Close connections whose token was revoked since."""
         self._revocation_timer = None
         tokens = self._tokens
-        ids = {visitor.token_id for visitor in self._endpoint.principals if visitor.token_id}
+        ids = {principal.token_id for principal in self._endpoint.principals if principal.token_id}
         if tokens is None or not ids:
             return
         try:
             revoked = {id for id in ids if not tokens.is_valid(id)}
         except StoreFault:
-            revoked = set()  # a file that cannot be read says nothing; the next look will
+            revoked = set()  # the file cannot be read now; check again next time
         if revoked:
-            self._endpoint.disconnect(
-                lambda visitor: visitor.token_id in revoked, "the token you came with was revoked"
-            )
+            self._endpoint.disconnect(lambda principal: principal.token_id in revoked, "your token was revoked")
         self._revocation_timer = asyncio.get_running_loop().call_later(
             REVOCATION_CHECK_INTERVAL, self._disconnect_revoked
         )
@@ -167,45 +165,45 @@ class HostApp:
             if request.path in _PUBLIC_PAGES:
                 await _PUBLIC_PAGES[request.path](self, request)
                 return
-            visitor = await self._authenticate_request(request)
+            principal = await self._authenticate_request(request)
             if request.path.startswith("/api/"):
-                await self._serve_api(request, visitor)
+                await self._serve_api(request, principal)
             elif request.method not in ("GET", "HEAD"):
-                raise Refused(405, "this page can only be read", {"allow": "GET, HEAD"})
+                raise Refused(405, "this page is read-only", {"allow": "GET, HEAD"})
             else:
-                await _PAGES[request.path](self, request, visitor)
+                await _PAGES[request.path](self, request, principal)
         except Refused as refused:
             await request.refuse(refused)
         except Exception:
             logger.exception("a request to %s failed", request.path)
             if not request.is_started:
-                await request.refuse(Refused(500, "the host failed; its log says how"))
+                await request.refuse(Refused(500, "the host failed; see its log"))
 
     async def _authenticate_request(self, request: Request) -> Principal:
-        knock = request.auth_request()
-        self._endpoint.check_host_and_origin(knock)
-        visitor = await self._authenticate(knock)
-        wait = self._endpoint.rate_limit_wait(visitor.user, 1)
+        auth_request = request.auth_request()
+        self._endpoint.check_host_and_origin(auth_request)
+        principal = await self._authenticate(auth_request)
+        wait = self._endpoint.rate_limit_wait(principal.user, 1)
         if wait:
             raise rate_limited_error(wait)
-        return visitor
+        return principal
 
     async def _serve_health(self, request: Request) -> None:
         await request.respond(200, b'{"status":"ok"}')
 
     async def _serve_readiness(self, request: Request) -> None:
-        """Whether sessions can be served: not while it ends, nor when nothing can be kept."""
-        why = "the host is stopping" if self._is_closing else await self._host.monitored_store.unavailable_reason()
-        if why:
-            body = msgspec.json.encode({"status": "not ready", "reason": why})
+        """Answer whether sessions can be served: not while it stops, nor when the store fails."""
+        reason = "the host is stopping" if self._is_closing else await self._host.monitored_store.unavailable_reason()
+        if reason:
+            body = msgspec.json.encode({"status": "not ready", "reason": reason})
             await request.respond(503, body, {"retry-after": "5"})
             return
         await request.respond(200, b'{"status":"ready"}')
 
     async def _serve_status(self, request: Request, principal: Principal) -> None:
-        house = self._host
-        seen = await house.visible_sessions(principal)
-        rooms = [house.rooms.get(one.session_id) for one in seen]
+        host = self._host
+        summaries = await host.visible_sessions(principal)
+        rooms = [host.rooms.get(summary.session_id) for summary in summaries]
         root = str(request.scope.get("root_path", "")).rstrip("/")
         text = status_page.render_page(
             version=__version__,
@@ -213,24 +211,24 @@ class HostApp:
             user=principal.user,
             agents=[
                 (name, f"{root}/acp" if at == 0 else f"{root}/acp/{name}")
-                for at, name in enumerate(house.agent_catalog.names)
+                for at, name in enumerate(host.agent_catalog.names)
             ],
             sessions=[
                 status_page.SessionView(
-                    id=one.session_id,
-                    name=one.name or "",
-                    agent=(room.state.agent if room is not None else "") or one.agent or "",
-                    is_awake=room is not None and room.is_awake,
+                    id=summary.session_id,
+                    name=summary.name or "",
+                    agent=(room.state.agent if room is not None else "") or summary.agent or "",
+                    is_awake=room is not None and room.agent.is_running,
                     is_working=room is not None and room.queue.running is not None,
                     members=[member.presence for member in room.members.values()] if room is not None else [],
-                    updated=one.updated_at,
+                    updated=summary.updated_at,
                 )
-                for one, room in zip(seen[:MAX_SESSIONS_SHOWN], rooms, strict=False)
+                for summary, room in zip(summaries[:MAX_SESSIONS_SHOWN], rooms, strict=False)
             ],
-            left_out=max(len(seen) - MAX_SESSIONS_SHOWN, 0),
+            left_out=max(len(summaries) - MAX_SESSIONS_SHOWN, 0),
             counts={
-                "awake": sum(1 for room in rooms if room is not None and room.is_awake),
-                "asleep": sum(1 for room in rooms if room is None or not room.is_awake),
+                "awake": sum(1 for room in rooms if room is not None and room.agent.is_running),
+                "asleep": sum(1 for room in rooms if room is None or not room.agent.is_running),
                 "people": len(
                     {member.client.id for room in rooms if room is not None for member in room.members.values()}
                 ),
@@ -240,7 +238,7 @@ class HostApp:
 
     async def _serve_metrics(self, request: Request, principal: Principal) -> None:
         if principal.session is not None:
-            raise Refused(403, "a link to a session does not show what the host does")
+            raise Refused(403, "a share link gives no access to metrics")
         text = self.metrics.render({"version": __version__})
         await _send_body(request, text.encode(), {"content-type": CONTENT_TYPE})
 
@@ -257,11 +255,13 @@ class HostApp:
             if not isinstance(body, dict):
                 raise Refused(400, "the body must be a JSON object")
         try:
-            answer = await self._api.dispatch(request.method, request.path, ApiRequest(principal, request.query, body))
+            response = await self._api.dispatch(
+                request.method, request.path, ApiRequest(principal, request.query, body)
+            )
         except ProtocolError as error:
             status = _HTTP_STATUS.get(error.kind, 503 if isinstance(error, StoreFault) else 500)
             raise Refused(status, error.message, kind=error.kind) from None
-        await _send_api_response(request, answer)
+        await _send_api_response(request, response)
 
 
 async def _send_api_response(request: Request, response: ApiResponse) -> None:
@@ -278,7 +278,7 @@ async def _send_body(request: Request, body: bytes, headers: Mapping[str, str]) 
 
 
 async def _refuse_everybody(_: Any) -> Principal:
-    raise Refused(401, "this host lets nobody in: it has no tokens, and its owner may not come without one")
+    raise Refused(401, "this host accepts nobody: it has no tokens, and its owner may not connect without one")
 
 
 def _is_own_path(path: str) -> bool:

@@ -1,8 +1,4 @@
-"""What a host counts, and how it tells it: OpenMetrics text, by one table.
-
-Takes counts and durations as they happen; `text` gives all of it. What is a state and not a count (connections open,
-sessions awake) is asked for when somebody wants to know. Knows nothing of what it counts.
-"""
+"""Metrics of a host as OpenMetrics text, from one table. Gauges are read when the text is rendered."""
 
 from __future__ import annotations
 
@@ -19,15 +15,15 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-# Upper bounds of the commit histogram: a memory store at the one end, a disk in trouble at the other. Seconds.
+# Upper bounds of the commit histogram, from a memory store to a failing disk. Seconds.
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
-# Reasons of refusals come from tables of ours; should one not, a flood of them must not fill the memory.
+# Labels come from our own tables. Should one not, a flood of them must not fill the memory.
 MAX_LABELS = 64
 
 
 class Family(NamedTuple):
-    """One row of the page."""
+    """One metric."""
 
     kind: str  # counter, gauge, histogram
     description: str
@@ -40,21 +36,21 @@ FAMILIES: dict[str, Family] = {
     "connections": Family("counter", "Connections that were accepted."),
     "connections_open": Family("gauge", "Connections that are open now."),
     "members": Family("gauge", "People and programs that are in sessions now."),
-    "sessions": Family("counter", "Sessions that were opened or woken."),
+    "sessions": Family("counter", "Sessions that were opened or read from the store."),
     "sessions_awake": Family("gauge", "Sessions whose agent runs now."),
-    "prompts": Family("counter", "Prompts that were taken."),
-    "updates_delivered": Family("counter", "Messages about sessions that were handed to connections."),
+    "prompts": Family("counter", "Prompts that were accepted."),
+    "updates_delivered": Family("counter", "Messages about sessions that were sent to connections."),
     "refusals": Family("counter", "Requests that were refused.", "reason"),
     "agent_starts": Family("counter", "Agents that were started."),
-    "agent_crashes": Family("counter", "Agents that ended by themselves."),
-    "buffered_bytes": Family("gauge", "Bytes that wait for clients to read them.", unit="bytes"),
+    "agent_crashes": Family("counter", "Agents that exited by themselves."),
+    "buffered_bytes": Family("gauge", "Bytes that clients have not read yet.", unit="bytes"),
     "commit_seconds": Family("histogram", "How long a write to the store took.", unit="seconds"),
     "start_time_seconds": Family("gauge", "When the host was started, in Unix time.", unit="seconds"),
 }
 
 
 class Metrics:
-    """What one host counted."""
+    """The metrics of one host."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.started_at = clock()
@@ -66,27 +62,27 @@ class Metrics:
         self._sum = 0.0
 
     def count(self, name: str, label: str = "", amount: float = 1) -> None:
-        """One more of these."""
+        """Add to a counter."""
         key = (name, label)
         if key not in self._counts and len(self._counts) > MAX_LABELS + len(FAMILIES):
             key = (name, "other")
         self._counts[key] = self._counts.get(key, 0.0) + amount
 
     def value(self, name: str, label: str = "") -> float:
-        """How many there were."""
+        """Return the value of a counter."""
         return self._counts.get((name, label), 0.0)
 
     def set_source(self, name: str, read: Callable[[], float]) -> None:
-        """Where a state, or a count that somebody else keeps, is read from."""
+        """Set the function that a gauge, or a counter kept elsewhere, is read from."""
         self._gauges[name] = read
 
     def observe_commit(self, seconds: float) -> None:
-        """How long a commit took."""
+        """Add the duration of a commit."""
         self._buckets[bisect_left(BUCKETS, seconds)] += 1
         self._sum += seconds
 
     def render(self, build_labels: Mapping[str, str] | None = None) -> str:
-        """All of it, as OpenMetrics; `about` are labels of the one line that says what this is."""
+        """Return all metrics as OpenMetrics. `build_labels` are the labels of the build info line."""
         lines = []
         if build_labels:
             labels = ",".join(f'{name}="{_escape(value)}"' for name, value in build_labels.items())
@@ -102,7 +98,7 @@ class Metrics:
         return "\n".join([*lines, "# EOF", ""])
 
     def _render_counter(self, name: str, full: str, family: Family) -> Iterable[str]:
-        if name in self._gauges:  # somebody else counts
+        if name in self._gauges:  # counted elsewhere
             yield f"{full}_total {_format_number(self._gauges[name]())}"
             return
         for (known, label), value in sorted(self._counts.items()):
@@ -132,7 +128,7 @@ _RENDERERS: dict[str, Callable[[Metrics, str, str, Family], Iterable[str]]] = {
 
 
 class TimedStore:
-    """A store whose commits are timed; in all else it is the store."""
+    """A store wrapper that measures commits."""
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
@@ -142,10 +138,10 @@ class TimedStore:
         return getattr(self._store, name)
 
     async def append(self, session_id: str, drafts: list[Draft]) -> list[Entry]:
-        """Add drafts, and note how long it took."""
-        begun = time.perf_counter()
+        """Add drafts, and measure how long it takes."""
+        started = time.perf_counter()
         entries = await self._store.append(session_id, drafts)
-        self._metrics.observe_commit(time.perf_counter() - begun)
+        self._metrics.observe_commit(time.perf_counter() - started)
         return entries
 
 
@@ -158,14 +154,14 @@ def _escape(text: str) -> str:
 
 
 def register_sources(metrics: Metrics, host: Host, endpoint: Endpoint) -> None:
-    """Where the numbers of a host come from that others keep."""
-    tally = host.counters
+    """Set the functions that read counters and gauges of a host."""
+    counters = host.counters
     for name in ("sessions", "prompts"):
-        metrics.set_source(name, lambda name=name: getattr(tally, name))  # type: ignore[misc]
-    metrics.set_source("updates_delivered", lambda: tally.delivered_entries)
-    metrics.set_source("agent_starts", lambda: tally.agent_starts)
-    metrics.set_source("agent_crashes", lambda: tally.agent_crashes)
+        metrics.set_source(name, lambda name=name: getattr(counters, name))  # type: ignore[misc]
+    metrics.set_source("updates_delivered", lambda: counters.delivered_entries)
+    metrics.set_source("agent_starts", lambda: counters.agent_starts)
+    metrics.set_source("agent_crashes", lambda: counters.agent_crashes)
     metrics.set_source("connections_open", lambda: len(endpoint.principals))
-    metrics.set_source("sessions_awake", lambda: sum(1 for room in host.rooms.values() if room.is_awake))
+    metrics.set_source("sessions_awake", lambda: sum(1 for room in host.rooms.values() if room.agent.is_running))
     metrics.set_source("members", lambda: sum(len(room.members) for room in host.rooms.values()))
     metrics.set_source("buffered_bytes", lambda: endpoint.buffered_bytes)

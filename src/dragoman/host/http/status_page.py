@@ -1,7 +1,6 @@
-"""The status page: what a host has and who is there, as plain HTML that needs no script and fits on a phone.
+"""The status page of a host as plain HTML, without scripts, usable on a phone.
 
-Takes values, gives the page. Shows only what its reader may see, and nothing of what was said: not even titles, which
-are made from prompts. Above is the app of the host.
+Shows only what its reader may see, and no content: not even titles, which are made from prompts.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-# No script, no picture, no other place: whatever got into the page could do nothing.
+# No scripts, no images, no other origins: injected content could do nothing.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
@@ -40,7 +39,7 @@ td { overflow-wrap: anywhere; } code { font-family: ui-monospace, monospace; fon
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
-    """One session, as far as the page tells of it."""
+    """What the page shows of one session."""
 
     id: str
     name: str
@@ -61,10 +60,10 @@ def render_page(
     left_out: int = 0,
     counts: Mapping[str, int],
 ) -> str:
-    """The page; `agents` are names and where they are reached."""
+    """Return the page. `agents` are names and addresses."""
     figures = {"up for": format_duration(uptime), **{name: str(number) for name, number in counts.items()}}
     facts = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in figures.items())
-    more = f'<p class="dim">and {left_out} that did not change lately</p>' if left_out else ""
+    more = f'<p class="dim">and {left_out} more that did not change lately</p>' if left_out else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -82,7 +81,7 @@ def render_page(
 <main>
 <section aria-labelledby="agents">
 <h2 id="agents">Agents</h2>
-{_render_table("Agents and where they are reached", ("name", "address"), (_agent_row(*each) for each in agents))}
+{_render_table("Agents and their addresses", ("name", "address"), (_agent_row(*each) for each in agents))}
 </section>
 <section aria-labelledby="sessions">
 <h2 id="sessions">Sessions</h2>
@@ -125,7 +124,7 @@ def _agent_row(name: str, address: str) -> list[str]:
 
 
 def _render_table(caption: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose rows become cards on a phone; the first cell of a row is its heading."""
+    """Return a table whose rows become cards on a phone. The first cell of a row is its heading."""
     head = "".join(f'<th scope="col" role="columnheader">{escape(name)}</th>' for name in names)
     body = "".join(
         '<tr role="row">'
@@ -139,7 +138,7 @@ def _render_table(caption: str, names: Sequence[str], rows: Iterable[Sequence[st
         for row in rows
     )
     label = escape(caption)
-    # On a phone the rows are no rows to the browser any more: the roles say that they still are.
+    # On a phone the rows are not rows to the browser any more; the ARIA roles keep them so.
     return (
         f'<table role="table" aria-label="{label}"><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
         f'<tbody role="rowgroup">{body}</tbody></table>'
@@ -147,7 +146,7 @@ def _render_table(caption: str, names: Sequence[str], rows: Iterable[Sequence[st
 
 
 def format_duration(seconds: float) -> str:
-    """How long something has been, as people say it."""
+    """Return a duration in words."""
     for unit, word in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= unit:
             number = int(seconds // unit)

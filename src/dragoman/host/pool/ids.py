@@ -1,7 +1,4 @@
-"""What is read of the frames between rooms and a process they share, and what is said in its place. No I/O.
-
-Takes envelopes and gives frames; who is who is decided in pier.py.
-"""
+"""Ids in the frames between rooms and a process they share: reading and rewriting them. No I/O."""
 
 from __future__ import annotations
 
@@ -15,16 +12,16 @@ from dragoman.host.pool.transport import SharedTransport
 from dragoman.wire.envelope import Envelope, Id, encode_error, encode_result
 from dragoman.wire.frames import Frame
 
-# What a request is answered whose room is gone: to ask for leave has an answer of its own for that.
+# Answers to requests of the agent whose room is gone. Permission requests have their own form.
 PERMISSION_CANCELLED = b'{"outcome":{"outcome":"cancelled"}}'
 SESSION_CLOSED_ERROR = b'{"code":-32800,"message":"the session is not open any more"}'
-SESSION_TAKEN_ERROR = b'{"code":-32602,"message":"another session of the host goes on with this one already"}'
-INITIALIZE_MISMATCH_ERROR = b'{"code":-32603,"message":"others introduced themselves to this agent in other words"}'
+SESSION_TAKEN_ERROR = b'{"code":-32602,"message":"another room of this host already uses this session"}'
+INITIALIZE_MISMATCH_ERROR = b'{"code":-32603,"message":"another room sent other initialize params"}'
 MALFORMED_REPLY_ERROR = b'{"code":-32603,"message":"the answer of the agent cannot be read, or is too large"}'
 
 
 class MessageIds(msgspec.Struct, rename="camel"):
-    """What a message is about; crow calls a session otherwise in half of its messages."""
+    """The ids in a message. In half of crow's messages the session member has another name."""
 
     session_id: str | UnsetType = UNSET
     request_id: Any = UNSET
@@ -32,11 +29,11 @@ class MessageIds(msgspec.Struct, rename="camel"):
 
 
 class CancelForm(msgspec.Struct, frozen=True, kw_only=True):
-    """How a dialect says that a turn shall end."""
+    """How a dialect cancels a turn."""
 
     method: str = "session/cancel"
     session_member: str = "sessionId"
-    is_request: bool = False  # whether it is a request there
+    is_request: bool = False
 
 
 V1_CANCEL = CancelForm()
@@ -54,7 +51,7 @@ class ForwardedRequest(msgspec.Struct, eq=False):
 
 
 class SharedCall(msgspec.Struct, eq=False):
-    """A request that was said once for all: its words, who waits for the answer, and the answer."""
+    """A request that is sent once for all rooms: its params, who waits for the answer, and the answer."""
 
     params: bytes
     waiters: list[tuple[SharedTransport, Id]]
@@ -68,34 +65,34 @@ Deliveries = dict[SharedTransport, list[Frame]]
 
 
 def reply_soon(transport: SharedTransport, frame: bytes) -> None:
-    """Answer a room from here: not while it still asks, or it would not know that it did."""
+    """Answer a room after the current call returns: until then it has not registered its request."""
     asyncio.get_running_loop().call_soon(lambda: transport.deliver([frame]))
 
 
 def add_frame(out: Deliveries, transports: list[SharedTransport], frame: Frame) -> None:
-    """One more frame for these."""
-    for berth in transports:
-        out.setdefault(berth, []).append(frame)
+    """Add a frame for each of these transports."""
+    for transport in transports:
+        out.setdefault(transport, []).append(frame)
 
 
 def reply_with_id(id: Id, envelope: Envelope) -> bytes:
-    """The same answer under another id."""
+    """Return the same answer under another id."""
     members = {name: value for name in ("result", "error") if (value := getattr(envelope, name)) is not UNSET}
     return encode({"jsonrpc": "2.0", "id": id, **members})
 
 
 def raw_params(params: Raw | UnsetType) -> bytes | None:
-    """Params as they are said again."""
+    """Return params as bytes; None if there are none."""
     return None if isinstance(params, UnsetType) else bytes(params)
 
 
 def message_ids(params: Raw | bytes | UnsetType | None) -> MessageIds:
-    """What a message is about, as far as it says so."""
+    """Return the ids in a message."""
     if params is None or isinstance(params, UnsetType):
         return MessageIds()
     try:
         found = _decode_ids(params)
-    except (msgspec.MsgspecError, UnicodeDecodeError):  # the room that gets it says what is wrong with it
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # the room that receives it reports the fault
         return MessageIds()
     if isinstance(found.session_id, UnsetType):
         found.session_id = found.crow_session_id
@@ -105,7 +102,7 @@ def message_ids(params: Raw | bytes | UnsetType | None) -> MessageIds:
 
 
 def can_close_sessions(initialize_result: Raw | None) -> bool:
-    """Whether an agent that introduced itself so can close sessions."""
+    """Tell whether the initialize result of an agent offers session/close."""
     try:
         found: Any = None if initialize_result is None else msgspec.json.decode(initialize_result)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -115,105 +112,105 @@ def can_close_sessions(initialize_result: Raw | None) -> bool:
     return isinstance(found, dict) or found is True
 
 
-# What an agent says of sessions that are being opened waits for the answer that tells whose they are (peers.md 13).
+# Messages about a session that is being opened wait for the answer that tells whose session it is
+# (docs/protocol/peers.md#early-updates).
 MAX_EARLY = 1000
 
 
-# A session, and a message about it.
 EarlyMessage = tuple[str, Envelope, bytes]
 
 
 class SessionOwners:
-    """The sessions of one process."""
+    """Which room has which session of one process."""
 
     def __init__(self) -> None:
         self._owners: dict[str, SharedTransport] = {}
         self._early: list[EarlyMessage] = []
 
     def claim(self, session: str, transport: SharedTransport) -> bool:
-        """Whether a session is this room's: it is from now on, unless it is another's."""
+        """Give a session to this room, unless another has it. Return whether this room has it now."""
         return self._owners.setdefault(session, transport) is transport
 
     def release(self, session: str, transport: SharedTransport) -> None:
-        """A room has a session no more."""
+        """Take a session from a room."""
         if self._owners.get(session) is transport:
             del self._owners[session]
 
     def owner_of(self, session: str) -> SharedTransport | None:
-        """Whose a session is."""
+        """Return the room that has a session."""
         return self._owners.get(session)
 
     def sessions_of(self, transport: SharedTransport) -> list[str]:
-        """The sessions of a room."""
+        """Return the sessions of a room."""
         return [session for session, owner in self._owners.items() if owner is transport]
 
     def hold_early(self, session: str, envelope: Envelope, frame: bytes) -> bool:
-        """Keep what was said of a session that nobody has yet; whether there was room for it."""
+        """Keep a message about a session that no room has yet. Return False if too many are kept."""
         if len(self._early) >= MAX_EARLY:
             return False
         self._early.append((session, envelope, frame))
         return True
 
     def take_early(self) -> list[EarlyMessage]:
-        """All that was kept, to be told now, or kept again."""
+        """Return and clear the kept messages."""
         early, self._early = self._early, []
         return early
 
 
-# They introduce themselves in the same words, and log in as the same user.
+# All rooms at a process send the same initialize params and log in as the same user.
 SHARED_METHODS = frozenset({"initialize", "authenticate"})
 
 
 class SharedCalls:
-    """The requests of one process that are everybody's."""
+    """The requests of one process that are sent once for all rooms."""
 
     def __init__(self) -> None:
         self._known: dict[str, SharedCall] = {}  # by method
-        self._open: dict[int, tuple[str, SharedCall]] = {}  # by the number it was said under
+        self._open: dict[int, tuple[str, SharedCall]] = {}  # by the number it was sent under
 
     def start_or_join(self, transport: SharedTransport, id: Id, method: str, params: bytes, number: int) -> bool:
-        """Whether a room's request must be said, under this number; else it is answered with what others asked."""
-        joint = self._known.get(method)
-        if joint is not None and joint.params == params:
-            if joint.result is None:
-                joint.waiters.append((transport, id))
+        """Return True if the request must be sent under this number. Else it gets the answer of an earlier one."""
+        call = self._known.get(method)
+        if call is not None and call.params == params:
+            if call.result is None:
+                call.waiters.append((transport, id))
             else:
-                reply_soon(transport, encode_result(id, joint.result))
+                reply_soon(transport, encode_result(id, call.result))
             return False
-        if joint is not None and method == "initialize":  # the pool keeps them apart; nobody must be taken for another
+        if (
+            call is not None and method == "initialize"
+        ):  # the pool never lets this happen; still, no room may get another's answer
             reply_soon(transport, encode_error(id, INITIALIZE_MISMATCH_ERROR))
             return False
-        self._known[method] = joint = SharedCall(params, [(transport, id)])
-        self._open[number] = method, joint
+        self._known[method] = call = SharedCall(params, [(transport, id)])
+        self._open[number] = method, call
         return True
 
     def resolve(self, envelope: Envelope, is_success: bool, out: Deliveries) -> bool:
-        """Give an answer to all who wait for it; says whether it was one of these."""
+        """Give an answer to all who wait for it. Return whether it was one of these requests."""
         if not isinstance(envelope.id, int) or envelope.id not in self._open:
             return False
-        method, joint = self._open.pop(envelope.id)
+        method, call = self._open.pop(envelope.id)
         if is_success and not isinstance(envelope.result, UnsetType):
-            joint.result = envelope.result
-        elif self._known.get(method) is joint:
+            call.result = envelope.result
+        elif self._known.get(method) is call:
             del self._known[method]
-        for berth, id in joint.waiters:
-            add_frame(out, [berth], reply_with_id(id, envelope))
-        joint.waiters = []
+        for transport, id in call.waiters:
+            add_frame(out, [transport], reply_with_id(id, envelope))
+        call.waiters = []
         return True
 
     def cancel(self, transport: SharedTransport, id: Id | UnsetType) -> None:
-        """A room does not need an answer any more, or (no id) none at all; the others still do."""
+        """Stop waiting for one answer, or for all without an id. Other rooms still wait."""
         is_any = isinstance(id, UnsetType)
-        for joint in self._known.values():
-            joint.waiters = [
-                each for each in joint.waiters if each[0] is not transport or not (is_any or each[1] == id)
-            ]
+        for call in self._known.values():
+            call.waiters = [each for each in call.waiters if each[0] is not transport or not (is_any or each[1] == id)]
 
     def forget(self, method: str) -> None:
-        """What was answered does not hold any more."""
+        """Drop an answer that is out of date."""
         self._known.pop(method, None)
 
     def result(self, method: str) -> Raw | None:
-        """What was answered, if anything."""
+        """Return the answer to a method, if there is one."""
         known = self._known.get(method)
         return None if known is None else known.result

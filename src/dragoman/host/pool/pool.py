@@ -1,10 +1,9 @@
-"""Which rooms share an agent process: those of one user, with one agent, met and logged in to in the same way.
+"""Which rooms share an agent process: those of one user with the same agent, login and initialize params.
 
     dragoman serve --share user
 
-A session whose owner is not known for certain (a log from elsewhere) keeps a process of its own, as do agents in a
-sandbox, which is made for one session's folders, and those of dialects whose calls do not say which session they are
-about. Above is the room's agent; below are the shared processes.
+A session without a certain owner (an imported log) has its own process. So have agents in a sandbox, which is made for
+the folders of one session, and agents of dialects whose calls do not name the session.
 """
 
 from __future__ import annotations
@@ -27,33 +26,29 @@ if TYPE_CHECKING:
     from dragoman.engine.connection import Connection
     from dragoman.host.room.room import Room
 
-# The dialects whose frames can be sorted: sessions in any folder, and each message says which one it is about.
+# Dialects that can share: sessions in any folder, and every message names its session.
 SHAREABLE_DIALECTS = {"v1": V1_CANCEL, "banjo": V1_CANCEL, "crow": CROW_CANCEL}
 
-# Why the others cannot: whose files would be read is not for an agent to leave open.
+# Why the others cannot: it would be open whose files an agent reads.
 _UNSHAREABLE_DIALECTS = {
     "draft": "an agent of the draft does not say for which session it uses files and terminals",
     "2025.1": "an agent of 2025.1 works in one folder, and does not say for which session it uses files",
 }
 
 
-def reason_not_shared(named: NamedAgent, dialect: str) -> str:
-    """Why an agent needs a process for each session; "" where it can be shared."""
-    if named.sandbox:
+def reason_not_shared(agent_config: NamedAgent, dialect: str) -> str:
+    """Return why an agent needs a process for each session; "" if it can be shared."""
+    if agent_config.sandbox:
         return "its sandbox is made for the folders of one session"
-    return (
-        ""
-        if dialect in SHAREABLE_DIALECTS
-        else _UNSHAREABLE_DIALECTS.get(dialect, "it is not known yet which dialect it speaks")
-    )
+    return "" if dialect in SHAREABLE_DIALECTS else _UNSHAREABLE_DIALECTS.get(dialect, "its dialect is not known yet")
 
 
-# What is said of a room whose agent is in a process with those of others.
+# The process note of a room whose agent process is shared.
 SHARED_PROCESS = "shared"
 
 
 class PoolKey(NamedTuple):
-    """What rooms must have in common to share a process; first of all the user."""
+    """What rooms must have in common to share a process."""
 
     user: str
     agent: str
@@ -65,14 +60,14 @@ class PoolKey(NamedTuple):
 
 
 class Pool:
-    """The processes that are shared."""
+    """The shared processes of a host."""
 
     def __init__(self) -> None:
         self._processes: dict[PoolKey, SharedProcess] = {}
         self._starting: WeakValueDictionary[PoolKey, asyncio.Lock] = WeakValueDictionary()
 
     async def attach(self, key: PoolKey, start: Callable[[], Awaitable[Transport]]) -> SharedTransport:
-        """A place at the process of this key, which is started for the first who wants it."""
+        """Return a transport to the process of this key. Start the process if there is none."""
         async with self._starting.setdefault(key, asyncio.Lock()):
             process = self._processes.get(key)
             if process is None:
@@ -83,7 +78,7 @@ class Pool:
             return process.attach()
 
     async def close(self) -> None:
-        """End all of them."""
+        """Stop all processes."""
         await asyncio.gather(*(process.close("the host was stopped") for process in list(self._processes.values())))
 
     def _forget(self, key: PoolKey, process: SharedProcess) -> None:
@@ -92,38 +87,38 @@ class Pool:
 
 
 class PooledDialer(Dialer):
-    """How the agent of a room is reached where it may be shared."""
+    """A dialer for an agent whose process may be shared."""
 
-    def __init__(self, pool: Pool, room: Room, named: NamedAgent, **more: Any) -> None:
-        super().__init__(named.argv, **more)
+    def __init__(self, pool: Pool, room: Room, agent_config: NamedAgent, **more: Any) -> None:
+        super().__init__(agent_config.argv, **more)
         self._pool = pool
         self._room = room
-        self._agent = named
+        self._agent = agent_config
 
     async def _open_connection(self, name: str, cwd: str) -> Connection:
         user = await certain_owner(self._room)
         if user is None:
-            self._room.process_note = "own: it is not certain whose session it is"
+            self._room.agent.process_note = "own: the owner of the session is not certain"
             self._target = self._room.host.agent_catalog.target_of(self._agent)
         else:
-            self._room.process_note = SHARED_PROCESS
+            self._room.agent.process_note = SHARED_PROCESS
             self._target = await self._pool.attach(self._key(user, name), lambda: self._spawn_process(cwd))
         return await super()._open_connection(name, cwd)
 
     def _key(self, user: str, dialect: str) -> PoolKey:
-        named, house = self._agent, self._room.host
+        agent_config, host = self._agent, self._room.host
         return PoolKey(
             user=user,
-            agent=named.name,
-            command=tuple(named.argv),
-            env=tuple(sorted(named.env.items())),
+            agent=agent_config.name,
+            command=tuple(agent_config.argv),
+            env=tuple(sorted(agent_config.env.items())),
             dialect=dialect,
-            login=house.accounts.login_key(self._room.state.owner or self._room.opener, named.name),
+            login=host.accounts.login_key(self._room.state.owner or self._room.opener, agent_config.name),
             initialize_params=encode(self._initialize_params),
         )
 
     async def _spawn_process(self, cwd: str) -> Transport:
-        """The process itself, in the folder of the first session: the others name theirs when they are opened."""
+        """Start the process in the folder of the first session. The others name theirs when they are opened."""
         target = self._room.host.agent_catalog.target_of(self._agent)
         if not isinstance(target, Sequence):
             return target
@@ -133,8 +128,8 @@ class PooledDialer(Dialer):
 
 
 async def certain_owner(room: Room) -> str | None:
-    """Whose session it is, as its log and the directory agree; None where that is not beyond doubt."""
-    house, user = room.host, room.opener
-    if not room.seq:  # it is being opened, by them
+    """Return the owner of a session if its log and the session roles agree; else None."""
+    host, user = room.host, room.opener
+    if not room.seq:  # it is being opened by this user
         return user
-    return user if room.state.owner == user and await house.session_roles.role_of(user, room.id) == ADMIN else None
+    return user if room.state.owner == user and await host.session_roles.role_of(user, room.id) == ADMIN else None

@@ -1,9 +1,7 @@
-"""An agent process that several rooms of one user share: each has its berth, and hears nothing of the others.
+"""An agent process that several rooms of one user share. Each room sees only its own sessions.
 
-Requests of rooms are numbered anew and their answers given back under the old ids; what the process says of a session
-goes to the room that has it. initialize and authenticate are said once and answered to all. Above are berths and the
-pool, which decides who may share; below is the transport of the process. Knows no users, and only such dialects as
-name the session in everything that is about one.
+Requests of rooms get new ids, and their answers the old ones. Messages about a session go to the room that has it.
+initialize and authenticate are sent once and answered to all.
 """
 
 from __future__ import annotations
@@ -49,8 +47,8 @@ from dragoman.wire.envelope import (
 )
 from dragoman.wire.frames import Frame, Oversize
 
-# How long an agent may take to end the turn and the session of a room that leaves while others stay. Seconds; the room
-# cannot wake before.
+# How long an agent may take to end the turn and session of a room that leaves a shared process. Seconds; the room
+# cannot start its agent again before.
 RELEASE_TIMEOUT = 5.0
 
 CANCEL = "$/cancel_request"
@@ -60,7 +58,7 @@ _CLOSE_METHODS = frozenset({"session/close", "session/delete"})
 
 
 class SharedProcess:
-    """One process and the berths at it."""
+    """One process and the transports of its rooms."""
 
     def __init__(
         self, inner: Transport, on_closed: Callable[[SharedProcess], None], cancel_form: CancelForm = V1_CANCEL
@@ -69,26 +67,26 @@ class SharedProcess:
         self._cancel_form = cancel_form
         self.peer = inner.peer
         self.transports: list[SharedTransport] = []
-        self._on_closed = on_closed  # told once, when nobody may join any more
+        self._on_closed = on_closed  # called once, when no room can attach any more
         self._is_closed = False
         self._last_number = 0
         self._requests: dict[int, ForwardedRequest] = {}
         self._shared_calls = SharedCalls()
-        self._agent_requests: dict[Id, SharedTransport] = {}  # open requests of the process, and who was asked
+        self._agent_requests: dict[Id, SharedTransport] = {}  # open requests of the agent, and which room was asked
         self._agent_request_methods: dict[Id, str] = {}
         self._owners = SessionOwners()
         self._reader = asyncio.get_running_loop().create_task(self._read_frames(), name=f"dragoman shares {self.peer}")
 
     def attach(self) -> SharedTransport:
-        """A place for one more room."""
-        berth = SharedTransport(self)
-        self.transports.append(berth)
-        return berth
+        """Add a transport for one more room."""
+        transport = SharedTransport(self)
+        self.transports.append(transport)
+        return transport
 
     # --- from rooms ---------------------------------------------------------------------------------------------
 
     def send_from(self, transport: SharedTransport, data: bytes) -> None:
-        """A room says something."""
+        """Send a frame of a room to the process."""
         envelope = parse_envelope(data)
         if isinstance(envelope.method, UnsetType):
             self._send_reply(transport, envelope, data)
@@ -115,14 +113,14 @@ class SharedProcess:
             reply_soon(transport, encode_error(id, SESSION_TAKEN_ERROR))
             return
         if method == "logout":
-            self._shared_calls.forget("authenticate")  # who logs in again must be heard
+            self._shared_calls.forget("authenticate")  # the next login must reach the agent
         number = self._next_number()
         self._requests[number] = ForwardedRequest(transport, id, method, session)
         transport.request_numbers[id] = number
         self.inner.send(encode_call(number, method, params))
 
     def _cancel_request(self, transport: SharedTransport, id: Id | UnsetType) -> None:
-        """A room does not need an answer any more; where all are to have it, the others still do."""
+        """Cancel one request of a room. A request that others share goes on."""
         if isinstance(id, UnsetType):
             return
         self._shared_calls.cancel(transport, id)
@@ -140,11 +138,11 @@ class SharedProcess:
         try:
             while True:
                 self._deliver(await self.inner.receive())
-                for berth in list(self.transports):
-                    await berth.wait_for_space()
+                for transport in list(self.transports):
+                    await transport.wait_for_space()
         except ConnectionFailed as error:
             self._fail(error)
-        except Exception as fault:  # ours; whoever waits is told rather than left waiting
+        except Exception as fault:  # our own fault; whoever waits gets an error
             self._fail(ConnectionFailed(f"reading from {self.peer} failed: {fault}"))
         await self.inner.close()
 
@@ -152,11 +150,11 @@ class SharedProcess:
         out: Deliveries = {}
         for frame in frames:
             self._route_frame(frame, out)
-        for berth, theirs in out.items():
-            berth.deliver(theirs)
+        for transport, batch in out.items():
+            transport.deliver(batch)
 
     def _route_frame(self, frame: Frame, out: Deliveries) -> None:
-        """Find out for whom a frame is."""
+        """Find the room that a frame is for."""
         try:
             if isinstance(frame, Oversize):
                 found = parse_excerpt(frame)
@@ -165,7 +163,7 @@ class SharedProcess:
         except Malformed as error:
             broken = Envelope(id=error.id, error=Raw(MALFORMED_REPLY_ERROR))
             if error.is_call or not self._route_reply(broken, out):
-                add_frame(out, self.transports[:1], frame)  # one of them reports it, and answers
+                add_frame(out, self.transports[:1], frame)  # one room reports it and answers
             return
         if isinstance(envelope.method, UnsetType):
             self._route_reply(envelope, out)
@@ -173,14 +171,14 @@ class SharedProcess:
             self._route_call(envelope.method, envelope, frame, out)
 
     def _route_call(self, method: str, envelope: Envelope, frame: bytes, out: Deliveries) -> None:
-        named = message_ids(envelope.params)
+        ids = message_ids(envelope.params)
         if method == CANCEL:
-            if not isinstance(named.request_id, UnsetType) and named.request_id in self._agent_requests:
-                add_frame(out, [self._agent_requests[named.request_id]], frame)
-        elif not isinstance(named.session_id, UnsetType):
-            self._route_session_call(named.session_id, envelope, frame, out)
-        elif isinstance(named.request_id, int) and named.request_id in self._requests:
-            call = self._requests[named.request_id]
+            if not isinstance(ids.request_id, UnsetType) and ids.request_id in self._agent_requests:
+                add_frame(out, [self._agent_requests[ids.request_id]], frame)
+        elif not isinstance(ids.session_id, UnsetType):
+            self._route_session_call(ids.session_id, envelope, frame, out)
+        elif isinstance(ids.request_id, int) and ids.request_id in self._requests:
+            call = self._requests[ids.request_id]
             params = {**msgspec.json.decode(raw_params(envelope.params) or b"{}"), "requestId": call.id}
             self._route_to(call.transport, envelope, encode_call(envelope.id, method, encode(params)), out)
         elif isinstance(envelope.id, UnsetType):
@@ -195,7 +193,7 @@ class SharedProcess:
             self._route_to(owner, envelope, frame, out)
 
     def _route_to(self, transport: SharedTransport | None, envelope: Envelope, frame: bytes, out: Deliveries) -> None:
-        """Something for one room; a request that reaches nobody is answered here."""
+        """Route a message to one room. A request that reaches none is answered here."""
         if transport is None or transport.is_detached:
             if not isinstance(envelope.id, UnsetType):
                 self._decline(envelope.id, str(envelope.method))
@@ -208,11 +206,11 @@ class SharedProcess:
         add_frame(out, [transport], frame)
 
     def _route_reply(self, envelope: Envelope, out: Deliveries) -> bool:
-        """An answer goes to whoever asked; says whether anybody did."""
+        """Route an answer to the room that asked. Return False if none did."""
         if not isinstance(envelope.id, int):
             return False
-        fine = isinstance(envelope.error, UnsetType) or bytes(envelope.error) == b"null"
-        if self._shared_calls.resolve(envelope, fine, out):
+        is_success = isinstance(envelope.error, UnsetType) or bytes(envelope.error) == b"null"
+        if self._shared_calls.resolve(envelope, is_success, out):
             return True
         call = self._requests.pop(envelope.id, None)
         if call is None:
@@ -221,26 +219,28 @@ class SharedProcess:
         if call.ended is not None and not call.ended.done():
             call.ended.set_result(None)
         if call.method == "session/new":
-            self._on_session_opened(call, message_ids(envelope.result).session_id if fine else UNSET, out)
-        elif call.session is not None and (call.method in _CLOSE_METHODS if fine else call.method in _REOPEN_METHODS):
+            self._on_session_opened(call, message_ids(envelope.result).session_id if is_success else UNSET, out)
+        elif call.session is not None and (
+            call.method in _CLOSE_METHODS if is_success else call.method in _REOPEN_METHODS
+        ):
             self._owners.release(call.session, call.transport)
         add_frame(out, [call.transport], reply_with_id(call.id, envelope))
         return True
 
     def _on_session_opened(self, request: ForwardedRequest, session: str | UnsetType, out: Deliveries) -> None:
-        """A session is there: it is of the room that asked for it, and so is what was said of it before."""
+        """Give a new session to the room that opened it, with the messages that came early."""
         if not isinstance(session, UnsetType):
             self._owners.claim(session, request.transport)
             if request.transport.is_detached:
                 self._close_session(session, request.transport)
                 self._owners.release(session, request.transport)
-        for named, envelope, frame in self._owners.take_early():
-            self._route_session_call(named, envelope, frame, out)
+        for ids, envelope, frame in self._owners.take_early():
+            self._route_session_call(ids, envelope, frame, out)
 
-    # --- leaving ------------------------------------------------------------------------------------------------
+    # --- detach -------------------------------------------------------------------------------------------------
 
     async def detach(self, transport: SharedTransport, reason: str = "") -> None:
-        """A room goes: its sessions end at the agent while others stay, and the process with the last of them."""
+        """Remove a room. Close its sessions while other rooms stay; stop the process after the last one."""
         if not transport.is_detached:
             transport.is_detached = True
             self.transports.remove(transport)
@@ -250,7 +250,7 @@ class SharedProcess:
             await self.close(reason)
 
     async def _release_sessions(self, transport: SharedTransport) -> None:
-        """Let the agent end what a room had there; the room cannot come back to it before, or would hear the rest."""
+        """Close the sessions of a room at the agent, and wait, so that a later start does not see their messages."""
         self._shared_calls.cancel(transport, UNSET)
         for id in [id for id, asked in self._agent_requests.items() if asked is transport]:
             self._decline(id, self._agent_request_methods[id])
@@ -270,11 +270,11 @@ class SharedProcess:
             self._owners.release(session, transport)
 
     def _close_session(self, session: str, transport: SharedTransport) -> None:
-        """End a session at the agent: its turn, and all of it where the agent can."""
-        params, words = encode({self._cancel_form.session_member: session}), self._cancel_form
-        busy = any(call.session == session and call.method == "session/prompt" for call in self._requests.values())
-        if busy or not self._can_close:
-            self._send(encode_call(self._next_number() if words.is_request else UNSET, words.method, params))
+        """Cancel the turn of a session at the agent, and close the session if the agent can."""
+        params, form = encode({self._cancel_form.session_member: session}), self._cancel_form
+        is_busy = any(call.session == session and call.method == "session/prompt" for call in self._requests.values())
+        if is_busy or not self._can_close:
+            self._send(encode_call(self._next_number() if form.is_request else UNSET, form.method, params))
         if self._can_close:
             number = self._next_number()
             self._requests[number] = ForwardedRequest(transport, None, "session/close", session)
@@ -295,13 +295,13 @@ class SharedProcess:
         if not self._is_closed:
             try:
                 self.inner.send(data)
-            except ConnectionFailed:  # the reader hears of it too, and tells everybody
+            except ConnectionFailed:  # the reader gets the error too and tells all rooms
                 pass
 
-    # --- the end ------------------------------------------------------------------------------------------------
+    # --- close --------------------------------------------------------------------------------------------------
 
     async def close(self, reason: str = "") -> None:
-        """End the process, whoever is there."""
+        """Stop the process, whoever uses it."""
         self._fail(TransportClosed(f"the connection to {self.peer} was closed" + (f": {reason}" if reason else "")))
         await self.inner.close(reason)
         await asyncio.wait([self._reader])
@@ -314,5 +314,5 @@ class SharedProcess:
         for call in self._requests.values():
             if call.ended is not None and not call.ended.done():
                 call.ended.set_result(None)
-        for berth in self.transports:
-            berth.fail(error)
+        for transport in self.transports:
+            transport.fail(error)

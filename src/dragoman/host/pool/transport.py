@@ -1,8 +1,4 @@
-"""One room's place at an agent process that several rooms of one user share: a transport like any other.
-
-What the room says goes to the shared process, which knows whose it is; what is meant for the room is put in here. Above
-is the engine of the room's connection; below is the process (pier.py). Reads no frame.
-"""
+"""The transport of one room at an agent process that several rooms share. Reads no frame."""
 
 from __future__ import annotations
 
@@ -10,8 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from dragoman.errors import ConnectionFailed, TransportClosed
-from dragoman.transport.base import FrameConsumer
-from dragoman.transport.inlet import FrameQueue
+from dragoman.transport.base import FrameConsumer, FrameQueue
 from dragoman.wire.frames import Frame
 
 if TYPE_CHECKING:
@@ -20,65 +15,63 @@ if TYPE_CHECKING:
 
 
 class SharedTransport:
-    """A transport over a process that others use too."""
+    """A transport over a shared process."""
 
     def __init__(self, process: SharedProcess) -> None:
         self.peer = process.peer
         self.process = process
-        self.request_numbers: dict[
-            Id, int
-        ] = {}  # under which number each open request of the room is known to the process
+        self.request_numbers: dict[Id, int] = {}  # by request id of the room: its id at the process
         self.is_detached = False
         self._queue = FrameQueue()
         self._space = asyncio.Event()
         self._failure: ConnectionFailed | None = None
 
     async def receive(self) -> list[Frame]:
-        """The next frames for this room; raises why the process ended after the last one."""
+        """Return the next frames for this room. Raise why the process ended after the last one."""
         return await self._queue.receive()
 
     def listen(self, take: FrameConsumer) -> None:
-        """Offer each block to `take` first, while nothing older waits."""
+        """Offer each batch to `take` first, while nothing older waits."""
         self._queue.listen(take)
 
     def send(self, data: bytes, session: str | None = None) -> None:
-        """Say something to the process."""
+        """Send a frame to the process."""
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         self.process.send_from(self, data)
 
     def congested(self) -> bool:
-        """Whether much waits for the process, of whichever room."""
+        """Whether much is waiting to be written to the process, from any room."""
         return self._failure is None and self.process.inner.congested()
 
     async def drain(self) -> None:
-        """Return when little waits for the process."""
+        """Return when little is waiting to be written."""
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         await self.process.inner.drain()
 
     async def close(self, reason: str = "") -> None:
-        """Leave; the process ends with the last one who does."""
+        """Detach. The process ends with the last room."""
         because = f": {reason}" if reason else ""
         self.fail(TransportClosed(f"the connection to {self.peer} was closed{because}"))
         await self.process.detach(self, reason)
 
-    # --- from below ---------------------------------------------------------------------------------------------
+    # --- from the process ---------------------------------------------------------------------------------------
 
     def deliver(self, frames: list[Frame]) -> None:
-        """These are for this room."""
+        """Queue frames for this room."""
         if not self.is_detached:
             self._queue.deliver(frames)
 
     async def wait_for_space(self) -> None:
-        """Return when the room has taken most of what is here, or has left."""
+        """Return when the room has read most of the queue, or has detached."""
         while self._queue.is_full and self._failure is None:
             self._space.clear()
             self._queue.call_when_drained(self._space.set)
             await self._space.wait()
 
     def fail(self, error: ConnectionFailed) -> None:
-        """No more comes or goes; the first reason counts."""
+        """End this transport. The first reason counts."""
         if self._failure is None:
             self._failure = error
             self._queue.end(error)

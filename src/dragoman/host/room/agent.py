@@ -1,43 +1,35 @@
-"""The agent of one room: its process, and the one session it has there, logged in the chronicle of the room.
+"""The agent connection of one room and its one session, written to the log of the room.
 
-Like any remote agent with a log, but it keeps nothing of what is said: members hear it from the log's entries, and
-whoever comes later reads it from the store. Above is the room; below are the logged agent and its conversation.
+Unlike other logged agents it keeps no message text: members get it from log entries, or read it from the store.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from dragoman.engine.peer_info import offers
-from dragoman.errors import ConnectionFailed, ProtocolError
-from dragoman.schema.base import to_json
-from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams, SetTitleParams
-from dragoman.store.session_log import strip_secrets
-
-if TYPE_CHECKING:
-    from dragoman.host.room.room import Room
-
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
+from dragoman import __version__
 from dragoman.engine.incoming import Incoming
+from dragoman.engine.peer_info import offers
 from dragoman.engine.pending import DoneCallback
+from dragoman.errors import ConnectionFailed, ProtocolError
 from dragoman.host.pool.pool import PooledDialer, reason_not_shared
 from dragoman.host.refusals import refusal
 from dragoman.roles.client.callbacks import UserCallbacks
 from dragoman.roles.client.connect import SESSION_CAPABILITIES
 from dragoman.roles.client.dial import Dialer
-from dragoman.roles.client.logged_conversation import LoggedClientSession
-from dragoman.roles.client.logged_sessions import LoggedAgent
+from dragoman.roles.client.logged_agent import LoggedAgent
+from dragoman.roles.client.logged_session import LoggedClientSession
 from dragoman.roles.client.session import SessionSettings
 from dragoman.roles.client.workspace import WorkspaceAccess
-from dragoman.schema.base import encode
+from dragoman.schema.base import encode, to_json
 from dragoman.schema.initialize import Implementation, InitializeParams
 from dragoman.schema.mcp import McpServer
+from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams, SetTitleParams
 from dragoman.schema.side import Side
 from dragoman.schema.update import (
     AgentMessageChunk,
@@ -47,23 +39,22 @@ from dragoman.schema.update import (
     UserMessageChunk,
 )
 from dragoman.store.contract import EntryKind, Summary
+from dragoman.store.session_log import strip_secrets
 from dragoman.transport.base import Transport
 
 if TYPE_CHECKING:
     from dragoman.config.config_file import NamedAgent
     from dragoman.host.room.room import Room
 
-# What nobody here looks at again: it is in the log, and was told.
+# Not kept in memory: these are in the log, and were sent to the members.
 _MESSAGE_CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
 
-# What the log says of a turn that ended because the host did.
+# Error kind in the log for a turn that ended because the host stopped the agent.
 INTERRUPTED = "interrupted"
-
-VERSION = "0.1.0"
 
 
 class RoomClientSession(LoggedClientSession):
-    """The session of a room's agent."""
+    """The session that a room has with its agent."""
 
     def __init__(self, room: Room, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -71,59 +62,61 @@ class RoomClientSession(LoggedClientSession):
         self._prompter = room.opener
 
     def receive(self, update: Any) -> Awaitable[None] | None:
-        """One update, in order: kept first, then told by the room; encoded once for both."""
+        """Log one update, in order. The room sends it to the members after the commit. It is encoded once for both."""
         if self._replayed is not None:
             if not self._continues_log:
                 self._replayed.append(update)
             self._note_state(update)
             return None
-        chronicle = self._log
+        log = self._log
         if type(update) in _MESSAGE_CHUNKS:
-            chronicle.append(EntryKind.UPDATE, Raw(encode(update)))
+            log.append(EntryKind.UPDATE, Raw(encode(update)))
         else:
-            chronicle.append(EntryKind.UPDATE, Raw(encode(update)), then=lambda: self._note_state(update))
-        return chronicle.wait_for_space() if chronicle.is_full else None
+            log.append(EntryKind.UPDATE, Raw(encode(update)), then=lambda: self._note_state(update))
+        return log.wait_for_space() if log.is_full else None
 
     def _note_state(self, update: Any) -> None:
-        """Keep what is so now: tool calls for the guard, mode and options."""
+        """Keep the current state: tool calls for the guard, mode and options."""
         if type(update) is ToolCallStart or type(update) is ToolCallProgress:
             self._note_tool_call(update, lambda: self._transcript.add(update))
         elif type(update) not in _MESSAGE_CHUNKS:
             self._transcript.add(update)
 
     def begin_turn(self, prompt: list[Any]) -> Awaitable[None]:
-        """A turn begins: nothing of those before it is needed any more."""
+        """Start a turn and drop what earlier turns kept."""
         self._transcript.discard_finished()
         return super().begin_turn(prompt)
 
     def wrap_done(self, done: DoneCallback) -> DoneCallback:
-        """The answer to a prompt; where the host itself ends the agent, the log says that the turn was interrupted."""
-        told = super().wrap_done(done)
+        """Wrap the answer to a prompt. If the host itself stopped the agent, the log says that the turn was
+        interrupted.
+        """
+        finish = super().wrap_done(done)
 
-        def interruptible(result: Any, error: ProtocolError | None) -> None:
+        def on_done(result: Any, error: ProtocolError | None) -> None:
             if error is not None and self.is_closing and isinstance(error.__cause__, ConnectionFailed):
                 cause = error.__cause__
                 error = ProtocolError(INTERRUPTED, self._room.close_reason)
                 error.__cause__ = cause
-            told(result, error)
+            finish(result, error)
 
-        return interruptible
+        return on_done
 
     async def wait_unlogged_turn(self) -> None:
-        """Wait until a turn that could not be kept is over, as long as anybody should."""
+        """Wait, with a time limit, until a turn whose end could not be stored is over."""
         await self._wait_unlogged_turn()
 
     def decider(self, params: Any) -> str:
-        """Who answered: a member, or nobody, and then the policy of the house."""
+        """Return who answered: a member, or the policy."""
         return self._room.agent_questions.take_decider(params)
 
     def real_folder(self, path: str) -> str:
-        """Where a folder of the session was when it was admitted."""
-        return self._room.real_folder(path)
+        """Return where a folder of the session led when it was checked."""
+        return self._room.agent.real_folder(path)
 
     def on_agent_lost(self, error: ConnectionFailed) -> None:
-        """The agent is gone: the room hears of it first."""
-        self._room.on_agent_lost(self, error)
+        """Tell the room first that the agent is gone."""
+        self._room.agent.on_lost(self, error)
         super().on_agent_lost(error)
 
 
@@ -139,30 +132,32 @@ class RoomAgent(LoggedAgent):
 
     @property
     def _agent_info(self) -> dict[str, Any]:
-        """What it says it is, and what the house calls it, by which it is found again."""
+        """The agent's own info, plus its configured name, by which the session finds it again."""
         return {**super()._agent_info, "configured": self._configured_name}
 
     async def _stored_setup(self, summary: Summary) -> tuple[list[str], list[McpServer]]:
-        """The folders and servers it was opened with last; no folder but those that were checked."""
+        """Return the folders and servers of the last opening, limited to checked folders and allowed servers."""
         directories, servers = await super()._stored_setup(summary)
-        return [path for path in directories if path in self._room.folders], await self._room.startable(servers)
+        return [
+            path for path in directories if path in self._room.agent.folders
+        ], await self._room.agent.startable_servers(servers)
 
     @property
     def agent_info(self) -> dict[str, Any]:
-        """The same, for logs."""
+        """The agent info that logs contain."""
         return self._agent_info
 
     def _reject_unknown(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-        """What only clients can make sense of goes to them; what the house refuses is refused by its reason."""
+        """Forward what only clients can answer. Refuse the rest with a reason."""
         is_theirs, work = self._room.forward_to_clients(incoming, done)
         if not is_theirs and incoming.is_request:
-            done(None, refusal(Side.CLIENT, incoming, "nobody is in the session who could be asked"))
+            done(None, refusal(Side.CLIENT, incoming, "no client in the session can answer it"))
         return work
 
 
 def create_agent(
     room: Room,
-    named: NamedAgent,
+    agent_config: NamedAgent,
     cwd: str,
     *,
     workspace: WorkspaceAccess,
@@ -171,43 +166,49 @@ def create_agent(
     report: Callable[[str], None] | None = None,
     timeout: float | None = None,
 ) -> tuple[RoomAgent, InitializeParams]:
-    """The agent of a room, not started yet, and how we introduce ourselves to it."""
-    dial = dialer_for_room(room, named, cwd, report=report, patience=timeout or 60.0)
-    answers = UserCallbacks(permission, elicit)
+    """Create the agent of a room without starting it. Return it with the initialize params for it."""
+    dial = dialer_for_room(room, agent_config, cwd, report=report, initialize_timeout=timeout or 60.0)
+    callbacks = UserCallbacks(permission, elicit)
     agent = RoomAgent(
         room,
-        named.name,
+        agent_config.name,
         dial,
-        answers,
-        lend=workspace,
+        callbacks,
+        workspace=workspace,
         on={},
-        sign_in=None,
-        terms=SessionSettings(timeout=timeout),
+        terminal_login=None,
+        settings=SessionSettings(timeout=timeout),
     )
     offered = workspace.capabilities()
-    offered.elicitation = answers.capabilities()
+    offered.elicitation = callbacks.capabilities()
     return agent, initialize_params(offered)
 
 
-def dialer_for_room(room: Room, named: NamedAgent, cwd: str, **more: Any) -> Dialer:
-    """How the agent of a room is reached: at a process of its own, or at one that rooms of its owner share."""
-    pool, dialect = room.host.pool, room.host.agent_catalog.dialect_of(named)
-    why = reason_not_shared(named, dialect)
-    if pool is None or why:
-        room.process_note = f"own: {why}" if pool is not None else "own"
-        return build_dialer(named, cwd, room.host.agent_catalog.target_of(named), resolve=room.checked_folder, **more)
+def dialer_for_room(room: Room, agent_config: NamedAgent, cwd: str, **more: Any) -> Dialer:
+    """Return how to reach the agent of a room: its own process, or one shared with other rooms of its owner."""
+    pool, dialect = room.host.pool, room.host.agent_catalog.dialect_of(agent_config)
+    reason = reason_not_shared(agent_config, dialect)
+    if pool is None or reason:
+        room.agent.process_note = f"own: {reason}" if pool is not None else "own"
+        return build_dialer(
+            agent_config,
+            cwd,
+            room.host.agent_catalog.target_of(agent_config),
+            resolve=room.agent.checked_folder,
+            **more,
+        )
     more |= {
         "dialect": dialect,
         "cwd": cwd,
-        "env": dict(named.env),
-        "shows": SESSION_CAPABILITIES,
-        "resolve": room.checked_folder,
+        "env": dict(agent_config.env),
+        "session_capabilities": SESSION_CAPABILITIES,
+        "resolve_folder": room.agent.checked_folder,
     }
-    return PooledDialer(pool, room, named, **more)
+    return PooledDialer(pool, room, agent_config, **more)
 
 
 def build_dialer(
-    named: NamedAgent,
+    agent_config: NamedAgent,
     cwd: str,
     target: Sequence[str] | Transport,
     *,
@@ -215,26 +216,26 @@ def build_dialer(
     initialize_timeout: float,
     resolve: Callable[[str], str] = os.path.realpath,
 ) -> Dialer:
-    """How an agent of the house is reached."""
+    """Return how to reach a configured agent."""
     return Dialer(
         target,
-        dialect=named.dialect,
+        dialect=agent_config.dialect,
         cwd=cwd,
-        env=dict(named.env),
+        env=dict(agent_config.env),
         report=report,
         initialize_timeout=initialize_timeout,
         session_capabilities=SESSION_CAPABILITIES,
-        sandbox=_default_sandbox() if named.sandbox else None,
+        sandbox=_default_sandbox() if agent_config.sandbox else None,
         resolve_folder=resolve,
     )
 
 
 def initialize_params(offered: Any) -> InitializeParams:
-    """How the house introduces itself to agents."""
+    """Return the initialize params that the host sends to agents."""
     return InitializeParams(
         protocol_version=1,
         client_capabilities=offered,
-        client_info=Implementation(name="dragoman", title="Dragoman host", version=VERSION),
+        client_info=Implementation(name="dragoman", title="Dragoman host", version=__version__),
     )
 
 
@@ -245,27 +246,28 @@ def _default_sandbox() -> Any:
 
 
 def _capable_agent(room: Room, capability: str) -> tuple[RoomAgent, RoomClientSession] | None:
-    """The agent and its session, where it is awake and can do this."""
-    agent, session = room.agent, room.session
+    agent, session = room.agent.remote, room.agent.session
     if agent is None or session is None or not offers(f"agent.sessionCapabilities.{capability}", agent.capabilities):
         return None
     return agent, session
 
 
 async def fork_agent_session(room: Room) -> dict[str, Any] | None:
-    """Let the agent fork the session: what the log of the fork says of that; None where it cannot."""
-    able = _capable_agent(room, "fork")
-    if able is None:
+    """Let the agent fork its session. Return the entry for the log of the fork; None if the agent cannot fork."""
+    capable = _capable_agent(room, "fork")
+    if capable is None:
         return None
-    agent, session = able
+    agent, session = capable
     params = ForkSessionParams(session_id=session.id, cwd=session.cwd, mcp_servers=session.mcp_servers)
     try:
-        room.check_folders()
+        room.agent.check_folders()
         result = await session.request("session/fork", params)
-        if offers("agent.sessionCapabilities.close", agent.capabilities):  # the fork has an agent of its own
+        if offers("agent.sessionCapabilities.close", agent.capabilities):  # the fork gets an agent of its own
             await session.request("session/close", CloseSessionParams(session_id=result.session_id))
     except (ProtocolError, ConnectionFailed) as error:
-        room.host.report(f"session {room.id}: its agent did not fork it ({error}); the fork is told what was said")
+        room.host.report(
+            f"session {room.id}: its agent did not fork it ({error}); the agent of the fork will be told the history"
+        )
         return None
     body = {
         "sessionId": result.session_id,
@@ -282,22 +284,22 @@ async def fork_agent_session(room: Room) -> dict[str, Any] | None:
 
 
 async def delete_agent_session(room: Room) -> None:
-    """Let the agent delete its own of the session."""
-    able = _capable_agent(room, "delete")
-    if able is None:
+    """Let the agent delete its copy of the session."""
+    capable = _capable_agent(room, "delete")
+    if capable is None:
         return
-    params = DeleteSessionParams(session_id=able[1].id)
+    params = DeleteSessionParams(session_id=capable[1].id)
     try:
-        await able[1].connection.request("session/delete", params, timeout=room.host.limits.stop_timeout)
+        await capable[1].connection.request("session/delete", params, timeout=room.host.limits.stop_timeout)
     except (ProtocolError, ConnectionFailed) as error:
         room.host.report(f"session {room.id}: its agent did not delete it: {error}")
 
 
 async def set_agent_title(room: Room, title: str) -> str:
-    """Let the agent have a title: the title as it is now, for an agent may store another."""
-    able = _capable_agent(room, "title")
-    if able is None:
+    """Send a title to the agent if it supports titles. Return the title that the agent stored."""
+    capable = _capable_agent(room, "title")
+    if capable is None:
         return title
-    params = SetTitleParams(session_id=able[1].id, title=title)
-    result = await able[1].connection.request("session/set_title", params, timeout=room.host.limits.stop_timeout)
+    params = SetTitleParams(session_id=capable[1].id, title=title)
+    result = await capable[1].connection.request("session/set_title", params, timeout=room.host.limits.stop_timeout)
     return str(result.title)

@@ -1,116 +1,217 @@
-"""The company in a room: who is there, and what they hear, in one order for all.
+"""The members of a room, and what they are sent, in the same order for all.
 
-Everything members see is a function of committed entries of the log, told in the order of their numbers; so it is the
-same for all. Whoever comes is told what was before, from the store, and hears the rest live, with no gap and nothing
-twice. Above is the room; below are members, which have desks, and the store.
+Members are sent committed log entries in the order of their numbers. A new member is sent the history from the store
+and then everything live, without gaps or repeats.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, ValuesView
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw
+import msgspec
+from msgspec import UNSET, Raw
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host.auth.roles import lower_role
-from dragoman.host.room.agent_process import AgentProcess
-from dragoman.host.room.member import Member
-from dragoman.host.room.notifications import PRESENCE, Notification, live_notifications, replay_notifications
+from dragoman.host.auth.roles import ADMIN, EDITOR, is_at_least, lower_role
+from dragoman.host.room.notifications import (
+    PRESENCE,
+    UPDATE,
+    Notification,
+    live_notifications,
+    replay_notifications,
+    seq_meta,
+)
+from dragoman.roles.agent.options import switch_as_select
+from dragoman.roles.agent.session import GATES, update_for_client
 from dragoman.schema.base import encode
-from dragoman.schema.update import AvailableCommandsUpdate, UpdateParams
+from dragoman.schema.update import AvailableCommandsUpdate, ConfigOptionUpdate, Plan, UpdateParams
 from dragoman.store.contract import Entry, EntryKind, RawEntry, decode_raw_entry
-from dragoman.store.session_log import SessionLog
-from dragoman.store.session_state import SessionState, parse_person
+from dragoman.store.session_state import parse_person
+from dragoman.wire.envelope import encode_call
 
 if TYPE_CHECKING:
-    from dragoman.host.host import Host
     from dragoman.host.host_client import HostClient
+    from dragoman.host.room.room import Room
 
-# Entries that are read of a log at once: few enough to hold, enough to make reading cheap.
+# Entries read from a log at once: few enough to hold in memory, enough to make reading cheap.
 PAGE_SIZE = 500
 
-# Messages to members that are said before anybody else's turn comes (some ten milliseconds), and the fewest entries
-# that a commit is worth.
+# Messages sent to members before the event loop runs other tasks (about ten milliseconds), and the smallest batch worth
+# a commit.
 MESSAGES_PER_SLICE, MIN_BATCH = 10_000, 16
 
-# Entries that are held for those who are still reading the log; who is further behind reads on.
+# Entries held for members who are still reading the log. Those further behind keep reading the store.
 MAX_RECENT = 4096
 
-# Presence changes of a moment are told together: a hundred who come at once are one piece of news. Seconds.
+# Presence changes within this time are sent as one notification. Seconds.
 PRESENCE_DELAY = 0.05
 
-# From an entry to what is heard of it.
+# From an entry to the notifications for it.
 RenderEntry = Callable[[str, RawEntry], list[Notification]]
 
 
-class Members(AgentProcess):
-    """The part of a room that deals with its members."""
+# States that a member can set. The host sets `away` for a client that lost its socket and may reconnect.
+HERE, IDLE, TYPING, AWAY = "here", "idle", "typing", "away"
+PRESENCE_STATES = (HERE, IDLE, TYPING, AWAY)
 
-    def __init__(self, host: Host, id: str, state: SessionState) -> None:
-        super().__init__(host, id, state)
-        self.log = SessionLog(host.store, id, on_entry=self._on_committed)
-        self.members: dict[str, Member] = {}  # by connection, in the order they came
-        self._live_members: tuple[Member, ...] = ()  # the same, for telling them
+
+# Updates that can differ between clients of official v1.
+_PER_CLIENT_UPDATES = frozenset({*GATES, ConfigOptionUpdate, Plan})
+
+
+class Member:
+    """One client in one room."""
+
+    __slots__ = ("client", "is_live", "max_role", "role", "seen_seq", "session", "state", "when_live")
+
+    def __init__(self, client: HostClient, session: str, role: str, after: int) -> None:
+        self.client = client
+        self.max_role = ADMIN  # the highest role it asked for: an observer stays one
+        self.session = session
+        self.role = role
+        self.seen_seq = after  # the number of the last entry it was sent
+        self.state = HERE
+        self.is_live = False  # whether it gets entries as they are committed
+        self.when_live: list[Callable[[], None]] = []  # what waits until it has got every committed entry
+
+    def go_live(self) -> None:
+        """Send entries as they are committed from now on; run what waited for that."""
+        self.is_live = True
+        self._run_waiting()
+
+    def stop(self) -> None:
+        """Send nothing any more."""
+        self.is_live = False
+        self._run_waiting()
+
+    def _run_waiting(self) -> None:
+        waiting, self.when_live = self.when_live, []
+        for callback in waiting:
+            callback()
+
+    @property
+    def can_control(self) -> bool:
+        """Whether it may prompt, answer, cancel and change settings."""
+        return is_at_least(self.role, EDITOR)
+
+    @property
+    def presence(self) -> dict[str, Any]:
+        """What the other members see of it."""
+        client = self.client
+        return {"user": client.principal.user, "role": self.role, "state": self.state, "client": client.client_name}
+
+    def notify(self, notification: Notification) -> None:
+        """Send one notification in the form that this client supports; nothing if it is not for this client."""
+        client = self.client
+        if (notification.except_client and notification.except_client == client.id) or (
+            notification.only_client and notification.only_client != client.id
+        ):
+            return
+        if notification.method != UPDATE:
+            client.notify(notification)
+        elif notification.frame is not None and client.takes_shared_frames:
+            client.write_frame(notification.frame)
+        elif notification.update is not None:
+            self._send_update(notification)
+
+    def _send_update(self, notification: Notification) -> None:
+        client = self.client
+        update = update_for_client(client.connection, notification.update)
+        if isinstance(update, ConfigOptionUpdate) and not client.supports_boolean_options:
+            update = msgspec.structs.replace(update, config_options=[*map(switch_as_select, update.config_options)])
+        if update is None:
+            return
+        params = UpdateParams(session_id=self.session, update=update)
+        if client.takes_shared_frames:
+            assert client.connection.codec is not None
+            name, body = client.connection.codec.lower_call(UPDATE, params)
+            frame = encode_call(UNSET, name, body[:-1] + seq_meta(notification.seq, notification.extra_meta) + b"}")
+            if type(update) not in _PER_CLIENT_UPDATES:
+                notification.frame = frame  # reuse it for the other members
+            client.write_frame(frame)
+        else:
+            client.send_update(params, notification.seq)
+
+
+class Members(Mapping[str, Member]):
+    """The members of one room, by connection, in the order of joining."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._host = room.host
+        self._state = room.state
+        self._members: dict[str, Member] = {}
+        self._live_members: tuple[Member, ...] = ()  # the same, for sending
         self._joining_count = 0
         self._recent_entries: deque[RawEntry] = deque(maxlen=MAX_RECENT)
         self._presence_timer: asyncio.TimerHandle | None = None
-        self._logged_people = set(state.people)  # who is there as the log has it, or will when it is written
+        self._logged_people = set(room.state.people)  # who is present according to the log, including queued entries
+
+    def __getitem__(self, id: str) -> Member:
+        return self._members[id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def values(self) -> ValuesView[Member]:
+        """Return the members."""
+        return self._members.values()
 
     @property
-    def seq(self) -> int:
-        """The number of the last entry that was told."""
-        return self.state.seq
+    def is_joining(self) -> bool:
+        """Whether a client is being sent the history."""
+        return self._joining_count > 0
 
-    @abstractmethod
-    def current_notifications(self) -> list[Notification]:
-        """What is so while somebody comes."""
+    # --- sending ------------------------------------------------------------------------------------------------
 
-    # --- one order for all --------------------------------------------------------------------------------------
-
-    def _on_committed(self, _: str, entry: Entry) -> None:
-        """An entry is kept: everybody hears of it now."""
+    def on_committed(self, _: str, entry: Entry) -> None:
+        """Send a committed entry to everybody."""
         body = entry.body if type(entry.body) is Raw else Raw(encode(entry.body))
         line = RawEntry(entry.seq, entry.kind, body, entry.actor, entry.turn)
-        is_gap = bool(self.state.seq) and line.seq > self.state.seq + 1
-        self.state.apply(line)
+        is_gap = bool(self._state.seq) and line.seq > self._state.seq + 1
+        self._state.apply(line)
         if is_gap:
-            self._recent_entries.clear()  # who is reading the log finds there what is missing here
+            self._recent_entries.clear()  # members who are reading the log find the missing entries there
         if self._joining_count:
             self._recent_entries.append(line)
         if not self._live_members:
             return
         seq = line.seq
-        if is_gap:  # another program wrote to this log: all read up what nobody told them
+        if is_gap:  # another program wrote to this log: everybody reads what they missed
             behind = [member for member in self._live_members if member.is_live]
             for member in behind:
                 member.is_live = False
-            self._spawn(self._catch_up_members(behind))
+            self._room.spawn(self._catch_up_members(behind))
             return
         try:
-            news = live_notifications(self.id, line)
-        except Exception as error:  # an entry that nobody can tell must not end the log
-            self.host.report(f"session {self.id}: entry {seq} cannot be told: {error!r}")
+            notifications = live_notifications(self._room.id, line)
+        except Exception as error:  # an entry that cannot be rendered must not stop the log
+            self._host.report(f"session {self._room.id}: entry {seq} cannot be sent: {error!r}")
             return
-        heard = 0
-        for member in self._live_members:  # who is let go meanwhile makes another one
+        delivered = 0
+        for member in self._live_members:  # a disconnect replaces this tuple
             if seq > member.seen_seq and member.is_live:
                 member.seen_seq = seq
-                heard += 1
-                for one in news:
-                    self._notify_member(member, one)
-        self.host.counters.delivered_entries += heard
+                delivered += 1
+                for notification in notifications:
+                    self._notify_member(member, notification)
+        self._host.counters.delivered_entries += delivered
 
     def _notify_member(self, member: Member, notification: Notification) -> None:
-        """What goes wrong on the way to one member is no concern of the others."""
+        """Send to one member. A failure does not affect the others."""
         try:
             member.notify(notification)
         except Exception as error:
-            self.host.report(f"session {self.id}: {member.client.client_name or 'a client'} was not told: {error!r}")
+            self._host.report(
+                f"session {self._room.id}: {member.client.client_name or 'a client'} was not notified: {error!r}"
+            )
 
     async def _catch_up_members(self, behind: list[Member]) -> None:
         self._joining_count += 1
@@ -118,19 +219,27 @@ class Members(AgentProcess):
             for member in behind:
                 with suppress(ProtocolError, ConnectionFailed):
                     await self._catch_up(member, live_notifications)
-                if self.members.get(member.client.id) is member:
-                    member.is_live = True
-                    self.questions.add_member(member)
+                if self._members.get(member.client.id) is member:
+                    member.go_live()
+                    self._room.questions.add_member(member)
         finally:
             self._stop_joining()
 
+    def call_when_live(self, client_id: str, callback: Callable[[], None]) -> None:
+        """Call back when a member has got every committed entry: the answer to a prompt must not overtake updates."""
+        member = self._members.get(client_id)
+        if member is None or member.is_live:
+            callback()
+        else:
+            member.when_live.append(callback)
+
     def broadcast(self, notification: Notification) -> None:
-        """Something that no entry tells: presence, the queue."""
+        """Send everybody a notification that is not in the log: presence, the queue."""
         for member in self._live_members:
             if member.is_live:
                 self._notify_member(member, notification)
 
-    # --- coming and going ---------------------------------------------------------------------------------------
+    # --- joining and leaving ------------------------------------------------------------------------------------
 
     async def join(
         self,
@@ -141,49 +250,54 @@ class Members(AgentProcess):
         after: int | None = None,
         replies_first: bool = False,
     ) -> Member:
-        """Be told what came `after` a number (None: nothing), be answered, and hear everything from then on."""
-        if client.id not in self.members and len(self.members) >= self.host.limits.max_members:
-            raise ProtocolError(Kind.RATE_LIMITED, f"{len(self.members)} clients are in this session already")
-        member = Member(client, self.id, role, self.seq if after is None else min(after, self.seq))
-        self.stop_idle_timer()
-        before = self.members.get(client.id)
-        if before is not None:  # who is told it all again does not hear two things at once
+        """Send a client what came `after` an entry number (None: nothing), reply to it, and add it as a member."""
+        if client.id not in self._members and len(self._members) >= self._host.limits.max_members:
+            raise ProtocolError(
+                Kind.RATE_LIMITED,
+                f"{len(self._members)} clients are in this session already; try again when one has left",
+            )
+        member = Member(client, self._room.id, role, self._state.seq if after is None else min(after, self._state.seq))
+        self._room.stop_idle_timer()
+        before = self._members.get(client.id)
+        if before is not None:  # no live entries while the history is sent again
             before.is_live = False
-        if replies_first:  # who has the answer may prompt at once, before the history is told
-            self.members[client.id] = member
-            client.rooms[self.id] = self  # type: ignore[assignment]
+        if replies_first:  # with the reply the client can prompt at once, before it has the history
+            self._members[client.id] = member
+            client.rooms[self._room.id] = self._room
             reply()
         self._joining_count += 1
         try:
-            # Who was answered first may have said something since: that is no history to them.
+            # A client that was answered first may have prompted since; to it that is live, not history.
             await self._catch_up(member, live_notifications if replies_first else replay_notifications)
             if client.connection.failure is not None:
-                raise ProtocolError(Kind.CANCELLED, "the client has left")
+                raise ProtocolError(Kind.CANCELLED, "the client disconnected")
         except BaseException:
             self._remove_member(client)
             raise
         finally:
             self._stop_joining()
-        if replies_first and self.members.get(client.id) is not member:
-            return member  # who was answered first may have closed the session, or come again, by now
-        # From here to the end nothing can come in between.
+        if replies_first and self._members.get(client.id) is not member:
+            return member  # by now it may have closed the session, or joined again
+        # No await from here to the end, so nothing comes in between.
         if not replies_first:
             reply()
-        member.is_live = True
-        self.members[client.id] = member
+        self._members[client.id] = member
         self._update_live_members()
+        if before is not None:
+            member.when_live += before.when_live
+        member.go_live()
         if before is None:
-            self.report(
-                f"{client.principal.user} came, as {role}{f' ({client.client_name})' if client.client_name else ''}"
+            self._room.report(
+                f"{client.principal.user} joined as {role}{f' ({client.client_name})' if client.client_name else ''}"
             )
-        client.rooms[self.id] = self  # type: ignore[assignment]
-        if after is None and self.state.commands:
-            update = AvailableCommandsUpdate(available_commands=self.state.commands)
-            client.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
-        self.questions.add_member(member)
+        client.rooms[self._room.id] = self._room
+        if after is None and self._state.commands:
+            update = AvailableCommandsUpdate(available_commands=self._state.commands)
+            client.connection.notify("session/update", UpdateParams(session_id=self._room.id, update=update))
+        self._room.questions.add_member(member)
         self._schedule_presence()
-        for news in self.current_notifications():
-            self._notify_member(member, news)
+        for notifications in self._room.current_notifications():
+            self._notify_member(member, notifications)
         return member
 
     def _stop_joining(self) -> None:
@@ -192,21 +306,21 @@ class Members(AgentProcess):
             self._recent_entries.clear()
 
     async def _catch_up(self, member: Member, render: RenderEntry) -> None:
-        """Tell what the log has, page by page, and what was committed meanwhile."""
+        """Send what the log has, page by page, and what was committed meanwhile."""
         transport = member.client.connection.transport
-        while member.seen_seq < self.seq:
+        while member.seen_seq < self._state.seq:
             if member.client.connection.failure is not None:
-                raise ProtocolError(Kind.CANCELLED, "the client has left")
-            first = self._recent_entries[0].seq if self._recent_entries else self.seq + 1
+                raise ProtocolError(Kind.CANCELLED, "the client disconnected")
+            first = self._recent_entries[0].seq if self._recent_entries else self._state.seq + 1
             if first <= member.seen_seq + 1:
                 for line in [line for line in self._recent_entries if line.seq > member.seen_seq]:
                     self._replay_entry(member, line, render)
                     if transport.congested():
                         await transport.drain()
                 continue
-            lines = await self.host.store.lines(self.id, member.seen_seq, PAGE_SIZE, intact=True)
+            lines = await self._host.store.lines(self._room.id, member.seen_seq, PAGE_SIZE, intact=True)
             if not lines:
-                member.seen_seq = self.seq  # what is missing was lost, and will not come back
+                member.seen_seq = self._state.seq  # the missing entries are lost
                 return
             for text in lines:
                 self._replay_entry(member, decode_raw_entry(text), render)
@@ -215,44 +329,43 @@ class Members(AgentProcess):
 
     def _replay_entry(self, member: Member, entry: RawEntry, render: RenderEntry) -> None:
         member.seen_seq = entry.seq
-        for news in render(self.id, entry):
-            self._notify_member(member, news)
+        for notifications in render(self._room.id, entry):
+            self._notify_member(member, notifications)
 
-    def leave(self, client: HostClient) -> None:
-        """A client is gone, or does not want to hear any more; its prompts go on."""
+    def remove(self, client: HostClient) -> None:
+        """Remove a client. Its prompts continue."""
         member = self._remove_member(client)
         if member is not None:
-            self.questions.remove_member(member)
+            self._room.questions.remove_member(member)
             self._schedule_presence()
-        self.start_idle_timer()
 
     def _remove_member(self, client: HostClient) -> Member | None:
-        client.rooms.pop(self.id, None)
-        member = self.members.pop(client.id, None)
+        client.rooms.pop(self._room.id, None)
+        member = self._members.pop(client.id, None)
         if member is not None:
-            member.is_live = False
+            member.stop()
             self._update_live_members()
-            self.report(f"{client.principal.user} went")
+            self._room.report(f"{client.principal.user} left")
         return member
 
     def _update_live_members(self) -> None:
-        self._live_members = tuple(self.members.values())
-        self.log.batch_limit = (
+        self._live_members = tuple(self._members.values())
+        self._room.log.batch_limit = (
             max(MIN_BATCH, MESSAGES_PER_SLICE // len(self._live_members)) if len(self._live_members) > 1 else None
         )
 
     def set_role(self, client: HostClient, role: str) -> None:
-        """Somebody may do more or less than before."""
-        member = self.members.get(client.id)
+        """Change the role of a member."""
+        member = self._members.get(client.id)
         if member is None or member.role == lower_role(role, member.max_role):
             return
         member.role = lower_role(role, member.max_role)
-        (self.questions.add_member if member.can_control else self.questions.remove_member)(member)
+        (self._room.questions.add_member if member.can_control else self._room.questions.remove_member)(member)
         self._schedule_presence()
 
     def set_state(self, client: HostClient, state: str) -> None:
-        """Somebody types, or is idle."""
-        member = self.members.get(client.id)
+        """Set what a member is doing: typing, idle."""
+        member = self._members.get(client.id)
         if member is not None and member.state != state:
             member.state = state
             self._schedule_presence()
@@ -263,31 +376,33 @@ class Members(AgentProcess):
 
     def _broadcast_presence(self) -> None:
         self._presence_timer = None
-        there = [member.presence for member in self.members.values()]
-        if self.state.open_turn is not None:
+        present = [member.presence for member in self._members.values()]
+        if self._state.open_turn is not None:
             self.log_presence()
         self.broadcast(
-            Notification("_dragoman/presence", params={"sessionId": self.id, "members": there}, topic=PRESENCE)
+            Notification("_dragoman/presence", params={"sessionId": self._room.id, "members": present}, topic=PRESENCE)
         )
 
     def log_presence(self) -> None:
-        """Have in the log who is there while something is said: who came and went since it was last noted.
+        """Log who joined and left since this was last logged.
 
-        Whoever only looks at what was said changes nothing, so outside turns nothing is written.
+        Called only for turns: a client that only reads the history adds nothing to the log.
         """
-        there = {parse_person(member.presence) for member in self.members.values()}
-        came, went = there - self._logged_people, self._logged_people - there
+        present = {parse_person(member.presence) for member in self._members.values()}
+        came, went = present - self._logged_people, self._logged_people - present
         if came or went:
-            self._logged_people = there
+            self._logged_people = present
             body = {
-                name: [one._asdict() for one in sorted(who)] for name, who in (("came", came), ("went", went)) if who
+                name: [notification._asdict() for notification in sorted(people)]
+                for name, people in (("came", came), ("went", went))
+                if people
             }
-            self.log.append(EntryKind.MEMBER, body, actor="dragoman")
+            self._room.log.append(EntryKind.MEMBER, body, actor="dragoman")
 
-    def remove_members(self) -> None:
-        """Everybody leaves, and hears no more."""
+    def remove_all(self) -> None:
+        """Remove all members."""
         if self._presence_timer is not None:
             self._presence_timer.cancel()
             self._presence_timer = None
-        for member in list(self.members.values()):
+        for member in list(self._members.values()):
             self._remove_member(member.client)

@@ -1,7 +1,6 @@
-"""What the members of a room hear of an entry of its log: a table from kinds of entries to news. Pure.
+"""What members of a room are sent for each kind of log entry. Pure.
 
-Takes entries, as they are committed or read again, gives news: a method, its params, and who shall hear it. The frame
-that official clients share is made once for each entry. Above is the room, which has members; below is the vocabulary.
+The frame that clients of official v1 share is made once for each entry.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from dragoman.transport.base import Transport
 
 UPDATE = "session/update"
 
-# What a client can announce that it wants to hear of, under clientCapabilities._meta.dragoman.host.
+# Topics that a client can subscribe to under clientCapabilities._meta.dragoman.host.
 PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS = "presence", "queue", "turns", "permissions", "terminals"
 TOPICS = (PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS)
 
-# What an agent tells its client besides updates, in words of the protocol: about a link, and about who is logged in.
+# Protocol notifications of an agent other than updates.
 ELICITATION_COMPLETE, AUTH_STATUS_UPDATE = "elicitation/complete", "auth/status_update"
 CLIENT_NOTIFICATIONS = (ELICITATION_COMPLETE, AUTH_STATUS_UPDATE)
 
-# Kinds of updates that every client takes as they are: all others may have to be said otherwise, or not at all.
+# Updates that every client takes as they are. All others may need another form, or cannot be sent at all.
 _PLAIN_UPDATES = (
     b'{"sessionUpdate":"agent_message_chunk"',
     b'{"sessionUpdate":"agent_thought_chunk"',
@@ -43,12 +42,12 @@ _PLAIN_UPDATES = (
 
 _RESTART_HINT = "The next prompt starts it again."
 
-# Where one of these stands in an update, perhaps only in its text, official v1 may say it otherwise (dialect/v1).
+# An update that contains one of these, perhaps only in its text, may have another form in official v1 (dialect/v1).
 _REWRITTEN_MEMBERS = (b'"_meta"', b'"awaiting_permission"', b'"denied"', b'"cancelled"')
 
 
 class Notification:
-    """One thing that members hear: an update, or a notification to those who announced that they want it."""
+    """One message to members: an update, or a notification for those who subscribed to its topic."""
 
     __slots__ = (
         "_update",
@@ -81,28 +80,28 @@ class Notification:
         self.seq = seq
         self.params = params
         self.raw = raw
-        self.frame = frame  # as official clients get it, where they all get the same
+        self.frame = frame  # the frame for official v1, if it is the same for all
         self.extra_meta = extra_meta  # members of `_meta.dragoman` besides the number
-        self.topic = topic  # heard only by those who announced this; "" is for all
-        self.except_client = except_client  # the connection that said it itself
-        self.only_client = only_client  # the one connection that it is for
+        self.topic = topic  # sent only to those who subscribed; "" is for all
+        self.except_client = except_client  # the connection that it came from
+        self.only_client = only_client  # the only connection that gets it
         self._update = update
 
     @property
     def update(self) -> Any:
-        """The update as its type; None when nobody can make sense of it."""
+        """The update as its type; None if it cannot be decoded."""
         if self._update is None and self.raw:
             self._update = decode_update(self.raw)
         return self._update
 
 
 def seq_meta(seq: int, extra_meta: bytes = b"") -> bytes:
-    """The `_meta` by which a client knows how far it has heard."""
+    """Return the `_meta` that tells a client the number of an entry."""
     return b',"_meta":{"dragoman":{"seq":%d%b}}' % (seq, extra_meta)
 
 
 def update_frame(session: bytes, update: bytes, seq: int, extra_meta: bytes = b"") -> bytes:
-    """An update as official clients get it; `session` is the id as JSON."""
+    """Return the frame of an update for official v1. `session` is the id as JSON."""
     return b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":%b%b}}' % (
         session,
         update,
@@ -110,29 +109,31 @@ def update_frame(session: bytes, update: bytes, seq: int, extra_meta: bytes = b"
     )
 
 
-def closed_notification(session: str, why: str) -> Notification:
-    """A session is not open any more to whoever hears this."""
-    return Notification("_dragoman/closed", params={"sessionId": session, "reason": why}, topic=PRESENCE)
+def closed_notification(session: str, reason: str) -> Notification:
+    """Return the notification that a session is closed for its receiver."""
+    return Notification("_dragoman/closed", params={"sessionId": session, "reason": reason}, topic=PRESENCE)
 
 
 def live_notifications(session: str, entry: RawEntry) -> list[Notification]:
-    """What is heard of an entry when it happens."""
-    tell = _RENDERERS.get(entry.kind)
-    return tell(session, entry) if tell is not None else []
+    """Return what members are sent when an entry is committed."""
+    render = _RENDERERS.get(entry.kind)
+    return render(session, entry) if render is not None else []
 
 
 def replay_notifications(session: str, entry: RawEntry) -> list[Notification]:
-    """What is heard of an entry by somebody who was not there: what was said, by everybody, and which turns failed."""
+    """Return what a new member is sent for an old entry: messages of everybody, and failed turns."""
     is_failure = entry.kind == EntryKind.TURN_ENDED and b'"error"' in bytes(entry.body)
     if entry.kind not in (EntryKind.UPDATE, EntryKind.PROMPT) and not is_failure:
         return []
-    news = [one for one in live_notifications(session, entry) if not one.only_client]
-    for one in news:
-        one.except_client = ""
-    return news
+    notifications = [
+        notification for notification in live_notifications(session, entry) if not notification.only_client
+    ]
+    for notification in notifications:
+        notification.except_client = ""
+    return notifications
 
 
-# --- the table ---------------------------------------------------------------------------------------------------
+# --- rendering ---------------------------------------------------------------------------------------------------
 
 
 def _render_update(session: str, entry: RawEntry) -> list[Notification]:
@@ -150,16 +151,20 @@ def _render_prompt(session: str, entry: RawEntry) -> list[Notification]:
         blocks = read_leniently(PromptParams, {"sessionId": "", "prompt": body.get("prompt")})[0].prompt
     except ProtocolError:
         return []
-    beside = b',"user":%b' % encode(entry.actor)
-    news = []
+    extra_meta = b',"user":%b' % encode(entry.actor)
+    notifications = []
     if sender := str(body.get("connection", "")):
-        news.append(_notification(session, entry, "_dragoman/turn", TURNS, {"state": "yours", "turn": entry.turn}))
-        news[0].only_client = sender
+        notifications.append(
+            _notification(session, entry, "_dragoman/turn", TURNS, {"state": "yours", "turn": entry.turn})
+        )
+        notifications[0].only_client = sender
     for block in blocks:
         raw = encode(UserMessageChunk(content=block))
-        frame = update_frame(encode(session), raw, entry.seq, beside) if raw.find(b'"_meta"') < 0 else None
-        news.append(Notification(UPDATE, seq=entry.seq, raw=raw, frame=frame, extra_meta=beside, except_client=sender))
-    return news
+        frame = update_frame(encode(session), raw, entry.seq, extra_meta) if raw.find(b'"_meta"') < 0 else None
+        notifications.append(
+            Notification(UPDATE, seq=entry.seq, raw=raw, frame=frame, extra_meta=extra_meta, except_client=sender)
+        )
+    return notifications
 
 
 def _render_turn_started(session: str, entry: RawEntry) -> list[Notification]:
@@ -183,7 +188,7 @@ def _render_decision(session: str, entry: RawEntry) -> list[Notification]:
 def _render_agent_exit(session: str, entry: RawEntry) -> list[Notification]:
     body = msgspec.json.decode(entry.body)
     message = str(body.get("message", "it is gone"))
-    notice = Notice(severity=NoticeSeverity.ERROR, title="The agent ended", description=f"{message}. {_RESTART_HINT}")
+    notice = Notice(severity=NoticeSeverity.ERROR, title="The agent exited", description=f"{message}. {_RESTART_HINT}")
     return [
         _notification(session, entry, "_dragoman/agent", TURNS, {"state": "exited", **body}),
         Notification(UPDATE, seq=entry.seq, raw=encode(notice), update=notice),
@@ -212,7 +217,7 @@ _TAIL = b"}}"
 
 
 class NumberedOutbox(Outbox):
-    """An outbox that puts the number of the entry that is being told into what it says of it."""
+    """An outbox that adds the number of the current entry to its frames."""
 
     __slots__ = ("seq",)
 
@@ -221,18 +226,18 @@ class NumberedOutbox(Outbox):
         self.seq: int | None = None
 
     def write(self, frame: bytes) -> None:
-        """Send a frame, stamped while an entry is being told."""
+        """Send a frame, with the number of the entry if there is one."""
         if self.seq is not None and frame.startswith(_HEAD) and frame.endswith(_TAIL):
             frame = add_seq(frame, self.seq)
         super().write(frame)
 
 
 def add_seq(frame: bytes, seq: int) -> bytes:
-    """An update with its number put in, which stands last and first in its `_meta`: there clients look for it."""
+    """Return the update with its number at the end, first in `_meta`, where clients look for it."""
     if b'"_meta"' not in frame:
         return frame[: -len(_TAIL)] + seq_meta(seq) + _TAIL
-    said = msgspec.json.decode(frame)
-    carried = said["params"].pop("_meta", None) or {}
-    ours = {"seq": seq, **(carried.pop("dragoman", None) or {})}
-    said["params"]["_meta"] = {"dragoman": ours, **carried}
-    return msgspec.json.encode(said)
+    message = msgspec.json.decode(frame)
+    carried = message["params"].pop("_meta", None) or {}
+    own_meta = {"seq": seq, **(carried.pop("dragoman", None) or {})}
+    message["params"]["_meta"] = {"dragoman": own_meta, **carried}
+    return msgspec.json.encode(message)

@@ -1,7 +1,4 @@
-"""The prompts of one room, in the order they came: one runs, the others wait. No I/O.
-
-Takes prompts with who said them, gives the next one; says which of them a cancel is about. Knows nothing of agents.
-"""
+"""The prompts of one room, in order: one runs, the others wait. No I/O."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ import msgspec
 
 from dragoman.errors import Kind, ProtocolError
 
-# As much of a waiting prompt as the others are shown, in characters.
+# Characters of a waiting prompt that the other members see.
 PREVIEW_LENGTH = 80
 
 
 class QueuedPrompt(msgspec.Struct, eq=False):
-    """One prompt: who said it, on which connection, and whoever waits for its end."""
+    """One prompt, its user and connection, and the callback for its end."""
 
     id: str
     user: str
@@ -27,14 +24,14 @@ class QueuedPrompt(msgspec.Struct, eq=False):
 
     @property
     def preview(self) -> str:
-        """Its beginning, in one line."""
-        said = " ".join(text for block in self.prompt if isinstance(text := getattr(block, "text", None), str))
-        line = " ".join(said.split())
+        """The start of the prompt, in one line."""
+        texts = [text for block in self.prompt if isinstance(text := getattr(block, "text", None), str)]
+        line = " ".join(" ".join(texts).split())
         return line if len(line) <= PREVIEW_LENGTH else line[: PREVIEW_LENGTH - 1] + "…"
 
 
 class PromptQueue:
-    """What is to be prompted in one room."""
+    """The prompts of one room."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -47,39 +44,44 @@ class PromptQueue:
         return self.running is None and not self.waiting
 
     def add(self, prompt: QueuedPrompt) -> None:
-        """One more prompt; rate_limited where too many wait already."""
+        """Add a prompt. Raise rate_limited if too many wait already."""
         if len(self.waiting) >= self._limit:
             message = f"{self._limit} prompts are waiting in this session; try again when some of them are done"
             raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._limit})
         self.waiting.append(prompt)
 
     def start_next(self) -> QueuedPrompt | None:
-        """The one whose turn it is; None when nobody waits."""
+        """Start the next prompt and return it; None if none waits."""
         self.running = self.waiting.pop(0) if self.waiting else None
         return self.running
 
     def finish(self) -> None:
-        """The running one is done."""
+        """Note that the running prompt is done."""
         self.running = None
 
     def prompts_of(self, client_id: str) -> list[QueuedPrompt]:
-        """What this connection said and is not answered yet; the running one first."""
-        return [one for one in (self.running, *self.waiting) if one is not None and one.client_id == client_id]
+        """Return the unanswered prompts of a connection, the running one first."""
+        return [
+            prompt for prompt in (self.running, *self.waiting) if prompt is not None and prompt.client_id == client_id
+        ]
 
     def cancel(self, client_id: str, id: str | None = None) -> tuple[list[QueuedPrompt], QueuedPrompt | None]:
-        """What somebody's cancel is about: their own prompts that wait, which leave; and the running one, if it is.
+        """Remove the waiting prompts that a cancel is about. Return them, and the running prompt if that is cancelled
+        too.
 
-        Whoever has a prompt waiting behind somebody else's takes back their own and stops nobody. With an `id` it is
-        about that prompt alone.
+        A client with a prompt waiting behind another's withdraws its own and stops nobody. With an `id` only that
+        prompt is cancelled.
         """
-        ours = [one for one in self.waiting if one.client_id == client_id and (id is None or one.id == id)]
-        self.waiting = [one for one in self.waiting if one not in ours]
+        withdrawn = [
+            prompt for prompt in self.waiting if prompt.client_id == client_id and (id is None or prompt.id == id)
+        ]
+        self.waiting = [prompt for prompt in self.waiting if prompt not in withdrawn]
         running = self.running
         if running is None or (id is not None and running.id != id):
-            return ours, None
-        return ours, running if running.client_id == client_id or not ours else None
+            return withdrawn, None
+        return withdrawn, running if running.client_id == client_id or not withdrawn else None
 
     def clear(self) -> list[QueuedPrompt]:
-        """Everything that waits leaves."""
-        left, self.waiting = self.waiting, []
-        return left
+        """Remove and return all waiting prompts."""
+        removed, self.waiting = self.waiting, []
+        return removed

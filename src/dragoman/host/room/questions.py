@@ -1,50 +1,49 @@
-"""The open questions of one room: put to all who may answer, closed by the first who does.
+"""Open questions of one room: sent to all members who may answer, closed by the first answer.
 
-Takes a question of the agent's, or of the policy's, and puts it to every member who may answer; also to those who come
-later. While nobody is there who could answer, its deadline stands still. Above is the room; below are connections.
+Members who join later are asked too. While nobody who may answer is connected, the deadline is paused.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
+from dragoman.errors import ProtocolError
+from dragoman.host.limits import HostLimits
+from dragoman.host.room.members import Member
+from dragoman.ids import new_id
 from dragoman.policy.decision import ALLOW, DENY
 from dragoman.policy.grants import Scope
-from dragoman.roles.agent.session import new_id
 from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
 from dragoman.schema.base import to_json
-from dragoman.schema.permission import PermissionOption, RequestPermissionParams, SelectedOutcome
+from dragoman.schema.elicitation import CreateElicitationResult, ElicitationMode
+from dragoman.schema.permission import (
+    PermissionOption,
+    RequestPermissionParams,
+    RequestPermissionResult,
+    SelectedOutcome,
+)
 from dragoman.schema.toolcall import ToolCallUpdate
 from dragoman.store.contract import EntryKind
 from dragoman.store.session_log import SessionLog
+from dragoman.wire.envelope import Id
 
 if TYPE_CHECKING:
     from dragoman.host.account_calls import Caller
     from dragoman.roles.client.permission.guard import Guard
 
-import asyncio
-from collections.abc import Iterable
-from typing import NamedTuple
-
-from dragoman.errors import ProtocolError
-from dragoman.host.limits import HostLimits
-from dragoman.host.room.member import Member
-from dragoman.schema.elicitation import CreateElicitationResult, ElicitationMode
-from dragoman.schema.permission import RequestPermissionResult
-from dragoman.wire.envelope import Id
-
-# Clients of these dialects cannot be asked: their ledger answers for them, by what they lend (dialect/y2025/consent).
-# So they are asked only where nobody else is there.
+# Clients of these dialects cannot be asked: their emulator answers for them (dialect/y2025/auto_permission.py). They
+# are asked only if nobody else is there.
 UNASKABLE_DIALECTS = frozenset({"2025.1"})
 
 
 class MemberAnswer(NamedTuple):
-    """What became of a question: a result, or None; who said so, and in words why nobody did."""
+    """The outcome of a question: a result or None, who answered, and why nobody did."""
 
     result: Any
     by: str = ""
@@ -60,10 +59,10 @@ class _OpenQuestion:
         self.gate = gate
         self.answer: asyncio.Future[MemberAnswer] = asyncio.get_running_loop().create_future()
         self.asked_members: dict[str, tuple[Member, Id]] = {}  # by connection: who is being asked, under which id
-        self.dismissed_by: set[str] = set()  # connections whose users closed it, or that cannot answer
-        self.remaining = timeout  # of the time that somebody who may answer is there
+        self.dismissed_by: set[str] = set()  # connections whose users dismissed it, or that cannot answer
+        self.remaining = timeout  # time left while somebody who may answer is connected
         self.timer: asyncio.TimerHandle | None = None
-        self.running_since: float | None = None  # when the patience began to run again; None while nobody is there
+        self.running_since: float | None = None  # when the deadline started running; None while it is paused
 
     def close(self, answer: MemberAnswer) -> None:
         if not self.answer.done():
@@ -71,25 +70,25 @@ class _OpenQuestion:
 
 
 class Questions:
-    """All that is being asked in one room."""
+    """All open questions of one room."""
 
-    def __init__(self, members: Callable[[], Iterable[Member]], bounds: HostLimits) -> None:
+    def __init__(self, members: Callable[[], Iterable[Member]], limits: HostLimits) -> None:
         self._members = members
-        self._bounds = bounds
+        self._limits = limits
         self._open: list[_OpenQuestion] = []
 
     @property
     def has_open(self) -> bool:
-        """Whether anything is being asked."""
+        """Whether any question is open."""
         return bool(self._open)
 
     async def ask(self, method: str, params: Any) -> MemberAnswer:
-        """Ask all who may answer and give the first answer; being cancelled takes the question back everywhere."""
+        """Ask all who may answer and return the first answer. Cancelling withdraws the question everywhere."""
         gate = ""
         if method == "elicitation/create":
             mode = params.mode if params.mode in (ElicitationMode.FORM, ElicitationMode.URL) else ElicitationMode.FORM
             gate = f"client.elicitation.{mode}"
-        question = _OpenQuestion(method, params, gate, self._bounds.answer_timeout)
+        question = _OpenQuestion(method, params, gate, self._limits.answer_timeout)
         self._open.append(question)
         try:
             self._refresh(question)
@@ -102,13 +101,13 @@ class Questions:
                 member.client.connection.cancel_request(id, wait=False)
 
     def add_member(self, member: Member) -> None:
-        """Somebody is there who may hear what is being asked."""
+        """Ask a new member the open questions."""
         for question in list(self._open):
             question.dismissed_by.discard(member.client.id)
             self._refresh(question)
 
     def remove_member(self, member: Member) -> None:
-        """Somebody left, or may not answer any more."""
+        """Withdraw the open questions from a member who left or may not answer any more."""
         for question in list(self._open):
             asked = question.asked_members.pop(member.client.id, None)
             if asked is not None:
@@ -116,68 +115,68 @@ class Questions:
             self._refresh(question)
 
     def refresh(self) -> None:
-        """Somebody lost the socket, or has one again: deadlines stand still, or run."""
+        """Pause or resume the deadlines, because a member lost its socket or has one again."""
         for question in list(self._open):
             self._refresh(question)
 
     # --- one question -----------------------------------------------------------------------------------------
 
     def _eligible_members(self, question: _OpenQuestion) -> list[Member]:
-        """Who may answer and can, dismissed or not."""
-        able = [
+        """Return the members who may and can answer, whether or not they dismissed the question."""
+        eligible = [
             member
             for member in self._members()
             if member.is_live
             and member.can_control
             and (not question.gate or member.client.connection.offers(question.gate))
         ]
-        return [member for member in able if member.client.dialect not in UNASKABLE_DIALECTS] or able
+        return [member for member in eligible if member.client.dialect not in UNASKABLE_DIALECTS] or eligible
 
     def _refresh(self, question: _OpenQuestion) -> None:
-        """Ask those who were not asked yet, and let the deadline run or stand still."""
+        """Ask those who were not asked yet, and pause or resume the deadline."""
         if question.answer.done():
             return
-        able = self._eligible_members(question)
-        if not able and question.gate and any(member.is_live and member.can_control for member in self._members()):
+        eligible = self._eligible_members(question)
+        if not eligible and question.gate and any(member.is_live and member.can_control for member in self._members()):
             question.close(
-                MemberAnswer(None, "", "no client that is here can show it")
-            )  # its prompter would wait in vain
+                MemberAnswer(None, "", "no client in this session can show it")
+            )  # else the prompt would wait for nothing
             return
-        for member in able:
+        for member in eligible:
             if member.client.id not in question.asked_members and member.client.id not in question.dismissed_by:
                 self._ask_member(question, member)
         if question.answer.done():
             return
-        if able and all(member.client.id in question.dismissed_by for member in able):
+        if eligible and all(member.client.id in question.dismissed_by for member in eligible):
             question.close(
-                MemberAnswer(None, able[-1].client.principal.user, "the question was closed without an answer")
+                MemberAnswer(None, eligible[-1].client.principal.user, "the question was dismissed without an answer")
             )
             return
-        # Who lost the socket for a moment is there enough not to be answered for, and too far to be hurried.
+        # A client that lost its socket for a moment still counts as present, but its time does not run.
         is_attended = (
-            any(member.client.is_connected for member in able) if self._bounds.waits_unattended else bool(able)
+            any(member.client.is_connected for member in eligible) if self._limits.waits_unattended else bool(eligible)
         )
         self._update_deadline(question, is_attended)
 
     def _ask_member(self, question: _OpenQuestion, member: Member) -> None:
-        desk = member.client
+        client = member.client
         is_answered = False
 
         def done(result: Any, error: ProtocolError | None) -> None:
             nonlocal is_answered
             is_answered = True
-            question.asked_members.pop(desk.id, None)
-            if question.answer.done() or desk.connection.failure is not None:
+            question.asked_members.pop(client.id, None)
+            if question.answer.done() or client.connection.failure is not None:
                 return
             if error is None and is_answer(question.params, result):
-                question.close(MemberAnswer(result, desk.principal.user))
+                question.close(MemberAnswer(result, client.principal.user))
                 return
-            question.dismissed_by.add(desk.id)
+            question.dismissed_by.add(client.id)
             self._refresh(question)
 
-        id: Any = desk.connection.call(question.method, question.params, done)
+        id: Any = client.connection.call(question.method, question.params, done)
         if not is_answered:
-            question.asked_members[desk.id] = (member, id)
+            question.asked_members[client.id] = (member, id)
 
     def _update_deadline(self, question: _OpenQuestion, is_attended: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -188,10 +187,10 @@ class Questions:
             if question.running_since is not None:
                 question.remaining -= loop.time() - question.running_since
                 question.running_since = None
-            if not self._bounds.waits_unattended:
-                question.close(MemberAnswer(None, "", "nobody is there who may answer"))
+            if not self._limits.waits_unattended:
+                question.close(MemberAnswer(None, "", "nobody is present who may answer"))
                 return
-            self._set_timer(question, self._bounds.unattended_timeout, "nobody came who may answer")
+            self._set_timer(question, self._limits.unattended_timeout, "nobody joined who may answer")
 
     def _set_timer(self, question: _OpenQuestion, delay: float, reason: str) -> None:
         if question.timer is not None:
@@ -201,7 +200,7 @@ class Questions:
 
 
 def is_answer(params: Any, result: Any) -> bool:
-    """Whether this is an answer: an option that was offered, or a reply that is not merely a closed window."""
+    """Tell whether this is an answer: an offered option, or a reply that is not just a dismissal."""
     if isinstance(result, RequestPermissionResult) and isinstance(params, RequestPermissionParams):
         outcome = result.outcome
         offered = {option.option_id for option in params.options}
@@ -209,17 +208,17 @@ def is_answer(params: Any, result: Any) -> bool:
     return isinstance(result, CreateElicitationResult) and result.action in ("accept", "decline")
 
 
-# Nobody of the members decided this: the policy of the house did.
+# Decided by the policy, not by a member.
 POLICY = "policy"
 
 
-# The question of the agent's that a guard is asked about in this task; none where it is the use of something lent.
+# The agent's request that the guard is asking about in this task; None for a use of the host's workspace.
 _current_request: contextvars.ContextVar[RequestPermissionParams | None] = contextvars.ContextVar(
     "asking", default=None
 )
 
 
-# What members can answer to the use of something lent, which no agent offers options for.
+# Options for a use of the host's workspace, where the agent offers none.
 _USE_OPTIONS = (
     (PermissionOption(option_id="allow", name="Allow", kind="allow_once"), PermissionChoice(ALLOW)),
     (
@@ -231,17 +230,17 @@ _USE_OPTIONS = (
 
 
 class AgentQuestions:
-    """Leave and facts in one room."""
+    """Permission requests and elicitations of the agent of one room."""
 
-    def __init__(self, session: str, questions: Questions, log: Callable[[], SessionLog]) -> None:
+    def __init__(self, session: str, questions: Questions, log: SessionLog) -> None:
         self._session = session
         self._questions = questions
         self._log = log
         self._deciders: dict[str, str] = {}
-        self.opening_client: Caller | None = None  # who is asked while the session is being opened, and nobody is in it
+        self.opening_client: Caller | None = None  # asked while the session is being opened and has no members
 
     async def request_permission(self, guard: Guard, params: RequestPermissionParams) -> str | None:
-        """A question of the agent's: policy decides, or asks the members."""
+        """Answer a permission request of the agent: the policy decides, or the members do."""
         token = _current_request.set(params)
         try:
             return await guard.request_permission(params)
@@ -249,45 +248,45 @@ class AgentQuestions:
             _current_request.reset(token)
 
     async def ask_members(self, prompt: PermissionPrompt) -> PermissionChoice | None:
-        """What policy does not decide."""
+        """Ask the members what the policy does not decide."""
         params = _current_request.get()
         if params is None:
             return await self._ask_workspace_use(prompt)
-        wanted = msgspec.structs.replace(params, session_id=self._session)
-        answer = await self._questions.ask("session/request_permission", wanted)
+        question_params = msgspec.structs.replace(params, session_id=self._session)
+        answer = await self._questions.ask("session/request_permission", question_params)
         self._deciders[params.tool_call.tool_call_id] = answer.by or POLICY
         if answer.result is None:
             return None if answer.by else PermissionChoice(DENY, explanation=answer.reason)
         return PermissionChoice(option_id=answer.result.outcome.option_id)
 
     async def _ask_workspace_use(self, prompt: PermissionPrompt) -> PermissionChoice | None:
-        """The use of something the host lends: a question like any other, in the log as well."""
+        """Ask the members about a use of the host's workspace, and log question and answer."""
         options = [option for option, choice in _USE_OPTIONS if choice.scope == Scope.ONCE or prompt.can_be_remembered]
         lines = prompt.lines
         call = ToolCallUpdate(tool_call_id=f"use_{new_id()}", title=lines[0], raw_input={"asked": lines})
         params = RequestPermissionParams(session_id=self._session, tool_call=call, options=options)
-        chronicle = self._log()
-        await chronicle.append_and_wait(EntryKind.ASKED, to_json(params), actor="dragoman")
+        log = self._log
+        await log.append_and_wait(EntryKind.ASKED, to_json(params), actor="dragoman")
         answer = await self._questions.ask("session/request_permission", params)
         outcome = answer.result.outcome if answer.result is not None else None
         chosen = outcome.option_id if isinstance(outcome, SelectedOutcome) else ""
-        told = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
-        body = {"toolCallId": call.tool_call_id, "outcome": told}
-        await chronicle.append_and_wait(EntryKind.DECIDED, body, actor=answer.by or POLICY)
+        outcome_json = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
+        body = {"toolCallId": call.tool_call_id, "outcome": outcome_json}
+        await log.append_and_wait(EntryKind.DECIDED, body, actor=answer.by or POLICY)
         choice = next((choice for option, choice in _USE_OPTIONS if option.option_id == chosen), None)
-        return choice or PermissionChoice(DENY, explanation=answer.reason or "the question was closed")
+        return choice or PermissionChoice(DENY, explanation=answer.reason or "the question was dismissed")
 
     async def elicit(self, params: Any) -> Any:
-        """A form or a link: whoever can show it. Requests of ours mean nothing to members; the session does."""
+        """Ask a member who can show the form or link. The members know the session, not our request id."""
         if self.opening_client is not None:
             return await self.opening_client.elicit(params)
-        wanted = msgspec.structs.replace(params, session_id=self._session, request_id=UNSET)
-        answer = await self._questions.ask("elicitation/create", wanted)
+        question_params = msgspec.structs.replace(params, session_id=self._session, request_id=UNSET)
+        answer = await self._questions.ask("elicitation/create", question_params)
         self._deciders[_elicitation_key(params)] = answer.by or POLICY
         return answer.result
 
     def take_decider(self, params: Any) -> str:
-        """Who answered a question: a member, or the policy of the house."""
+        """Return who answered a question: a member, or the policy."""
         call = getattr(params, "tool_call", None)
         return self._deciders.pop(call.tool_call_id if call is not None else _elicitation_key(params), POLICY)
 

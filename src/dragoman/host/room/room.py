@@ -1,13 +1,9 @@
-"""A room: one session with whoever is in it, its log, its agent while that is awake, and the prompts that wait.
-
-Prompts of several people run one after the other; what the agent wants of a client it gets of a member. Above are the
-desks of clients; below are the company in the room, which hears everything, and the keeping of its agent.
-"""
+"""A room: one session with its members, its log, its agent and its queue of prompts."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +12,8 @@ from dragoman.engine.pending import DoneCallback
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.refusals import is_extension
 from dragoman.host.room.agent import INTERRUPTED
-from dragoman.host.room.member import Member
-from dragoman.host.room.members import Members
+from dragoman.host.room.agent_process import AgentProcess
+from dragoman.host.room.members import Member, Members
 from dragoman.host.room.notifications import (
     AUTH_STATUS_UPDATE,
     CLIENT_NOTIFICATIONS,
@@ -29,10 +25,12 @@ from dragoman.host.room.notifications import (
     closed_notification,
 )
 from dragoman.host.room.prompt_queue import PromptQueue, QueuedPrompt
+from dragoman.host.room.questions import AgentQuestions, Questions
 from dragoman.host.room.workspace import HOST, WORKSPACE_GATES, choose_provider
-from dragoman.roles.agent.session import new_id
+from dragoman.ids import new_id
 from dragoman.schema.prompt import PromptResult, StopReason
 from dragoman.store.contract import EntryKind
+from dragoman.store.session_log import SessionLog
 from dragoman.store.session_state import SessionState
 
 if TYPE_CHECKING:
@@ -40,62 +38,83 @@ if TYPE_CHECKING:
     from dragoman.host.host_client import HostClient
 
 
-class Room(Members):
+class Room:
     """One session and everybody in it."""
 
     def __init__(self, host: Host, id: str, state: SessionState) -> None:
-        super().__init__(host, id, state)
+        self.host = host
+        self.id = id
+        self.state = state
+        self.opener = "user"  # who opens the session, for its log
+        self.is_closed = False
+        self.close_reason = "the host was stopped"
+        self.members = Members(self)
+        self.log = SessionLog(host.store, id, on_entry=self.members.on_committed)
+        self.questions = Questions(self.members.values, host.limits)
+        self.agent_questions = AgentQuestions(id, self.questions, self.log)
+        self.agent = AgentProcess(self)
         self.queue = PromptQueue(host.limits.max_prompts)
-        self.use_count = 0  # calls that are about to do something here
+        self.use_count = 0  # calls that are using this room
         self._worker: asyncio.Task[None] | None = None
         self._turn_over = asyncio.Event()  # set when a turn is over
         self._providers: dict[str, Any] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def restore(cls, host: Host, id: str) -> Room:
-        """The room of a session that was kept; a turn that was open when its host ended is over now."""
-        room = cls(host, id, standing := await host.standing(id))
-        room.opener = standing.owner or room.opener
-        if standing.open_turn is not None:
-            room._log_interruption("this turn was not finished: its host ended, or was left")
+        """Read the room of a stored session. A turn that was open when its host stopped is logged as ended."""
+        room = cls(host, id, state := await host.session_state(id))
+        room.opener = state.owner or room.opener
+        if state.open_turn is not None:
+            room._log_interruption("this turn was not finished: the host stopped")
             await room.log.wait_stored()
         return room
 
     async def repair(self) -> None:
-        """The store failed, and works again perhaps: a turn whose end could not be kept is over."""
-        if self.session is not None:
-            await self.session.wait_unlogged_turn()
+        """Log the end of a turn that could not be stored, now that the store may work again."""
+        if self.agent.session is not None:
+            await self.agent.session.wait_unlogged_turn()
         if self.state.open_turn is not None:
             self.log.clear_fault()
-            self._log_interruption("the end of this turn could not be kept")
+            self._log_interruption("the end of this turn could not be stored")
             await self.log.flush()
 
-    def _log_interruption(self, why: str) -> None:
-        """Have in the log that the turn which is open there is over."""
+    def _log_interruption(self, reason: str) -> None:
+        """Log that the open turn is over."""
         self.log.turn = self.state.open_turn or None
-        body = {"error": {"kind": INTERRUPTED, "message": why}}
+        body = {"error": {"kind": INTERRUPTED, "message": reason}}
         self.log.append(EntryKind.TURN_ENDED, body, actor="dragoman")
         self.log.turn = None
 
+    @property
+    def seq(self) -> int:
+        """The number of the last committed entry."""
+        return self.state.seq
+
+    def report(self, what: str) -> None:
+        """Report something about this session to whoever runs the host."""
+        self.host.report(f"session {self.id}: {what}")
+
     def current_notifications(self) -> list[Notification]:
-        """What is so while somebody comes: a turn that runs, prompts that wait, whose files are used."""
-        news = []
+        """Return the notifications for a new member: the running turn, the waiting prompts, the workspace in use."""
+        notifications = []
         if self.state.open_turn is not None:
             running = self.queue.running
             params = {"sessionId": self.id, "state": "running", "turn": self.state.open_turn}
-            news.append(
+            notifications.append(
                 Notification("_dragoman/turn", params=params | ({"by": running.user} if running else {}), topic=TURNS)
             )
         if self.queue.waiting:
-            news.append(self._queue_notification())
+            notifications.append(self._queue_notification())
         if self._providers:
-            news.append(self._workspace_notification())
-        return news
+            notifications.append(self._workspace_notification())
+        return notifications
 
     # --- prompts ------------------------------------------------------------------------------------------------
 
     def enqueue_prompt(self, client: HostClient, blocks: list[Any], done: DoneCallback) -> QueuedPrompt:
-        """A prompt: it runs when those before it are over; `done` hears how it ended."""
+        """Add a prompt. It runs when those before it are done; `done` gets its outcome."""
         if self.is_closed:
             raise ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {self.id!r} any more")
         waiting = QueuedPrompt(new_id(), client.principal.user, client.id, blocks, done)
@@ -107,29 +126,29 @@ class Room(Members):
                 self._run_prompts(self.queue.start_next()), name=f"dragoman room {self.id}"
             )
         else:
-            self.broadcast(self._queue_notification())
+            self.members.broadcast(self._queue_notification())
         return waiting
 
     def cancel(self, client: HostClient, id: str | None = None) -> None:
-        """Somebody cancels: their own prompts that wait, or the turn that runs."""
+        """Cancel the client's waiting prompts, or the running turn."""
         withdrawn, running = self.queue.cancel(client.id, id)
         for waiting in withdrawn:
             waiting.done(PromptResult(stop_reason=StopReason.CANCELLED), None)
         if withdrawn:
-            self.broadcast(self._queue_notification())
+            self.members.broadcast(self._queue_notification())
         if running is not None:
             running.is_cancelled = True
-            self.cancel_turn()
+            self.agent.cancel_turn()
 
     async def _run_prompts(self, waiting: QueuedPrompt | None) -> None:
         try:
             while waiting is not None:
                 try:
-                    waiting.done(await self._run_turn(waiting), None)
+                    self._answer(waiting, await self._run_turn(waiting), None)
                 except ProtocolError as error:
-                    waiting.done(None, error)
+                    self._answer(waiting, None, error)
                 except ConnectionFailed as error:
-                    waiting.done(None, self.prompt_error(error))
+                    self._answer(waiting, None, self.agent.prompt_error(error))
                 except asyncio.CancelledError:
                     waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, self.close_reason, {"interrupted": True}))
                     raise
@@ -141,41 +160,47 @@ class Room(Members):
                     self._turn_over.set()
                 if self.queue.waiting:
                     waiting = self.queue.start_next()
-                    self.broadcast(self._queue_notification())
+                    self.members.broadcast(self._queue_notification())
                 else:
                     waiting = None
         finally:
             self._worker = None
             self.start_idle_timer()
 
+    def _answer(self, waiting: QueuedPrompt, result: PromptResult | None, error: ProtocolError | None) -> None:
+        """Answer a prompt, after the updates of its turn: its client may still be sent the history."""
+        self.members.call_when_live(waiting.client_id, lambda: waiting.done(result, error))
+
     async def _run_turn(self, waiting: QueuedPrompt) -> PromptResult:
-        session = await self.ensure_session()
+        session = await self.agent.ensure_session()
         if waiting.is_cancelled:
             return PromptResult(stop_reason=StopReason.CANCELLED)
         if self.state.open_turn is not None:
             await self.repair()
-        self.log_presence()
-        beside = {"connection": waiting.client_id, "promptId": waiting.id}
-        async with session.prompt(waiting.prompt, by=waiting.user, log_extra=beside) as turn:
-            if waiting.is_cancelled:  # while the prompt was being kept
+        self.members.log_presence()
+        log_extra = {"connection": waiting.client_id, "promptId": waiting.id}
+        async with session.prompt(waiting.prompt, by=waiting.user, log_extra=log_extra) as turn:
+            if waiting.is_cancelled:  # while the prompt was being stored
                 turn.cancel()
             result = await turn.wait()
-        self.restart_backoff.reset()
+        self.agent.backoff.reset()
         return result
 
     def _queue_notification(self) -> Notification:
-        waiting = [{"user": one.user, "promptId": one.id, "preview": one.preview} for one in self.queue.waiting]
+        waiting = [
+            {"user": prompt.user, "promptId": prompt.id, "preview": prompt.preview} for prompt in self.queue.waiting
+        ]
         return Notification("_dragoman/queue", params={"sessionId": self.id, "waiting": waiting}, topic=QUEUE)
 
-    # --- what members have for the agent ------------------------------------------------------------------------
+    # --- workspace and calls for clients ------------------------------------------------------------------------
 
     def workspace_provider(self, gate: str) -> Member | None:
-        """Who lends what this gate leads to; None: the host itself."""
+        """Return the member whose workspace is used for this gate; None: the host's own."""
         running = self.queue.running
         return choose_provider([*self.members.values()], gate, running.client_id if running is not None else "")
 
     def set_workspace_provider(self, what: str, provider: Member | None) -> None:
-        """Whose files or terminals are used is shown, when it changes."""
+        """Note whose files or terminals are used, and notify the members of a change."""
         by = (
             HOST
             if provider is None
@@ -183,19 +208,20 @@ class Room(Members):
         )
         if self._providers.get(what) != by:
             self._providers[what] = by
-            self.broadcast(self._workspace_notification())
+            self.members.broadcast(self._workspace_notification())
 
     def leave(self, client: HostClient) -> None:
-        """A client is gone: what it lent, somebody else lends now, or the host does, and that is said."""
-        super().leave(client)
+        """Remove a client. If its workspace was used, another member's or the host's is used now."""
+        self.members.remove(client)
         for what, gate in WORKSPACE_GATES.items():
             if self._providers.get(what, HOST) != HOST:
                 self.set_workspace_provider(what, self.workspace_provider(gate))
+        self.start_idle_timer()
 
     def broadcast_terminal_output(self, terminal: str, text: str, except_member: Member | None) -> None:
-        """What a command printed, to all but who ran it and has it."""
+        """Send the output of a command to all but the member that ran it."""
         params = {"sessionId": self.id, "terminalId": terminal, "output": text}
-        self.broadcast(
+        self.members.broadcast(
             Notification(
                 "_dragoman/terminal",
                 params=params,
@@ -208,19 +234,21 @@ class Room(Members):
         return Notification("_dragoman/workspace", params={"sessionId": self.id, **self._providers}, topic=PRESENCE)
 
     def forward_to_clients(self, incoming: Incoming, done: DoneCallback) -> tuple[bool, Awaitable[None] | None]:
-        """What only clients can make sense of: whether it is theirs, and what must be awaited until it is answered."""
-        said, method = incoming.values, incoming.method
-        if not isinstance(said, dict) or not (is_extension(method) or method in CLIENT_NOTIFICATIONS):
+        """Forward what only clients can answer. Return whether it is such a call, and what to await until it is
+        answered.
+        """
+        values, method = incoming.values, incoming.method
+        if not isinstance(values, dict) or not (is_extension(method) or method in CLIENT_NOTIFICATIONS):
             return False, None
-        params = {**said, "sessionId": self.id} if "sessionId" in said else said
+        params = {**values, "sessionId": self.id} if "sessionId" in values else values
         if not incoming.is_request:
-            news = Notification(method, params=params)
+            notifications = Notification(method, params=params)
             if self.agent_questions.opening_client is not None:
                 self.agent_questions.opening_client.notify(method, params)
             elif method == AUTH_STATUS_UPDATE:
-                self._spawn(self._notify_owner(news))
+                self.spawn(self._notify_owner(notifications))
             else:
-                self.log.call_after(lambda: self.broadcast(news))
+                self.log.call_after(lambda: self.members.broadcast(notifications))
             return True, None
         member = self.workspace_provider("")
         if member is None:
@@ -228,49 +256,85 @@ class Room(Members):
         return True, _forward_request(member, method, params, done, self.host.limits.answer_timeout)
 
     async def _notify_owner(self, notification: Notification) -> None:
-        """Who is logged in is nobody's affair but whose login it is."""
-        user = await self.login_user()
+        """Notify only the user whose login it is."""
+        user = await self.agent.login_user()
         if user is not None:
             self.host.notify_user(user, self.state.agent, notification)
 
-    # --- the end ------------------------------------------------------------------------------------------------
+    # --- idle and close -----------------------------------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody is here and nothing is to be done."""
-        return not self.members and not self.use_count and not self._joining_count and self.queue.is_empty
+        return not self.members and not self.use_count and not self.members.is_joining and self.queue.is_empty
 
-    async def close(self, why: str) -> None:
-        """Nothing happens here any more: turns are interrupted, the agent ends, who waits is told."""
-        self.close_reason = why
+    def start_idle_timer(self) -> None:
+        """Stop the agent later, and then drop the room, if nobody needs it until then."""
+        if not self.is_idle or self.is_closed or self._idle_timer is not None:
+            return
+        if not self.agent.is_started and not self.agent.is_transitioning:
+            self.host.forget_room(self.id)
+            return
+        self._idle_timer = asyncio.get_running_loop().call_later(self.host.limits.idle_timeout, self._on_idle)
+
+    def _on_idle(self) -> None:
+        self._idle_timer = None
+        if self.is_idle and not self.is_closed:
+            self.spawn(self._stop_when_idle())
+
+    async def _stop_when_idle(self) -> None:
+        await self.agent.stop()
+        self.start_idle_timer()
+
+    def stop_idle_timer(self) -> None:
+        """Keep the agent running, because somebody needs it."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+
+    async def wait_tasks(self) -> None:
+        """Wait for the tasks of this room."""
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that closing the room waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self, reason: str) -> None:
+        """Interrupt turns, stop the agent, answer waiting prompts, and remove all members."""
+        self.close_reason = reason
         self.is_closed = True
         for waiting in self.queue.clear():
-            waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, why, {"interrupted": True}))
-        if self._worker is not None and self.is_transitioning:
+            waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, reason, {"interrupted": True}))
+        if self._worker is not None and self.agent.is_transitioning:
             self._worker.cancel()  # it waits for an agent that nobody needs any more
-        await self.stop_agent(at_once=True)
+        await self.agent.stop(at_once=True)
         await self.wait_turn_end()
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
         await self.wait_tasks()
         await self.log.flush()
-        self.remove_members()
+        self.members.remove_all()
         self.stop_idle_timer()
 
-    async def suspend(self, why: str) -> None:
-        """End what is being done here and let everybody go; whoever comes again finds it as it was."""
+    async def suspend(self, reason: str) -> None:
+        """End the running work and remove all members. The session can be opened again."""
         for waiting in self.queue.clear():
             waiting.done(PromptResult(stop_reason=StopReason.CANCELLED), None)
-        self.cancel_turn()
+        self.agent.cancel_turn()
         await self.wait_turn_end()
-        self.broadcast(closed_notification(self.id, why))
+        self.members.broadcast(closed_notification(self.id, reason))
         for member in list(self.members.values()):
             self.leave(member.client)
-        await self.stop_agent()
+        await self.agent.stop()
 
     async def wait_turn_end(self) -> None:
-        """Wait until the turn that runs now is over, as long as anybody should."""
+        """Wait for the end of the running turn, up to the stop timeout."""
         running = self.queue.running
         with suppress(TimeoutError):
             async with asyncio.timeout(self.host.limits.stop_timeout):

@@ -1,8 +1,7 @@
-"""Files and terminals of one room: from the attached client that has them, else the host's own.
+"""Files and terminals for the agent of a room: those of a connected client, else those of the host.
 
-The client whose prompt runs comes first, then whoever is there longest. What a client does not have, or takes along
-when it leaves, is looked for here; a terminal ends with whoever ran it. Above is the room's agent; below is the guarded
-lending of the host, and the connections of members.
+The client whose prompt runs comes first, then the one that joined first. If a client does not have a file, or left, the
+host's is used. A terminal ends with the client that ran it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dragoman.engine.handler import Handler
 from dragoman.engine.incoming import Incoming
 from dragoman.engine.pending import DoneCallback
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host.room.member import Member
+from dragoman.host.room.members import Member
 from dragoman.host.room.notifications import TERMINALS
 from dragoman.roles.client.permission.guarded import GuardedAgentWorkspace, GuardedWorkspaceAccess
 from dragoman.roles.client.workspace import AgentWorkspace
@@ -29,20 +28,20 @@ if TYPE_CHECKING:
 
 HOST = "host"
 
-# What can be lent, and what a client offers who lends it.
+# The parts of a workspace, and the capability a client needs to provide them.
 WORKSPACE_GATES = {"files": "client.fs.readTextFile", "terminals": "client.terminal"}
 
-# What a client says of a file that it does not have; a refusal of its user's is none of these, and stays one.
+# Error kinds for a file that the client does not have. A user's refusal is none of these and is final.
 _MISSING_KINDS = frozenset({Kind.RESOURCE_NOT_FOUND, Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED, Kind.TIMEOUT})
 
-# How long a client may take for a file or to start a command; then its file is the host's own. People may be asked
-# meanwhile, so it is long. Seconds.
+# How long a client may take to read a file or start a command; then the host does it. The client may ask its user, so
+# it is long. Seconds.
 CLIENT_TIMEOUT = 120.0
 
-# What lasts as long as a command does.
+# These take as long as the command.
 _UNBOUNDED_METHODS = frozenset({"terminal/wait_for_exit"})
 
-# Calls that make something which later calls name, and where its id stands.
+# Calls that create something with an id, and calls that use it, each with the member that carries the id.
 _CREATED_IDS = {"terminal/create": "terminalId", "fs/watch": "watchId"}
 _ID_MEMBERS = {
     "terminal/output": "terminalId",
@@ -53,21 +52,21 @@ _ID_MEMBERS = {
 }
 _RELEASE_METHODS = frozenset({"terminal/release", "fs/unwatch"})
 
-# When a command has ended or is let go, those in the room are told what it printed: the end of it, in characters. It
-# is in no log, for it may be long and belongs to the tool call that shows it.
+# After these calls the members are sent the end of the command's output (characters). It is not logged: it may be long
+# and belongs to the tool call that shows it.
 _OUTPUT_METHODS = frozenset({"terminal/wait_for_exit", "terminal/release"})
 MAX_OUTPUT = 32_000
 
 
 def choose_provider(members: Sequence[Member], gate: str, prompter_id: str) -> Member | None:
-    """Whose files or terminals are used: the prompter's, else of those who offer them the longest there."""
-    there = [each for each in members if each.is_live and each.can_control and each.client.is_connected]
-    able = [each for each in there if each.client.connection.offers(gate)]
-    return next((each for each in able if each.client.id == prompter_id), able[0] if able else None)
+    """Return whose files or terminals are used: the prompter's, else those of the member that joined first."""
+    present = [each for each in members if each.is_live and each.can_control and each.client.is_connected]
+    capable = [each for each in present if each.client.connection.offers(gate)]
+    return next((each for each in capable if each.client.id == prompter_id), capable[0] if capable else None)
 
 
 class RoomWorkspaceAccess(GuardedWorkspaceAccess):
-    """What a room lends its agent: whatever its members have, else what the host has, under the guard."""
+    """The workspace of a room: its members' if they have one, else the host's, checked by the guard."""
 
     def __init__(self, room: Room, guard: Guard, **options: Any) -> None:
         super().__init__(guard, **options)
@@ -79,33 +78,33 @@ class RoomWorkspaceAccess(GuardedWorkspaceAccess):
         roots: Callable[[str], list[str]],
         session_ids: Callable[[], Sequence[str]] = lambda: (),
     ) -> AgentWorkspace:
-        """Lend to the room's agent."""
-        self._guard.set_roots(roots, self._room.real_folder)
+        """Return the workspace for the room's agent."""
+        self._guard.set_roots(roots, self._room.agent.real_folder)
         return _RoomAgentWorkspace(self._room, self._guard, self, connection, roots, session_ids)
 
 
 class _RoomAgentWorkspace(GuardedAgentWorkspace):
-    """What the agent of a room has borrowed, and of whom."""
+    """What the agent of a room uses, and whose it is."""
 
     def __init__(self, room: Room, *args: Any) -> None:
         super().__init__(*args)
-        self.resolve_folder = room.checked_folder
+        self.resolve_folder = room.agent.checked_folder
         self._room = room
         self._owners: dict[tuple[str, str], Member] = {}  # of terminals and watches
-        self._client_ids: dict[tuple[str, str], str] = {}  # what their owners call them, where that is another name
-        self._sent_lengths: dict[str, int] = {}  # characters of a command's output that were told of
+        self._client_ids: dict[tuple[str, str], str] = {}  # the owner's ids, where they differ from ours
+        self._sent_lengths: dict[str, int] = {}  # characters of a command's output that members were sent
 
     def handlers(self) -> dict[str, Handler]:
-        """The handlers of what is lent, by whoever lends it."""
+        """Return the handlers of all workspace calls."""
         return {method: self._route(method, handler) for method, handler in super().handlers().items()}
 
     def _route(self, method: str, local: Handler) -> Handler:
         gate = METHODS[Side.CLIENT, method].gate
-        named = _ID_MEMBERS.get(method)
+        id_member = _ID_MEMBERS.get(method)
 
         def handle(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-            if named is not None:
-                owner = self._owners.get((named, _id_of(incoming, named)))
+            if id_member is not None:
+                owner = self._owners.get((id_member, _id_of(incoming, id_member)))
                 if method in _OUTPUT_METHODS:
                     return self._forward_with_output(owner, method, incoming, done, local)
                 if owner is None:
@@ -113,37 +112,39 @@ class _RoomAgentWorkspace(GuardedAgentWorkspace):
                 if owner.client.id not in self._room.members:
                     raise _owner_left_error(method, owner)
                 return self._forward_to(owner, method, incoming, done, local)
-            lender = self._room.workspace_provider(gate)
-            self._room.set_workspace_provider("terminals" if method.startswith("terminal") else "files", lender)
-            return local(incoming, done) if lender is None else self._forward_to(lender, method, incoming, done, local)
+            provider = self._room.workspace_provider(gate)
+            self._room.set_workspace_provider("terminals" if method.startswith("terminal") else "files", provider)
+            return (
+                local(incoming, done) if provider is None else self._forward_to(provider, method, incoming, done, local)
+            )
 
         return handle
 
     async def _forward_with_output(
         self, owner: Member | None, method: str, incoming: Incoming, done: DoneCallback, local: Handler
     ) -> None:
-        """Wait for a command, or let it go; what it printed is told before that is answered."""
+        """Wait for a command or release it. Members are sent its output before the agent gets the answer."""
         id = _id_of(incoming, "terminalId")
         if owner is not None and owner.client.id not in self._room.members:
             raise _owner_left_error(method, owner)
         if method in _RELEASE_METHODS:
             await self._broadcast_output(owner, id)
             self._sent_lengths.pop(id, None)
-        answers: list[tuple[Any, ProtocolError | None]] = []
+        results: list[tuple[Any, ProtocolError | None]] = []
 
         def keep(result: Any, error: ProtocolError | None) -> None:
-            answers.append((result, error))
+            results.append((result, error))
 
         work = local(incoming, keep) if owner is None else self._forward_to(owner, method, incoming, keep, local)
         if work is not None:
             await work
         if method not in _RELEASE_METHODS:
             await self._broadcast_output(owner, id)
-        for result, error in answers:
+        for result, error in results:
             done(result, error)
 
     async def _broadcast_output(self, owner: Member | None, id: str) -> None:
-        """Tell everybody but whoever runs it, once; a command of which nothing is known is none to tell of."""
+        """Send the output of a command once, to all but its owner."""
         others = [each for each in self._room.members.values() if each is not owner and TERMINALS in each.client.topics]
         if not others:
             return
@@ -151,11 +152,11 @@ class _RoomAgentWorkspace(GuardedAgentWorkspace):
             terminal = self.access.find_terminal(id)
             text = terminal.output().text if terminal is not None else ""
         else:
-            theirs = self._client_ids.get(("terminalId", id), id)
-            text, params = "", {"sessionId": self._room.id, "terminalId": theirs}
+            client_id = self._client_ids.get(("terminalId", id), id)
+            text, params = "", {"sessionId": self._room.id, "terminalId": client_id}
             with suppress(ConnectionFailed, ProtocolError):
-                given = await owner.client.connection.request_raw("terminal/output", params, timeout=CLIENT_TIMEOUT)
-                text = str(given.get("output", "")) if isinstance(given, dict) else ""
+                response = await owner.client.connection.request_raw("terminal/output", params, timeout=CLIENT_TIMEOUT)
+                text = str(response.get("output", "")) if isinstance(response, dict) else ""
         if not text or self._sent_lengths.get(id) == len(text):
             return
         self._sent_lengths[id] = len(text)
@@ -165,10 +166,10 @@ class _RoomAgentWorkspace(GuardedAgentWorkspace):
         self, provider: Member, method: str, incoming: Incoming, done: DoneCallback, local: Handler
     ) -> None:
         params = {**incoming.values, "sessionId": self._room.id}
-        named = _ID_MEMBERS.get(method, "")
-        key = named, _id_of(incoming, named)
-        if named:
-            params[named] = self._client_ids.get(key, key[1])
+        id_member = _ID_MEMBERS.get(method, "")
+        key = id_member, _id_of(incoming, id_member)
+        if id_member:
+            params[id_member] = self._client_ids.get(key, key[1])
         try:
             limit = None if method in _UNBOUNDED_METHODS else CLIENT_TIMEOUT
             result = await provider.client.connection.request_raw(method, params, timeout=limit)
@@ -189,20 +190,23 @@ class _RoomAgentWorkspace(GuardedAgentWorkspace):
         done(result, None)
 
     def _claim_id(self, provider: Member, member: str, client_id: str) -> str:
-        """What the agent calls something a client made: as the client does, unless another has one of that name."""
-        ours, count = client_id, 1
-        while self._owners.get((member, ours), provider) is not provider or self.access.find_terminal(ours) is not None:
+        """Return the agent's id for something a client created: the client's id, unless another client uses it."""
+        agent_id, count = client_id, 1
+        while (
+            self._owners.get((member, agent_id), provider) is not provider
+            or self.access.find_terminal(agent_id) is not None
+        ):
             count += 1
-            ours = f"{client_id}~{count}"
-        self._owners[member, ours] = provider
-        if ours != client_id:
-            self._client_ids[member, ours] = client_id
-        return ours
+            agent_id = f"{client_id}~{count}"
+        self._owners[member, agent_id] = provider
+        if agent_id != client_id:
+            self._client_ids[member, agent_id] = client_id
+        return agent_id
 
     async def _fall_back(
         self, provider: Member, method: str, incoming: Incoming, done: DoneCallback, local: Handler, error: Exception
     ) -> bool:
-        """A client that left, or does not have the file: the host does it; a terminal that went with it is gone."""
+        """Let the host do what a client that left, or lacks the file, did not. Return False if that does not apply."""
         is_gone = provider.client.connection.failure is not None or isinstance(error, ConnectionFailed)
         has_not = method.startswith("fs/") and getattr(error, "kind", "") in _MISSING_KINDS
         if not is_gone and not has_not:
@@ -217,12 +221,12 @@ class _RoomAgentWorkspace(GuardedAgentWorkspace):
 
 def _owner_left_error(method: str, owner: Member) -> ProtocolError:
     what = "watched this" if method.startswith("fs/") else "ran this terminal"
-    who = owner.client.principal.user
+    user = owner.client.principal.user
     return ProtocolError(
-        Kind.RESOURCE_NOT_FOUND, f"the client that {what} has left the session ({who}); start it again"
+        Kind.RESOURCE_NOT_FOUND, f"the client that {what} has left the session ({user}); start it again"
     )
 
 
 def _id_of(incoming: Incoming, member: str) -> str:
-    said = incoming.values
-    return str(said.get(member, "")) if isinstance(said, dict) else ""
+    values = incoming.values
+    return str(values.get(member, "")) if isinstance(values, dict) else ""
