@@ -1,20 +1,20 @@
-"""The whole error tree, and the kinds of errors that travel between peers.
+"""The error tree, and the kinds of protocol errors.
 
     DragomanError
-      ProtocolError        an error one peer tells the other; has a kind, never a bare number
-        Unsayable          a message that a dialect has no words for
-        StoreFault         the place where sessions are kept fails; says how, and what to do
-      ConnectionFailed     the connection is no longer there
-        TransportClosed    the bytes ended (end of file, close)
-          AgentExited      the agent process ended; carries its exit reason and last stderr lines
+      ProtocolError        an error that one peer sends the other; has a kind, not only a code
+        Unsayable          a message that a dialect cannot express
+        StoreFault         the session store failed; the message says how, and what to do
+      ConnectionFailed     the connection is lost
+        TransportClosed    end of file, or the transport was closed
+          AgentExited      the agent process ended; has its exit status and last stderr lines
         StartFailed        the agent could not be started
-          SandboxUnavailable   a sandbox was asked for and cannot be had on this machine
-          Unreachable      a remote agent that cannot be reached, or does not let us in
-        WriteStalled       the peer took no bytes for too long
+          SandboxUnavailable   this machine cannot provide the requested sandbox
+          Unreachable      a remote agent cannot be reached, or refuses the connection
+        WriteStalled       the peer read no bytes for too long
         Overloaded         more unread input than the hard limit
-      ConfigFault          a file of the user's that cannot be used as it is; names the file, the line and the key
+      ConfigFault          a user's file is invalid; names the file, the line and the key
 
-Numbers belong to the dialects (each has its column); everything above speaks of kinds.
+Each dialect maps kinds to error codes; all other code uses kinds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 
 class Kind:
-    """The kinds of protocol errors: one meaning each, whatever number a dialect gives them."""
+    """The kinds of protocol errors: one meaning each, whatever code a dialect uses."""
 
     PARSE_ERROR = "parse_error"
     INVALID_REQUEST = "invalid_request"
@@ -44,22 +44,22 @@ class Kind:
     SESSION_EXPIRED = "session_expired"
     SESSION_CORRUPTED = "session_corrupted"
     TOO_LARGE = "too_large"
-    CONNECTION_LOST = "connection_lost"  # the answer was lost on the way; said by our own end, never by the peer
+    CONNECTION_LOST = "connection_lost"  # the answer was lost; raised locally, never sent by the peer
 
 
 KINDS: tuple[str, ...] = tuple(value for name, value in vars(Kind).items() if name.isupper())
 
 
 class DragomanError(Exception):
-    """Everything Dragoman raises on purpose."""
+    """Base class of all errors that Dragoman raises."""
 
 
-# As much of a peer's details as people are shown: a sentence or two, not a stack. Characters.
+# Characters of a peer's error details that users see: a sentence or two, not a stack trace.
 DETAILS = 500
 
 
 class ProtocolError(DragomanError):
-    """An error that one peer tells the other: a kind, a message that says what to do, and data."""
+    """An error that one peer sends the other: a kind, a message that says what to do, and data."""
 
     def __init__(
         self, kind: str, message: str = "", data: dict[str, Any] | None = None, *, code: int | None = None
@@ -72,7 +72,9 @@ class ProtocolError(DragomanError):
 
     @property
     def explanation(self) -> str:
-        """The message, with the peer's details: many say "Internal error" and the reason beside it (peers.md 10)."""
+        """The message, followed by the peer's details: many send "Internal error" and put the reason there
+        (docs/protocol/peers.md#missing-params).
+        """
         details = self.data.get("details") if isinstance(self.data, dict) else None
         if not isinstance(details, str) or not details.strip() or details in self.message:
             return self.message
@@ -83,15 +85,15 @@ class ProtocolError(DragomanError):
 
 
 class Unsayable(ProtocolError):
-    """A dialect has no words for this message; the message names what could not be said."""
+    """A dialect cannot express a message; the text names what."""
 
     def __init__(self, dialect: str, what: str) -> None:
-        super().__init__(Kind.CAPABILITY_UNSUPPORTED, f"the {dialect} dialect cannot say {what}", {"what": what})
+        super().__init__(Kind.CAPABILITY_UNSUPPORTED, f"the {dialect} dialect cannot express {what}", {"what": what})
         self.what = what
 
 
 class StoreFault(ProtocolError):
-    """The place where sessions are kept fails; `why`: full, readonly, locked, io, damaged, moved, newer, unusable."""
+    """The session store failed; `why`: full, readonly, locked, io, damaged, moved, newer, unusable."""
 
     def __init__(self, why: str, message: str) -> None:
         super().__init__(Kind.INTERNAL_ERROR, message, {"store": why})
@@ -99,11 +101,11 @@ class StoreFault(ProtocolError):
 
 
 class ConnectionFailed(DragomanError):
-    """The connection is no longer there; the message says why and names the peer."""
+    """The connection is lost; the message says why and names the peer."""
 
 
 class TransportClosed(ConnectionFailed):
-    """The peer's bytes ended, or the transport was closed."""
+    """The peer closed the connection, or the transport was closed."""
 
 
 class AgentExited(TransportClosed):
@@ -120,11 +122,11 @@ class StartFailed(ConnectionFailed):
 
 
 class SandboxUnavailable(StartFailed):
-    """A sandbox cannot be had as it was asked for; nothing was started, and the message says what to do."""
+    """The requested sandbox is unavailable; nothing was started, and the message says what to do."""
 
 
 class Unreachable(StartFailed):
-    """A remote agent cannot be reached; `status` is its HTTP answer, `is_passing` whether trying again may help."""
+    """A remote agent cannot be reached; `status` is its HTTP status, `is_passing` whether a retry may help."""
 
     def __init__(
         self, message: str, *, status: int | None = None, is_passing: bool = False, wait: float | None = None
@@ -132,19 +134,19 @@ class Unreachable(StartFailed):
         super().__init__(message)
         self.status = status
         self.is_passing = is_passing
-        self.wait = wait  # seconds, where the server says how long
+        self.wait = wait  # seconds until a retry, if the server says so
 
 
 class WriteStalled(ConnectionFailed):
-    """The peer took no bytes for longer than the stall limit."""
+    """The peer read no bytes for longer than the stall limit."""
 
 
 class Overloaded(ConnectionFailed):
-    """More input arrived unread than the hard limit allows."""
+    """The unread input exceeds the hard limit."""
 
 
 class ConfigFault(DragomanError):
-    """A file of the user's that cannot be used as it is; `faults` has one line for each thing that is wrong."""
+    """A user's file is invalid; `faults` has one line for each problem."""
 
     def __init__(self, faults: list[str]) -> None:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""

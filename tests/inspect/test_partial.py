@@ -33,7 +33,7 @@ def test_a_file_that_is_no_recording_is_an_error_to_every_reader(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith(f"dragoman inspect: {path}: ")
-    assert said.err.endswith("give a file that `dragoman inspect run` wrote, or one with a message a line\n")
+    assert said.err.endswith("give a file that `dragoman inspect run` wrote, or one with one message per line\n")
     assert said.err.count("\n") == 1
 
 
@@ -47,11 +47,11 @@ def test_a_recording_in_which_nobody_said_anything_is_shown_as_that_and_passes_n
 ) -> None:
     path = str(write(tmp_path / "r", []))
     assert main(["inspect", "show", path]) == 0
-    assert capsys.readouterr().err == f"dragoman inspect: {path}: no message was recorded\n"
+    assert capsys.readouterr().err == f"dragoman inspect: {path}: no messages were recorded\n"
     assert main(["inspect", "validate", path]) == 1
-    assert "no message was recorded, so there is nothing to check" in capsys.readouterr().err
+    assert "no messages were recorded, so there is nothing to check" in capsys.readouterr().err
     assert main(["inspect", "replay", path, "--as", "client", "--", "true"]) == 1
-    assert "no message was recorded, so there is nothing to play" in capsys.readouterr().err
+    assert "no messages were recorded, so there is nothing to play" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("header", [b"", b'{"dragoman":"recording","format":"x"}\n'])
@@ -71,7 +71,7 @@ def test_whole_numbers_of_another_recorder_are_not_taken_for_a_time() -> None:
     reader = RecordingReader()
     (found,) = reader.read([b'{"t": 17, "direction": "client", "msg": {"jsonrpc": "2.0", "method": "x"}}\n'])
     assert found.t is None
-    assert ["nothing tells what the times count" in trouble.reason for trouble in reader.problems] == [True]
+    assert ["the unit of the times is unknown" in trouble.reason for trouble in reader.problems] == [True]
 
 
 @pytest.mark.parametrize("action", ["show", "stats", "validate", "export"])
@@ -80,7 +80,8 @@ def test_a_recording_without_its_end_is_said_to_be_incomplete(
 ) -> None:
     path = made(tmp_path / "r", *lines())
     assert main(["inspect", action, path]) == 0
-    assert capsys.readouterr().err == f"dragoman inspect: {path} has no end: it was cut, or is still being written\n"
+    expected = f"dragoman inspect: {path} has no end: it was truncated, or is still being written\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_strictly_a_recording_must_be_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +118,7 @@ def two(tmp_path: Path) -> str:
 def test_two_recordings_in_one_file_are_counted_together(two: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "stats", two]) == 0
     said = capsys.readouterr().out
-    assert "17 lines in 15 ms of 2 recordings, together" in said
+    assert "17 lines in 15 ms from 2 recordings" in said
     assert "unanswered: session/prompt ×1" in said
     assert main(["inspect", "stats", two, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -159,7 +160,7 @@ def test_tail_shows_the_last_lines_first_when_it_follows_and_waits_for_a_file(tm
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        assert b"is not there yet; waiting for it" in process.stderr.readline()
+        assert b"does not exist yet; waiting for it" in process.stderr.readline()
         write(tmp_path / "whole").rename(path)
         assert b"tool_call_update" in process.stdout.readline()
         assert "✓ session/prompt".encode() in process.stdout.readline()
@@ -174,5 +175,5 @@ def test_a_number_of_lines_that_is_none_is_one_line(number: str, capsys: pytest.
         main(["inspect", "tail", "-n", number, "r"])
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert f"'{number}' is no number of lines; give 0 or more, as in -n 20" in said
+    assert f"'{number}' is not a number of lines; give 0 or more, as in -n 20" in said
     assert said.count("\n") == 1

@@ -65,10 +65,12 @@ def test_a_client_meets_the_recorded_agent(talk: Path, strict: bool) -> None:
 def test_a_strict_recording_tells_where_a_client_departed(talk: Path) -> None:
     async def scene() -> None:
         async with Recording(talk).as_agent(strict=True) as transport:
-            with pytest.raises(Exception, match="was expected"):
+            with pytest.raises(Exception, match="expected session/prompt"):
                 await client(transport, "something else")
 
-    with pytest.raises(AssertionError, match=r"the client departed from the recording .*talk.ndjson: session/prompt"):
+    with pytest.raises(
+        AssertionError, match=r"the client deviated from the recording .*talk.ndjson: expected session/prompt"
+    ):
         asyncio.run(scene())
 
 
@@ -80,7 +82,7 @@ def test_an_agent_meets_the_recorded_client(talk: Path, strict: bool) -> None:
 
 def test_an_agent_that_says_something_else_departs_only_when_strict(talk: Path) -> None:
     asyncio.run(Recording(talk).play_to_agent(parrot("!")))
-    with pytest.raises(AssertionError, match="the agent departed from the recording"):
+    with pytest.raises(AssertionError, match="the agent deviated from the recording"):
         asyncio.run(Recording(talk).play_to_agent(parrot("!"), strict=True))
     asyncio.run(Recording(talk).play_to_agent(parrot("!"), strict=True, ignore=["params.update.content.text"]))
 
@@ -91,7 +93,7 @@ def test_an_agent_that_leaves_departs(talk: Path) -> None:
         await theirs.close("no")
         await Recording(talk).play_to_agent(ours)
 
-    with pytest.raises(AssertionError, match="departed"):
+    with pytest.raises(AssertionError, match="deviated"):
         asyncio.run(scene())
 
 
@@ -101,7 +103,7 @@ def test_a_file_without_messages_says_how_to_record_one(tmp_path: Path) -> None:
         Recording(tmp_path / "empty")
 
 
-async def test_tests_take_recordings_from_their_folder_and_make_them(pytester: pytest.Pytester, talk: Path) -> None:
+def test_tests_take_recordings_from_their_folder_and_make_them(pytester: pytest.Pytester, talk: Path) -> None:
     pytester.path.joinpath("talk.ndjson").write_bytes(talk.read_bytes())
     pytester.makepyfile(
         f"""
@@ -119,18 +121,18 @@ async def test_tests_take_recordings_from_their_folder_and_make_them(pytester: p
             return agent
 
         def test_as_client(acp_recording):
-            assert acp_recording("talk.ndjson").meets_agent()
+            assert acp_recording("talk.ndjson").play_to_agent()
 
         def test_as_agent(acp_recording):
             async def client(transport):
                 async with connect(transport) as remote:
-                    return await (await remote.open(cwd="/")).ask("hello")
+                    return await (await remote.open_session(cwd="/")).ask("hello")
 
-            assert acp_recording("talk.ndjson").meets_client(client) == "hello"
+            assert acp_recording("talk.ndjson").play_to_client(client) == "hello"
 
         def test_as_agent_of_a_command(acp_recording):
             words = [{sys.executable!r}, "-m", "dragoman", "run", "hello", "--", "{{agent}}"]
-            assert acp_recording("talk.ndjson").meets_client(words).stdout == "hello\\n"
+            assert acp_recording("talk.ndjson").play_to_client(words).stdout == "hello\\n"
 
         def test_recorded_anew(acp_session):
             assert acp_session.ask("hello") == "hello"
@@ -139,4 +141,4 @@ async def test_tests_take_recordings_from_their_folder_and_make_them(pytester: p
     pytester.runpytest_inprocess("-p", "no:cacheprovider", "--acp-record=taken").assert_outcomes(passed=4)
     taken = list((pytester.path / "taken").iterdir())
     assert [path.name.rpartition("-")[2] for path in taken] == ["test_recorded_anew.ndjson"]
-    await Recording(taken[0]).play_to_agent(parrot(), strict=True)
+    asyncio.run(Recording(taken[0]).play_to_agent(parrot(), strict=True))

@@ -52,7 +52,7 @@ def test_a_disk_that_takes_nothing_is_given_up_and_that_is_said(
     recording.close("exit", 0)
     os.close(reader)
     recording._thread.join()
-    assert said[0] == f"the recording {path} is not complete: its disk took too long"
+    assert said[0] == f"the recording {path} is incomplete: the disk was too slow"
 
 
 def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
     assert sorted(found) == ["talk-2.ndjson", "talk-3.ndjson", "talk.ndjson"]
     assert b'{"n":0}' in found["talk.ndjson"]
     assert b'{"n":2}' in found["talk-3.ndjson"]
-    assert said == [f"{path} is there already; recording to {tmp_path}/talk-{number}.ndjson" for number in (2, 3)]
+    assert said == [f"{path} exists; recording to {tmp_path}/talk-{number}.ndjson" for number in (2, 3)]
 
 
 def test_an_empty_file_that_was_made_for_it_is_used_by_one_recording_alone(tmp_path: Path) -> None:
@@ -79,5 +79,5 @@ def test_an_empty_file_that_was_made_for_it_is_used_by_one_recording_alone(tmp_p
 
 
 def test_a_recording_that_cannot_be_begun_says_what_to_try(tmp_path: Path) -> None:
-    with pytest.raises(NotWritable, match="No such file or directory; choose another file, or make its folder"):
+    with pytest.raises(NotWritable, match="No such file or directory; choose another file, or create the folder"):
         Recorder(str(tmp_path / "no" / "r"), ["agent"], print)

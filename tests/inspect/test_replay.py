@@ -53,7 +53,7 @@ def test_strict_names_what_differs() -> None:
 
 
 def test_strict_wants_the_recorded_order() -> None:
-    assert "session/new came" in script().receive(json.dumps(TALK[2][1]).encode()).problem
+    assert "received session/new" in script().receive(json.dumps(TALK[2][1]).encode()).problem
 
 
 def test_lenient_takes_requests_in_any_order_and_once_more() -> None:
@@ -110,7 +110,7 @@ def test_a_real_agent_is_held_to_its_recording(tmp_path: Path) -> None:
 def test_an_agent_that_leaves_early_is_reported(tmp_path: Path) -> None:
     done = inspect("replay", write(tmp_path / "r"), "--as", "client", "--", sys.executable, "-c", "pass")
     assert done.returncode == 3
-    assert b"the peer left before it said an answer (line 3" in done.stderr
+    assert b"the peer disconnected before it sent an answer (line 3" in done.stderr
 
 
 def test_in_original_time_an_answer_comes_no_sooner_than_it_did(tmp_path: Path) -> None:

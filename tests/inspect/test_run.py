@@ -183,7 +183,7 @@ def test_each_start_of_the_agent_has_a_recording_of_its_own(tmp_path: Path) -> N
     path.write_text("what was there before")
     process = under_inspection(path, "true")
     _, err = process.communicate(timeout=PATIENCE)
-    assert err.decode() == f"dragoman inspect: {path} is there already; recording to {tmp_path}/talk-2.ndjson\n"
+    assert err.decode() == f"dragoman inspect: {path} exists; recording to {tmp_path}/talk-2.ndjson\n"
     assert path.read_text() == "what was there before"
     assert read(tmp_path / "talk-2.ndjson")[0].ending is not None
 

@@ -82,14 +82,14 @@ def counts_aloud(side: Side, method: str, params: Any) -> tuple[str, Any]:
     ("broken", "found"),
     [
         (lowering(loses_the_mode), "modeId"),
-        (lowering(changes_its_input), "changed what it was given"),
-        (lowering(counts_aloud), "two things for one"),
-        (lowering(lambda side, method, params: (method, {"x": object})), "is no JSON"),
+        (lowering(changes_its_input), "changed its input"),
+        (lowering(counts_aloud), "is not deterministic"),
+        (lowering(lambda side, method, params: (method, {"x": object})), "is not JSON"),
         (changed(lift_call=trips_over_what_is_odd), "raised TypeError"),
-        (changed(lift_call=reads_cancel_as_close), "read as session/close"),
-        (changed(codes={"invented": 1}), "nobody knows: .'invented'"),
-        (changed(codes={}), "no number for"),
-        (changed(chunk=load_dialect("crow").chunk_form), "in two ways"),
+        (changed(lift_call=reads_cancel_as_close), "lifted as session/close"),
+        (changed(error_codes={"invented": 1}), "unknown error kinds: .'invented'"),
+        (changed(error_codes={}), "no error code for"),
+        (changed(chunk_form=load_dialect("crow").chunk_form), "in two ways"),
     ],
 )
 def test_a_broken_spelling_is_found_by_what_it_does(broken: Dialect, found: str) -> None:
@@ -127,11 +127,11 @@ class Confused(Emulator):
 
 @pytest.mark.parametrize(
     ("ledger", "found"),
-    [(Sharing, "not the same for two connections"), (Shouting, "no effect"), (Confused, "never receives")],
+    [(Sharing, "differs between two connections"), (Shouting, "not an effect"), (Confused, "never receives")],
 )
 def test_a_ledger_that_is_not_pure_is_found(ledger: type[Emulator], found: str) -> None:
     def open_ledger(peer: Side, settings: EmulatorSettings) -> Emulator | None:
         return ledger(peer, settings) if peer is Side.CLIENT else None
 
     with pytest.raises(AssertionError, match=found):
-        check_dialect(changed(ledger=open_ledger))
+        check_dialect(changed(open_emulator=open_ledger))

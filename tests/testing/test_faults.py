@@ -122,7 +122,7 @@ async def test_a_stalled_line_is_congested_and_given_up_without_a_clock() -> Non
         line.send(frame)
     assert await right.receive() == [A]
     assert line.congested()
-    with pytest.raises(WriteStalled, match="took no bytes"):
+    with pytest.raises(WriteStalled, match="read no bytes"):
         await line.drain()
     with pytest.raises(WriteStalled):
         line.send(A)
@@ -200,8 +200,8 @@ async def test_a_client_whose_line_breaks_says_so() -> None:
         (Split, {"pieces": 0}, "pieces=0: Split needs at least 1"),
         (Drop, {"at": 0}, "at=0: frames are counted from 1"),
         (Drop, {"at": (2, -1)}, r"at=\(2, -1\): frames are counted from 1"),
-        (Drop, {"chance": 2}, "chance=2: it is a share, from 0 to 1"),
-        (Junk, {"chance": -0.1}, r"chance=-0\.1: it is a share"),
+        (Drop, {"chance": 2}, "chance=2: give a number from 0 to 1"),
+        (Junk, {"chance": -0.1}, r"chance=-0\.1: give a number"),
         (Delay, {"passes": -1}, "passes=-1: Delay needs at least 0"),
         (Duplicate, {"times": 0}, "times=0: Duplicate needs at least 1"),
         (Truncate, {"keep": -1}, "keep=-1: Truncate needs at least 0"),

@@ -187,7 +187,7 @@ def test_options_of_the_mark_and_of_conftest_reach_the_connection(pytester: pyte
         @agent.prompt
         async def ask(turn):
             async with turn.tool("Write", kind="edit") as call:
-                allowed = await call.ask()
+                allowed = await call.ask_permission()
             await turn.say("allowed" if allowed else "denied")
 
         @pytest.fixture
@@ -227,7 +227,7 @@ def test_a_call_that_never_ends_fails_the_test_in_time(pytester: pytest.Pytester
     if way == "ini":
         pytester.makeini("[pytest]\nacp_timeout = 1.5\n")
     result = run(pytester, *(["--acp-timeout=1.5"] if way == "option" else []), failed=1)
-    result.stdout.fnmatch_lines(["*no end after 1.5 seconds; @pytest.mark.acp_timeout*"])
+    result.stdout.fnmatch_lines(["*not finished after 1.5 seconds; *@pytest.mark.acp_timeout*"])
 
 
 def test_a_turn_is_cancelled_where_the_test_says(pytester: pytest.Pytester) -> None:
@@ -272,8 +272,8 @@ def test_a_scenario_shows_the_exchange_when_it_fails(pytester: pytest.Pytester) 
     result = run(pytester, passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*departed from the scenario at step 2 of 2",
-            "*because   protocolVersion: expected 2, heard 1",
+            "*deviated from the scenario at step 2 of 2",
+            "*because   protocolVersion: expected 2, received 1",
             "*-> {*initialize*",
         ]
     )
@@ -304,7 +304,7 @@ def test_a_client_meets_an_agent_that_plays_a_scenario(pytester: pytest.Pytester
         def test_a_function(acp_stand_in):
             async def client(transport):
                 async with connect(transport) as remote:
-                    session = await remote.open(cwd="/")
+                    session = await remote.open_session(cwd="/")
                     async with session.prompt("hello") as turn:
                         return (await turn.wait()).stop_reason
 
@@ -328,7 +328,7 @@ def test_whatever_can_be_awaited_is_waited_for(pytester: pytest.Pytester) -> Non
         @pytest.mark.acp_agent(agent)
         def test_the_connection(acp_agent):
             acp_agent.open()
-            assert len(acp_agent.run(acp_agent.remote.sessions()).sessions) == 1
+            assert len(acp_agent.run(acp_agent.remote.list_sessions()).sessions) == 1
         """
     )
     run(pytester, passed=2)

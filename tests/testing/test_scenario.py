@@ -116,10 +116,10 @@ def departure(target: Target, scenario: list[Step], **options: Any) -> str:
 
 def test_a_failure_shows_the_step_what_was_expected_what_was_heard_and_the_whole_exchange() -> None:
     text = departure(careful, [*GREETING[:-1], answered(sessionId="mine")])
-    assert text.startswith("the agent departed from the scenario at step 4 of 4\n")
+    assert text.startswith("the agent deviated from the scenario at step 4 of 4\n")
     assert "expected  answered {'sessionId': 'mine'}" in text
-    assert 'heard     answered session/new {"sessionId":' in text
-    assert "because   sessionId: expected 'mine', heard '" in text
+    assert 'received  answered session/new {"sessionId":' in text
+    assert "because   sessionId: expected 'mine', received '" in text
     exchange = text[text.index("the exchange") :]
     assert exchange.count("  -> ") == 2
     assert exchange.count("  <- ") == 2
@@ -129,12 +129,12 @@ def test_a_failure_shows_the_step_what_was_expected_what_was_heard_and_the_whole
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        (updated("plan"), "update: sessionUpdate: expected 'plan', heard 'tool_call'"),
-        (asked("session/update"), "expected something asked, heard something told"),
-        (told("session/other"), "expected session/other, heard session/update"),
-        (answered(), "expected something answered, heard something told"),
+        (updated("plan"), "update: sessionUpdate: expected 'plan', received 'tool_call'"),
+        (asked("session/update"), "expected asked, received told"),
+        (told("session/other"), "expected session/other, received session/update"),
+        (answered(), "expected answered, received told"),
         (updated("tool_call", nothing=1), "update: nothing is missing"),
-        (updated("tool_call", title=like("^Write")), "expected a text like ^Write, heard 'Read it'"),
+        (updated("tool_call", title=like("^Write")), "expected a string like ^Write, received 'Read it'"),
         (unordered(updated("plan"), answered()), "; "),
     ],
 )
@@ -142,13 +142,13 @@ def test_what_does_not_fit_is_told_in_words(step: Step, why: str) -> None:
     assert why in departure(careful, [*GREETING, prompt("x"), step])
 
 
-async def test_an_answer_to_another_question_is_not_taken_for_this_one() -> None:
+def test_an_answer_to_another_question_is_not_taken_for_this_one() -> None:
     text = departure(
         careful, [*GREETING, prompt("x"), eventually(asked("fs/read_text_file")), ask("nonsense"), answered()]
     )
     assert "refused nonsense" in text
     scenario = [*GREETING, ask("nonsense"), prompt("x"), eventually(refused(-32601, to="nonsense"))]
-    await rehearse(careful, scenario)
+    asyncio.run(rehearse(careful, scenario))
 
 
 async def test_steps_of_a_group_come_in_any_order() -> None:
@@ -165,16 +165,14 @@ async def test_steps_of_a_group_come_in_any_order() -> None:
 
 async def test_what_is_ignored_may_come_at_any_time() -> None:
     silent = [step for step in READING if not str(step).startswith("told session/update")]
-    await rehearse(
-        careful, [each for each in silent if "Tolerated" not in repr(each)], ignoring=[told("session/update")]
-    )
+    await rehearse(careful, [each for each in silent if "Tolerated" not in repr(each)], ignore=[told("session/update")])
 
 
 def test_a_value_that_goes_by_a_name_is_the_same_from_then_on() -> None:
     text = departure(
         careful, [*GREETING, ask("session/new", cwd="/w", mcpServers=[]), answered(sessionId=named("session"))]
     )
-    assert "(session), heard" in text
+    assert "(session), received" in text
 
 
 def test_a_name_nobody_has_heard_is_a_fault_of_the_test() -> None:
@@ -193,14 +191,14 @@ def test_params_are_given_whole_or_member_by_member() -> None:
 
 
 def test_an_agent_that_says_nothing_is_told_by_its_silence() -> None:
-    text = departure(careful, [*GREETING, told("anything")], patience=0.05)
-    assert "heard     nothing for 0.05 seconds" in text
+    text = departure(careful, [*GREETING, told("anything")], timeout=0.05)
+    assert "received  nothing for 0.05 seconds" in text
 
 
 def test_an_agent_that_prints_to_its_output_is_told_so() -> None:
     command = [sys.executable, "-c", "print('Loading model...'); input()"]
     text = departure(command, [ask("initialize"), answered()])
-    assert "a line that is no message: b'Loading model...'" in text
+    assert "a line that is not a message: b'Loading model...'" in text
     assert "standard output" in text
 
 
@@ -214,7 +212,7 @@ def test_what_an_agent_prints_cannot_steer_the_terminal() -> None:
 def test_an_agent_that_goes_is_told_with_its_last_words() -> None:
     command = [sys.executable, "-c", "import sys; input(); sys.exit('no API key')"]
     text = departure(command, [ask("initialize"), answered()])
-    assert "it left:" in text
+    assert "the end of the connection:" in text
     assert "no API key" in text
 
 
@@ -230,7 +228,7 @@ def test_frames_of_any_kind_can_be_said() -> None:
         refused(-32600),
     ]
     text = departure(careful, scenario)  # nobody asked anything: such an answer is answered to nothing
-    assert "we have not asked anything" in text
+    assert "no request of ours is open" in text
     assert '"code":-32700' in text
 
 
@@ -282,14 +280,14 @@ def test_a_client_that_departs_is_told_in_the_test_not_in_its_process() -> None:
         async with stand_in([*ANSWERING[:2], asked("session/list")]) as agent:
             await run_client([sys.executable, "-m", "dragoman", "run", "hi", "--", "{agent}"], agent)
 
-    with pytest.raises(Departure, match="the client departed from the scenario at step 3 of 3") as caught:
+    with pytest.raises(Departure, match="the client deviated from the scenario at step 3 of 3") as caught:
         asyncio.run(scene())
-    assert "expected session/list, heard session/new" in str(caught.value)
+    assert "expected session/list, received session/new" in str(caught.value)
 
 
 def test_the_departure_is_told_though_the_client_failed_of_it() -> None:
     async def scene() -> None:
-        async with stand_in([asked("initialize"), refuse(-32603, "not today"), asked("never")], patience=5) as agent:
+        async with stand_in([asked("initialize"), refuse(-32603, "not today"), asked("never")], timeout=5) as agent:
             async with connect(agent.transport):
                 pass
 
@@ -310,10 +308,10 @@ def test_a_client_that_says_more_than_the_scenario_is_told() -> None:
 
 def test_a_client_that_never_comes_is_told() -> None:
     async def scene() -> None:
-        async with stand_in(ANSWERING, patience=0.05) as agent:
+        async with stand_in(ANSWERING, timeout=0.05) as agent:
             assert agent.command
 
-    with pytest.raises(Departure, match="has not played its part"):
+    with pytest.raises(Departure, match="did not finish the scenario"):
         asyncio.run(scene())
 
 
@@ -321,7 +319,7 @@ def test_a_client_that_never_comes_is_told() -> None:
     ("line", "words"),
     [
         ("echo oh no >&2; exit 3", "the client exited with status 3 and never started its agent\nits stderr: oh no"),
-        ("kill -9 $$", "the client was ended by signal 9 and never started its agent\nit printed nothing"),
+        ("kill -9 $$", "the client was killed by signal 9 and never started its agent\nit printed nothing"),
     ],
 )
 def test_a_client_that_goes_without_starting_its_agent_is_told_at_once(
@@ -350,10 +348,10 @@ def test_a_client_that_is_not_there_is_told() -> None:
 
 def test_a_client_that_never_ends_is_ended() -> None:
     async def scene() -> None:
-        async with stand_in([], patience=0.3) as agent:
+        async with stand_in([], timeout=0.3) as agent:
             await run_client([sys.executable, "-c", "import time; time.sleep(60)"], agent)
 
-    with pytest.raises(AssertionError, match="did not end within"):
+    with pytest.raises(AssertionError, match="did not exit within"):
         asyncio.run(scene())
 
 
@@ -377,7 +375,7 @@ def test_the_agents_command_goes_where_the_client_wants_it() -> None:
 
 def test_a_scenario_and_faults_go_together() -> None:
     async def scene() -> str:
-        noisy = stand_in(ANSWERING, through=lambda transport: faulty(transport, sending=[Junk()]))
+        noisy = stand_in(ANSWERING, wrap=lambda transport: faulty(transport, sending=[Junk()]))
         async with noisy as agent, connect(agent.transport) as remote:
             return await (await remote.open_session(cwd="/")).ask("through the noise")
 

@@ -1,1 +1,1 @@
-"""Agents that ship with Dragoman, written with the public door like anybody else's."""
+"""Agents that ship with Dragoman, written with its public API."""

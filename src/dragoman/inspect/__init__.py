@@ -1,1 +1,1 @@
-"""Seeing what happens between a client and an agent: recordings, and everything that reads them."""
+"""Recordings of the traffic between a client and an agent, and the tools that read them."""

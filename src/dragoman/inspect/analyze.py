@@ -1,7 +1,6 @@
-"""The fold over a recording: each line becomes an Event, with its partner, its turn and its flaws.
+"""Analyze a recording line by line: each becomes an event with its request, its turn and its flaws.
 
-Takes Recorded lines in order, gives Events, and keeps only what is open: requests without an answer, turns, tool calls.
-So it follows a live recording as well as a file of a million lines. Above are the views; below is hearing. Pure.
+Keeps only open requests, turns and tool calls, so it can follow a live recording or a file of a million lines.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from dragoman.wire.envelope import Malformed, parse_envelope, read_error
 _OPEN_METHODS = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
 _TOOL_METHOD_PREFIXES = ("fs/", "terminal/")
 
-# Of so many answered requests the line is remembered, to tell a second answer from one to nobody.
+# Answered requests to remember, to tell a second answer from one without a request.
 _MAX_ANSWERED = 10_000
 
 
@@ -39,25 +38,23 @@ _decode = msgspec.json.Decoder(_RawMessage).decode
 
 
 class Analyzer:
-    """Follows one recording."""
+    """Analyzes one recording."""
 
     def __init__(self, dialect: str = "auto") -> None:
         self._dialect = dialect
         self._part = 0
-        self._earlier_unanswered: list[
-            RecordedEvent
-        ] = []  # what nobody answered in recordings before this one, in the same file
+        self._earlier_unanswered: list[RecordedEvent] = []  # from earlier recordings in the same file
         self.decoder = RecordingDecoder(dialect)
         self.line_count = 0
         self.turns: list[RecordedTurn] = []
-        self.pending: dict[tuple[str, str], RecordedEvent] = {}  # requests without an answer, by way and id
+        self.pending: dict[tuple[str, str], RecordedEvent] = {}  # requests without an answer, by direction and id
         self._answered: dict[tuple[str, str], int] = {}
         self._running_turns: dict[str, RecordedTurn] = {}
-        self._calls_outside_turns: dict[str, dict[str, RecordedToolCall]] = {}  # tool calls outside of turns
-        self._latest_session = ""  # the session that calls without one belong to
+        self._calls_outside_turns: dict[str, dict[str, RecordedToolCall]] = {}  # by session
+        self._latest_session = ""  # assumed for calls without a session id
 
     def analyze_line(self, recorded: RecordedLine) -> RecordedEvent:
-        """One more line."""
+        """Return the event of the next line."""
         self.line_count += 1
         if recorded.part != self._part:
             self._start_part(recorded.part)
@@ -66,17 +63,17 @@ class Analyzer:
         if not recorded.data.strip():
             return RecordedEvent(recorded, "blank")
         if recorded.cut:
-            flaw = Flaw("", f"{recorded.cut} bytes: too large to be recorded whole")
+            flaw = Flaw("", f"{recorded.cut} bytes: too large; only the beginning was recorded")
             return RecordedEvent(recorded, "noise", text=recorded.data[:200].decode("utf-8", "replace"), flaws=[flaw])
         flaws: list[Flaw] = []
         try:
             wire = self._parse_message(recorded.data, flaws)
         except ProtocolError as error:
             text = recorded.data.decode("utf-8", "replace")
-            return RecordedEvent(recorded, "noise", text=text, flaws=[Flaw("", f"no message: {error.message}")])
+            return RecordedEvent(recorded, "noise", text=text, flaws=[Flaw("", f"not a message: {error.message}")])
         if wire.jsonrpc != "2.0":
-            said = "is missing" if wire.jsonrpc is UNSET else "is not the string 2.0"
-            flaws.append(Flaw("jsonrpc", said, False))
+            problem = "is missing" if wire.jsonrpc is UNSET else "is not the string 2.0"
+            flaws.append(Flaw("jsonrpc", problem, False))
         event = (
             self._analyze_call(recorded, wire) if isinstance(wire.method, str) else self._analyze_answer(recorded, wire)
         )
@@ -89,7 +86,7 @@ class Analyzer:
         return [*self._earlier_unanswered, *self.pending.values()]
 
     def _start_part(self, part: int) -> None:
-        """Another recording: nobody in it knows of the one before."""
+        """Start another recording of the same file, with no state from the one before."""
         self._part = part
         self._earlier_unanswered = self.unanswered
         self.decoder = RecordingDecoder(self._dialect)
@@ -107,9 +104,9 @@ class Analyzer:
             for name in ("params", "result", "error"):
                 part = getattr(envelope, name)
                 setattr(wire, name, Raw(b"") if part is UNSET else part)
-            flaws.append(Flaw("", "not strictly JSON in UTF-8; read leniently", False))
+            flaws.append(Flaw("", "not valid JSON in UTF-8; parsed leniently", False))
         if not isinstance(wire.method, str) and not wire.result and not wire.error:
-            raise Malformed("invalid_request", "neither a method, a result nor an error is in it")
+            raise Malformed("invalid_request", "no method, result or error")
         return wire
 
     # --- calls ----------------------------------------------------------------------------------------------
@@ -137,22 +134,22 @@ class Analyzer:
     def _add_pending(self, event: RecordedEvent, id: Any) -> None:
         key = (event.direction, event.id)
         if id is None or isinstance(id, bool | dict | list):
-            event.flaws.append(Flaw("id", "is a number or a string"))
+            event.flaws.append(Flaw("id", "must be a number or a string"))
         if key in self.pending:
             event.flaws.append(Flaw("id", f"{event.id} is still in use by line {self.pending[key].line}"))
         self.pending[key] = event
         self._answered.pop(key, None)
 
     def _session_of(self, params: Any) -> str:
-        said = params.get("sessionId") if isinstance(params, dict) else None
-        return said if isinstance(said, str) and said else self._latest_session
+        id = params.get("sessionId") if isinstance(params, dict) else None
+        return id if isinstance(id, str) and id else self._latest_session
 
     def _assign_turn(self, event: RecordedEvent, params: Any) -> None:
-        """Find the turn and the tool call that a call belongs to."""
+        """Set the turn and the tool call that a message belongs to."""
         if event.method == "session/prompt" and event.direction == TO_AGENT:
-            begun = RecordedTurn(len(self.turns) + 1, event.session, event.text, event.line, event.line, event.t)
-            self.turns.append(begun)
-            self._running_turns[event.session] = begun
+            started = RecordedTurn(len(self.turns) + 1, event.session, event.text, event.line, event.line, event.t)
+            self.turns.append(started)
+            self._running_turns[event.session] = started
         event.turn = turn = self._running_turns.get(event.session) if event.method not in _OPEN_METHODS else None
         calls = turn.tool_calls if turn is not None else self._calls_outside_turns.setdefault(event.session, {})
         if event.method == "session/update":
@@ -212,9 +209,9 @@ class Analyzer:
 
     def _stray_answer_flaw(self, request_direction: str, id: str) -> Flaw:
         if not id:
-            return Flaw("id", "is missing: nobody can tell what this answers", False)
+            return Flaw("id", "is missing: the answer belongs to no request", False)
         before = self._answered.get((request_direction, id))
-        return Flaw("id", f"{id} was answered before, in line {before}" if before else f"{id}: nobody asked under it")
+        return Flaw("id", f"{id} was answered before, in line {before}" if before else f"{id} is the id of no request")
 
     def _end_turn(self, event: RecordedEvent) -> None:
         turn = event.turn
@@ -229,7 +226,7 @@ class Analyzer:
 def _update_tool_call(
     calls: dict[str, RecordedToolCall], patch: dict[str, Any], event: RecordedEvent
 ) -> RecordedToolCall | None:
-    """The tool call with what an update says of it; one that begins again after its end is another one."""
+    """Apply an update to its tool call and return that; a finished call that starts again is a new one."""
     id = patch.get("toolCallId")
     if not isinstance(id, str):
         return None

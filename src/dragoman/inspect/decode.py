@@ -1,8 +1,7 @@
-"""Whichever dialect two peers speak, what they say in the vocabulary, and where it breaks the schema.
+"""Decode recorded messages of any dialect into schema values, and find schema violations.
 
-Takes wire methods and raw params or results, gives plain values of the vocabulary and the flaws that the method table
-finds. The dialect is found out from the first message of the client and the agent's answer to initialize; each side
-keeps its own. Pure and forgiving: nothing that a peer said makes it raise.
+The dialect of each side is detected from the client's first message and the agent's answer to initialize. Nothing that
+a peer sent makes it raise.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dragoman.schema.side import Side
 
 _DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
-# Names a peer may give methods of its own.
+# Prefixes of extension methods.
 _EXTENSION_PREFIXES = ("_", "$/")
 
 
@@ -42,37 +41,38 @@ class RecordingDecoder:
         return self._dialects[Side.CLIENT].name, self._dialects[Side.AGENT].name
 
     def decode_call(self, receiver: Side, method: str, raw: Raw, is_request: bool) -> tuple[str, Any, list[Flaw]]:
-        """A call: its method and params in the vocabulary, and what is wrong with them."""
-        said, flaws = _decode_json(raw)
+        """Return the method and params of a call in the schema, and its flaws."""
+        value, flaws = _decode_json(raw)
         if receiver is Side.AGENT and not self._is_fixed and (method == "initialize" or not self._client_known):
             self._agent_known = self._agent_known and method != "initialize"  # an agent may be started again
-            self._detect_client(method, said)
+            self._detect_client(method, value)
         try:
-            name, params = self._dialects[receiver.other].lift_call(receiver, method, said)
+            name, params = self._dialects[receiver.other].lift_call(receiver, method, value)
         except ProtocolError as error:
-            return method, said, [*flaws, *_flaws_of_error(error)]
+            return method, value, [*flaws, *_flaws_of_error(error)]
         row = METHODS.get((receiver, name))
         if row is None:
-            known = name.startswith(_EXTENSION_PREFIXES)
-            return name, params, flaws if known else [*flaws, Flaw("method", f"{method!r} is no known method")]
+            if not name.startswith(_EXTENSION_PREFIXES):
+                flaws = [*flaws, Flaw("method", f"{method!r} is not a known method")]
+            return name, params, flaws
         if row.request != is_request and not row.either:
             wanted = "a request: it needs an id" if row.request else "a notification: it has no id"
             flaws.append(Flaw("id", f"{method} is {wanted}", row.request))
         return name, params, flaws + _schema_flaws(row.params, params)
 
     def decode_result(self, responder: Side, method: str, raw: Raw) -> tuple[Any, list[Flaw]]:
-        """The result of a request whose method is named in the vocabulary, and what is wrong with it."""
-        said, flaws = _decode_json(raw)
+        """Return the result of a request in the schema, and its flaws."""
+        value, flaws = _decode_json(raw)
         if method == "initialize" and responder is Side.AGENT and not self._agent_known:
             self._agent_known = True
-            found = detect.dialect_of_agent(said)
-            # The smallest answer of all, a bare version, tells nothing: then both speak as the client does.
-            if found is not None and (found != "v1" or "agentCapabilities" in said):
+            found = detect.dialect_of_agent(value)
+            # An answer with only a version fits several dialects: keep the client's.
+            if found is not None and (found != "v1" or "agentCapabilities" in value):
                 self._dialects[Side.AGENT] = load_dialect(found)
         try:
-            result = self._dialects[responder].lift_result(responder, method, said)
+            result = self._dialects[responder].lift_result(responder, method, value)
         except ProtocolError as error:
-            return said, [*flaws, *_flaws_of_error(error)]
+            return value, [*flaws, *_flaws_of_error(error)]
         row: Method | None = METHODS.get((responder, method))
         if row is None or row.result in (None, Any):
             return result, flaws
@@ -94,13 +94,13 @@ def _decode_json(raw: Raw) -> tuple[Any, list[Flaw]]:
         return msgspec.json.decode(raw), []
     except _DECODE_ERRORS as error:
         try:
-            return parse(bytes(raw)), [Flaw("", f"no strict JSON: {error}", False)]
+            return parse(bytes(raw)), [Flaw("", f"not valid JSON: {error}", False)]
         except ProtocolError as worse:
             return {}, [Flaw("", worse.message)]
 
 
 def _schema_flaws(kind: Any, value: Any) -> list[Flaw]:
-    """What the type finds wrong: strictly first, for nearly all messages are sound."""
+    """Return the schema violations; try the fast strict check first, because nearly all messages are valid."""
     try:
         msgspec.convert({} if value is None else value, kind)
         return []

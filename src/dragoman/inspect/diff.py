@@ -1,8 +1,7 @@
-"""Two recordings, or two messages, compared by structure: ids and times never count.
+"""Compare two recordings, or two messages, by structure; ids and times are ignored.
 
-`compare` says where two JSON values differ; `diff` lines up the messages of two recordings and says what is only in
-one of them and what differs in both. Runs of chunks count as one message, for where a model cuts its text is chance.
-Pure; `replay` uses the first, the command the second.
+`compare` lists where two JSON values differ; `diff` aligns the messages of two recordings. Consecutive text chunks
+count as one message, because where a model splits its text is random.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ import msgspec
 
 from dragoman.inspect.event import RecordedEvent
 
-# Members that name things made up on the way; two runs never agree on them.
+# Members with generated ids, which differ in every run.
 ID_MEMBERS = frozenset({
     "sessionId", "session_id", "terminalId", "terminal_id", "toolCallId", "tool_call_id", "messageId", "message_id",
     "requestId", "elicitationId", "planId", "connectionId", "senderSessionId", "recipientSessionId",
 })  # fmt: skip
-# Members that tell when or where, not what.
+# Members with times, places and the like.
 VOLATILE_MEMBERS = frozenset({
     "cwd", "workingDirectory", "working_directory", "timestamp", "createdAt", "updatedAt", "lastUpdate", "expiresAt",
     "pid", "traceparent", "tracestate", "duration",
@@ -29,12 +28,12 @@ IGNORED_MEMBERS = ID_MEMBERS | VOLATILE_MEMBERS
 
 _CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
-# A difference is shown with so much of each value. Characters.
+# Characters of each value shown in a difference.
 _MAX_QUOTE = 60
 
 
 def compare(expected: Any, actual: Any, ignored: frozenset[str] = IGNORED_MEMBERS, path: str = "") -> Iterator[str]:
-    """Where two values differ, one line each."""
+    """Yield the differences of two values, one line each."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in sorted(expected.keys() | actual.keys(), key=str):
             at = f"{path}.{name}" if path else str(name)
@@ -74,7 +73,7 @@ class _ComparedMessage(NamedTuple):
 def diff(
     first: Iterable[RecordedEvent], second: Iterable[RecordedEvent], ignored: frozenset[str] = IGNORED_MEMBERS
 ) -> Iterator[Difference]:
-    """What differs between two recordings."""
+    """Yield the differences of two recordings."""
     ones, others = list(_compared_messages(first)), list(_compared_messages(second))
     matcher = SequenceMatcher(None, [each.key for each in ones], [each.key for each in others], autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
@@ -93,7 +92,7 @@ def _display_name(message: _ComparedMessage) -> str:
 
 
 def _compared_messages(events: Iterable[RecordedEvent]) -> Iterator[_ComparedMessage]:
-    """What was said, runs of chunks put together; ids of requests and stderr left out."""
+    """Yield the messages, with text chunks joined, without request ids and stderr."""
     held: _ComparedMessage | None = None
     for event in events:
         if event.kind in ("stderr", "blank"):

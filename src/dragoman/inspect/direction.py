@@ -1,6 +1,6 @@
-"""Who said a bare message, where no recorder noted it: found out from the method table and from who asked.
+"""Guess the direction of messages recorded without one.
 
-A call goes to the side that receives its method; an answer goes back to whoever asked under that id. Pure.
+A call goes to the side that receives its method; an answer goes to the side that sent the request with its id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.schema.side import Side
 _DIRECTION = {Side.AGENT: TO_AGENT, Side.CLIENT: TO_CLIENT}
 _OPPOSITE = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
 
-# Names of other dialects for what the table has under another name.
+# Methods that other dialects name differently from the table.
 _OTHER_AGENT_METHODS = frozenset({"cancel", "unstable_resumeSession", "session/set_model"})
 
 
@@ -29,13 +29,13 @@ _decode = msgspec.json.Decoder(_BareMessage).decode
 
 
 class DirectionGuesser:
-    """Remembers who asked what."""
+    """Guesses directions; remembers which side sent which request."""
 
     def __init__(self) -> None:
         self._pending: dict[str, list[str]] = {}
 
     def guess_direction(self, message: bytes) -> str:
-        """The direction of one message, in the order they passed."""
+        """Return the direction of the next message."""
         bare = _decode(message)
         key = repr(bare.id)
         if isinstance(bare.method, str):
@@ -48,7 +48,7 @@ class DirectionGuesser:
 
 
 def method_direction(method: str, is_request: bool) -> str:
-    """Where calls of that name go; of unknown ones requests go to the agent and news to the client."""
+    """Return the direction of a method; unknown requests go to the agent, notifications to the client."""
     sides = [side for side in (Side.AGENT, Side.CLIENT) if (side, method) in METHODS]
     if len(sides) == 1:
         return _DIRECTION[sides[0]]

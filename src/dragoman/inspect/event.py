@@ -1,7 +1,6 @@
-"""What one recorded line means: its kind, its partner, its place in a session, and what is wrong with it.
+"""The meaning of one recorded line: its kind, its request, its session and turn, and its flaws.
 
-Plain values, made by `observer` and read by everything that shows, checks or compares. A Turn and a ToolCall are what
-events are gathered under. Nothing here knows of JSON or files.
+`analyze` creates these values; the views, checks and comparisons read them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Kind = Literal["request", "notification", "answer", "failure", "noise", "stderr"
 
 
 class Flaw(NamedTuple):
-    """One thing that is wrong: where in the message, and what. A flaw that is not fatal costs only that part."""
+    """One problem: where in the message, and what. If it is not fatal, only that part is lost."""
 
     path: str
     message: str
@@ -28,7 +27,7 @@ class Flaw(NamedTuple):
 
 
 class RecordedToolCall(msgspec.Struct, eq=False):
-    """One tool call as the recording tells it."""
+    """One tool call of a recording."""
 
     id: str
     title: str = ""
@@ -41,7 +40,7 @@ class RecordedToolCall(msgspec.Struct, eq=False):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it will change no more."""
+        """Whether the status is final."""
         return self.status in ("completed", "failed", "denied", "cancelled")
 
 
@@ -55,10 +54,10 @@ class RecordedTurn(msgspec.Struct, eq=False):
     last_line: int = 0
     start: int | None = None
     end: int | None = None
-    stop_reason: str = ""  # the stop reason, "error: ..." or nothing while it runs
+    stop_reason: str = ""  # the stop reason, "error: ..." or "" while it runs
     tool_calls: dict[str, RecordedToolCall] = {}
     updates: Counter[str] = msgspec.field(default_factory=Counter)
-    client_requests: Counter[str] = msgspec.field(default_factory=Counter)  # what the agent asked of the client
+    client_requests: Counter[str] = msgspec.field(default_factory=Counter)  # requests of the agent to the client
 
     @property
     def duration(self) -> int | None:
@@ -67,16 +66,16 @@ class RecordedTurn(msgspec.Struct, eq=False):
 
 
 class RecordedEvent(msgspec.Struct, eq=False):
-    """One line of traffic, understood."""
+    """One analyzed line of traffic."""
 
     recorded: RecordedLine
     kind: Kind
-    id: str = ""  # as JSON, so that 1 and "1" stay apart
-    method: str = ""  # of the vocabulary; an answer has that of its request
-    wire_method: str = ""  # the method as the peer spells it
+    id: str = ""  # as JSON, so that 1 and "1" differ
+    method: str = ""  # of the schema; an answer has that of its request
+    wire_method: str = ""  # the method as sent
     update: str = ""
     session: str = ""
-    text: str = ""  # what it says, in a few words; text of peers
+    text: str = ""  # one-line summary; untrusted text of a peer
     request: RecordedLine | None = None  # of an answer: the request
     latency: int | None = None
     outcome: str = ""  # of an answer: its stop reason or error
@@ -88,25 +87,25 @@ class RecordedEvent(msgspec.Struct, eq=False):
 
     @property
     def line(self) -> int:
-        """Where it stands in the recording."""
+        """The line number in the recording."""
         return self.recorded.line
 
     @property
     def t(self) -> int | None:
-        """When it passed: microseconds since the start."""
+        """Microseconds since the start."""
         return self.recorded.t
 
     @property
     def direction(self) -> str:
-        """Who said it."""
+        """The direction."""
         return self.recorded.direction
 
     @property
     def size(self) -> int:
-        """Its bytes, without the line end."""
+        """The size in bytes, without the line end."""
         return self.recorded.cut or len(self.recorded.data)
 
     @property
     def name(self) -> str:
-        """How it is called in listings."""
+        """The name shown in listings."""
         return f"{self.method} {self.update}" if self.update else self.method

@@ -1,8 +1,7 @@
-"""The format of a recording: one header line, then one line for each line that passed (docs/inspect.md).
+"""The format of a recording: one header line, then one line for each line of traffic (docs/inspect.md).
 
-Takes lines of traffic and gives lines of a recording. A line that is JSON is embedded as it is, byte for byte, so that
-`jq` reads a recording and nothing is escaped twice; what is no JSON stands in a string, what is no UTF-8 in base64.
-From a recording the traffic can be restored to the byte. Pure; `reading` is the way back, `recorder` does the writing.
+A JSON line is embedded byte for byte, so `jq` can read a recording; other text is in a string, other bytes in base64.
+The traffic can be restored exactly. `reader` parses recordings, `recorder` writes them.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from msgspec import Raw
 
 from dragoman.wire.depth import is_too_deep
 
-# Grows when a reader of the old format would misread a new recording; new members alone do not count.
+# Increased when an old reader would misread a new recording; not for new members.
 FORMAT = 1
 
-# Who wrote a line: the client, the agent, or the agent on its stderr; and what the recorder itself has to say.
+# The direction of a line: from the client, from the agent, or the agent's stderr; then the recorder's own lines.
 TO_AGENT, TO_CLIENT, STDERR = "c2a", "a2c", "err"
 NOTE, GAP, END = "note", "gap", "end"
 TRAFFIC = frozenset({TO_AGENT, TO_CLIENT, STDERR})
 
-# Of a longer line only the beginning is kept: the largest message a transport takes (wire/frames.py).
+# Of a longer line only the beginning is kept. The largest message that a transport accepts (wire/frames.py).
 MAX_LINE = 64 * 1024 * 1024
 KEPT_OF_LONG_LINE = 4 * 1024
 
 
 class Header(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The first line: what was recorded, when, by which format; times of the lines count from `epoch`."""
+    """The first line: what was recorded, when, in which format; line times are relative to `epoch`."""
 
     dragoman: str = "recording"
     format: int = FORMAT
@@ -37,20 +36,20 @@ class Header(msgspec.Struct, kw_only=True, omit_defaults=True):
     command: list[str] = []
     cwd: str = ""
     start: str = ""
-    epoch: int = 0  # microseconds since 1970; two recordings of one conversation are put together by it
+    epoch: int = 0  # microseconds since 1970; aligns two recordings of one conversation
     redacted: bool = False
 
 
 class RecordedLine(msgspec.Struct, gc=False):
-    """One line of traffic as it was recorded; `t` is microseconds since the start, None where nobody noted it."""
+    """One recorded line of traffic; `t` is microseconds since the start, None if unknown."""
 
     line: int
     t: int | None
     direction: str
     data: bytes
     eol: bytes = b"\n"
-    cut: int = 0  # the size the line really had, when only its beginning was kept
-    part: int = 0  # how many recordings stand before its own, in a file that several were put into
+    cut: int = 0  # the original size, if only the beginning was kept
+    part: int = 0  # index of its recording, in a file that has several
 
 
 _encode = msgspec.json.Encoder().encode
@@ -58,13 +57,13 @@ _validate = msgspec.json.Decoder(Raw).decode
 
 
 def header_line(header: Header) -> bytes:
-    """The first line of a recording; what makes it one is always said."""
-    said = msgspec.to_builtins(header)
-    return bytes(_encode({"dragoman": header.dragoman, "format": header.format, **said})) + b"\n"
+    """Return the first line of a recording, always with its type and format."""
+    members = msgspec.to_builtins(header)
+    return bytes(_encode({"dragoman": header.dragoman, "format": header.format, **members})) + b"\n"
 
 
 def frame_line(t: int, direction: str, data: bytes, eol: bytes = b"\n", cut: int = 0) -> bytes:
-    """The line for a line of traffic. The message is its last member, so readers can tell its size without parsing."""
+    """Return the recording line for a line of traffic. The message comes last, so its size is known without parsing."""
     ending = b"" if eol == b"\n" else b',"eol":%b' % _encode(eol.decode("ascii"))
     if cut:
         ending += b',"cut":%d' % cut
@@ -72,17 +71,17 @@ def frame_line(t: int, direction: str, data: bytes, eol: bytes = b"\n", cut: int
 
 
 def restore_bytes(frames: list[RecordedLine], direction: str) -> bytes:
-    """The bytes that passed in one direction."""
+    """Return the original bytes of one direction."""
     return b"".join(frame.data + frame.eol for frame in frames if frame.direction == direction)
 
 
 def end_line(t: int, reason: str, status: int | None, frames: int) -> bytes:
-    """The last line: how it ended. A recording without it was cut."""
+    """Return the last line: how it ended. A recording without it is incomplete."""
     return bytes(_encode({"t": t, "dir": END, "why": reason, "status": status, "frames": frames})) + b"\n"
 
 
 def gap_line(t: int, lost: int) -> bytes:
-    """So many bytes passed unrecorded, because the disk could not keep up."""
+    """Return the line that says how many bytes were not recorded because the disk was too slow."""
     return bytes(_encode({"t": t, "dir": GAP, "lost": lost})) + b"\n"
 
 
@@ -103,7 +102,7 @@ def _encode_body(data: bytes, is_cut: bool) -> bytes:
 
 
 class StreamLine(NamedTuple):
-    """One line of a stream, its line end, and the real size of one that was cut."""
+    """One line of a stream, its line end, and its original size if it was cut."""
 
     data: bytes
     eol: bytes
@@ -111,7 +110,7 @@ class StreamLine(NamedTuple):
 
 
 class TrafficSplitter:
-    """Cuts one direction of traffic into lines and keeps their line ends; only of giants the rest is dropped."""
+    """Splits one direction of traffic into lines and keeps the line ends; cuts lines over the limit."""
 
     __slots__ = ("_last_byte", "_limit", "_parts", "_size")
 
@@ -122,7 +121,7 @@ class TrafficSplitter:
         self._last_byte = b""
 
     def feed(self, data: bytes) -> list[StreamLine]:
-        """The lines that these bytes complete."""
+        """Return the lines that these bytes complete."""
         lines = data.split(b"\n")
         rest = lines.pop()
         found: list[StreamLine] = []
@@ -139,13 +138,13 @@ class TrafficSplitter:
         return found
 
     def finish(self) -> list[StreamLine]:
-        """The stream ended: what stood after the last line end."""
+        """Return what follows the last line end, at the end of the stream."""
         return [self._take_buffered(b"")] if self._size else []
 
     def _buffer_part(self, part: bytes) -> None:
         was, self._size = self._size, self._size + len(part)
         self._last_byte = part[-1:] or self._last_byte
-        if was <= self._limit + 1:  # one more: a CR may still fall away
+        if was <= self._limit + 1:  # one more: a CR may still be removed
             self._parts.append(part)
             if self._size > self._limit + 1:
                 self._parts = [b"".join(self._parts)[:KEPT_OF_LONG_LINE]]

@@ -1,7 +1,6 @@
-"""What a message says, in a few words: for timelines, trees and the page.
+"""One-line summaries of messages, for timelines, trees and the page.
 
-Takes a method of the vocabulary and plain values, gives one line of peer text (whoever prints it makes it visible).
-A table of methods and of update kinds; what is not listed shows its first plain members. Pure.
+The result is untrusted text of a peer: escape it before printing. Unlisted methods show their first scalar members.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 
 from dragoman.wire.envelope import WireError
 
-# One line on any screen; the whole message is always one step away. Characters.
+# Characters of a summary.
 MAX_LENGTH = 240
 
 _SPACES = re.compile(r"\s+")
@@ -20,27 +19,27 @@ _SCALARS = (str, int, float, bool)
 
 
 def message_line(method: str, values: Any, is_result: bool = False) -> str:
-    """A call or a result in one line."""
+    """Summarize a call or a result in one line."""
     if not isinstance(values, dict):
         return shorten(str(values)) if values not in (None, {}) else ""
-    say = (_RESULTS if is_result else _CALLS).get(method, _scalar_members)
-    return shorten(say(values))
+    render = (_RESULTS if is_result else _CALLS).get(method, _scalar_members)
+    return shorten(render(values))
 
 
 def error_line(error: WireError) -> str:
-    """An error in one line."""
+    """Summarize an error in one line."""
     return shorten(f"{error.code} {error.message}")
 
 
 def stop_reason_of(method: str, result: Any) -> str:
-    """The stop reason in a result, if it is one of a prompt."""
+    """Return the stop reason of a prompt result, else an empty string."""
     if method != "session/prompt" or not isinstance(result, dict):
         return ""
     return str(result.get("stopReason", ""))
 
 
 def trace_context_of(params: Any) -> tuple[str, str]:
-    """The W3C trace context in `_meta`: traceparent and tracestate."""
+    """Return the W3C trace context in `_meta`: traceparent and tracestate."""
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict):
         return "", ""
@@ -49,13 +48,13 @@ def trace_context_of(params: Any) -> tuple[str, str]:
 
 
 def shorten(text: str) -> str:
-    """At most one screen line of it."""
-    text = _SPACES.sub(" ", text)  # one at either end stays: chunks are put together later
+    """Collapse white space and cut the text to the maximum length."""
+    text = _SPACES.sub(" ", text)  # keep one at either end: chunks are joined later
     return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"
 
 
 def content_text(content: Any) -> str:
-    """The words of a content block, or what it is."""
+    """Return the text of a content block, or its type."""
     if isinstance(content, list):
         return " ".join(content_text(each) for each in content)
     if not isinstance(content, dict):
@@ -75,7 +74,7 @@ def content_text(content: Any) -> str:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in a list, whatever a peer put there."""
+    """Return the objects in a list; peers may send anything."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
@@ -89,8 +88,8 @@ def _update(params: dict[str, Any]) -> str:
 def _tool_call(update: dict[str, Any]) -> str:
     parts = [update.get("title") or update.get("toolCallId"), update.get("kind"), update.get("status")]
     text = " · ".join(str(part) for part in parts if part)
-    said = content_text(update.get("content") or [])
-    return f"{text} · {said}" if said else text
+    content = content_text(update.get("content") or [])
+    return f"{text} · {content}" if content else text
 
 
 def _plan(update: dict[str, Any]) -> str:
@@ -134,7 +133,7 @@ def _content_size(result: dict[str, Any]) -> str:
 
 
 def _scalar_members(values: dict[str, Any]) -> str:
-    """The first members that are plain, without the ids everything has."""
+    """Return the first scalar members, without the common ids."""
     skipped = ("sessionId", "sessionUpdate", "_meta")
     plain = [f"{name}={value}" for name, value in values.items() if isinstance(value, _SCALARS) and name not in skipped]
     return " ".join(plain[:6])

@@ -1,7 +1,6 @@
-"""Opening recordings: a file, or standard input as `-`, read in blocks and given line by line.
+"""Open recordings: a file, or stdin as `-`, read in blocks and returned line by line.
 
-The one place of this folder that reads recordings from disk. A line beyond the limit ends the reading, for nothing
-that follows could be trusted to begin where a line begins.
+A line over the limit ends the reading, because the next line break could be anywhere.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from typing import BinaryIO
 from dragoman.inspect.format import MAX_LINE
 from dragoman.inspect.reader import NotARecording, RecordingReader
 
-# One read for so many bytes: large enough that Python does little per line, small enough to hold.
+# Bytes per read: large enough for little work per line, small enough for memory.
 BLOCK_SIZE = 1024 * 1024
 
-# A line of a recording may hold the largest message, escaped or in base64, and its frame. Bytes.
+# Bytes of one line: the largest message, escaped or in base64, with its frame.
 MAX_FILE_LINE = 2 * MAX_LINE + 1024 * 1024
 
-# How often `tail -f` looks for more. Seconds; a person takes it for at once.
+# Seconds between two reads when following a file.
 POLL_INTERVAL = 0.1
 
 
 @contextmanager
 def open_recording(path: str) -> Iterator[BinaryIO]:
-    """The file to read; faults say what to do."""
+    """Open the file; errors name it and say what to do."""
     if path == "-":
         with _prefix_errors("standard input"):
             yield sys.stdin.buffer
@@ -36,7 +35,7 @@ def open_recording(path: str) -> Iterator[BinaryIO]:
     try:
         file = open(path, "rb", buffering=0)  # noqa: SIM115  (closed below; errors of the caller are not ours)
     except OSError as error:
-        raise NotARecording(f"{path}: {(error.strerror or str(error)).lower()}; name a recording") from None
+        raise NotARecording(f"{path}: {(error.strerror or str(error)).lower()}; give the path of a recording") from None
     with file, _prefix_errors(path):
         if os.path.isdir(path):
             raise NotARecording("this is a folder; name a recording")
@@ -44,17 +43,17 @@ def open_recording(path: str) -> Iterator[BinaryIO]:
 
 
 def wait_for_file(path: str, on_wait: Callable[[], None]) -> None:
-    """Wait for a file that somebody is about to write, which is said once; one without a folder never comes."""
+    """Wait until a file exists, after calling `on_wait`; do not wait if its directory does not exist."""
     if path == "-" or os.path.exists(path) or not os.path.isdir(os.path.dirname(path) or "."):
         return
     on_wait()
-    while not os.path.exists(path):  # until Ctrl-C: whoever follows a file waits for what comes
+    while not os.path.exists(path):  # until Ctrl-C
         time.sleep(POLL_INTERVAL)
 
 
 @contextmanager
 def _prefix_errors(path: str) -> Iterator[None]:
-    """Say which file is no recording: there may be two."""
+    """Put the path before the message: a command may read two files."""
     try:
         yield
     except NotARecording as error:
@@ -64,7 +63,7 @@ def _prefix_errors(path: str) -> Iterator[None]:
 def read_lines(
     file: BinaryIO, reader: RecordingReader, keep_waiting: Callable[[], bool] | None = None
 ) -> Iterator[bytes]:
-    """The lines of a file with their line ends, the last one as it is; with `more`, waits at the end for others."""
+    """Yield the lines with their line ends; at the end, wait for more while `keep_waiting` returns true."""
     for lines in read_blocks(file, reader, keep_waiting):
         yield from lines
 
@@ -72,11 +71,11 @@ def read_lines(
 def read_blocks(
     file: BinaryIO, reader: RecordingReader, keep_waiting: Callable[[], bool] | None = None
 ) -> Iterator[list[bytes]]:
-    """Many lines at once, for whoever is in a hurry."""
+    """Yield many lines at once, which is faster."""
     rest = b""
     while True:
         try:
-            block = file.read(max(BLOCK_SIZE, len(rest)))  # a giant is read in ever larger steps
+            block = file.read(max(BLOCK_SIZE, len(rest)))  # read a very long line in growing steps
         except IsADirectoryError:
             raise NotARecording("this is a folder; name a recording") from None
         if not block:
@@ -97,7 +96,7 @@ def read_blocks(
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    """Split at newlines alone: a CR inside a line of another recorder is no line end."""
+    """Split at newlines alone: a CR inside a line of another recorder is not a line end."""
     lines = [line + b"\n" for line in data.split(b"\n")]
     lines[-1] = lines[-1][:-1]
     if not lines[-1]:

@@ -1,8 +1,7 @@
-"""OpenTelemetry spans for what passes: one for each request, and the turn is that of its prompt.
+"""OpenTelemetry spans for the traffic: one for each request; that of a prompt is the turn.
 
-A listener for a Tap (or for any source of frames in order). A request that carries W3C trace context in `_meta` becomes
-a child of that trace; what an agent asks during a turn becomes a child of the turn. Needs `opentelemetry-api`, which is
-imported here and nowhere else; without it, making Spans says what to install.
+`Spans` is a listener for a Tap. A request with W3C trace context in `_meta` becomes a child of that trace; a request of
+the agent during a turn becomes a child of the turn. Needs the optional `opentelemetry-api`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class TelemetryUnavailable(DragomanError):
 
 
 class Spans:
-    """Follows one conversation and makes its spans."""
+    """Creates the spans of one conversation."""
 
     def __init__(self, provider: TracerProvider | None = None, dialect: str = "auto") -> None:
         try:
@@ -42,7 +41,7 @@ class Spans:
         self._turn_spans: dict[int, Span] = {}  # by the number of the turn
 
     def __call__(self, direction: str, frame: bytes) -> None:
-        """One frame passed."""
+        """Process one frame."""
         self._line_count += 1
         now = time.time_ns()
         event = self._analyzer.analyze_line(RecordedLine(self._line_count, now // 1000, direction, frame))
@@ -52,7 +51,7 @@ class Spans:
             self._end_span(event, now)
 
     def close(self) -> None:
-        """Nothing more will pass: what was never answered ends now, as an error."""
+        """End the spans of unanswered requests, as errors."""
         for span in self._open_spans.values():
             self._set_error(span, "never answered")
             span.end()

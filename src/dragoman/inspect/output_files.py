@@ -1,8 +1,7 @@
-"""Where recordings and copies of them are written, without harm to a file that is there.
+"""Create the files of recordings and of copies, without damage to existing files.
 
-Takes a path that somebody named, gives something to write to. A recording never takes the place of another file: the
-next free name beside it is used. A copy takes the place of what was there when it is complete, and never that of what
-it is made of. Above are the recorder and the export; knows nothing of what is written.
+A recording never replaces a file: it gets the next free name. A copy replaces a file only when it is complete, and
+never its source.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from typing import BinaryIO
 
 from dragoman.errors import DragomanError
 
-# So many recordings of one name; whoever has more of them wants to clear up first.
+# Recordings with one name; beyond it the user should clean up.
 MAX_RECORDINGS = 10_000
 
-_MODE = 0o600  # a recording holds everything that was said, and a copy most of it
+_MODE = 0o600  # recordings contain private conversations
 _FLAGS = os.O_WRONLY | os.O_CLOEXEC
 
 
 class NotWritable(DragomanError):
-    """A recording, or a copy of one, cannot be written; says what to try."""
+    """A recording or a copy cannot be written; the message says what to try."""
 
 
 def create_recording_file(path: str) -> tuple[int, str]:
-    """A file for a recording and its path: this one, or talk-2.ndjson, talk-3.ndjson where something is there."""
+    """Create a file for a recording; return its descriptor and path: this one, or talk-2.ndjson if it exists."""
     stem, ending = os.path.splitext(path)
     for number in range(1, MAX_RECORDINGS):
         name = path if number == 1 else f"{stem}-{number}{ending}"
@@ -39,7 +38,7 @@ def create_recording_file(path: str) -> tuple[int, str]:
             continue
         except OSError as error:
             why = f"cannot record to {name}: {error.strerror}; choose another file"
-            raise NotWritable(f"{why}, or make its folder" if isinstance(error, FileNotFoundError) else why) from None
+            raise NotWritable(f"{why}, or create the folder" if isinstance(error, FileNotFoundError) else why) from None
         if _try_lock(fd):
             return fd, name
         os.close(fd)
@@ -49,7 +48,7 @@ def create_recording_file(path: str) -> tuple[int, str]:
 
 
 def _has_content(name: str) -> bool:
-    """Whether something is there that must stay as it is; an empty file, a pipe or a device is there to be used."""
+    """Return whether the file must not be overwritten; an empty file, a pipe or a device may be."""
     try:
         there = os.stat(name)
     except OSError:
@@ -58,13 +57,13 @@ def _has_content(name: str) -> bool:
 
 
 def _try_lock(fd: int) -> bool:
-    """Whether nobody else records to this file; two that came at the same moment must not share it."""
+    """Lock the file; return False if another process records to it."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         return True
     with suppress(OSError):
-        os.fchmod(fd, _MODE)  # one that was made beforehand
+        os.fchmod(fd, _MODE)  # the file may exist already
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as long as the recording is open
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held while the recording is open
     except BlockingIOError:
         return False
     except OSError:
@@ -76,14 +75,14 @@ def check_not_source(path: str, sources: Sequence[str]) -> None:
     """Refuse to write a copy to one of the files it is made of."""
     for source in sources:
         if _is_same_file(path, source):
-            raise NotWritable(f"{path} is the recording itself, which stays as it is; choose another file with --out")
+            raise NotWritable(f"{path} is the recording itself; choose another file with --out")
 
 
 @contextmanager
 def open_replacement(path: str) -> Iterator[BinaryIO]:
-    """A file to write a copy to; it gets its name when all is written, else nothing has changed."""
+    """Open a file that replaces `path` when it is complete; on an error nothing changes."""
     try:
-        if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device has no name to change; a folder none
+        if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device cannot be replaced
             with open(path, "wb") as file:
                 yield file
             return

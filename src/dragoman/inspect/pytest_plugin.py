@@ -1,7 +1,7 @@
-"""The second half of the pytest plug-in: recordings as peers, and recordings of what a test said.
+"""The pytest plug-in for recordings: recordings as peers, and recordings of tests.
 
-Loaded by pytest with every run, so it imports nothing but pytest until it is used. It stands here and not beside the
-first half (dragoman/testing/plugin.py), for recordings are above the testing kit; the two meet in one hook.
+pytest loads it in every run, so it imports nothing but pytest until it is used. It is a separate plug-in because
+`dragoman.testing` must not import `dragoman.inspect`; a hook connects the two.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ _RECORDER: pytest.StashKey[Recorder] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--acp-record."""
+    """Add --acp-record."""
     group = parser.getgroup("acp")
     group.addoption(
-        "--acp-record", metavar="DIR", help="record what each test says into DIR, a file a test (dragoman inspect show)"
+        "--acp-record", metavar="DIR", help="record each test into a file in DIR (see dragoman inspect show)"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Only a run that is to be recorded has anything done to its tests."""
+    """Register the recorder, only if recording was requested."""
     if folder := config.getoption("acp_record", None):
         config.pluginmanager.register(RecordingPlugin(os.path.abspath(folder)), "dragoman-recorder")
 
 
 class RecordingPlugin:
-    """Records what each test says, a file a test."""
+    """Records the traffic of each test, one file per test."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_acp_trace(self, node: pytest.Item, side: str) -> Callable[[Transport], Transport]:
-        """Overhear the transports of one test; they all go into one file."""
+        """Record all transports of one test into one file."""
         from dragoman.inspect.recorder import Recorder
         from dragoman.inspect.tap import Tap
         from dragoman.schema.side import Side
@@ -54,7 +54,7 @@ class RecordingPlugin:
             os.makedirs(self._folder, exist_ok=True)
             path = os.path.join(self._folder, re.sub(r"[^\w.-]+", "-", node.nodeid).strip("-") + ".ndjson")
             with suppress(FileNotFoundError):
-                os.unlink(path)  # the recording of this test in an earlier run; a run makes the folder anew
+                os.unlink(path)  # the recording of an earlier run
             node.stash[_RECORDER] = Recorder(
                 path, ["pytest", node.nodeid], lambda text: node.add_report_section("teardown", "acp", text)
             )
@@ -63,7 +63,7 @@ class RecordingPlugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
-        """After everything the test used has ended, its recording ends."""
+        """Close the recording after all fixtures were torn down."""
         try:
             return (yield)
         finally:
@@ -73,7 +73,7 @@ class RecordingPlugin:
 
 
 class RecordedPeer:
-    """A recording in the hands of a test: it plays the agent for a client, or the client for an agent."""
+    """A recording that plays the agent for a client under test, or the client for an agent under test."""
 
     def __init__(self, loop: Loop, recording: Recording, agent: Callable[[], Any]) -> None:
         self.recording = recording
@@ -83,7 +83,7 @@ class RecordedPeer:
     def play_to_agent(
         self, agent: Any = None, *, strict: bool = False, ignore: Collection[str] = (), **options: Any
     ) -> list[bytes]:
-        """Play the recorded client to an agent, by default the agent under test; gives what the agent said."""
+        """Play the recorded client to an agent, by default the agent under test; return the frames of the agent."""
         target = self._agent() if agent is None else agent
         work = self.recording.play_to_agent(target, strict=strict, ignore=ignore, timeout=self._loop.timeout, **options)
         return self._loop.run(work, 2 * self._loop.timeout)
@@ -103,7 +103,7 @@ class RecordedPeer:
             from dragoman.testing.stand_ins import run_command
 
             return await run_command(
-                client, self.recording.command(strict=strict, ignore=ignore), patience=self._loop.timeout
+                client, self.recording.command(strict=strict, ignore=ignore), timeout=self._loop.timeout
             )
         async with self.recording.as_agent(strict=strict, ignore=ignore) as transport:
             return await client(transport)
@@ -113,7 +113,7 @@ class RecordedPeer:
 def acp_recording(
     request: pytest.FixtureRequest, acp_loop: Loop, acp_target: Any
 ) -> Callable[[str | os.PathLike[str]], RecordedPeer]:
-    """A recording by its path, from the test's own folder: `acp_recording("talk.ndjson").meets_agent()`."""
+    """Load a recording, relative to the directory of the test: `acp_recording("talk.ndjson").play_to_agent()`."""
     from dragoman.inspect.recorded_peer import Recording
     from dragoman.testing.pytest_plugin import agent_under_test
 

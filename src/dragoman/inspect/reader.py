@@ -1,8 +1,7 @@
-"""Reading recordings: ours, and those of others, as far as they go.
+"""Read recordings, our own and those of other recorders, as far as possible.
 
-Takes the lines of a file and gives what was recorded; what it could not read it says, by line, and goes on where that
-makes sense. Understands our own format, also several recordings one after the other, lines of the same shape without a
-header, and bare messages one a line, whose direction is found out from the method table. Pure; `opening` has the files.
+Reads our own format, also several recordings in one file, the same lines without a header, and bare messages, one per
+line, whose direction is guessed. Problems are collected by line.
 """
 
 from __future__ import annotations
@@ -18,40 +17,40 @@ from dragoman.errors import DragomanError
 from dragoman.inspect.direction import DirectionGuesser
 from dragoman.inspect.format import END, FORMAT, GAP, NOTE, STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, Header, RecordedLine
 
-# Other recorders' words for who spoke.
+# Direction names of other recorders.
 DIRECTION_NAMES = {
     "c2a": TO_AGENT, "client": TO_AGENT, "client_to_agent": TO_AGENT, "in": TO_AGENT, "stdin": TO_AGENT,
     "a2c": TO_CLIENT, "agent": TO_CLIENT, "agent_to_client": TO_CLIENT, "out": TO_CLIENT, "stdout": TO_CLIENT,
     "err": STDERR, "stderr": STDERR, "note": NOTE, "gap": GAP, "end": END,
 }  # fmt: skip
 
-# A file whose first lines are all noise is something else than a recording. Lines.
+# A file whose first lines are all noise is not a recording.
 MAX_NOISE_LINES = 1000
 
-# So many troubles are told one by one; more of them say nothing new.
+# Problems listed one by one; more are only counted.
 MAX_LISTED_PROBLEMS = 20
 
 _MICROSECONDS_PER_SECOND = 1_000_000
 
-# How our own recorder calls directions; only its times are known to count microseconds where no header says so.
+# Direction names of our own recorder; without a header, only its times are known to be microseconds.
 _OWN_DIRECTIONS = TRAFFIC | {GAP, END}
 
-_ADVICE = "give a file that `dragoman inspect run` wrote, or one with a message a line"
+_ADVICE = "give a file that `dragoman inspect run` wrote, or one with one message per line"
 
 
 class NotARecording(DragomanError):
-    """The file is no recording, or cannot be read at all."""
+    """The file is not a recording, or cannot be read."""
 
 
 class ReadProblem(NamedTuple):
-    """What could not be read, and in which line."""
+    """A line that could not be read, and why."""
 
     line: int
     reason: str
 
 
 class RecordingEnd(msgspec.Struct):
-    """What the last line says: how the agent ended."""
+    """The last line: how the agent ended."""
 
     reason: str = ""
     status: int | None = None
@@ -88,22 +87,22 @@ _decode_header = msgspec.json.Decoder(Header).decode
 
 
 class RecordingReader:
-    """Reads one recording, line by line; remembers its header and everything that could not be read."""
+    """Reads one file, line by line; keeps its headers and problems."""
 
     def __init__(self) -> None:
-        self.header = Header(format=0)  # of the recording that is being read
-        self.headers: list[Header] = []  # more than one, where several recordings were put into one file
-        self.endings: dict[int, RecordingEnd] = {}  # how each of them ended
+        self.header = Header(format=0)  # of the current recording
+        self.headers: list[Header] = []  # several, if the file has several recordings
+        self.endings: dict[int, RecordingEnd] = {}  # by recording
         self.problems: list[ReadProblem] = []
-        self.problem_count = 0  # all of them, also those that are not listed
-        self.lost_bytes = 0  # bytes that passed unrecorded
+        self.problem_count = 0  # including those that are not listed
+        self.lost_bytes = 0  # bytes that were not recorded
         self.line_count = 0
-        self.is_recording = False  # whether anything was read that makes it a recording
-        self._time_unit: int | None = None  # microseconds in one of the file's times; 0 when nothing tells
+        self.is_recording = False  # whether any recorded line was read
+        self._time_unit: int | None = None  # microseconds per unit of the file's times; 0 if unknown
         self._direction_guesser = DirectionGuesser()
 
     def read(self, lines: Iterable[bytes]) -> Iterator[RecordedLine]:
-        """What was recorded; `lines` come with their line ends, for a last one without shows that it was cut."""
+        """Yield the recorded lines; `lines` have line ends, because a last one without shows that it was cut."""
         for line in lines:
             found = self.read_line(line)
             if found is not None:
@@ -111,88 +110,85 @@ class RecordingReader:
         self.finish()
 
     def finish(self) -> None:
-        """All lines were read; raises where nothing among them was of a recording."""
+        """Raise NotARecording if no recorded line was read."""
         if not self.is_recording:
-            raise NotARecording(
-                f"there is nothing of a recording in it; {_ADVICE}" if self.line_count else f"empty; {_ADVICE}"
-            )
+            raise NotARecording(f"this is not a recording; {_ADVICE}" if self.line_count else f"empty; {_ADVICE}")
 
     @property
     def part(self) -> int:
-        """How many recordings stand before the one that is being read."""
+        """The index of the current recording in the file."""
         return max(0, len(self.headers) - 1)
 
     @property
     def ending(self) -> RecordingEnd | None:
-        """How the one that is being read ended; None when it has no end."""
+        """How the current recording ended; None if it has no end."""
         return self.endings.get(self.part)
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether one of our own recordings has no end: it was cut, or it is still being written."""
+        """Whether the current recording is ours and has no end: it was cut, or is still being written."""
         return self.ending is None and self._time_unit == 1
 
     def to_microseconds(self, t: float | None, direction: str = TO_AGENT) -> int | None:
-        """Microseconds since the start, of a time as a line has it; None when nobody knows what it counts."""
+        """Convert a time of the file to microseconds since the start; None if its unit is unknown."""
         if t is None:
             return None
         if self._time_unit is None and t:
             self._time_unit = self._guess_time_unit(t, direction)
-        return (
-            None if self._time_unit == 0 else round(t * (self._time_unit or 1))
-        )  # the unit of nothing but 0 is all the same
+        # While all times were 0, the unit does not matter.
+        return None if self._time_unit == 0 else round(t * (self._time_unit or 1))
 
     def _guess_time_unit(self, t: float, direction: str) -> int:
-        """What times count where no header says it: others write seconds with a fraction, we whole microseconds."""
+        """Guess the unit without a header: others write seconds with a fraction, we write microseconds."""
         if not isinstance(t, int):
             return _MICROSECONDS_PER_SECOND
         why = "the header is missing: the beginning was cut off, or cannot be read"
         if direction not in _OWN_DIRECTIONS:
-            self.add_problem(1, f"{why}; nothing tells what the times count, so none are shown")
+            self.add_problem(1, f"{why}; the unit of the times is unknown, so no times are shown")
             return 0
-        self.add_problem(1, f"{why}; the times are taken for microseconds, and when it began is not known")
+        self.add_problem(1, f"{why}; the times are read as microseconds, and the start time is unknown")
         return 1
 
     def read_line(self, line: bytes) -> RecordedLine | None:
-        """One line of the file; None when it is no traffic."""
+        """Read one line of the file; return None if it is not traffic."""
         self.line_count += 1
         number = self.line_count
         content = line.strip()
         if not content:
             return None
         try:
-            said = _decode(content)
+            decoded = _decode(content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self._note_malformed_line(number, line, error)
             return None
-        if said.dragoman == "recording" and not said.dir:
-            self._start_recording(number, content, said)
+        if decoded.dragoman == "recording" and not decoded.dir:
+            self._start_recording(number, content, decoded)
             return None
-        found = self._parse_traffic(number, content, said)
+        found = self._parse_traffic(number, content, decoded)
         if found is not None:
             self.is_recording = True
         elif number >= MAX_NOISE_LINES and not self.is_recording:
-            raise NotARecording(f"the first {number} lines have nothing of a recording; {_ADVICE}")
+            raise NotARecording(f"the first {number} lines are not those of a recording; {_ADVICE}")
         return found
 
     def add_problem(self, line: int, reason: str) -> None:
-        """Remember what could not be read."""
+        """Note a line that could not be read."""
         self.problem_count += 1
         if len(self.problems) < MAX_LISTED_PROBLEMS:
             self.problems.append(ReadProblem(line, reason))
 
     def _start_recording(self, number: int, content: bytes, raw_line: _RawLine) -> None:
         if self.is_incomplete:
-            self.add_problem(number, "another recording begins here, and the one before it has no end")
+            self.add_problem(number, "another recording starts here, but the one before has no end")
         if self.is_recording and not self.headers:
-            self.headers.append(self.header)  # of the one before, whose header is missing
+            self.headers.append(self.header)  # of the previous recording, whose header is missing
         self._time_unit = 1
         self.is_recording = True
         if raw_line.format > FORMAT:
             self.add_problem(
                 number,
-                f"format {raw_line.format} is newer than this program knows ({FORMAT}); what it knows is read, "
-                "a newer dragoman reads the rest",
+                f"format {raw_line.format} is newer than this program supports ({FORMAT}); parts may be missing, "
+                "upgrade dragoman to read all",
             )
         try:
             self.header = _decode_header(content)
@@ -211,7 +207,7 @@ class RecordingReader:
             self.add_problem(number, "neither a message nor a line of a recording; skipped")
             return None
         if way is None:
-            self.add_problem(number, f"the direction {word[:40]!r} is not known here; skipped")
+            self.add_problem(number, f"the direction {word[:40]!r} is unknown; skipped")
             return None
         t = self.to_microseconds(raw_line.t, word)
         if way in (NOTE, GAP, END):
@@ -233,7 +229,7 @@ class RecordingReader:
             except ValueError:
                 self.add_problem(number, "b64 is not base64; skipped")
                 return None
-        self.add_problem(number, "the line has no msg, raw or b64 that this program knows; skipped")
+        self.add_problem(number, "the line has no msg, raw or b64; skipped")
         return None
 
     def _note_control_line(self, direction: str, raw_line: _RawLine, t: int | None) -> None:
@@ -246,8 +242,8 @@ class RecordingReader:
 
     def _note_malformed_line(self, number: int, line: bytes, error: Exception) -> None:
         if not line.endswith(b"\n"):
-            self.add_problem(number, "the recording is cut in the middle of this line; all before it was read")
+            self.add_problem(number, "the recording is cut in the middle of this line; all lines before it were read")
         else:
-            self.add_problem(number, f"no JSON of a recording ({error}); skipped")
+            self.add_problem(number, f"not a JSON line of a recording ({error}); skipped")
         if number >= MAX_NOISE_LINES and not self.is_recording:
-            raise NotARecording(f"the first {number} lines are no JSON; this is no recording")
+            raise NotARecording(f"the first {number} lines are not JSON; this is not a recording")

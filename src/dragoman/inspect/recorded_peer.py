@@ -1,8 +1,6 @@
 """Recorded peers for tests: a recording plays the agent for a client under test, or the client for an agent.
 
-Takes a file of `dragoman inspect run` (or of another recorder) and gives a peer in memory, over a process or behind a
-command. Above are tests, and the pytest plug-in beside this; below are `script`, which decides what to say, and
-`player`, which says it. It stands here and not in `dragoman.testing`, for that is below recordings.
+Reads a file of `dragoman inspect run` or of another recorder. Below are `replay_script` and `replay_player`.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from dragoman.inspect.open_recording import open_recording, read_lines
 from dragoman.inspect.reader import NotARecording, RecordingReader
 from dragoman.inspect.replay_player import play_script
 from dragoman.inspect.replay_script import ReplayScript
-from dragoman.testing.scripted_peer import PATIENCE
+from dragoman.testing.scripted_peer import TIMEOUT
 from dragoman.testing.stand_ins import Target, scripted_client
 from dragoman.transport.base import Transport
 from dragoman.transport.memory import memory_pair
@@ -29,7 +27,7 @@ WrapTransport = Callable[[Transport], Transport]
 
 
 class Recording:
-    """One conversation that was recorded, to be played by one of its two sides."""
+    """One recorded conversation, to be replayed as one of its two sides."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -39,25 +37,25 @@ class Recording:
                 each for each in reader.read(read_lines(file, reader)) if each.direction in _MESSAGE_DIRECTIONS
             ]
         if not self.frames:
-            raise NotARecording(f"{self.path} has no message; record one with `dragoman inspect run --out FILE -- CMD`")
+            raise NotARecording(f"{self.path} has no messages; record with `dragoman inspect run --out FILE -- CMD`")
         self.problems = [f"line {line}: {why}" for line, why in reader.problems]
         if reader.is_incomplete:
             self.problems.append("it has no end: it was cut, or is still being written")
 
     def command(self, *, strict: bool = False, ignore: Collection[str] = ()) -> list[str]:
-        """The command of an agent that plays this recording, for a client that starts its agent itself."""
-        words = [sys.executable, "-m", "dragoman", "inspect", "replay", os.path.abspath(self.path), "--as", "agent"]
-        ignored = [word for path in ignore for word in ("--ignore", path)]
-        return [*words, "--strict", *ignored] if strict else words
+        """Return the command of an agent that plays this recording, for a client that starts its agent."""
+        command = [sys.executable, "-m", "dragoman", "inspect", "replay", os.path.abspath(self.path), "--as", "agent"]
+        ignored = [argument for path in ignore for argument in ("--ignore", path)]
+        return [*command, "--strict", *ignored] if strict else command
 
     @asynccontextmanager
     async def as_agent(
         self, *, strict: bool = False, ignore: Collection[str] = (), wrap: WrapTransport | None = None
     ) -> AsyncIterator[Transport]:
-        """The recorded agent, for a client in this process: connect to the transport this gives.
+        """Play the recorded agent for a client in this process, which connects to the returned transport.
 
-        Strict wants order and content as recorded, but for the members named in `ignoring`; on the way out an
-        AssertionError says where the client departed from it.
+        `strict` requires order and content as recorded, except for the members named in `ignore`. On exit, raises
+        AssertionError if the client deviated.
         """
         ours, theirs = memory_pair()
         far = wrap(theirs) if wrap else theirs
@@ -65,13 +63,13 @@ class Recording:
         try:
             yield ours
             await ours.close("the client is done")
-            async with asyncio.timeout(PATIENCE):
-                wrong = await playing
+            async with asyncio.timeout(TIMEOUT):
+                problems = await playing
         finally:
             playing.cancel()
             await asyncio.gather(playing, return_exceptions=True)
             await far.close()
-        self._raise_for_problems("client", wrong)
+        self._raise_for_problems("client", problems)
 
     async def play_to_agent(
         self,
@@ -79,21 +77,21 @@ class Recording:
         *,
         strict: bool = False,
         ignore: Collection[str] = (),
-        timeout: float = PATIENCE,
+        timeout: float = TIMEOUT,
         **options: Any,
     ) -> list[bytes]:
-        """The recorded client meets an agent under test: an Agent, a command, its words or a transport.
+        """Play the recorded client to an agent under test: an Agent, a command, a list of arguments or a transport.
 
-        Gives the frames the agent said. An AssertionError tells what it did not do that the recorded one did; when
-        strict, also what it did otherwise, but for the members named in `ignoring`.
+        Return the frames of the agent. Raises AssertionError if a recorded message is missing; with `strict`, also if
+        one differs, except for the members named in `ignore`.
         """
-        said: list[bytes] = []
-        async with scripted_client(agent, patience=timeout, **options) as client:
-            overheard = _KeepingTransport(client.transport, said)
+        received: list[bytes] = []
+        async with scripted_client(agent, timeout=timeout, **options) as client:
+            transport = _KeepingTransport(client.transport, received)
             self._raise_for_problems(
-                "agent", await self._play(TO_AGENT, overheard, strict, ignore, initiates=True, timeout=timeout)
+                "agent", await self._play(TO_AGENT, transport, strict, ignore, initiates=True, timeout=timeout)
             )
-        return said
+        return received
 
     async def _play(
         self,
@@ -113,14 +111,14 @@ class Recording:
 
     def _raise_for_problems(self, who: str, problems: list[str]) -> None:
         if problems:
-            raise AssertionError(f"the {who} departed from the recording {self.path}: " + "\n  ".join(problems))
+            raise AssertionError(f"the {who} deviated from the recording {self.path}: " + "\n  ".join(problems))
 
 
 _MESSAGE_DIRECTIONS = frozenset({TO_AGENT, TO_CLIENT})
 
 
 class _KeepingTransport:
-    """A transport of which every frame that comes is kept."""
+    """A transport that keeps every received frame."""
 
     def __init__(self, transport: Transport, received: list[bytes]) -> None:
         self.peer = transport.peer
@@ -133,7 +131,7 @@ class _KeepingTransport:
         self.close = transport.close
 
     async def receive(self) -> list[Any]:
-        """The next frames, kept."""
+        """Return the next frames and keep them."""
         frames = await self._transport.receive()
         self._received.extend(frame for frame in frames if isinstance(frame, bytes))
         return frames

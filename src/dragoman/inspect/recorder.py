@@ -1,8 +1,7 @@
-"""Writes a recording beside the traffic, from a thread of its own, so that a slow disk never slows a message.
+"""Write a recording from a thread, so that a slow disk never delays a message.
 
-Takes pieces of traffic with the moment they passed and gives a file of mode 0600. What waits to be written is bounded:
-beyond it traffic passes unrecorded and the recording says how much. A disk that refuses ends the recording, which is
-said once; it never ends the traffic. Above are the pump and the tap; below is the format.
+The file has mode 0600. The queue is bounded: beyond it, traffic is not recorded and the recording says how much. A disk
+error ends the recording and is reported once; the traffic continues.
 """
 
 from __future__ import annotations
@@ -17,29 +16,29 @@ from datetime import UTC, datetime
 from dragoman.inspect.format import TRAFFIC, Header, TrafficSplitter, end_line, frame_line, gap_line, header_line
 from dragoman.inspect.output_files import create_recording_file
 
-# How often what passed is written down. Nobody is woken for a message; `tail -f` still looks live. Seconds.
+# Seconds between two writes: no wake-up per message, and `tail -f` still looks live.
 FLUSH_INTERVAL = 0.05
 
-# So much may wait for a slow disk before traffic passes unrecorded: seconds of the fastest stream. Bytes.
+# Bytes queued for a slow disk before traffic is dropped from the recording: seconds of the fastest stream.
 MAX_QUEUED_BYTES = 128 * 1024 * 1024
 
-# One write call for about so many bytes.
+# Bytes per write call, about.
 WRITE_SIZE = 256 * 1024
 
-# How long the end waits for a disk that takes nothing of the rest. Seconds; whoever ended the agent waits for it.
+# Seconds that close() waits for a disk that makes no progress.
 CLOSE_TIMEOUT = 5.0
 
 
 class Recorder:
-    """One recording being written: to `path`, or where something is there already, to the next free name beside it."""
+    """One recording being written: to `path`, or to the next free name if that exists."""
 
     def __init__(self, path: str, command: Sequence[str], report: Callable[[str], None]) -> None:
         self._fd, self.path = create_recording_file(path)
         self.frames = 0
         self._report = report
         self._queue: deque[tuple[int, str, bytes]] = deque()
-        self._queued_bytes = 0  # bytes that were offered and taken; only the traffic's thread counts here
-        self._written_bytes = 0  # bytes that were written; only the writer's thread counts here
+        self._queued_bytes = 0  # bytes accepted; only the traffic thread changes it
+        self._written_bytes = 0  # bytes written; only the writer thread changes it
         self._lost_bytes = 0
         self._is_closed = False
         self._wake = threading.Event()
@@ -51,7 +50,7 @@ class Recorder:
         self._thread.start()
 
     def record(self, direction: str, data: bytes) -> None:
-        """These bytes passed just now. Never blocks, never raises."""
+        """Record these bytes with the current time. Never blocks, never raises."""
         if self._is_closed:
             return
         if self._queued_bytes - self._written_bytes > MAX_QUEUED_BYTES:
@@ -61,21 +60,21 @@ class Recorder:
         self._queue.append((time.monotonic_ns() // 1000 - self._start, direction, data))
 
     def close(self, reason: str, status: int | None = None) -> None:
-        """Write what is left, as long as that goes on, and how it ended."""
+        """Write what is queued, while the disk makes progress, and how it ended."""
         if not self._is_closed:
             self._queue.append(
                 (time.monotonic_ns() // 1000 - self._start, reason, b"" if status is None else b"%d" % status)
             )
         self._is_closed = True
         self._wake.set()
-        went = -1
-        while self._thread.is_alive() and went != self._written_bytes:
-            went = self._written_bytes
+        written = -1
+        while self._thread.is_alive() and written != self._written_bytes:
+            written = self._written_bytes
             self._thread.join(CLOSE_TIMEOUT)
         if self._thread.is_alive():
-            self._report(f"the recording {self.path} is not complete: its disk took too long")
+            self._report(f"the recording {self.path} is incomplete: the disk was too slow")
 
-    # --- in the writer's thread -----------------------------------------------------------------------------
+    # --- writer thread --------- -----------------------------------------------------------------------------
 
     def _run_writer(self) -> None:
         try:
@@ -87,7 +86,7 @@ class Recorder:
             self._is_closed = True
             self._queue.clear()
             self._report(
-                f"the recording {self.path} ended after {self.frames} frames: {error.strerror}; the traffic goes on"
+                f"the recording {self.path} ended after {self.frames} frames: {error.strerror}; the traffic continues"
             )
         finally:
             os.close(self._fd)
@@ -106,20 +105,20 @@ class Recorder:
         if self._lost_bytes:
             lost, self._lost_bytes = self._lost_bytes, 0
             batch.append(gap_line(time.monotonic_ns() // 1000 - self._start, lost))
-            self._report(f"the disk of {self.path} cannot keep up: {lost} bytes passed unrecorded")
+            self._report(f"the disk of {self.path} is too slow: {lost} bytes were not recorded")
         if batch:
             self._write(b"".join(batch))
 
     def _recording_lines(self, t: int, direction: str, data: bytes) -> list[bytes]:
-        cutter = self._splitters.get(direction)
-        if cutter is None:
+        splitter = self._splitters.get(direction)
+        if splitter is None:
             return self._end_lines(t, direction, data)
-        lines = [frame_line(t, direction, *line) for line in cutter.feed(data)]
+        lines = [frame_line(t, direction, *line) for line in splitter.feed(data)]
         self.frames += len(lines)
         return lines
 
     def _end_lines(self, t: int, reason: str, status: bytes) -> list[bytes]:
-        lines = [frame_line(t, way, *line) for way, cutter in self._splitters.items() for line in cutter.finish()]
+        lines = [frame_line(t, way, *line) for way, splitter in self._splitters.items() for line in splitter.finish()]
         self.frames += len(lines)
         return [*lines, end_line(t, reason, int(status) if status else None, self.frames)]
 

@@ -1,8 +1,7 @@
-"""A recording without secrets: what MCP servers are given, credentials, tokens, and everything that looks like one.
+"""Remove secrets from a recording: settings of MCP servers, credentials, tokens, and what looks like one.
 
-Works in two passes, for a secret may be repeated before or after the message that shows it to be one: `learn` from
-every line, then `redact` every line. A line that holds none stays as it is, to the byte. Pure; policy/secrets knows the
-shapes of secrets.
+Works in two passes, because a secret may also occur before the message that identifies it: first `learn_secrets` from
+every line, then `redact` every line. A line without secrets is unchanged.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ _SECRET_MAPS = frozenset({"env", "headers"})
 _CREDENTIAL_METHODS = frozenset({"authenticate", "providers/set"})
 _PUBLIC_MEMBERS = frozenset({"methodId", "method", "id", "type", "name", "protocol", "baseUrl", "_meta"})
 
-# What became of so many short texts is remembered, for looking is most of the work. Characters; texts.
+# Cache of redacted short strings, because the search takes most of the time: their length, and how many.
 _MAX_CACHED_LENGTH = 64
 _MAX_CACHED = 10_000
 
 
 class RecordingRedactor:
-    """Learns secrets, then takes them out."""
+    """Learns secrets, then removes them."""
 
     def __init__(self, values: list[str] | None = None) -> None:
         self._secrets: set[str] = set(values or ())
         self._redaction: Redactor | None = None
-        self._text_cache: dict[str, str] = {}  # short texts, and what became of them
-        self._name_cache: dict[str, bool] = {}  # whether members of that name are secrets
+        self._text_cache: dict[str, str] = {}  # short strings and their redacted form
+        self._name_cache: dict[str, bool] = {}  # whether a member of that name is secret
 
     def learn_secrets(self, recorded: RecordedLine) -> None:
-        """Look for secrets that a message gives away by where they stand."""
+        """Collect the secrets that a message identifies by their position."""
         data = recorded.data
         if not any(sign in data for sign in (b'"env"', b'"headers"', b"authenticate", b"providers/set")):
             return
@@ -45,7 +44,7 @@ class RecordingRedactor:
                 self._secrets.update(_credentials(message.get("params")))
 
     def redact(self, recorded: RecordedLine) -> RecordedLine:
-        """The same line without secrets."""
+        """Return the line without secrets."""
         message = _decode_json(recorded.data)
         if isinstance(message, dict | list):
             clean = self._redact_value(message)
@@ -59,7 +58,7 @@ class RecordingRedactor:
         return recorded if data is recorded.data else msgspec.structs.replace(recorded, data=data)
 
     def redact_header(self, header: Header) -> Header:
-        """The header without secrets in the command; it says that it was redacted."""
+        """Return the header without secrets in the command, marked as redacted."""
         return msgspec.structs.replace(
             header, command=self._redaction_rules.redact_command(header.command), redacted=True
         )
@@ -87,7 +86,7 @@ class RecordingRedactor:
         return REDACTED if item and self._is_secret_member(name) else self._redact_text(item)
 
     def _redact_text(self, text: str) -> str:
-        """A text without secrets; of a recording's names and short words most come again and again."""
+        """Return a string without secrets; cache short ones, which repeat often."""
         if len(text) > _MAX_CACHED_LENGTH:
             return self._redaction_rules.redact_text(text)
         if text not in self._text_cache:
@@ -112,7 +111,7 @@ def _decode_json(data: bytes) -> Any:
 
 
 def _map_values(value: Any) -> Iterator[str]:
-    """Values of env and headers, wherever they stand, as a list of pairs or as a map."""
+    """Yield the values of all env and headers members, lists of pairs or maps."""
     if isinstance(value, list):
         for item in value:
             yield from _map_values(item)
@@ -134,7 +133,7 @@ def _pair_values(pairs: Any) -> Iterator[str]:
 
 
 def _mask_pairs(pairs: Any) -> Any:
-    """The names without the values."""
+    """Replace the values, keep the names."""
     if isinstance(pairs, dict):
         return dict.fromkeys(pairs, REDACTED)
     if isinstance(pairs, list):
@@ -155,7 +154,7 @@ def _credentials(params: Any) -> Iterator[str]:
 
 
 def _mask_credentials(params: Any) -> Any:
-    """What is given to sign in with, without its texts."""
+    """Replace all strings in credentials."""
     if isinstance(params, dict):
         return {name: item if name in _PUBLIC_MEMBERS else _mask_credentials(item) for name, item in params.items()}
     if isinstance(params, list):

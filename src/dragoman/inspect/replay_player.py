@@ -1,7 +1,6 @@
-"""Plays a Script to a peer over a transport, in its own time or as fast as the peer takes it.
+"""Play a ReplayScript to a peer over a transport, with the recorded timing or as fast as possible.
 
-Takes a script and a transport, gives what went wrong. The reader goes on while something waits to be said, so a cancel
-is heard in the middle of a slow answer. Above is the command; below are script and transport.
+Reading continues while frames wait to be sent, so a cancel arrives in the middle of a slow answer.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dragoman.inspect.replay_script import ReplayScript, TimedFrame
 from dragoman.transport.base import Transport
 from dragoman.wire.frames import Oversize
 
-# A peer that says nothing for so long, while the script waits for it, will not say it any more. Seconds.
+# Seconds to wait for an expected message of the peer.
 REPLY_TIMEOUT = 30.0
 
 
@@ -25,16 +24,16 @@ async def play_script(
     original_timing: bool,
     timeout: float | None = REPLY_TIMEOUT,
 ) -> list[str]:
-    """Play to the end of the script (when we lead) or until the peer leaves; gives what went wrong."""
+    """Play to the end of the script (if we initiate) or until the peer disconnects; return the problems."""
     waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
-    def say(lines: list[TimedFrame]) -> None:
+    def enqueue(lines: list[TimedFrame]) -> None:
         now = loop.time()
         for line in lines:
             waiting.put_nowait((now + line.delay / 1e6 if original_timing else now, line.data))
 
-    async def speak() -> None:
+    async def send_frames() -> None:
         while True:
             due, data = await waiting.get()
             if due > loop.time():
@@ -44,38 +43,38 @@ async def play_script(
                 await transport.drain()
             waiting.task_done()
 
-    speaker = asyncio.ensure_future(speak())
-    wrong: list[str] = []
+    sender = asyncio.ensure_future(send_frames())
+    problems: list[str] = []
     try:
-        say(script.begin())
-        while not wrong and not (initiates and not script.missing_messages()):
+        enqueue(script.begin())
+        while not problems and not (initiates and not script.missing_messages()):
             try:
                 async with asyncio.timeout(timeout if initiates else None):
                     frames = await transport.receive()
             except TimeoutError:
-                wrong.append(f"waited {timeout:g} s in vain for {script.missing_messages()[0]}")
+                problems.append(f"timed out after {timeout:g} s waiting for {script.missing_messages()[0]}")
                 break
             except ConnectionFailed as error:
-                wrong += _disconnect_problems(script, error, initiates)
+                problems += _disconnect_problems(script, error, initiates)
                 break
             for frame in frames:
                 reaction = script.receive(frame.head if isinstance(frame, Oversize) else frame)
-                say(reaction.frames)
+                enqueue(reaction.frames)
                 if reaction.problem:
-                    wrong.append(reaction.problem)
+                    problems.append(reaction.problem)
                     break
         finished = asyncio.ensure_future(waiting.join())
-        await asyncio.wait([finished, speaker], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([finished, sender], return_when=asyncio.FIRST_COMPLETED)
         finished.cancel()
     finally:
-        speaker.cancel()
-        await asyncio.gather(speaker, return_exceptions=True)
-    return wrong
+        sender.cancel()
+        await asyncio.gather(sender, return_exceptions=True)
+    return problems
 
 
 def _disconnect_problems(script: ReplayScript, error: ConnectionFailed, initiates: bool) -> list[str]:
     missing = script.missing_messages()
     if missing and (script.strict or initiates):
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        return [f"the peer left before it said {missing[0]}{more}: {error}"]
+        return [f"the peer disconnected before it sent {missing[0]}{more}: {error}"]
     return []

@@ -1,9 +1,7 @@
-"""A recording as a script for one peer: what to say when the other one says what it said then.
+"""A recording as a script for one side: what to send after each message of the peer under test.
 
-Takes the lines of a recording and a role; then takes what the peer under test says and gives what to say next, with the
-moments of the recording. Ids of requests, sessions and terminals that the peer makes up are learnt as they come and put
-into what we say. Strict wants order and content as recorded; lenient takes requests in any order. Pure: `player` does
-the talking.
+Ids of requests, sessions and terminals that the peer chooses replace the recorded ones. Strict requires order and
+content as recorded; lenient accepts requests in any order. Does no I/O: see `replay_player`.
 """
 
 from __future__ import annotations
@@ -22,22 +20,22 @@ METHOD_NOT_FOUND, INVALID_REQUEST = -32601, -32600
 
 
 class ReplayStep(msgspec.Struct, eq=False):
-    """One recorded line, as a part of the play."""
+    """One recorded line of the script."""
 
     line: int
     t: int
     data: bytes
-    message: Any  # None when it was no JSON object
+    message: Any  # None if it is not a JSON object
 
     @property
     def method(self) -> str:
-        """The method of a call, nothing otherwise."""
+        """The method of a call, else an empty string."""
         method = self.message.get("method") if isinstance(self.message, dict) else None
         return method if isinstance(method, str) else ""
 
     @property
     def id(self) -> str:
-        """The id as JSON; nothing for a notification."""
+        """The id as JSON; empty for a notification."""
         return _render_id(self.message)
 
     @property
@@ -46,12 +44,12 @@ class ReplayStep(msgspec.Struct, eq=False):
         return isinstance(self.message, dict) and not self.method and "id" in self.message
 
     def __str__(self) -> str:
-        what = self.method or ("an answer" if self.is_answer else "a line that is no message")
+        what = self.method or ("an answer" if self.is_answer else "a line that is not a message")
         return f"{what} (line {self.line} of the recording)"
 
 
 class ExpectedMessage(msgspec.Struct, eq=False):
-    """Something the peer said, and what followed from us before it spoke again."""
+    """A recorded message of the peer, and what our side sent before its next one."""
 
     expected: ReplayStep | None
     replies: list[ReplayStep]
@@ -59,21 +57,21 @@ class ExpectedMessage(msgspec.Struct, eq=False):
 
 
 class TimedFrame(NamedTuple):
-    """Something to say now, or so many microseconds after what was heard."""
+    """A frame to send, and its delay in microseconds after the received message."""
 
     delay: int
     data: bytes
 
 
 class ReplayReply(NamedTuple):
-    """What to say, what was wrong, and whether that ends the play."""
+    """The frames to send, and the problem that ends the replay, if any."""
 
     frames: list[TimedFrame]
     problem: str = ""
 
 
 class ReplayScript:
-    """One recording, played as one of its peers."""
+    """One recording, played as one of its sides."""
 
     def __init__(
         self, frames: Iterable[RecordedLine], our_direction: str, strict: bool, ignored: frozenset[str] = frozenset()
@@ -81,10 +79,10 @@ class ReplayScript:
         self.strict = strict
         self._ignored = IGNORED_MEMBERS | ignored
         self._expected = [ExpectedMessage(None, [])]
-        self._answers: dict[str, ReplayStep] = {}  # ours, by method, for requests that come once more
-        self._request_ids: dict[str, Any] = {}  # ids of the peer's requests: recorded (as JSON) to real
-        self._real_ids: dict[str, str] = {}  # sessions and the like: recorded to real
-        self._pending_answers: dict[str, list[TimedFrame]] = {}  # our answers to requests that have not come yet
+        self._answers: dict[str, ReplayStep] = {}  # ours, by method, for repeated requests
+        self._request_ids: dict[str, Any] = {}  # ids of the peer's requests: recorded (as JSON) -> real
+        self._real_ids: dict[str, str] = {}  # ids of sessions and the like: recorded -> real
+        self._pending_answers: dict[str, list[TimedFrame]] = {}  # our answers to requests not received yet
         asked: dict[tuple[str, str], str] = {}
         for frame in frames:
             if frame.direction not in _OPPOSITE or not frame.data.strip() or frame.cut:
@@ -100,35 +98,35 @@ class ReplayScript:
                 asked[frame.direction, step.id] = step.method
 
     def begin(self) -> list[TimedFrame]:
-        """What we say before the peer says anything."""
+        """Return what to send before the first message of the peer."""
         self._expected[0].is_done = True
         return self._reply_frames(self._expected[0], 0)
 
     def receive(self, data: bytes) -> ReplayReply:
-        """The peer said this."""
+        """Process a message of the peer; return the reply."""
         message = _parse_object(data)
-        heard = ReplayStep(0, 0, data, message)
-        cue, differences = self._find_expected(heard)
+        received = ReplayStep(0, 0, data, message)
+        cue, differences = self._find_expected(received)
         if cue is None:
-            return self._reply_to_unexpected(heard)
+            return self._reply_to_unexpected(received)
         assert cue.expected is not None
         if self.strict and differences:
-            at = f"{cue.expected} was expected; "
+            at = f"expected {cue.expected}; "
             return ReplayReply(
-                self._error_reply(heard, INVALID_REQUEST, at + differences[0]), at + "\n  ".join(differences)
+                self._error_reply(received, INVALID_REQUEST, at + differences[0]), at + "\n  ".join(differences)
             )
         cue.is_done = True
-        if heard.method and heard.id:
+        if received.method and received.id:
             self._request_ids[cue.expected.id] = message["id"]
         _learn_ids(cue.expected.message, message, self._real_ids)
-        lines = self._pending_answers.pop(cue.expected.id, []) if heard.method else []
+        lines = self._pending_answers.pop(cue.expected.id, []) if received.method else []
         return ReplayReply(lines + self._reply_frames(cue, cue.expected.t))
 
     def missing_messages(self) -> list[str]:
-        """What the peer has not said."""
+        """Return the messages that the peer has not sent yet."""
         return [str(cue.expected) for cue in self._expected if not cue.is_done and cue.expected is not None]
 
-    # --- finding the place ----------------------------------------------------------------------------------
+    # --- matching -------------------------------------------------------------------------------------------
 
     def _find_expected(self, received: ReplayStep) -> tuple[ExpectedMessage | None, list[str]]:
         waiting = [cue for cue in self._expected if not cue.is_done and cue.expected is not None]
@@ -149,16 +147,16 @@ class ReplayScript:
     def _differences(self, expected: ReplayStep | None, received: ReplayStep) -> list[str]:
         if expected is None or expected.message is None or received.message is None:
             same = expected is not None and expected.data == received.data
-            return [] if same else [f"{received.data[:80]!r} came"]
+            return [] if same else [f"{received.data[:80]!r} received"]
         if not _is_same_message(expected, received):
             came = received.method or f"an answer to {received.id}"
-            return [f"{came} came"]
+            return [f"received {came}"]
         return list(compare(_without_id(expected.message), _without_id(received.message), self._ignored))
 
     def _reply_to_unexpected(self, received: ReplayStep) -> ReplayReply:
         came = received.method or (f"an answer to {received.id}" if received.is_answer else f"{received.data[:80]!r}")
         if self.strict:
-            text = f"{came} came; the recording has nothing more from this peer"
+            text = f"received {came}; the recording has no more messages from this peer"
             return ReplayReply(self._error_reply(received, INVALID_REQUEST, text), text)
         if not received.method or not received.id:
             return ReplayReply([])
@@ -177,7 +175,7 @@ class ReplayScript:
         error = {"code": code, "message": text}
         return [TimedFrame(0, _encode({"jsonrpc": "2.0", "id": received.message["id"], "error": error}))]
 
-    # --- speaking -------------------------------------------------------------------------------------------
+    # --- replying -------------------------------------------------------------------------------------------
 
     def _reply_frames(self, cue: ExpectedMessage, since: int) -> list[TimedFrame]:
         lines = []
@@ -203,7 +201,7 @@ class ReplayScript:
         return step.data if message == step.message else _encode(message)
 
     def _with_real_ids(self, value: Any) -> Any:
-        """The message with the names that the peer gave to sessions, terminals and the like."""
+        """Replace the recorded ids of sessions, terminals and the like with those of the peer."""
         return _replace_ids(value, self._real_ids) if self._real_ids else value
 
 

@@ -1,8 +1,7 @@
-"""Counts, sizes and latencies of a recording, made as its lines stream by.
+"""Counts, sizes and latencies of a recording, computed while reading.
 
-Takes blocks of lines, gives Figures. A recording may have millions of lines, so each is decoded once, in C, and only as
-deep as a figure needs; whatever does not fit that shape goes the slow way through the reader. Keeps counts and open
-requests, never lines. Pure; above is the command, below are reading and recording.
+A recording may have millions of lines, so each is decoded once, and only as deep as needed; lines of another form go
+through the slower reader. Keeps counts and open requests, never lines.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, Record
 from dragoman.inspect.reader import DIRECTION_NAMES, RecordingReader
 from dragoman.wire.envelope import parse_envelope
 
-# Counted exactly below this, with nine significant bits above: enough for any percentile, and bounded.
+# Exact below this, nine significant bits above: precise enough for percentiles, and bounded.
 _MAX_EXACT = 4096
 _SIGNIFICANT_BITS = 9
 
 _OPPOSITE = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
 _PROMPT = "session/prompt"
 
-# How our headers begin.
+# The start of our headers.
 _HEADER_PREFIX = b'{"dragoman":"recording"'
 
-# Beside a message stand `"msg":`, the brace and the newline; the message is the last member of its line.
+# The length of `"msg":`, the brace and the newline; the message is the last member of its line.
 _MESSAGE_OVERHEAD = 8
 
 
 class Distribution:
-    """How values are spread, in bounded memory."""
+    """A histogram of values, in bounded memory."""
 
     __slots__ = ("counts", "largest", "total")
 
@@ -45,7 +44,7 @@ class Distribution:
         self.largest = 0
 
     def add(self, value: int, times: int = 1) -> None:
-        """One more value, or several of it."""
+        """Add a value, one or more times."""
         self.total += value * times
         if value > self.largest:
             self.largest = value
@@ -55,12 +54,12 @@ class Distribution:
         self.counts[value] = self.counts.get(value, 0) + times
 
     def add_all(self, values: list[int]) -> None:
-        """Many at once, most of them alike."""
+        """Add many values, most of them equal."""
         for value, times in Counter(values).items():
             self.add(value, times)
 
     def quantile(self, fraction: float) -> int | None:
-        """The value below which this share of them lies; None when there are none."""
+        """Return the value at this quantile; None if there are no values."""
         if not self.counts:
             return None
         wanted = fraction * sum(self.counts.values())
@@ -73,7 +72,7 @@ class Distribution:
 
 
 class MethodStats:
-    """All messages of one method in one direction."""
+    """The statistics of one method in one direction."""
 
     __slots__ = ("count", "failed", "latency", "requests", "sizes")
 
@@ -117,40 +116,40 @@ _DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class RecordingStats:
-    """What a recording amounts to."""
+    """The statistics of a recording."""
 
     def __init__(self) -> None:
         self.reader = RecordingReader()
         self.frames: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.methods: dict[tuple[str, str], MethodStats] = {}
-        self.turns = Distribution()  # durations; a turn without times counts in `stops` alone
+        self.turns = Distribution()  # durations; a turn without times is only in `stop_reasons`
         self.stop_reasons: Counter[str] = Counter()
         self.noise = 0
         self.stray_answers = 0
         self.first_time: int | None = None
         self.last_time: int | None = None
-        self._earlier_duration: int | None = None  # of the recordings before the one that is being counted
+        self._earlier_duration: int | None = None  # of the previous recordings in the file
         self._part_start: int | None = None
-        self._earlier_unanswered: Counter[str] = Counter()  # what nobody answered in those
+        self._earlier_unanswered: Counter[str] = Counter()  # in those recordings
         self._update_sizes: dict[tuple[str, str | None, str], list[int]] = {}
         self._pending_sizes: list[tuple[str, MethodStats, list[int]]] = []
         self._pending: dict[tuple[str, Any], tuple[int | None, str, MethodStats]] = {}
 
     @property
     def unanswered(self) -> Counter[str]:
-        """Requests that nobody answered, by method."""
+        """Requests without an answer, by method."""
         return self._earlier_unanswered + Counter(method for _, method, _ in self._pending.values())
 
     @property
     def duration(self) -> int | None:
-        """Microseconds from the first line to the last; of several recordings, all of them together."""
+        """Microseconds from the first line to the last; the sum for several recordings."""
         if self._part_start is None or self.last_time is None:
             return self._earlier_duration
         return (self._earlier_duration or 0) + self.last_time - self._part_start
 
     def count(self, blocks: Iterable[list[bytes]]) -> None:
-        """Count all lines; raises NotRecorded where nothing is of a recording."""
+        """Count all lines; raises NotARecording if there are no recorded lines."""
         for lines in blocks:
             start = 0
             for place in [place for place, line in enumerate(lines) if line.startswith(_HEADER_PREFIX)]:
@@ -162,45 +161,45 @@ class RecordingStats:
         self.reader.finish()
 
     def _note_recording(self) -> None:
-        """The reader has not seen the plain lines, which make a file a recording."""
+        """Tell the reader that recorded lines were found, because it does not see the plain ones."""
         self.reader.is_recording = self.reader.is_recording or bool(self.frames or self._pending_sizes)
 
     def _start_part(self) -> None:
-        """A recording begins; what was open in one before it stays so."""
+        """Start another recording; open requests of the previous one stay unanswered."""
         self._earlier_duration, self._part_start, self.last_time = self.duration, None, None
         self._earlier_unanswered = self.unanswered
         self._pending.clear()
 
     def _count_block(self, lines: list[bytes]) -> None:
-        """One block: decoded at once when all of its lines are plain, else each for itself."""
+        """Count one block: decode it at once if all lines are plain, else line by line."""
         if not lines:
             return
         try:
             decoded: list[_PlainLine | None] = list(_decode_lines(b"".join(lines)))
         except _DECODE_ERRORS:
             decoded = []
-        is_plain = len(decoded) == len(lines) and {said.dir for said in decoded if said} <= TRAFFIC
+        is_plain = len(decoded) == len(lines) and {each.dir for each in decoded if each} <= TRAFFIC
         if not is_plain or not lines[-1].endswith(b"\n"):
             decoded = [_decode_plain_line(line) for line in lines]
-        spoken = self._update_sizes
+        sizes_by_update = self._update_sizes
         base = self.reader.line_count
-        for number, (said, line) in enumerate(zip(decoded, lines, strict=True)):
-            if said is None:
+        for number, (each, line) in enumerate(zip(decoded, lines, strict=True)):
+            if each is None:
                 self.reader.line_count = base + number
                 self._count_other_line(line)
                 continue
-            message = said.msg
+            message = each.msg
             if message.id is UNSET and (params := message.params) is not None and (update := params.update) is not None:
-                key = (said.dir, message.method, update.kind or update.crow or update.type)
-                sizes = spoken.get(key) or self._add_update_sizes(key)
+                key = (each.dir, message.method, update.kind or update.crow or update.type)
+                sizes = sizes_by_update.get(key) or self._add_update_sizes(key)
                 sizes.append(len(line) - line.find(b'"msg":') - _MESSAGE_OVERHEAD)
             else:
-                self._count_line(said, line)
+                self._count_line(each, line)
         self.reader.line_count = base + len(lines)
         self._fold_updates(decoded)
 
     def _add_update_sizes(self, key: tuple[str, str | None, str]) -> list[int]:
-        """Where the sizes of a kind of news are gathered, until the block is over."""
+        """Create the list that collects the sizes of one kind of update in this block."""
         way = DIRECTION_NAMES.get(key[0], "")
         figures = self.methods.setdefault((way, f"{key[1]} {key[2]}"), MethodStats())
         sizes = self._update_sizes[key] = []
@@ -216,7 +215,7 @@ class RecordingStats:
         self._pending_sizes.clear()
         self._update_sizes.clear()
         for some in (decoded, reversed(decoded)):
-            first = next((said for said in some if said is not None and said.t is not None), None)
+            first = next((each for each in some if each is not None and each.t is not None), None)
             self._note_time(None if first is None else self.reader.to_microseconds(first.t, first.dir))
 
     def _note_time(self, t: int | None) -> None:
@@ -226,7 +225,7 @@ class RecordingStats:
             self.last_time = t if self.last_time is None else max(self.last_time, t)
 
     def _count_line(self, decoded: _PlainLine, line: bytes) -> None:
-        """A request, an answer, or news that are no update."""
+        """Count a message that is not an update."""
         t = self.reader.to_microseconds(decoded.t, decoded.dir)
         size = len(line) - line.find(b'"msg":') - _MESSAGE_OVERHEAD
         self._count_message(DIRECTION_NAMES[decoded.dir], decoded.msg, t, size, line)
@@ -274,7 +273,7 @@ class RecordingStats:
             self.turns.add(max(0, t - start))
 
     def _count_other_line(self, line: bytes) -> None:
-        """A line that is no plain message of a recording: noise, a header, another form."""
+        """Count a line that is not a plain message: noise, a header, another form."""
         self._note_recording()
         found = self.reader.read_line(line)
         if found is None:
@@ -292,16 +291,16 @@ class RecordingStats:
 
 
 def _decode_plain_line(line: bytes) -> _PlainLine | None:
-    """A line as a plain message, or None for the slow way."""
+    """Decode a line as a plain message; None for the slow path."""
     try:
-        said = _decode(line)
+        each = _decode(line)
     except _DECODE_ERRORS:
         return None
-    return said if DIRECTION_NAMES.get(said.dir) in TRAFFIC and line.endswith(b"\n") else None
+    return each if DIRECTION_NAMES.get(each.dir) in TRAFFIC and line.endswith(b"\n") else None
 
 
 def _read_message(recorded: RecordedLine) -> _Message | None:
-    """The outside of a message, read leniently; None when it is none."""
+    """Parse a message leniently; None if it is not a message."""
     try:
         return _decode_message(recorded.data)
     except _DECODE_ERRORS:

@@ -1,8 +1,7 @@
-"""Stands between a client on our standard input and output and an agent that it starts, and changes nothing.
+"""Copy bytes unchanged between a client on stdin and stdout and an agent that it starts, and report them.
 
-Bytes pass as they come, with ends of file, refusals (EPIPE), back-pressure, stderr, signals and the way the agent
-ended; a tap is told what passed. One thread and `poll`: no message waits for another one's. Above is the command, below
-are the launch and the process tree of transport/. Knows no frames.
+Passes on end of file, EPIPE, back-pressure, stderr, signals and the exit status of the agent. Uses one thread and
+`poll`.
 """
 
 from __future__ import annotations
@@ -25,29 +24,29 @@ from dragoman.transport.stdio import private_descriptor
 
 TrafficListener = Callable[[str, bytes], None]
 
-# What a terminal or a client sends us is meant for the agent. TSTP and the like stop us as anybody.
+# Signals for the agent. SIGTSTP and the like stop this process as usual.
 FORWARDED_SIGNALS = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 
-# How often we look where nothing wakes us. Milliseconds.
+# Milliseconds between two checks without a wake-up.
 POLL_MILLISECONDS = 50
 
 _WAIT_FLAGS = getattr(os, "WEXITED", 0) | getattr(os, "WNOWAIT", 0) | getattr(os, "WNOHANG", 0)
 
 
 class PumpResult(NamedTuple):
-    """How the agent ended: its exit status, or minus the signal."""
+    """How the agent ended: its exit status, or the negative signal number."""
 
     status: int
 
     @property
     def description(self) -> str:
-        """The same, for people."""
+        """The result as text."""
         if self.status >= 0:
             return f"the agent exited with status {self.status}"
         try:
-            return f"the agent was ended by {signal.Signals(-self.status).name}"
+            return f"the agent was killed by {signal.Signals(-self.status).name}"
         except ValueError:
-            return f"the agent was ended by signal {-self.status}"
+            return f"the agent was killed by signal {-self.status}"
 
 
 def pump_stdio(command: Sequence[str], listener: TrafficListener) -> PumpResult:
@@ -78,23 +77,23 @@ def pump_stdio(command: Sequence[str], listener: TrafficListener) -> PumpResult:
 
 
 def exit_like_agent(result: PumpResult) -> int:
-    """The exit code that says the same; a signal that ended the agent ends us too, so that the client sees it."""
+    """Return the same exit status; if a signal killed the agent, kill this process with it, so the client sees it."""
     if result.status >= 0:
         return result.status
     import resource
 
     number = -result.status
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the agent may have left a core; ours would say nothing
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump of this process would be useless
     try:
         signal.signal(number, signal.SIG_DFL)
-    except (OSError, ValueError):  # KILL cannot be set, and need not
+    except (OSError, ValueError):  # SIGKILL cannot be set, and need not
         pass
     os.kill(os.getpid(), number)
     return 128 + number
 
 
 class _Pipe:
-    """One direction: where bytes come from, where they go, and those on the way."""
+    """One direction: its source, its sink, and the bytes not written yet."""
 
     __slots__ = ("direction", "pending", "sink", "source")
 
@@ -105,7 +104,7 @@ class _Pipe:
         self.pending = memoryview(b"")
 
     def close(self) -> None:
-        """No more bytes this way."""
+        """Close both ends."""
         for fd in (self.source, self.sink):
             if fd >= 0:
                 os.close(fd)
@@ -139,7 +138,7 @@ class _Pump:
             self._poll.register(self._pidfd, select.POLLIN)
 
     def run(self) -> None:
-        """Until the agent ended and what it said has passed, or until it is alone with nobody to talk to."""
+        """Run until the agent exited and its output was passed on, or until the client is gone."""
         before = self._forward_signals()
         try:
             self._update_poll()
@@ -177,7 +176,7 @@ class _Pump:
                     self._flush_pipe(pipe)
                 elif fd == pipe.source and not pipe.pending:
                     self._read_pipe(pipe)
-                elif fd == pipe.sink:  # watched only when the client has closed its other end too: it is gone
+                elif fd == pipe.sink:  # polled only after the client closed stdin: the client is gone
                     self._close_pipe(pipe)
                     self._deadline = time.monotonic() + StopTimeouts().eof
         return bool(ready)
@@ -217,17 +216,17 @@ class _Pump:
             self._update_poll()
 
     def _close_pipe(self, pipe: _Pipe) -> None:
-        """The end of one direction, from either side, is passed on to the other side by closing both ends."""
+        """Close both ends of a direction, so that the other side sees it."""
         for fd in (pipe.source, pipe.sink):
             if self._registered.pop(fd, None) is not None:
                 self._poll.unregister(fd)
         pipe.close()
         self._update_poll()
 
-    # --- what poll looks at ---------------------------------------------------------------------------------
+    # --- polled descriptors ---------------------------------------------------------------------------------
 
     def _update_poll(self) -> None:
-        """A pipe with bytes on the way is watched where they go, an empty one where they come from."""
+        """Poll the sink of a pipe with pending bytes, else its source."""
         wanted: dict[int, int] = {}
         for pipe in self._pipes:
             if pipe.sink >= 0 and pipe.pending:
@@ -235,7 +234,7 @@ class _Pump:
             elif pipe.source >= 0:
                 wanted[pipe.source] = select.POLLIN
         if self._to_agent.source < 0 and self._to_client.sink >= 0 and not self._to_client.pending:
-            wanted[self._to_client.sink] = 0  # only whether somebody is still there
+            wanted[self._to_client.sink] = 0  # only to see whether the client is still there
         for fd in self._registered.keys() - wanted.keys():
             self._poll.unregister(fd)
         for fd, events in wanted.items():
@@ -243,10 +242,10 @@ class _Pump:
                 self._poll.register(fd, events)
         self._registered = wanted
 
-    # --- beginning and end ----------------------------------------------------------------------------------
+    # --- start and end --------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """The agent has ended; pass on what it left in its pipes, but do not wait for those who inherited them."""
+        """Pass on what the exited agent left in its pipes, but do not wait for processes that inherited them."""
         deadline = time.monotonic() + HALF_CLOSED_GRACE
         while self._to_client.sink >= 0 or self._stderr.sink >= 0:
             left = deadline - time.monotonic()
@@ -265,7 +264,7 @@ class _Pump:
 
 
 def _end_tree(tree: ProcessTree, immediately: bool) -> bool:
-    """End what the agent left behind; True when nothing is left."""
+    """Terminate the processes that the agent left; return whether none is left."""
     if immediately:
         return not tree.kill()
     if not tree.living_members():

@@ -1,7 +1,7 @@
-"""A tap on a transport: everything that passes is told to whoever listens, and passes on as it is.
+"""A tap on a transport: reports every frame to listeners and passes it on unchanged.
 
-`Tap` wraps transports for `connect(..., trace=tap)`; `trace_to` is a tap that records into a file. A listener takes a
-direction and a frame; the recorder and `otel.Spans` are such listeners. Knows no messages.
+`Tap` wraps transports for `connect(..., trace=tap)`; `trace_to` records into a file. A listener takes a direction and a
+frame; `otel.Spans` is one.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ TrafficListener = Callable[[str, bytes], None]
 
 
 class Tap:
-    """Wraps the transports of one side; call it with a transport to get the tapped one."""
+    """Wraps the transports of one side; call it with a transport."""
 
     def __init__(self, *listeners: TrafficListener, side: Side = Side.CLIENT) -> None:
         self._listeners = listeners
         self._out, self._in = (TO_AGENT, TO_CLIENT) if side is Side.CLIENT else (TO_CLIENT, TO_AGENT)
 
     def __call__(self, transport: Transport) -> Transport:
-        """The same transport, overheard."""
+        """Return the wrapped transport."""
         return _TappedTransport(transport, self)
 
     def notify_sent(self, data: bytes) -> None:
-        """We said this."""
+        """Report a sent frame."""
         for listener in self._listeners:
             listener(self._out, data)
 
     def notify_received(self, frames: Sequence[Frame]) -> None:
-        """The peer said these; of one too large to hold there is only the beginning."""
+        """Report received frames; of an oversize one only the beginning."""
         for frame in frames:
             for listener in self._listeners:
                 listener(self._in, frame.head if isinstance(frame, Oversize) else frame)
 
 
 class _TappedTransport:
-    """A transport that tells a tap what passes."""
+    """A transport that reports its frames to a tap."""
 
     def __init__(self, transport: Transport, tap: Tap) -> None:
         self.peer = transport.peer
         self._transport = transport
         self._tap = tap
-        self._reported_count = 0  # frames that were offered, and so told, but wait to be received
+        self._reported_count = 0  # frames reported by listen() but not received yet
 
     async def receive(self) -> list[Frame]:
-        """The next frames, told before they are given."""
+        """Return the next frames, after reporting them."""
         frames = await self._transport.receive()
         fresh = frames[self._reported_count :]
         self._reported_count = max(0, self._reported_count - len(frames))
@@ -59,16 +59,16 @@ class _TappedTransport:
         return frames
 
     def listen(self, take: FrameConsumer) -> None:
-        """Offer frames as the transport does, told first: what answers them must come after them."""
+        """Offer frames as the transport does, after reporting them: answers must be reported later."""
 
-        def told(frames: list[Frame]) -> bool:
+        def report(frames: list[Frame]) -> bool:
             self._tap.notify_received(frames)
             taken = take(frames)
             if not taken:
                 self._reported_count += len(frames)
             return taken
 
-        self._transport.listen(told)
+        self._transport.listen(report)
 
     def send(self, data: bytes, session: str | None = None) -> None:
         """Send one frame."""
@@ -76,7 +76,7 @@ class _TappedTransport:
         self._tap.notify_sent(data)
 
     def congested(self) -> bool:
-        """Whether the sender should wait."""
+        """Return whether the sender should wait."""
         return self._transport.congested()
 
     async def drain(self) -> None:
@@ -84,7 +84,7 @@ class _TappedTransport:
         await self._transport.drain()
 
     async def close(self, reason: str = "") -> None:
-        """Close the transport; the listeners go on, for an agent may be started again."""
+        """Close the transport; the listeners stay, because an agent may be restarted."""
         await self._transport.close(reason)
 
 
@@ -92,13 +92,13 @@ class _TappedTransport:
 def trace_to(
     path: str, command: Sequence[str], report: Callable[[str], None], *listeners: TrafficListener
 ) -> Iterator[Tap]:
-    """Record every connection of a client into one file, and tell whoever else listens.
+    """Record every connection of a client into one file, and report to the other listeners.
 
-    A file that is there stays as it is: the recording then goes to the next free name beside it, which is said.
+    If the file exists, record to the next free name and report that.
     """
     recorder = Recorder(path, command, report)
     if recorder.path != path:
-        report(f"{path} is there already; recording to {recorder.path}")
+        report(f"{path} exists; recording to {recorder.path}")
     why = "the client ended"
     try:
         yield Tap(lambda way, frame: recorder.record(way, frame + b"\n"), *listeners)

@@ -1,7 +1,6 @@
-"""What users and our own tests test with: joined and scripted peers, scenarios, faults, contract checks.
+"""Tools to test agents and clients: in-memory and scripted peers, scenarios, faults, contract checks.
 
-A name is imported when it is first asked for: the pytest plug-in lives in this folder, and a run of tests that has
-nothing to do with agents must not pay for it.
+Names are imported on first use: pytest loads the plug-in of this package in every run, so importing it must be cheap.
 """
 
 from importlib import import_module

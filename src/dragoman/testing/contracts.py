@@ -1,7 +1,6 @@
-"""Contract checks: what every transport and every store must do, as functions to call from a test.
+"""Contract checks for transports and stores, to call from a test.
 
-Each takes a way to make the thing, uses it as the engine would, and fails with an AssertionError that says what was
-broken. Our own transports and stores pass them; so should yours.
+Each check takes a factory, uses what it makes as the engine would, and raises AssertionError if a rule is broken.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.store.contract import Draft, Entry, Retention, Store
 from dragoman.transport.base import Transport
 
-# No step of a check takes longer than this unless it hangs. Seconds.
+# Seconds that one step of a check may take; a step that takes longer hangs.
 BOUND = 10.0
 
 MakePair = Callable[[], Awaitable[tuple[Transport, Transport]]]
@@ -24,7 +23,7 @@ MakeStore = Callable[[], Awaitable[Store]]
 
 
 async def check_transport(make: MakePair) -> None:
-    """A pair of joined transports keeps frames whole and in order, both ways, and ends cleanly."""
+    """Check that two connected transports deliver frames whole and in order, both ways, and close cleanly."""
     async with _bounded("making a pair of transports"):
         left, right = await make()
     for one, other in ((left, right), (right, left)):
@@ -39,22 +38,22 @@ async def check_transport(make: MakePair) -> None:
     async with _bounded("close, twice,"):
         await left.close("done")
         await left.close("again")
-    assert await _receive(right, [b'"last"']) == [b'"last"'], "what was sent before close did not arrive"
+    assert await _receive(right, [b'"last"']) == [b'"last"'], "a frame sent before close did not arrive"
     async with _bounded("receive, after the other end was closed,"):
-        assert str(await _failure(right.receive())), "the end has no reason"
+        assert str(await _failure(right.receive())), "the error after close has no message"
     try:
         left.send(b"1")
     except ConnectionFailed:
         pass
     else:
-        raise AssertionError("a closed transport took a frame")
+        raise AssertionError("a closed transport accepted a frame")
     async with _bounded("close of the other end"):
         await right.close()
 
 
 @asynccontextmanager
 async def _bounded(step: str) -> AsyncIterator[None]:
-    """One step of a check, which says which one it was that hangs."""
+    """Raise AssertionError that names the step if it takes too long."""
     limit = asyncio.timeout(BOUND)
     try:
         async with limit:
@@ -88,14 +87,14 @@ async def _failure(work: Awaitable[object]) -> Exception:
         await work
     except (ConnectionFailed, ProtocolError) as error:
         return error
-    raise AssertionError("it should have failed, and did not")
+    raise AssertionError("the call should have failed, but succeeded")
 
 
 async def check_store(make: MakeStore) -> None:
-    """A store numbers entries from 1 without gaps, keeps them as they were, all or none; what is missing is said.
+    """Check that a store numbers entries from 1 without gaps, appends atomically, and reports missing sessions.
 
-    It lists and finds sessions, forks, searches, expires and forgets them, keeps credentials out of logs, and knows
-    which entries were imported.
+    Also check listing, finding, forking, importing, searching, expiring and deleting sessions, and that credentials
+    stay out of the logs.
     """
     checks = (_check_log, _check_names, _check_fork, _check_import, _check_search, _check_expiry, _check_credentials)
     for check in checks:
@@ -113,42 +112,42 @@ async def _check_log(store: Store) -> None:
     second = await store.append("one", [_draft(3)])
     await store.append("two", [_draft(4)])
     assert [entry.seq for entry in [*first, *second]] == [1, 2, 3], "numbers have gaps or do not start at 1"
-    assert await store.read("one") == [*first, *second], "what is read is not what was appended"
+    assert await store.read("one") == [*first, *second], "read does not return what was appended"
     assert [entry.seq for entry in await store.read("one", after=1, limit=1)] == [2], "after or limit is wrong"
-    assert await store.read("one", after=3) == [], "there is something after the end"
+    assert await store.read("one", after=3) == [], "read returned entries after the end"
     lines = await store.lines("one", after=1)
     assert [msgspec.json.decode(line, type=Entry) for line in lines] == [first[1], *second], "lines are not the entries"
     body = first[0].body
     body["n"] = "changed"
-    assert (await store.read("one"))[0].body == {"n": 1}, "somebody could change what was logged"
+    assert (await store.read("one"))[0].body == {"n": 1}, "a caller could change a stored entry"
     try:
         await store.append("one", [_draft(5), Draft(kind="update", actor="a", time="t", body=object())])
     except (TypeError, NotImplementedError, ValueError):
         pass
-    assert len(await store.read("one")) == 3, "half of an append was kept"
-    assert await store.append("one", []) == [], "something came of nothing"
+    assert len(await store.read("one")) == 3, "a failed append was stored in part"
+    assert await store.append("one", []) == [], "an empty append returned entries"
     many = await asyncio.gather(*(store.append(f"s{n % 7}", [_draft(n)]) for n in range(500)))
-    assert sorted(entries[0].seq for entries in many[::7]) == list(range(1, 73)), "tasks got in each other's way"
-    assert (await store.verify("one")).is_intact, "a log that was never touched is not whole"
-    assert (await store.repair("one")).kept == [(1, 3)], "a repair of a whole log did something"
+    assert sorted(entries[0].seq for entries in many[::7]) == list(range(1, 73)), (
+        "concurrent appends produced wrong numbers"
+    )
+    assert (await store.verify("one")).is_intact, "verify reports an intact log as damaged"
+    assert (await store.repair("one")).kept == [(1, 3)], "repair changed an intact log"
 
 
 async def _check_names(store: Store) -> None:
     opened = {"agent": {"name": "echo"}, "cwd": "/w"}
-    said = {"prompt": [{"type": "text", "text": "Mend the  roof"}]}
-    await store.append("one", [_draft(1, "opened", opened), _draft(2, "turn_started", {}), _draft(3, "prompt", said)])
+    prompt = {"prompt": [{"type": "text", "text": "Mend the  roof"}]}
+    await store.append("one", [_draft(1, "opened", opened), _draft(2, "turn_started", {}), _draft(3, "prompt", prompt)])
     await store.append("two", [_draft(4)])
     listed = await store.sessions()
     assert [summary.session_id for summary in listed] == ["two", "one"], "the newest is not first"
     one = listed[1]
-    assert (one.agent, one.cwd, one.title) == ("echo", "/w", "Mend the roof"), (
-        "the list does not tell what the log does"
-    )
+    assert (one.agent, one.cwd, one.title) == ("echo", "/w", "Mend the roof"), "the summary does not match the log"
     assert (one.entries, one.turns) == (3, 1), "entries or turns are counted wrong"
     assert one.created_at < one.updated_at, "the times are not those of the first and last entry"
     titled = {"sessionUpdate": "session_info_update", "title": "Roof"}
     await store.append("one", [_draft(5, "update", titled)])
-    assert (await store.find("one")).title == "Roof", "a title that the agent told is not listed"
+    assert (await store.find("one")).title == "Roof", "a title that the agent sent is not listed"
     await store.rename("one", "roof work")
     assert (await store.find("roof work")).session_id == "one", "a session is not found by its name"
     assert (await store.find("tw")).session_id == "two", "a session is not found by the beginning of its id"
@@ -158,8 +157,8 @@ async def _check_names(store: Store) -> None:
     await _refuses(store.rename("three", "new"), Kind.SESSION_NOT_FOUND)
     await store.rename("one", None)
     await _refuses(store.find("roof work"), Kind.SESSION_NOT_FOUND)
-    assert await store.delete("two"), "a log that was there was not deleted"
-    assert not await store.delete("two"), "a log was deleted twice"
+    assert await store.delete("two"), "delete did not report that it deleted a log"
+    assert not await store.delete("two"), "delete reported a deletion for a missing log"
     await _refuses(store.read("two"), Kind.SESSION_NOT_FOUND)
     assert [entry.seq for entry in await store.append("two", [_draft(6)])] == [1], "a deleted log left something"
 
@@ -167,11 +166,11 @@ async def _check_names(store: Store) -> None:
 async def _check_fork(store: Store) -> None:
     await store.append("one", [_draft(n) for n in range(1, 6)])
     forked = await store.fork("one", "fork", upto=3)
-    assert (forked.session_id, forked.forked_from, forked.entries) == ("fork", "one", 3), (
-        "the fork is not listed as one"
+    assert (forked.session_id, forked.forked_from, forked.entries) == ("fork", "one", 3), "the fork summary is wrong"
+    assert await store.read("fork") == (await store.read("one"))[:3], (
+        "a fork does not start with the entries of its origin"
     )
-    assert await store.read("fork") == (await store.read("one"))[:3], "a fork does not begin like its origin"
-    assert (await store.append("fork", [_draft(6)]))[0].seq == 4, "a fork does not go on by itself"
+    assert (await store.append("fork", [_draft(6)]))[0].seq == 4, "a fork does not continue its own numbers"
     assert len(await store.read("one")) == 5, "a fork changed its origin"
     await _refuses(store.fork("one", "fork"), Kind.INVALID_PARAMS)
     await _refuses(store.fork("none", "other"), Kind.SESSION_NOT_FOUND)
@@ -180,20 +179,20 @@ async def _check_fork(store: Store) -> None:
 
 async def _check_import(store: Store) -> None:
     begun = await store.begin_import("one", 3)
-    assert (begun.session_id, begun.entries, begun.imported) == ("one", 0, 3), "an import does not begin empty"
+    assert (begun.session_id, begun.entries, begun.imported) == ("one", 0, 3), "a new import is not empty"
     entries = await store.append("one", [_draft(n) for n in range(1, 4)])
     assert [entry.seq for entry in entries] == [1, 2, 3], "imported entries are not numbered from 1"
     await store.append("one", [_draft(4)])
     await store.rename("one", "roof")
     await store.repair("one")
     for summary in (await store.find("roof"), *await store.sessions()):
-        assert (summary.entries, summary.imported) == (4, 3), "it is forgotten which entries were imported"
+        assert (summary.entries, summary.imported) == (4, 3), "the number of imported entries is lost"
     assert (await store.fork("one", "whole")).imported == 3, "a fork of an imported session is not listed as imported"
     assert (await store.fork("whole", "part", upto=2)).imported == 2, "a fork has more imported entries than entries"
-    assert (await store.find("part")).imported == 2, "it is forgotten that a fork was imported"
+    assert (await store.find("part")).imported == 2, "the number of imported entries of a fork is lost"
     await _refuses(store.begin_import("one", 3), Kind.INVALID_PARAMS)
     await store.append("own", [_draft(5)])
-    assert (await store.find("own")).imported == 0, "a session is listed as imported that was not"
+    assert (await store.find("own")).imported == 0, "a session that was not imported is listed as imported"
     await _refuses(store.begin_import("own", 1), Kind.INVALID_PARAMS)
     await store.delete("one")
     await store.append("one", [_draft(6)])
@@ -207,24 +206,26 @@ async def _check_search(store: Store) -> None:
     def call(title: str) -> dict[str, object]:
         return {"sessionUpdate": "tool_call", "toolCallId": "c", "title": title}
 
-    said = {"prompt": [{"type": "text", "text": "Where is the Überlauf?"}]}
+    prompt = {"prompt": [{"type": "text", "text": "Where is the Überlauf?"}]}
     texts = ["It is in par", "se_line, ", "near the top."]
-    await store.append("one", [_draft(1, "prompt", said), *(_draft(2, "update", chunk(text)) for text in texts)])
+    await store.append("one", [_draft(1, "prompt", prompt), *(_draft(2, "update", chunk(text)) for text in texts)])
     await store.append("two", [_draft(3, "update", chunk("another matter")), _draft(4, "update", call("Read roof.py"))])
     hits = await store.search("parse_line")
     assert [(hit.session_id, hit.seq, hit.role) for hit in hits] == [("one", 2, "agent")], "a split word is not found"
     low, high = hits[0].marks[0]
-    assert hits[0].snippet[low:high] == "parse_line", "the snippet does not show what was looked for"
-    assert [hit.role for hit in await store.search("uberlauf")] == ["user"], "case and accents count"
-    assert await store.search("matter roof") == [], "words of two passages make one hit"
-    assert [hit.role for hit in await store.search('"read roof" py*')] == ["tool"], "phrases or beginnings do not work"
+    assert hits[0].snippet[low:high] == "parse_line", "the snippet does not show the search term"
+    assert [hit.role for hit in await store.search("uberlauf")] == ["user"], (
+        "the search does not ignore case and accents"
+    )
+    assert await store.search("matter roof") == [], "words of two passages match as one hit"
+    assert [hit.role for hit in await store.search('"read roof" py*')] == ["tool"], "phrases or prefixes do not work"
     await store.append("one", [_draft(5, "update", chunk(" Go and see."))])
-    assert [hit.seq for hit in await store.search('"top go and"')] == [2], "text that goes on is not found"
-    assert await store.search("top", session_id="two") == [], "a search in one session finds another"
-    assert len(await store.search("the", limit=1)) == 1, "the limit of a search is not kept"
+    assert [hit.seq for hit in await store.search('"top go and"')] == [2], "text appended to a passage is not found"
+    assert await store.search("top", session_id="two") == [], "a search in one session returns hits of another"
+    assert len(await store.search("the", limit=1)) == 1, "the search limit is ignored"
     await _refuses(store.search('" - *'), Kind.INVALID_PARAMS)
     await store.delete("one")
-    assert await store.search("parse_line") == [], "what was deleted is still found"
+    assert await store.search("parse_line") == [], "a deleted session is still found"
 
 
 async def _check_expiry(store: Store) -> None:
@@ -232,26 +233,28 @@ async def _check_expiry(store: Store) -> None:
         await store.append(f"s{number}", [_draft(number)])
     await store.rename("s1", "kept")
     now = "2026-01-01T00:00:10Z"
-    assert await store.expire(Retention(), now) == [], "something expired that nobody limited"
-    assert sorted(await store.expire(Retention(seconds=7.5), now)) == ["s2"], "age is not what decides"
+    assert await store.expire(Retention(), now) == [], "a session expired without a limit"
+    assert sorted(await store.expire(Retention(seconds=7.5), now)) == ["s2"], "sessions do not expire by age"
     await _refuses(store.read("s2"), Kind.SESSION_EXPIRED)
     await _refuses(store.find("s2"), Kind.SESSION_EXPIRED)
     await _refuses(store.append("s2", [_draft(6)]), Kind.SESSION_EXPIRED)
-    assert await store.expire(Retention(count=2), now) == ["s3"], "the newest are not kept, or a named one is not"
-    assert sorted(await store.expire(Retention(bytes=1, spares_named=False), now)) == ["s1", "s4"], "bytes do not count"
-    assert [summary.session_id for summary in await store.sessions()] == ["s5"], "what expired is listed"
+    assert await store.expire(Retention(count=2), now) == ["s3"], "the newest or the named sessions are not kept"
+    assert sorted(await store.expire(Retention(bytes=1, spares_named=False), now)) == ["s1", "s4"], (
+        "the limit on bytes is ignored"
+    )
+    assert [summary.session_id for summary in await store.sessions()] == ["s5"], "expired sessions are listed"
 
 
 async def _check_credentials(store: Store) -> None:
     await store.append("one", [_draft(1)])
-    assert await store.credentials("one") == {}, "there are credentials that nobody gave"
+    assert await store.credentials("one") == {}, "a session has credentials before any were stored"
     await store.keep_credentials("one", {"mcp": {"env": {"TOKEN": "s3cret"}}})
-    assert await store.credentials("one") == {"mcp": {"env": {"TOKEN": "s3cret"}}}, "credentials are not as they were"
-    assert not any(b"s3cret" in line for line in await store.lines("one")), "credentials stand in the log"
+    assert await store.credentials("one") == {"mcp": {"env": {"TOKEN": "s3cret"}}}, "credentials changed in the store"
+    assert not any(b"s3cret" in line for line in await store.lines("one")), "credentials are in the log"
     await store.fork("one", "two")
     await store.delete("one")
-    assert await store.credentials("one") == {}, "credentials outlive their session"
-    assert await store.credentials("two") != {}, "a fork cannot go on without its credentials"
+    assert await store.credentials("one") == {}, "credentials remain after their session was deleted"
+    assert await store.credentials("two") != {}, "a fork lost the credentials"
 
 
 def _draft(number: int, kind: str = "update", body: object = None) -> Draft:

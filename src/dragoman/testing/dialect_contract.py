@@ -1,8 +1,8 @@
-"""The contract of dialects, as a function to call from a test: any dialect, ours or yours, with no examples written.
+"""The contract check for dialects, to call from a test; it needs no example messages.
 
-A spelling is pure: it changes nothing it is given, says the same twice, bears any JSON, and what it said is read back
-as what was meant; what it has no words for it refuses by name or carries beside, never drops. A ledger does no I/O and
-shares nothing with the ledger of another connection. Messages are made from the types of the vocabulary (`samples`).
+A codec is pure: it does not change its input, is deterministic, accepts any JSON, and lifts what it lowered back to
+the same message. What it cannot express it refuses by name or carries as side data. An emulator does no I/O and shares
+no state between connections. Messages are generated from the schema types (`samples`).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from dragoman.testing.samples import anything, samples
 
 Json = Any
 
-# A flow that polls goes on as long as it is answered so; what it does by then is what it does. Effects.
+# Effects taken from one flow: a flow that polls would go on without end.
 ENOUGH = 60
 
-# So much JSON without sense is given to each function: every rule is met some dozen times, in a second or two.
-SENSELESS = 1500
+# Random JSON values given to each function: enough to hit every rule several times, in a second or two.
+RANDOM_VALUES = 1500
 
 
-class _Said(NamedTuple):
-    """A message of the vocabulary: a call, or the result of one."""
+class _Message(NamedTuple):
+    """A message of the schema: a call, or the result of one."""
 
     row: Method
     is_call: bool
@@ -57,101 +57,105 @@ class _Said(NamedTuple):
 
 
 def check_dialect(dialect: Dialect, *, reworded: Collection[str] = (), seed: int = 0) -> None:
-    """A dialect is pure both ways, loses nothing unseen, and keeps its connections apart; else an AssertionError.
+    """Check that a dialect is pure both ways, loses no data silently, and shares no state between connections.
 
-    `reworded` names members ("terminal/create.command") that come back in other words which mean the same.
+    `reworded` names members ("terminal/create.command") that come back in another form with the same meaning.
     """
-    for said in _messages():
-        _check_spelling(dialect, said, reworded)
-    _check_senseless(dialect, Random(seed))
+    for message in _messages():
+        _check_codec(dialect, message, reworded)
+    _check_random_json(dialect, Random(seed))
     _check_chunk(dialect)
     unknown = set(dialect.error_codes) - set(KINDS)
-    assert not unknown, f"{dialect.name} has numbers for errors that nobody knows: {sorted(unknown)}"
+    assert not unknown, f"{dialect.name} has codes for unknown error kinds: {sorted(unknown)}"
     lacking = [kind for kind in KINDS if kind not in dialect.error_codes]
-    assert not lacking, f"{dialect.name} has no number for {', '.join(lacking)}"
+    assert not lacking, f"{dialect.name} has no error code for {', '.join(lacking)}"
     for peer in Side:
-        _check_ledger(dialect, peer)
+        _check_emulator(dialect, peer)
 
 
-def _messages() -> Iterator[_Said]:
+def _messages() -> Iterator[_Message]:
     for row in METHODS.values():
         for params in samples(row.params):
-            yield _Said(row, True, params)
+            yield _Message(row, True, params)
         if row.result not in (None, Any):
             for result in samples(row.result):
-                yield _Said(row, False, result)
+                yield _Message(row, False, result)
 
 
-# --- spelling -------------------------------------------------------------------------------------------------------
+# --- codec ----------------------------------------------------------------------------------------------------------
 
 
-def _check_spelling(dialect: Dialect, said: _Said, reworded: Collection[str]) -> None:
-    about = f"{dialect.name}, {said}"
-    wire = _pure(lambda value: _lower(dialect, said._replace(value=value)), said.value, f"lowering of {about}")
+def _check_codec(dialect: Dialect, message: _Message, reworded: Collection[str]) -> None:
+    about = f"{dialect.name}, {message}"
+    wire = _pure(lambda value: _lower(dialect, message._replace(value=value)), message.value, f"lowering of {about}")
     if wire is None:
         return  # refused by name
     method, body = wire
     notes = _notes(body)
-    assert not notes & {"inferred"}, f"{about}: what was inferred stays at home, and was said: {body}"
-    heard = _pure(lambda value: _lift(dialect, said, method, value), without_side_data(body), f"lifting of {about}")
-    assert heard is not None, f"{about}: what was said ({method} {body}) is not understood by its own reader"
-    name, meant = heard
-    assert name == said.row.name, f"{about}: it was said as {method}, and that is read as {name}"
-    kind = said.row.params if said.is_call else said.row.result
-    _readable(kind, meant, f"{about}: it is read back as {meant}, which is not in the vocabulary")
+    assert not notes & {"inferred"}, f"{about}: inferred side data must not be sent: {body}"
+    result = _pure(lambda value: _lift(dialect, message, method, value), without_side_data(body), f"lifting of {about}")
+    assert result is not None, f"{about}: the dialect cannot lift what it lowered ({method} {body})"
+    name, lifted = result
+    assert name == message.row.name, f"{about}: it is lowered to {method}, which is lifted as {name}"
+    kind = message.row.params if message.is_call else message.row.result
+    _readable(kind, lifted, f"{about}: it is lifted as {lifted}, which does not fit the schema")
     lost = [
         path
-        for path in missing_paths(said.value, without_side_data(meant), "")
-        if not _is_carried(path, notes) and f"{said.row.name}.{path}" not in reworded
+        for path in missing_paths(message.value, without_side_data(lifted), "")
+        if not _is_carried(path, notes) and f"{message.row.name}.{path}" not in reworded
     ]
-    assert not lost, f"{about}: {', '.join(lost)} is lost, neither said nor carried beside nor refused: {body}"
-    again = _lower(dialect, said._replace(value=meant))
-    assert again is not None, f"{about}: what it read itself ({meant}) it cannot say again"
-    told = missing_paths(without_side_data(body), without_side_data(again[1]), "")
-    assert not told, (
-        f"{about}: said, read and said again it differs in {', '.join(told)}: {without_side_data(again[1])}"
+    assert not lost, (
+        f"{about}: {', '.join(lost)} is lost: not in the message, not in the side data, not refused: {body}"
+    )
+    again = _lower(dialect, message._replace(value=lifted))
+    assert again is not None, f"{about}: the dialect cannot lower what it lifted ({lifted})"
+    changed = missing_paths(without_side_data(body), without_side_data(again[1]), "")
+    assert not changed, (
+        f"{about}: lowered, lifted and lowered again, it differs in {', '.join(changed)}: {without_side_data(again[1])}"
     )
 
 
 def _is_carried(path: str, notes: set[str]) -> bool:
-    """Whether something along the path stands beside."""
+    """Return whether some member on the path is in the side data."""
     return bool({part.removesuffix("[]") for part in path.split(".")} & notes)
 
 
-def _lower(dialect: Dialect, said: _Said) -> tuple[str, Json] | None:
-    side, name = said.row.side, said.row.name
+def _lower(dialect: Dialect, message: _Message) -> tuple[str, Json] | None:
+    side, name = message.row.side, message.row.name
     try:
-        if said.is_call:
-            return dialect.lower_call(side, name, said.value)
-        return name, dialect.lower_result(side, name, said.value)
+        if message.is_call:
+            return dialect.lower_call(side, name, message.value)
+        return name, dialect.lower_result(side, name, message.value)
     except ProtocolError:
         return None
 
 
-def _lift(dialect: Dialect, said: _Said, method: str, value: Json) -> tuple[str, Json] | None:
+def _lift(dialect: Dialect, message: _Message, method: str, value: Json) -> tuple[str, Json] | None:
     try:
-        if said.is_call:
-            return dialect.lift_call(said.row.side, method, value)
-        return method, dialect.lift_result(said.row.side, method, value)
+        if message.is_call:
+            return dialect.lift_call(message.row.side, method, value)
+        return method, dialect.lift_result(message.row.side, method, value)
     except ProtocolError:
         return None
 
 
-def _pure(spell: Callable[[Json], Any], value: Json, about: str) -> Any:
-    """What it gives, after it was seen to give the same twice, to change nothing, and to give JSON."""
+def _pure(convert: Callable[[Json], Any], value: Json, about: str) -> Any:
+    """Return the result, after checking that it is deterministic and JSON, and that the input is unchanged."""
     given = deepcopy(value)
     try:
-        first, second = spell(given), spell(deepcopy(value))
+        first, second = convert(given), convert(deepcopy(value))
     except Exception as error:
-        raise AssertionError(f"the {about} raised {error!r}; raise Unsayable for what cannot be said") from error
-    assert given == value, f"the {about} changed what it was given"
-    assert first == second, f"the {about} gave two things for one: {first} and {second}"
+        raise AssertionError(
+            f"the {about} raised {error!r}; raise Unsayable for what the dialect cannot express"
+        ) from error
+    assert given == value, f"the {about} changed its input"
+    assert first == second, f"the {about} is not deterministic: {first} and {second}"
     try:
         msgspec.json.encode(first)
     except (TypeError, NotImplementedError) as error:
-        raise AssertionError(f"the {about} gave something that is no JSON: {error}") from error
+        raise AssertionError(f"the {about} returned something that is not JSON: {error}") from error
     except UnicodeEncodeError:
-        pass  # a lone surrogate came in and goes out; the encoder mends it
+        pass  # a lone surrogate passed through; the encoder repairs it
     return first
 
 
@@ -165,7 +169,7 @@ def _readable(kind: Any, value: Json, about: str) -> None:
 
 
 def _notes(value: Json) -> set[str]:
-    """The names of everything that is carried beside."""
+    """Return the names of all side data."""
     if isinstance(value, list):
         return {name for item in value for name in _notes(item)}
     if not isinstance(value, dict):
@@ -184,82 +188,82 @@ def _names(value: Json) -> set[str]:
     return set(value) | {name for item in value.values() for name in _names(item)}
 
 
-def _check_senseless(dialect: Dialect, random: Random) -> None:
-    words = sorted({name for said in _messages() for name in _names(said.value)} | {"_meta", SIDE_DATA_KEY})
+def _check_random_json(dialect: Dialect, random: Random) -> None:
+    members = sorted({name for message in _messages() for name in _names(message.value)} | {"_meta", SIDE_DATA_KEY})
     methods = sorted({name for _, name in METHODS} | {"_own/method", "nonsense"})
-    for _ in range(SENSELESS):
-        side, method, value = random.choice(list(Side)), random.choice(methods), anything(random, words)
-        for spell in (dialect.lift_call, dialect.lower_call, dialect.lift_result, dialect.lower_result):
+    for _ in range(RANDOM_VALUES):
+        side, method, value = random.choice(list(Side)), random.choice(methods), anything(random, members)
+        for convert in (dialect.lift_call, dialect.lower_call, dialect.lift_result, dialect.lower_result):
             before = deepcopy(value)
             try:
-                spell(side, method, value)
+                convert(side, method, value)
             except ProtocolError:
                 pass
             except Exception as error:
                 raise AssertionError(
-                    f"{dialect.name}: {method} with {value!r} raised {error!r}; what is odd is left for validation"
+                    f"{dialect.name}: {method} with {value!r} raised {error!r}; pass odd values on for validation"
                 ) from error
-            assert value == before, f"{dialect.name}: {method} changed what it was given, {before!r}"
+            assert value == before, f"{dialect.name}: {method} changed its input, {before!r}"
 
 
 def _check_chunk(dialect: Dialect) -> None:
-    """The short way of a piece of text comes to the same as the long one."""
+    """The fast path for text chunks gives the same as the general one."""
     for kind in ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk"):
         chunk = Chunk("s1", kind, 'a "piece"\n of téxt')
         try:
             short = dialect.chunk_form.render_params(chunk)
         except KeyError:
-            continue  # goes the long way
+            continue  # uses the general path
         update = {"sessionUpdate": kind, "content": {"type": "text", "text": chunk.text}}
         _, long = dialect.lower_call(Side.CLIENT, "session/update", {"sessionId": "s1", "update": update})
         assert msgspec.json.decode(short) == without_side_data(long), (
-            f"{dialect.name} says {kind} in two ways: {short!r}, {long}"
+            f"{dialect.name} lowers {kind} in two ways: {short!r}, {long}"
         )
         assert dialect.chunk_form.parse_params(msgspec.Raw(short)) == chunk, (
-            f"{dialect.name} does not read its own {kind}"
+            f"{dialect.name} cannot parse its own {kind}"
         )
     assert dialect.chunk_form.parse_params(msgspec.Raw(b'{"odd":1}')) is None, (
-        f"{dialect.name} takes anything for a piece of text"
+        f"{dialect.name} parses any object as a text chunk"
     )
 
 
-# --- ledger ---------------------------------------------------------------------------------------------------------
+# --- emulator -------------------------------------------------------------------------------------------------------
 
 
-def _check_ledger(dialect: Dialect, peer: Side) -> None:
-    first = _opened(dialect, peer)
+def _check_emulator(dialect: Dialect, peer: Side) -> None:
+    first = _open(dialect, peer)
     if first is None:
         return
-    about = f"the ledger of {dialect.name} for {peer.value}s"
+    about = f"the emulator of {dialect.name} for {peer.value}s"
     assert first.peer_side is peer, f"{about} says that its peer is the {first.peer_side.value}"
     for side, table in ((peer.other, first.incoming), (peer, first.outgoing), (peer, first.result_observers)):
         odd = [name for name in table if (side, name) not in METHODS]
-        assert not odd, f"{about} has flows for what the {side.value} never receives: {', '.join(odd)}"
-    once, twice = (_lived(_opened(dialect, peer), about) for _ in range(2))
+        assert not odd, f"{about} has flows for methods that the {side.value} never receives: {', '.join(odd)}"
+    once, twice = (_run_all(_open(dialect, peer), about) for _ in range(2))
     for before, after in zip(once, twice, strict=True):
-        assert before == after, f"{about} is not the same for two connections: {before}, then {after}"
+        assert before == after, f"{about} differs between two connections: {before}, then {after}"
 
 
-def _opened(dialect: Dialect, peer: Side) -> Emulator | None:
+def _open(dialect: Dialect, peer: Side) -> Emulator | None:
     numbers = iter(range(10_000))
     settings = EmulatorSettings(cwd="/w", now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: f"id-{next(numbers)}")
     return dialect.open_emulator(peer, settings)
 
 
-def _lived(ledger: Emulator | None, about: str) -> list[str]:
-    """Everything a ledger does when every message there is passes once, both ways."""
-    assert ledger is not None
+def _run_all(emulator: Emulator | None, about: str) -> list[str]:
+    """Return all effects of an emulator when every message passes once, both ways."""
+    assert emulator is not None
     done: list[str] = []
-    for said in _messages():
-        table = ledger.incoming if said.row.side is ledger.peer_side.other else ledger.outgoing
-        make = table.get(said.row.name)
-        if make is None or not said.is_call:
+    for message in _messages():
+        table = emulator.incoming if message.row.side is emulator.peer_side.other else emulator.outgoing
+        make = table.get(message.row.name)
+        if make is None or not message.is_call:
             continue
-        params = msgspec.convert(said.value, said.row.params)
+        params = msgspec.convert(message.value, message.row.params)
         try:
-            done.append(f"{said}: {list(_effects(make(ledger, params), said.row, ledger.peer_side, about))}")
+            done.append(f"{message}: {list(_effects(make(emulator, params), message.row, emulator.peer_side, about))}")
         except ProtocolError as error:
-            done.append(f"{said}: {error}")
+            done.append(f"{message}: {error}")
     return done
 
 
@@ -269,7 +273,7 @@ def _effects(flow: Flow, row: Method, peer: Side, about: str) -> Iterator[str]:
         for _ in range(ENOUGH):
             effect = flow.send(answer)
             assert isinstance(effect, Effect), (
-                f"{about}: the flow of {row.name} asks for {effect!r}, which is no effect"
+                f"{about}: the flow of {row.name} yields {effect!r}, which is not an effect"
             )
             if isinstance(effect, Start):
                 yield "Start"

@@ -1,8 +1,7 @@
-"""A transport on a bad line: wraps any other, and does to its frames what the faults say, the same for the same seed.
+"""A transport wrapper that applies faults to frames, reproducibly for a seed.
 
-`faulty(transport, sending=[...], receiving=[...])` gives a transport; so it fits between an agent and a client in
-memory, before a process, and as `trace=` of `connect`. Nothing sleeps: what waits, waits for passes of the loop. Below
-are `faults`, which are pure, and the wrapped transport.
+`faulty(transport, sending=[...], receiving=[...])` gives a transport, so it also fits as `trace=` of `connect`. Nothing
+sleeps: delays are counted in passes of the event loop.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from dragoman.testing.faults import Fault, Line, Parcel, Stall
 from dragoman.transport.base import HIGH_WATER, FrameConsumer, Transport
 from dragoman.wire.frames import Frame, LineSplitter
 
-# After a stalled line has been asked to drain for so many passes it is given up: a minute of real time, in no time.
+# Passes after which drain() of a stalled connection fails; stands for a minute of real time.
 STALLED_PASSES = 100
 
-# So many passes a frame waits for the next one to be merged with. A peer in the same loop answers within them.
+# Passes that a frame waits for the next one to merge with. A peer in the same loop answers within them.
 MERGE_PASSES = 3
 
 
 def faulty(
     transport: Transport, *, sending: Sequence[Fault] = (), receiving: Sequence[Fault] = (), seed: int = 0
 ) -> Transport:
-    """The transport on a bad line; `sending` and `receiving` as seen from whoever holds it."""
+    """Return the transport with faults; `sending` and `receiving` as seen by the user of the transport."""
     return _Faulty(transport, tuple(sending), tuple(receiving), seed)
 
 
 class _Faulty:
-    """A transport whose frames meet faults, both ways."""
+    """A transport that applies faults to its frames, both ways."""
 
     def __init__(
         self, transport: Transport, sending: tuple[Fault, ...], receiving: tuple[Fault, ...], seed: int
@@ -45,20 +44,20 @@ class _Faulty:
         self._in = Line(receiving, f"{seed}/receiving")
         self._going: deque[Parcel] = deque()
         self._coming: deque[Parcel] = deque()
-        self._splitter = LineSplitter()  # so that pieces are put together as a stream would
+        self._splitter = LineSplitter()  # joins pieces as a stream would
         self._pour = getattr(transport, "write_raw", None)
         self._queued = 0
-        self._waited = 0  # passes, since the last frame
+        self._waited = 0  # passes since the last frame
         self._ticking = False
         self._stuck = False
-        self._broken: ConnectionFailed | None = None  # why no more frames go
-        self._ended: ConnectionFailed | None = None  # why no more frames come, where the line broke
+        self._broken: ConnectionFailed | None = None  # why sending fails
+        self._ended: ConnectionFailed | None = None  # why receiving fails, if the connection broke
         self._closing: asyncio.Future[None] | None = None
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, session: str | None = None) -> None:
-        """Send one frame, as far as the line lets it."""
+        """Send one frame, subject to the faults."""
         if self._broken is not None:
             raise self._broken.with_traceback(None)
         self._waited = 0
@@ -69,29 +68,29 @@ class _Faulty:
             raise self._broken.with_traceback(None)
 
     def congested(self) -> bool:
-        """Whether so much waits that the sender should wait as well."""
+        """Return whether so much is queued that the sender should wait."""
         return self._stuck or self._queued > HIGH_WATER or self._transport.congested()
 
     async def drain(self) -> None:
-        """Wait until the line has taken what was sent; one that is stuck is given up, in passes of the loop."""
+        """Wait until everything queued was sent; fail after some passes if the peer stopped reading."""
         passes = 0
         while (self._stuck or self._going) and self._broken is None:
             await asyncio.sleep(0)
             passes += self._stuck
             if passes > STALLED_PASSES:
-                self._break(WriteStalled(f"{self.peer} took no bytes for {STALLED_PASSES} passes of the loop"))
+                self._break(WriteStalled(f"{self.peer} read no bytes for {STALLED_PASSES} passes of the event loop"))
         if self._broken is not None:
             raise self._broken.with_traceback(None)
         await self._transport.drain()
 
-    def _put(self, parcels: list[Parcel]) -> None:
-        for parcel in parcels:
+    def _put(self, pieces: list[Parcel]) -> None:
+        for parcel in pieces:
             self._going.append(parcel)
             self._queued += len(parcel.data)
         while self._going and not self._stuck and self._broken is None:
             first = self._going[0]
             if first.passes or first.cuts or (first.joined and len(self._going) == 1):
-                return  # the tick goes on with it
+                return  # _tick continues
             if first.joined and _is_plain(self._going[1]):
                 del self._going[0]
                 self._going[0] = self._joined(first, self._going[0])
@@ -99,7 +98,7 @@ class _Faulty:
             self._leave(self._going.popleft())
 
     def _joined(self, parcel: Parcel, later: Parcel) -> Parcel:
-        """Two frames as one write, where there is a stream below; in memory they arrive in one pass in any case."""
+        """Join two frames into one write on a stream; in memory they arrive in one pass anyway."""
         if self._pour is None:
             self._leave(parcel)
             return later
@@ -122,7 +121,7 @@ class _Faulty:
             asyncio.get_running_loop().call_soon(self._tick)
 
     def _tick(self) -> None:
-        """One pass of the loop went by."""
+        """Advance by one pass of the event loop."""
         self._ticking = False
         if self._broken is not None or self._stuck:
             return
@@ -149,7 +148,7 @@ class _Faulty:
         self._put([])
 
     def _piece(self, parcel: Parcel) -> Parcel:
-        """Let one piece go; without a stream below, the pieces are only passes that go by."""
+        """Send one piece; without a stream, each piece is only a pass that goes by."""
         place, *later = parcel.cuts
         if self._pour is None:
             return parcel._replace(cuts=tuple(later))
@@ -160,7 +159,7 @@ class _Faulty:
     # --- receiving --------------------------------------------------------------------------------------------------
 
     async def receive(self) -> list[Frame]:
-        """The next frames, as far as the line lets them through."""
+        """Return the next frames, subject to the faults."""
         while True:
             if self._ended is not None:
                 raise self._ended.with_traceback(None)
@@ -180,7 +179,7 @@ class _Faulty:
             await self._fetch_within(MERGE_PASSES)
 
     async def _fetch_within(self, passes: int) -> None:
-        """What comes within so many passes; a cancelled receive loses nothing, nor does an end of frames."""
+        """Receive for some passes; a cancelled receive or a closed transport loses no frame."""
         more = asyncio.ensure_future(self._transport.receive())
         try:
             for _ in range(passes):
@@ -200,7 +199,7 @@ class _Faulty:
             self._coming.extend(self._in.take(frame) if isinstance(frame, bytes) else [])
 
     async def _arrived(self) -> list[Frame]:
-        """What is there now; being cancelled in the middle loses nothing."""
+        """Return the frames that are due; cancelling it loses none."""
         frames: list[Frame] = []
         while self._coming:
             first = self._coming[0]
@@ -226,9 +225,9 @@ class _Faulty:
         return parcel._replace(data=parcel.data[place:], cuts=tuple(cut - place for cut in later))
 
     def listen(self, take: FrameConsumer) -> None:
-        """Nothing is offered: every frame comes by `receive`, where the faults are."""
+        """Ignore the consumer: every frame comes through `receive`, which applies the faults."""
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # --- closing ----------------------------------------------------------------------------------------------------
 
     def _break(self, error: ConnectionFailed) -> None:
         self._broken = self._broken or error
@@ -239,7 +238,7 @@ class _Faulty:
             self._closing = asyncio.ensure_future(self._transport.close(str(error)))
 
     async def close(self, reason: str = "") -> None:
-        """Let go of the line; what still waits for passes of the loop goes first."""
+        """Close the transport, after sending what is delayed."""
         while (self._going or self._out.waits) and not self._stuck and self._broken is None:
             self._tick_soon()
             await asyncio.sleep(0)
@@ -249,7 +248,7 @@ class _Faulty:
         await asyncio.shield(self._closing)
 
     def __getattr__(self, name: str) -> Any:
-        """What only the wrapped transport has (a process id, its last words)."""
+        """Return an attribute of the wrapped transport (process id, stderr tail)."""
         return getattr(self._transport, name)
 
 

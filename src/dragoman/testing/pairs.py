@@ -1,4 +1,4 @@
-"""An agent and a client joined in memory: the whole protocol with no process, socket or sleep."""
+"""An agent and a client connected in memory: the whole protocol with no process, socket or sleep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.transport.memory import memory_pair
 
 @asynccontextmanager
 async def joined(agent: Agent, *, limit: int | None = None, **options: Any) -> AsyncIterator[RemoteAgent]:
-    """A client connected to this agent; `options` are those of `connect`, `limit` bounds the bytes between them."""
+    """Connect a client to this agent; `options` are those of `connect`, `limit` bounds the bytes between them."""
     ours, theirs = memory_pair(limit)
     connection = agent.start_connection(theirs)
     try:

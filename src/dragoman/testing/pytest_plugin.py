@@ -1,8 +1,7 @@
-"""The pytest plug-in: fixtures for agents and clients under test, in plain test functions.
+"""The pytest plug-in: fixtures to test agents and clients from plain test functions.
 
-pytest loads it with every run on the machine, so it imports nothing but pytest until a fixture is asked for, and
-changes nothing of tests that ask for none. What is under test: `--acp-agent 'CMD'`, else the mark `acp_agent`, else the
-fixture `acp_target` of a conftest, else the ini option `acp_agent`. Recordings have their own plug-in, in inspect.
+pytest loads it in every run, so it imports nothing but pytest until a fixture is used. The agent under test comes from
+`--acp-agent 'CMD'`, else the mark `acp_agent`, else the fixture `acp_target`, else the ini option `acp_agent`.
 """
 
 from __future__ import annotations
@@ -24,58 +23,58 @@ NOTHING_TO_TEST = (
 )
 
 MARKS = (
-    "acp_agent(target, **options): the agent under test, an Agent, a command or its words; options are those of "
-    "dragoman.connect",
+    "acp_agent(target, **options): the agent under test, an Agent, a command or a list of arguments; options "
+    "are those of dragoman.connect",
     "acp_timeout(seconds): how long one call of this test may take",
 )
 
 
 class Hooks:
-    """What other plug-ins may add to these fixtures."""
+    """Hooks that other plug-ins may implement."""
 
     @pytest.hookspec(firstresult=True)
     def pytest_acp_trace(self, node: pytest.Item, side: str) -> Any:
-        """A function that wraps the transports of this test, as `trace=` of `dragoman.connect` does; None for none.
+        """Return a function that wraps the transports of this test, as `trace=` of `dragoman.connect` does, or None.
 
-        `side` is who holds them, "client" or "agent".
+        `side` is the user of the transport, "client" or "agent".
         """
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Let others overhear what is said."""
+    """Add the hook that lets other plug-ins record the traffic."""
     pluginmanager.add_hookspecs(Hooks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--acp-agent and --acp-timeout, and the same in the configuration."""
+    """Add --acp-agent and --acp-timeout, and the same as ini options."""
     group = parser.getgroup("acp", "testing agents and clients of the Agent Client Protocol (dragoman)")
-    group.addoption("--acp-agent", metavar="CMD", help="the command of the agent under test; goes before marks")
+    group.addoption("--acp-agent", metavar="CMD", help="the command of the agent under test; overrides marks")
     group.addoption("--acp-timeout", metavar="SECONDS", type=float, help="how long one call may take (30)")
     parser.addini("acp_agent", "the command of the agent under test")
     parser.addini("acp_timeout", "how long one call may take, in seconds (30)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marks known, for --strict-markers."""
+    """Register the marks, for --strict-markers."""
     for mark in MARKS:
         config.addinivalue_line("markers", mark)
 
 
 @pytest.fixture
 def acp_target() -> Target | None:
-    """The agent under test, for a conftest.py to override: an Agent, a command, or its words."""
+    """The agent under test, for a conftest.py to override: an Agent, a command, or a list of arguments."""
     return None
 
 
 @pytest.fixture
 def acp_options() -> dict[str, Any]:
-    """How a client connects to the agent under test, for a conftest.py to override: options of `dragoman.connect`."""
+    """The options of `dragoman.connect` for the agent under test, for a conftest.py to override."""
     return {}
 
 
 @pytest.fixture
 def acp_loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
-    """The event loop of this test: `acp_loop.run(...)` waits for anything that can be awaited."""
+    """The event loop of this test: `acp_loop.run(...)` waits for any awaitable."""
     from dragoman.testing.under_test import TIMEOUT, Loop
 
     mark = request.node.get_closest_marker("acp_timeout")
@@ -95,7 +94,7 @@ def acp_loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
 def acp_agent(
     request: pytest.FixtureRequest, acp_loop: Loop, acp_target: Any, acp_options: dict[str, Any], tmp_path: Any
 ) -> AgentUnderTest:
-    """The agent under test, started and introduced; `open` gives sessions."""
+    """The agent under test, started and initialized; `open` opens a session."""
     from dragoman.testing.under_test import AgentUnderTest
 
     target, options = agent_under_test(request, acp_target)
@@ -106,13 +105,13 @@ def acp_agent(
 
 @pytest.fixture
 def acp_session(acp_agent: AgentUnderTest) -> SessionUnderTest:
-    """A session of the agent under test, in the test's own folder: `acp_session.ask("...")`."""
+    """A session of the agent under test, in the test's temporary directory: `acp_session.ask("...")`."""
     return acp_agent.open()
 
 
 @pytest.fixture
 def acp_client(request: pytest.FixtureRequest, acp_loop: Loop, acp_target: Any, tmp_path: Any) -> WireClient:
-    """A scripted client before the agent under test: `acp_client.follow([ask(...), answered(...)])`."""
+    """A scripted client connected to the agent under test: `acp_client.follow([ask(...), answered(...)])`."""
     from dragoman.testing.under_test import WireClient
 
     target, _ = agent_under_test(request, acp_target)
@@ -128,7 +127,7 @@ def acp_stand_in(request: pytest.FixtureRequest, acp_loop: Loop) -> ClientTester
 
 
 def agent_under_test(request: pytest.FixtureRequest, target: Any) -> tuple[Any, dict[str, Any]]:
-    """The agent that this test is to have, its files by their full path, and the options its mark gives."""
+    """Return the agent for this test, with full paths, and the options of its mark."""
     mark = request.node.get_closest_marker("acp_agent")
     marked = mark.args[0] if mark and mark.args else None
     found = (request.config.getoption("acp_agent"), marked, target, request.config.getini("acp_agent"))
@@ -141,27 +140,29 @@ def agent_under_test(request: pytest.FixtureRequest, target: Any) -> tuple[Any, 
 
 
 def at_home(target: Any, folders: Sequence[str]) -> Any:
-    """A command with the files it names by their full path: it is started in a folder of the test's own.
+    """Return a command with full paths, because it is started in a temporary directory.
 
-    They are looked for where pytest was started, at the root of the project and beside the test, in `folders`.
+    `folders` are searched in order: where pytest was started, the root of the project, the directory of the test.
     """
     if not isinstance(target, str | list | tuple):
         return target
-    words = shlex.split(target) if isinstance(target, str) else [os.fspath(word) for word in target]
-    full = [_full(word, folders, is_program=not place) for place, word in enumerate(words)]
-    return target if full == words else full  # a text may be an address as well
+    argv = shlex.split(target) if isinstance(target, str) else [os.fspath(each) for each in target]
+    full = [_full(each, folders, is_program=not place) for place, each in enumerate(argv)]
+    return target if full == argv else full  # a string may also be an address
 
 
 def _full(word: str, folders: Sequence[str], is_program: bool) -> str:
     has_folder = os.sep in word
-    if word.startswith("-") or (is_program and not has_folder):  # the shell looks for a bare name in PATH alone, too
+    if word.startswith("-") or (is_program and not has_folder):  # like a shell: search a bare name only in PATH
         return word
-    is_there = os.path.exists if has_folder else os.path.isfile  # `agent` may be a folder, and still only a word
+    is_there = (
+        os.path.exists if has_folder else os.path.isfile
+    )  # `agent` may be a directory, and still only an argument
     places = (os.path.join(folder, word) for folder in folders)
     return next((place for place in places if is_there(place)), word)
 
 
 def trace_of(request: pytest.FixtureRequest, side: str = "client") -> Wrap | None:
-    """What another plug-in wants to overhear of this test."""
+    """Return the function of another plug-in that wraps the transports, if any."""
     found: Wrap | None = request.config.hook.pytest_acp_trace(node=request.node, side=side)
     return found

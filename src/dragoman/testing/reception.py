@@ -1,7 +1,6 @@
-"""The stand-in at our door: the socket at which it reports, the pipes it hands over, the orders it takes.
+"""The test's end of a stub agent: the socket it connects to, the pipes it passes, the commands it takes.
 
-A client under test starts `doorway` as its agent; `Reception` waits for it and gives a `Visitor`. Above are the stage
-of scenarios and the checks of clients. Knows nothing of what is said on the pipes.
+A client under test starts `stub_agent` as its agent; `Reception` waits for it and returns a `Visitor`.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from dragoman.testing import stub_agent
 
 
 def words(path: str, *, wrapped: bool = False) -> list[str]:
-    """The command line of our stand-in, which reports at this socket."""
+    """Return the command line of the stub agent that connects to this socket."""
     line = [sys.executable, "-I", os.path.abspath(stub_agent.__file__), path]
     return ["/bin/sh", "-c", f"{shlex.join(line)}; :"] if wrapped else line
 
 
-class Visitor:
-    """The stand-in after it reported: its pipes, and the line on which it takes orders."""
+class StubConnection:
+    """A connected stub agent: its pipes, and the socket for commands."""
 
     def __init__(self, link: socket.socket, about: dict[str, Any], pipes: Sequence[int]) -> None:
         self.link = link
@@ -35,19 +34,19 @@ class Visitor:
         self.stdin, self.stdout, self.stderr = pipes
 
     def order(self, line: str) -> None:
-        """Tell it something; one that is gone does not hear it."""
+        """Send it a command; ignored if it has exited."""
         with suppress(OSError):
             self.link.send(line.encode() + b"\n")
 
     def let_go(self) -> None:
-        """It goes when nobody holds its line."""
+        """Close the socket; the stub agent then exits."""
         self.link.close()
         with suppress(OSError):
             os.close(self.stderr)
 
 
 class Reception:
-    """The private socket at which a stand-in reports: at this path, where nothing is, or in a folder of its own."""
+    """The private socket that stub agents connect to: at this unused path, or in a new directory."""
 
     def __init__(self, path: str = "") -> None:
         self._folder = "" if path else tempfile.mkdtemp(prefix="dragoman-")
@@ -57,21 +56,21 @@ class Reception:
         self._listener.listen(8)
         self._listener.setblocking(False)
 
-    async def visitor(self) -> Visitor:
-        """The next stand-in that reports."""
+    async def accept(self) -> StubConnection:
+        """Wait for the next stub agent."""
         loop = asyncio.get_running_loop()
         link, _ = await loop.sock_accept(self._listener)
         link.setblocking(False)
-        told, pipes = await _first(link)
-        while not told.endswith(b"\n"):
+        report, pipes = await _first(link)
+        while not report.endswith(b"\n"):
             more = await loop.sock_recv(link, 65536)
             if not more:
-                raise ConnectionResetError("the stand-in went before it had reported")
-            told += more
-        return Visitor(link, json.loads(told), pipes)
+                raise ConnectionResetError("the stub agent exited before it sent its pipes")
+            report += more
+        return StubConnection(link, json.loads(report), pipes)
 
     def close(self) -> None:
-        """Nobody is received any more."""
+        """Stop listening and remove the socket."""
         self._listener.close()
         for remove, path in ((os.unlink, self.path), (os.rmdir, self._folder)):
             with suppress(OSError):
@@ -79,7 +78,7 @@ class Reception:
 
 
 async def _first(link: socket.socket) -> tuple[bytes, list[int]]:
-    """The first piece that comes, with the descriptors that travel beside it."""
+    """Read the first bytes, with the file descriptors sent along."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(link, ready.set)
@@ -87,5 +86,5 @@ async def _first(link: socket.socket) -> tuple[bytes, list[int]]:
         await ready.wait()
     finally:
         loop.remove_reader(link)
-    told, pipes, _, _ = socket.recv_fds(link, 65536, 3)
-    return told, pipes
+    data, pipes, _, _ = socket.recv_fds(link, 65536, 3)
+    return data, pipes

@@ -1,7 +1,6 @@
-"""Messages made from the types of the vocabulary: for each type the smallest one, a full one, and each of its kinds.
+"""Sample messages generated from the schema types: the smallest, a full one, and each variant.
 
-Takes a type of the method table, gives JSON builtins that the type accepts. Above are the checks of dialects, which
-must work for a dialect whose author has written no examples. Knows no dialect.
+The dialect contract uses them, so that the author of a dialect need not write examples.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from msgspec import inspect as types
 
 Json = Any
 
-# Types nest (options in groups, blocks in content); below this depth only what is required is made.
+# Types nest (options in groups, blocks in content); below this depth only required members are generated.
 DEEP = 6
 
-# Values of texts that are more than texts to some reader.
+# Values of strings that some reader parses.
 _TEXTS = {
     "blob": "aGVsbG8=",
     "cwd": "/w",
@@ -34,7 +33,7 @@ _TEXTS = {
 
 @cache
 def samples(kind: Any) -> list[Json]:
-    """Values of this type, as JSON builtins, none twice; all of them decode as it."""
+    """Return distinct values of this type, as JSON builtins; all of them decode."""
     found: dict[bytes, Json] = {}
     for full in (False, True):
         for value in _variants(types.type_info(kind), "", full, DEEP):
@@ -50,13 +49,13 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 def _decodes(kind: Any, value: Json) -> bool:
     try:
         _decoder(kind).decode(msgspec.json.encode(value))
-    except msgspec.ValidationError:  # a text that must have a form we do not know
+    except msgspec.ValidationError:  # a string with a format that we do not know
         return False
     return True
 
 
 def _variants(info: types.Type, name: str, full: bool, depth: int) -> list[Json]:
-    """At least one value; several where a union has several types."""
+    """Return at least one value; several for a union."""
     if isinstance(info, types.UnionType):
         members = [each for each in info.types if not isinstance(each, types.NoneType)]
         return [value for each in members for value in _variants(each, name, full, depth)][:40] or [None]
@@ -97,7 +96,7 @@ def _objects(info: types.StructType, full: bool, depth: int) -> Iterator[Json]:
 
 
 def anything(random: Random, names: list[str], depth: int = 4) -> Json:
-    """Any JSON at all, of the member names given, so that every rule meets odd shapes of what it reads."""
+    """Return random JSON with these member names, so that every rule gets odd input."""
     draw = random.random()
     if depth and draw < 0.5:
         return {random.choice(names): anything(random, names, depth - 1) for _ in range(random.randrange(5))}

@@ -1,8 +1,7 @@
-"""A scenario: one conversation as a list of steps, from the seat of whoever plays it.
+"""A scenario: one conversation as a list of steps, as seen by the peer that plays it.
 
-What we do is in the imperative, what we expect in the past: ask and answered, tell and told, answer and asked, refuse
-and refused, leave and left. Steps are values; `script` plays them. An answer is always that to the nearest question
-still open, unless `to` names another. Knows no transport.
+Actions are in the imperative, expectations in the past tense: ask and answered, tell and told, answer and asked, refuse
+and refused, leave and left. An answer belongs to the latest open request, unless `to` names a method.
 """
 
 from __future__ import annotations
@@ -13,51 +12,51 @@ import msgspec
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step of a scenario: something we do, or something we expect."""
+    """One step of a scenario: an action or an expectation."""
 
 
 class Action(Step, frozen=True):
-    """Something we say or do."""
+    """Something we send or do."""
 
     verb: str
     method: str = ""
     body: Any = None
 
     def __str__(self) -> str:
-        return _told(self)
+        return _describe(self)
 
 
 class Expectation(Step, frozen=True):
-    """Something the other end is to say or do; members that are not named may be anything."""
+    """Something the peer must send or do; members that are not named may have any value."""
 
     verb: str
     method: str = ""
     body: Any = None
 
     def __str__(self) -> str:
-        return _told(self)
+        return _describe(self)
 
 
 class Unordered(Step, frozen=True):
-    """Several expectations, to be met in any order."""
+    """Several expectations, in any order."""
 
     expected: tuple[Expectation, ...]
 
 
 class Tolerated(Step, frozen=True):
-    """What may come, any number of times, before the next expectation is met; None: whatever comes."""
+    """A message that may come any number of times before the next expectation; None for any message."""
 
     expected: Expectation | None
 
 
 class Eventually(Step, frozen=True):
-    """An expectation before which anything else may come."""
+    """An expectation before which any message may come."""
 
     expected: Expectation
 
 
 class Message(NamedTuple):
-    """A message as a scenario names it: what was done with it, its method, what it says, and its id."""
+    """A message in the terms of a scenario: verb, method, body and id."""
 
     verb: str
     method: str
@@ -76,18 +75,18 @@ def tell(method: str, params: Any = None, /, **members: Any) -> Action:
 
 
 def answer(result: Any = None, /, *, to: str = "", **members: Any) -> Action:
-    """Answer the nearest request still open (or the one `to` a method) with this result."""
+    """Answer the latest open request (or that of method `to`) with this result."""
     return Action("answer", to, _params(result, members))
 
 
 def refuse(code: int, message: str = "refused", data: Any = None, *, to: str = "") -> Action:
-    """Answer the nearest request still open (or the one `to` a method) with an error."""
+    """Answer the latest open request (or that of method `to`) with an error."""
     error: dict[str, Any] = {"code": code, "message": message}
     return Action("refuse", to, error if data is None else {**error, "data": data})
 
 
 def say(frame: bytes | dict[str, Any]) -> Action:
-    """Send these bytes, or this object, as one frame, whatever it is."""
+    """Send these bytes, or this object, as one frame, valid or not."""
     return Action("say", "", frame)
 
 
@@ -97,47 +96,47 @@ def leave() -> Action:
 
 
 def asked(method: str, params: Any = None, /, **members: Any) -> Expectation:
-    """The other end sends a request."""
+    """Expect a request."""
     return Expectation("asked", method, _params(params, members))
 
 
 def told(method: str, params: Any = None, /, **members: Any) -> Expectation:
-    """The other end sends a notification."""
+    """Expect a notification."""
     return Expectation("told", method, _params(params, members))
 
 
 def updated(kind: str, /, **members: Any) -> Expectation:
-    """The agent tells an update of this kind: `told("session/update", ...)`, shorter."""
+    """Expect a session update of this kind: short for `told("session/update", ...)`."""
     return told("session/update", update={"sessionUpdate": kind, **members})
 
 
 def answered(result: Any = None, /, *, to: str = "", **members: Any) -> Expectation:
-    """The nearest request of ours still open (or the one `to` a method) is answered with a result."""
+    """Expect a result for our latest open request (or that of method `to`)."""
     return Expectation("answered", to, _params(result, members))
 
 
 def refused(code: Any = None, /, *, to: str = "", **members: Any) -> Expectation:
-    """The nearest request of ours still open (or the one `to` a method) is answered with an error."""
+    """Expect an error for our latest open request (or that of method `to`)."""
     return Expectation("refused", to, members if code is None else {"code": code, **members})
 
 
 def left() -> Expectation:
-    """The other end closes the connection."""
+    """Expect the peer to close the connection."""
     return Expectation("left")
 
 
 def unordered(*expected: Expectation) -> Unordered:
-    """All of these, in any order."""
+    """Expect all of these, in any order."""
     return Unordered(expected)
 
 
 def any_number(expected: Expectation | None = None) -> Tolerated:
-    """Such messages (without an argument: any) may come before the next expectation is met, or not."""
+    """Allow any number of such messages (without an argument: of any message) before the next expectation."""
     return Tolerated(expected)
 
 
 def eventually(expected: Expectation) -> Eventually:
-    """This comes, whatever comes before it."""
+    """Expect this after any other messages."""
     return Eventually(expected)
 
 
@@ -147,8 +146,8 @@ def _params(whole: Any, members: dict[str, Any]) -> Any:
     return members if whole is None else whole
 
 
-def _told(step: Action | Expectation) -> str:
-    words = [step.verb, step.method]
+def _describe(step: Action | Expectation) -> str:
+    parts = [step.verb, step.method]
     if step.body not in (None, {}):
-        words.append(repr(step.body))
-    return " ".join(word for word in words if word)
+        parts.append(repr(step.body))
+    return " ".join(part for part in parts if part)

@@ -1,7 +1,6 @@
-"""Follows a scenario: says what we do, waits for what we expect, and tells exactly where the two parted.
+"""Play a scenario: perform its actions, wait for its expectations, and report exactly where the peer deviated.
 
-Takes a scripted peer and steps, gives the values of the names in them. Answers go to the nearest question still open.
-Above is `ScriptedPeer.follow`; below are matching and the peer's transport.
+`ScriptedPeer.follow` uses it. Answers belong to the latest open request.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dragoman.testing.scenario import Action, Eventually, Expectation, Message, 
 if TYPE_CHECKING:
     from dragoman.testing.scripted_peer import ScriptedPeer
 
-# Of a long frame so much is shown in the exchange, and of a long exchange so many lines at either end.
+# Characters of a frame shown in a failure, and lines shown at the start and end of a long exchange.
 SHOWN = 400
 LINES = 40
 
@@ -27,7 +26,7 @@ _STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 class Departure(AssertionError):
-    """The other end departed from the scenario; `exchange` has all that was said."""
+    """The peer deviated from the scenario; `exchange` has all messages."""
 
     def __init__(self, text: str, exchange: Sequence[str]) -> None:
         super().__init__(text)
@@ -40,20 +39,20 @@ class _Question(NamedTuple):
 
 
 class Following:
-    """One scenario on its way."""
+    """A running scenario."""
 
-    def __init__(self, peer: ScriptedPeer, ignoring: Sequence[Expectation] = ()) -> None:
+    def __init__(self, peer: ScriptedPeer, ignore: Sequence[Expectation] = ()) -> None:
         self.names: dict[str, Any] = {}
         self._peer = peer
-        self._ignored = tuple(ignoring)
+        self._ignored = tuple(ignore)
         self._tolerated: list[Expectation | None] = []
-        self._ours: list[_Question] = []  # asked and not answered yet
+        self._ours: list[_Question] = []  # open requests
         self._theirs: list[_Question] = []
         self._last_id = 0
         self._step = ""
 
     async def play(self, scenario: Sequence[Step]) -> dict[str, Any]:
-        """All steps, one after the other."""
+        """Run all steps in order; return the values of the names."""
         for number, step in enumerate(scenario, 1):
             self._step = f"step {number} of {len(scenario)}"
             if isinstance(step, Action):
@@ -68,13 +67,13 @@ class Following:
         return self.names
 
     async def finish(self) -> None:
-        """Wait until the other end leaves; it may say nothing more but what is ignored."""
+        """Wait until the peer disconnects; only ignored messages may come."""
         self._step = "its end"
         while (message := await self._hear([left()])).verb != "left":
             if all(self._fault(each, message) is not None for each in self._ignored):
-                raise self._departed("nothing more", _shown(message), "what may come besides goes into ignoring=[...]")
+                raise self._departed("nothing more", _text_of(message), "to allow other messages, pass ignore=[...]")
 
-    # --- what we do -------------------------------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------------------------
 
     async def _act(self, step: Action) -> None:
         body = filled(step.body, self.names) if step.verb != "say" else step.body
@@ -97,7 +96,7 @@ class Following:
         try:
             self._peer.send(message)
         except ConnectionFailed as error:
-            raise self._departed(f"to {step}", f"{self._peer.other} is gone: {error}", "") from None
+            raise self._departed(f"to {step}", f"{self._peer.other} has disconnected: {error}", "") from None
 
     def _open(self, step: Action) -> _Question:
         found = _nearest(self._theirs, step.method)
@@ -107,7 +106,7 @@ class Following:
         self._theirs.remove(found)
         return found
 
-    # --- what we expect ---------------------------------------------------------------------------------------------
+    # --- expectations -----------------------------------------------------------------------------------------------
 
     async def _meet(self, expected: list[Expectation]) -> None:
         while expected:
@@ -122,23 +121,23 @@ class Following:
             else:
                 tolerated = [*self._ignored, *self._tolerated]
                 if not any(each is None or self._fault(each, message) is None for each in tolerated):
-                    raise self._departed(_all(expected), _shown(message), "; ".join(dict.fromkeys(faults)))
+                    raise self._departed(_all(expected), _text_of(message), "; ".join(dict.fromkeys(faults)))
                 if None in self._tolerated and message.verb == "left":
-                    raise self._departed(_all(expected), _shown(message), "")
+                    raise self._departed(_all(expected), _text_of(message), "")
             self._settle(message)
 
     def _fault(self, expected: Expectation, message: Message) -> str | None:
-        """None when this is it, and its names are learnt; else what differs."""
+        """Return None and learn the names if the message matches; else the difference."""
         if expected.verb != message.verb:
-            return f"expected something {expected.verb}, heard something {message.verb}"
+            return f"expected {expected.verb}, received {message.verb}"
         if expected.verb in ("answered", "refused"):
             due = _nearest(self._ours, expected.method)
             if due is None:
-                return f"we have not asked {expected.method or 'anything'}"
+                return f"no request {expected.method or 'of ours'} is open"
             if due.id != message.id:
                 return f"it answers {message.method} (id {message.id!r}), not {due.method} (id {due.id!r})"
         elif expected.method != message.method:
-            return f"expected {expected.method}, heard {message.method}"
+            return f"expected {expected.method}, received {message.method}"
         names = dict(self.names)
         wanted = expected.body
         fault = None if wanted is None or wanted == {} else matches(wanted, message.body, names)
@@ -157,36 +156,36 @@ class Following:
         try:
             data = await peer.hear()
         except TimeoutError:
-            raise self._departed(_all(expected), f"nothing for {peer.patience:g} seconds", "") from None
+            raise self._departed(_all(expected), f"nothing for {peer.timeout:g} seconds", "") from None
         except ConnectionFailed as error:
             peer.exchange.append(f"   {peer.other} left")
             return Message("left", "", str(error))
         try:
-            said = msgspec.json.decode(data)
+            message = msgspec.json.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            said = None
-        if not isinstance(said, dict):
-            why = "only messages belong on standard output; what a program prints there besides breaks the protocol"
-            raise self._departed(_all(expected), f"a line that is no message: {readable(repr(data))}", why)
-        peer.heard.append(said)
-        return self._read(said)
+            message = None
+        if not isinstance(message, dict):
+            why = "standard output may carry only messages; print everything else to stderr"
+            raise self._departed(_all(expected), f"a line that is not a message: {readable(repr(data))}", why)
+        peer.heard.append(message)
+        return self._read(message)
 
-    def _read(self, said: dict[str, Any]) -> Message:
-        method, id = said.get("method"), said.get("id")
+    def _read(self, message: dict[str, Any]) -> Message:
+        method, id = message.get("method"), message.get("id")
         if isinstance(method, str):
-            return Message("asked" if "id" in said else "told", method, said.get("params"), id)
+            return Message("asked" if "id" in message else "told", method, message.get("params"), id)
         question = next((each for each in self._ours if each.id == id and type(each.id) is type(id)), None)
         to = question.method if question else "nothing we asked"
-        if "error" in said:
-            return Message("refused", to, said["error"], id)
-        return Message("answered" if "result" in said else "said", to, said.get("result", said), id)
+        if "error" in message:
+            return Message("refused", to, message["error"], id)
+        return Message("answered" if "result" in message else "said", to, message.get("result", message), id)
 
-    def _departed(self, expected: str, heard: str, why: str) -> Departure:
+    def _departed(self, expected: str, received: str, why: str) -> Departure:
         peer = self._peer
         lines = [
-            f"{peer.other} departed from the scenario at {self._step}",
+            f"{peer.other} deviated from the scenario at {self._step}",
             f"  expected  {expected}",
-            f"  heard     {heard}",
+            f"  received  {received}",
             *([f"  because   {why}"] if why else []),
             f"the exchange (-> {peer.seat}, <- {peer.other}):",
             *(f"  {readable(line)}" for line in _ends(peer.exchange)),
@@ -199,7 +198,9 @@ def _expected(step: Step) -> list[Expectation]:
         return list(step.expected)
     if isinstance(step, Eventually):
         return [step.expected]
-    assert isinstance(step, Expectation), f"{step!r} is no step of a scenario; use ask(...), answered(...) and the like"
+    assert isinstance(step, Expectation), (
+        f"{step!r} is not a step of a scenario; use ask(...), answered(...) and the like"
+    )
     return [step]
 
 
@@ -211,15 +212,15 @@ def _all(expected: list[Expectation]) -> str:
     return readable(" and ".join(map(str, expected)), 4 * SHOWN)
 
 
-def _shown(message: Message) -> str:
+def _text_of(message: Message) -> str:
     if message.verb == "left":
-        return f"it left: {message.body}"
-    words = [message.verb, message.method, msgspec.json.encode(message.body).decode()]
-    return readable(" ".join(words), 4 * SHOWN)
+        return f"the end of the connection: {message.body}"
+    parts = [message.verb, message.method, msgspec.json.encode(message.body).decode()]
+    return readable(" ".join(parts), 4 * SHOWN)
 
 
 def readable(text: str, limit: int = SHOWN) -> str:
-    """A readable length of what a peer said, in which nothing can steer a terminal."""
+    """Shorten a peer's text and escape terminal control characters."""
     text = _STEERING.sub(lambda found: repr(found[0])[1:-1], text)
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 

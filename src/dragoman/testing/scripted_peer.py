@@ -1,8 +1,6 @@
-"""A peer in the hands of a test, on either side of a transport: frame by frame, or following a scenario.
+"""A peer controlled by a test, on either side of a transport: frame by frame, or by a scenario.
 
-Plays one part of a conversation against the real thing: says what is its own, checks that what it hears is what was
-expected, and keeps the whole exchange, which every failure shows. Above are tests; below is a transport, in memory or
-of a process.
+It sends its own messages, checks what it receives, and keeps the whole exchange, which every failure shows.
 """
 
 from __future__ import annotations
@@ -18,36 +16,36 @@ from dragoman.testing.scenario import Expectation, Step
 from dragoman.transport.base import Transport
 from dragoman.wire.frames import Oversize
 
-# Waiting longer than this for a frame means it never comes.
-PATIENCE = 10.0
+# Seconds to wait for a frame.
+TIMEOUT = 10.0
 
 
 class ScriptedPeer:
-    """One end of a transport, in the hands of a test."""
+    """One end of a transport, controlled by a test."""
 
     seat = "we"
     other = "the peer"
 
-    def __init__(self, transport: Transport, patience: float = PATIENCE) -> None:
+    def __init__(self, transport: Transport, timeout: float = TIMEOUT) -> None:
         self.transport = transport
         self.heard: list[dict[str, Any]] = []
         self.exchange: list[str] = []
-        """Everything said and heard, a line each, as failures show it."""
-        self.patience = patience
+        """Everything sent and received, one line each, as failures show it."""
+        self.timeout = timeout
         self._unread: list[Any] = []
         self._ids: dict[Any, Any] = {}
-        self._names: dict[str, str] = {}  # what the script calls a thing -> what the other end calls it
+        self._names: dict[str, str] = {}  # value in the script -> value that the peer chose
 
     def send(self, message: dict[str, Any] | bytes) -> None:
-        """Say one message, or any bytes as a frame."""
+        """Send one message, or any bytes as a frame."""
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         self.exchange.append(f"-> {_line(data)}")
         self.transport.send(data)
 
     async def hear(self) -> bytes:
-        """The next frame the other end sent, as it is; raises TimeoutError, and what the transport raises."""
+        """Return the next frame unparsed; raises TimeoutError, and what the transport raises."""
         if not self._unread:
-            async with asyncio.timeout(self.patience):
+            async with asyncio.timeout(self.timeout):
                 self._unread.extend(await self.transport.receive())
         frame = self._unread.pop(0)
         data: bytes = frame.head if isinstance(frame, Oversize) else frame
@@ -55,34 +53,34 @@ class ScriptedPeer:
         return data
 
     async def receive(self) -> dict[str, Any]:
-        """The next frame the other end sent, as JSON."""
+        """Return the next frame, parsed."""
         message: dict[str, Any] = msgspec.json.decode(await self.hear())
         self.heard.append(message)
         return message
 
     async def expect(self, **members: Any) -> dict[str, Any]:
-        """The next frame, which must have these members (nested objects may have more)."""
+        """Return the next frame, which must have these members (nested objects may have more)."""
         message = await self.receive()
         fault = matches(members, message)
-        assert fault is None, f"expected {members}, heard {message}: {fault}"
+        assert fault is None, f"expected {members}, received {message}: {fault}"
         return message
 
     async def request(self, id: Any, method: str, params: Any) -> dict[str, Any]:
-        """Ask and give the answer; what else is said meanwhile is in `heard`."""
+        """Send a request and return its answer; other messages are in `heard`."""
         self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
         while True:
             message = await self.receive()
             if "method" not in message and message.get("id") == id:
                 return message
 
-    async def follow(self, scenario: Sequence[Step], *, ignoring: Sequence[Expectation] = ()) -> dict[str, Any]:
-        """Play a scenario; what is in `ignoring` may come at any time. Gives the values of its names.
+    async def follow(self, scenario: Sequence[Step], *, ignore: Sequence[Expectation] = ()) -> dict[str, Any]:
+        """Play a scenario; messages in `ignore` may come at any time. Return the values of its names.
 
-        Raises Departure, which shows what was expected, what was heard and the whole exchange.
+        Raises Departure, which shows what was expected, what was received and the whole exchange.
         """
         from dragoman.testing.scenario_runner import Following
 
-        return await Following(self, ignoring).play(scenario)
+        return await Following(self, ignore).play(scenario)
 
     async def play(
         self,
@@ -94,8 +92,8 @@ class ScriptedPeer:
     ) -> None:
         """Play `part` of a script of {"from", "frame"} steps; `same` compares frames (by default exactly).
 
-        Members named in `minted` have values that the other end makes up (session ids, times): the first one heard is
-        taken, and expected and said from then on.
+        Members named in `minted` have values that the peer chooses (session ids, times): the first value received is
+        expected and sent from then on.
         """
         compare = same or exactly
         for step in script:
@@ -106,10 +104,10 @@ class ScriptedPeer:
             heard = await self.receive()
             self._learn(frame, heard, minted)
             if "method" in frame and "id" in frame:
-                assert "id" in heard, f"a request was due, heard {heard}"
+                assert "id" in heard, f"expected a request, received {heard}"
                 self._ids[frame["id"]] = heard["id"]
             fault = compare(self._renamed(_without_id(frame)), _without_id(heard))
-            assert fault is None, f"step {frame}\nheard {heard}\n{fault}"
+            assert fault is None, f"step {frame}\nreceived {heard}\n{fault}"
 
     def _learn(self, expected: Any, heard: Any, minted: Sequence[str]) -> None:
         if not isinstance(expected, dict) or not isinstance(heard, dict):
@@ -129,7 +127,7 @@ class ScriptedPeer:
         return self._names.get(value, value) if isinstance(value, str) else value
 
     def _with_real_id(self, frame: dict[str, Any]) -> dict[str, Any]:
-        """A reply carries the id that the other end gave its request."""
+        """Give a reply the id of the peer's request."""
         if "method" in frame or "id" not in frame:
             return frame
         return {**frame, "id": self._ids.get(frame["id"], frame["id"])}

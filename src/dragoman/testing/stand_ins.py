@@ -1,7 +1,7 @@
-"""Where scenarios are played: `rehearse` holds one with an agent under test, `stand_in` plays the agent for a client.
+"""Run scenarios: `rehearse` plays the client for an agent under test, `stand_in` the agent for a client under test.
 
-Both work in memory, for an Agent object or a client in this process, and over real pipes, for a command. Failures of
-the scenario come out here, in the test, whichever process the other end lives in. Below are the scripted peers.
+Both work in memory, for an Agent object or a client in this process, and over real pipes, for a command. Failures are
+raised in the test, whichever process the peer runs in.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from dragoman.errors import ConnectionFailed
 from dragoman.roles.agent.agent import Agent
-from dragoman.testing.reception import Reception, Visitor, words
+from dragoman.testing.reception import Reception, StubConnection, words
 from dragoman.testing.scenario import Expectation, Step
 from dragoman.testing.scenario_runner import Departure, Following, readable
-from dragoman.testing.scripted_peer import PATIENCE, ScriptedAgent, ScriptedClient
+from dragoman.testing.scripted_peer import TIMEOUT, ScriptedAgent, ScriptedClient
 from dragoman.transport.base import Transport
 from dragoman.transport.memory import memory_pair
 from dragoman.transport.process.transport import spawn
@@ -27,14 +27,14 @@ from dragoman.transport.stream import StreamTransport
 Target = Agent | str | Sequence[str] | Transport
 Wrap = Callable[[Transport], Transport]
 
-# Where the agent's command goes in that of a client under test, and where its folder.
+# Placeholders in the command of a client under test: the agent's command, and the working directory.
 PLACE = "{agent}"
 FOLDER = "{cwd}"
 
-# After a client has ended, an agent that it started may still be on its way to us: an interpreter's start. Seconds.
+# Seconds that an agent may need to connect after its client has exited: the start of an interpreter.
 GRACE = 1.0
 
-# Of what a client printed, so much is told when it went without a word to us. Characters.
+# Characters of a client's output shown if it never started its agent.
 LAST_WORDS = 2000
 
 
@@ -44,12 +44,12 @@ async def scripted_client(
     *,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
-    patience: float = PATIENCE,
-    through: Wrap | None = None,
+    timeout: float = TIMEOUT,
+    wrap: Wrap | None = None,
 ) -> AsyncIterator[ScriptedClient]:
-    """A scripted client before an agent under test: an Agent, a command, its words, or a transport.
+    """Connect a scripted client to an agent under test: an Agent, a command, a list of arguments, or a transport.
 
-    `through` wraps the transport, for faults or to overhear it.
+    `wrap` wraps the transport, to add faults or to record it.
     """
     serving = None
     if isinstance(target, Agent):
@@ -59,9 +59,9 @@ async def scripted_client(
         transport = await spawn(shlex.split(target) if isinstance(target, str) else list(target), cwd=cwd, env=env)  # type: ignore[assignment]
     else:
         transport = target  # type: ignore[assignment]
-    wrapped = through(transport) if through else transport
+    wrapped = wrap(transport) if wrap else transport
     try:
-        yield ScriptedClient(wrapped, patience)
+        yield ScriptedClient(wrapped, timeout)
     finally:
         await wrapped.close("the test is over")
         if serving is not None:
@@ -69,30 +69,30 @@ async def scripted_client(
 
 
 async def rehearse(
-    target: Target, scenario: Sequence[Step], *, ignoring: Sequence[Expectation] = (), **options: Any
+    target: Target, scenario: Sequence[Step], *, ignore: Sequence[Expectation] = (), **options: Any
 ) -> dict[str, Any]:
-    """Hold a conversation with an agent under test; raises Departure where it does not go as written.
+    """Play a scenario with an agent under test; raises Departure if the agent deviates.
 
-    `options` are those of `scripted_client`. Gives the values of the scenario's names.
+    `options` are those of `scripted_client`. Return the values of the scenario's names.
     """
     async with scripted_client(target, **options) as client:
-        return await client.follow(scenario, ignoring=ignoring)
+        return await client.follow(scenario, ignore=ignore)
 
 
 class StandIn:
     """An agent that plays a scenario, for one client under test: in this process, or started by its command."""
 
-    def __init__(self, patience: float) -> None:
-        self.patience = patience
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
         self._met: asyncio.Future[Transport] = asyncio.get_running_loop().create_future()
         self._memory: Transport | None = None
         self._reception: Reception | None = None
-        self._visitor: Visitor | None = None
+        self._visitor: StubConnection | None = None
         self._accepting: asyncio.Task[None] | None = None
 
     @property
     def transport(self) -> Transport:
-        """The client's end of it, in memory."""
+        """The client's end, in memory."""
         if self._memory is None:
             self._memory, ours = memory_pair()
             self._met.set_result(ours)
@@ -100,34 +100,34 @@ class StandIn:
 
     @property
     def command(self) -> list[str]:
-        """The command by which a client starts it, as words."""
+        """The command that starts it, as a list of arguments."""
         if self._reception is None:
             self._reception = Reception()
             self._accepting = asyncio.ensure_future(self._accept(self._reception))
         return words(self._reception.path)
 
     async def visited(self) -> Transport:
-        """Our end, as soon as a client is there."""
+        """Wait for a client; return our end of the transport."""
         return await self._met
 
     async def was_visited(self, within: float) -> bool:
-        """Whether a client is there, or comes within so many seconds."""
+        """Return whether a client connects within this many seconds."""
         await asyncio.wait([self._met], timeout=within)
         return self._met.done()
 
     async def _accept(self, reception: Reception) -> None:
-        self._visitor = await reception.visitor()
+        self._visitor = await reception.accept()
         self._met.set_result(StreamTransport(self._visitor.stdin, self._visitor.stdout, peer="the client"))
 
     def let_go(self, status: int = 0) -> None:
-        """The agent's process ends with this status."""
+        """End the agent process with this status."""
         if self._visitor is not None:
             self._visitor.order(f"exit {status}")
             self._visitor.let_go()
             self._visitor = None
 
     async def close(self) -> None:
-        """Leave nothing behind."""
+        """Close the transport, the process and the socket."""
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.gather(self._accepting, return_exceptions=True)
@@ -142,50 +142,48 @@ class StandIn:
 async def stand_in(
     scenario: Sequence[Step],
     *,
-    ignoring: Sequence[Expectation] = (),
-    patience: float = PATIENCE,
-    through: Wrap | None = None,
+    ignore: Sequence[Expectation] = (),
+    timeout: float = TIMEOUT,
+    wrap: Wrap | None = None,
 ) -> AsyncIterator[StandIn]:
-    """An agent that plays a scenario for a client under test: connect to its `transport`, or start its `command`.
+    """Play an agent for a client under test, which connects to `transport` or starts `command`.
 
-    On the way out it has been played to its end, else Departure is raised; the client may say no more than is in it.
+    On exit, raises Departure if the scenario was not played to its end, or if the client sent anything else.
     """
-    stage = StandIn(patience)
-    playing = asyncio.ensure_future(_play(stage, scenario, ignoring, through))
+    agent = StandIn(timeout)
+    playing = asyncio.ensure_future(_play(agent, scenario, ignore, wrap))
     try:
         try:
-            yield stage
+            yield agent
         except BaseException as error:
             if playing.done() and not playing.cancelled() and (departure := playing.exception()) is not None:
                 raise departure from error
             raise
-        done, _ = await asyncio.wait([playing], timeout=patience)
+        done, _ = await asyncio.wait([playing], timeout=timeout)
         if not done:
-            raise Departure(f"the client has not played its part {patience:g} seconds after it was done", [])
+            raise Departure(f"the client did not finish the scenario within {timeout:g} seconds", [])
         await playing
     finally:
         playing.cancel()
         await asyncio.gather(playing, return_exceptions=True)
-        await stage.close()
+        await agent.close()
 
 
-async def _play(
-    stage: StandIn, scenario: Sequence[Step], ignoring: Sequence[Expectation], through: Wrap | None
-) -> None:
-    transport = await stage.visited()
-    peer = ScriptedAgent(through(transport) if through else transport, stage.patience)
+async def _play(agent: StandIn, scenario: Sequence[Step], ignore: Sequence[Expectation], wrap: Wrap | None) -> None:
+    transport = await agent.visited()
+    peer = ScriptedAgent(wrap(transport) if wrap else transport, agent.timeout)
     try:
-        following = Following(peer, ignoring)
+        following = Following(peer, ignore)
         await following.play(scenario)
         await following.finish()
     finally:
         with suppress(ConnectionFailed):
             await peer.transport.close("the scenario is over")
-        stage.let_go()
+        agent.let_go()
 
 
 class Finished(NamedTuple):
-    """A client under test after its end: its exit status and what it printed."""
+    """The exit status and output of a client under test."""
 
     status: int
     stdout: str
@@ -199,13 +197,13 @@ async def run_client(
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Finished:
-    """Run the command of a client under test to its end; `{agent}` in it stands for the agent's command.
+    """Run the command of a client under test to its end, with `{agent}` replaced by the agent's command.
 
-    After `--` it becomes the words of that command, elsewhere one quoted word; without it they follow at the end. A
-    client that ends without having started it is a Departure.
+    After `--` it becomes several arguments, elsewhere one quoted argument; without `{agent}` the command is appended.
+    Raises Departure if the client exits without starting the agent.
     """
-    done = await run_command(command, agent.command, patience=agent.patience, cwd=cwd, env=env)
-    if not await agent.was_visited(min(GRACE, agent.patience)):
+    done = await run_command(command, agent.command, timeout=agent.timeout, cwd=cwd, env=env)
+    if not await agent.was_visited(min(GRACE, agent.timeout)):
         raise Departure(_unmet(done), [])
     return done
 
@@ -213,7 +211,7 @@ async def run_client(
 def _unmet(done: Finished) -> str:
     printed = (("stderr", done.stderr), ("stdout", done.stdout))
     said = [f"its {name}: {readable(text.strip()[-LAST_WORDS:], LAST_WORDS)}" for name, text in printed if text.strip()]
-    how = f"exited with status {done.status}" if done.status >= 0 else f"was ended by signal {-done.status}"
+    how = f"exited with status {done.status}" if done.status >= 0 else f"was killed by signal {-done.status}"
     return "\n".join([f"the client {how} and never started its agent", *(said or ["it printed nothing"])])
 
 
@@ -221,11 +219,11 @@ async def run_command(
     command: str | Sequence[str],
     agent: Sequence[str],
     *,
-    patience: float = PATIENCE,
+    timeout: float = TIMEOUT,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Finished:
-    """The same for any agent by its words; a client that does not end in time is ended."""
+    """Do the same for any agent command; kill a client that does not exit in time."""
     line = filled_in(shlex.split(command) if isinstance(command, str) else command, agent)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -239,10 +237,10 @@ async def run_command(
     except OSError as error:
         raise AssertionError(f"the client could not be started: {error.strerror}: {error.filename}") from None
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             out, err = await process.communicate()
     except TimeoutError:
-        raise AssertionError(f"{shlex.join(line)} did not end within {patience:g} seconds") from None
+        raise AssertionError(f"{shlex.join(line)} did not exit within {timeout:g} seconds") from None
     finally:
         if process.returncode is None:
             process.kill()
@@ -251,10 +249,10 @@ async def run_command(
 
 
 def filled_in(command: Sequence[str], agent: Sequence[str], cwd: str = FOLDER) -> list[str]:
-    """The client's command with the agent's in its place, and the folder; without a place the agent's words follow.
+    """Return the client's command with `{agent}` and `{cwd}` filled in.
 
-    A word that is nothing but the place becomes all words of the agent when the one before is `--`, else one quoted
-    word, as for `--agent {agent}`.
+    `{agent}` after `--` becomes several arguments, elsewhere one quoted argument, as for `--agent {agent}`. Without it,
+    the agent's command is appended.
     """
     made: list[str] = []
     for word in command:

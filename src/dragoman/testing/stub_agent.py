@@ -1,9 +1,8 @@
-"""What a client under test starts as its agent: hands its pipes to whoever tests it, and then waits.
+"""The agent process that a client under test starts: it passes its pipes to the test, and then waits.
 
-Runs as a file of its own, with the standard library alone, for a client may start it in an environment that knows no
-Dragoman. It passes stdin, stdout and stderr over a private socket, so whoever tests reads and writes the very pipes of
-the client; what is left here is a process that can be found, ended and left behind. Orders are lines: `exit N`,
-`kill N`, `deaf` (TERM is ignored). When the socket closes, it goes.
+Runs as a script with the standard library alone, because the client may start it where Dragoman is not installed. It
+passes stdin, stdout and stderr over a private socket; the test then talks to the client directly. Commands are lines:
+`exit N`, `kill N`, `deaf` (ignore SIGTERM). It exits when the socket closes.
 """
 
 from __future__ import annotations
@@ -14,26 +13,26 @@ import signal
 import socket
 import sys
 
-# A client that cannot be watched is not tested: whoever started us sees why on stderr. Seconds.
-PATIENCE = 10.0
+# Seconds to wait for the socket of the test.
+CONNECT_TIMEOUT = 10.0
 
 
 def main(path: str) -> int:
-    """Hand over the pipes, then do as told."""
+    """Pass the pipes to the test, then run its commands."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the client; agents in its group get it too
     link = socket.socket(socket.AF_UNIX)
-    link.settimeout(PATIENCE)
+    link.settimeout(CONNECT_TIMEOUT)
     try:
         link.connect(path)
     except OSError as error:
-        print(f"the test that plays this agent is not there any more: {error.strerror}", file=sys.stderr)
+        print(f"cannot connect to the test that plays this agent: {error.strerror}", file=sys.stderr)
         return 1
     about = {"pid": os.getpid(), "cwd": os.getcwd(), "environment": sorted(os.environ)}
-    told = json.dumps(about).encode() + b"\n"
-    socket.send_fds(link, [told[:1]], [0, 1, 2])
-    link.sendall(told[1:])
+    report = json.dumps(about).encode() + b"\n"
+    socket.send_fds(link, [report[:1]], [0, 1, 2])
+    link.sendall(report[1:])
     nothing = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):  # the pipes are now held by the test alone
+    for fd in (0, 1, 2):  # now only the test holds the pipes
         os.dup2(nothing, fd)
     link.settimeout(None)
     with link.makefile("rb") as orders:

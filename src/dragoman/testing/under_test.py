@@ -1,8 +1,7 @@
-"""Agents and clients under test, spoken to from plain test functions: no `async`, no plug-in for asyncio.
+"""Agents and clients under test, for plain test functions without `async`.
 
-Each test has a loop of its own that runs while a call of the test waits and stands still between the calls, so nothing
-happens behind the test's back. Every call has an end: the test's timeout. Above is the pytest plug-in; below are
-`connect`, `joined` and the scripted peers. Who has an event loop already uses those.
+Each test has its own event loop, which runs only during a call and stops between calls. Every call has a timeout. The
+pytest plug-in uses this; async tests use `connect`, `joined` and the scripted peers directly.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from dragoman.transport.base import Transport
 
 T = TypeVar("T")
 
-# No call of a test takes longer unless something hangs. Seconds; real agents start and think within it.
+# Seconds that one call of a test may take; real agents start and answer within it.
 TIMEOUT = 30.0
 
-# How long what was started is given to end, whatever the test's own timeout is. Seconds.
-FAREWELL = 15.0
+# Seconds for cleanup after a test, whatever the test's own timeout is.
+CLEANUP_TIMEOUT = 15.0
 
 
 class Loop:
-    """The event loop of one test: runs while a call waits."""
+    """The event loop of one test: runs only during a call."""
 
     def __init__(self, timeout: float = TIMEOUT) -> None:
         self.timeout = timeout
@@ -49,7 +48,7 @@ class Loop:
         self._stack = AsyncExitStack()
 
     def run(self, work: Awaitable[T], timeout: float | None = None) -> T:
-        """Wait for this; a call that takes too long fails the test."""
+        """Wait for the result; raise AssertionError after the timeout."""
         seconds = self.timeout if timeout is None else timeout
 
         async def bounded() -> T:
@@ -61,31 +60,29 @@ class Loop:
                 if not limit.expired():
                     raise
                 raise AssertionError(
-                    f"no end after {seconds:g} seconds; @pytest.mark.acp_timeout(...) or --acp-timeout gives it longer"
+                    f"not finished after {seconds:g} seconds; change it with @pytest.mark.acp_timeout or --acp-timeout"
                 ) from None
 
         __tracebackhide__ = True  # so that pytest shows the line of the test
         try:
             return self._runner.run(bounded())
         except Departure as error:
-            raise error.with_traceback(
-                None
-            ) from error.__cause__  # it tells all there is to tell; our own frames say nothing more
+            raise error.with_traceback(None) from error.__cause__  # the message is enough; our frames add nothing
 
     def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
-        """Enter something that is left when the test is over."""
+        """Enter a context manager that is exited after the test."""
         return self.run(self._stack.enter_async_context(manager))
 
     def close(self) -> None:
-        """Leave everything that was entered, the last first."""
+        """Exit all context managers, the last first."""
         try:
-            self.run(self._stack.aclose(), FAREWELL)
+            self.run(self._stack.aclose(), CLEANUP_TIMEOUT)
         finally:
             self._runner.close()
 
 
 class TurnSeen(msgspec.Struct, frozen=True):
-    """A turn after its end: the agent's text, why it ended, and every update in order."""
+    """A finished turn: the agent's text, the stop reason, and all updates in order."""
 
     text: str
     stop_reason: str
@@ -97,35 +94,35 @@ class SessionUnderTest:
 
     def __init__(self, loop: Loop, session: ClientSession) -> None:
         self.session = session
-        """The session itself, for everything that is not here; `run` waits for what it gives."""
+        """The underlying session; pass its coroutines to `run`."""
         self._loop = loop
 
     @property
     def cwd(self) -> str:
-        """Its folder."""
+        """The working directory."""
         return self.session.cwd
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """Every tool call as it stands now, in the order they began."""
+        """The current state of every tool call, in the order of their start."""
         return list(self.session.tool_calls.values())
 
     @property
     def plan(self) -> list[PlanEntry]:
-        """The plan as it stands now."""
+        """The current plan."""
         return self.session.plan
 
     def run(self, work: Awaitable[T]) -> T:
-        """Wait for anything that the session itself can do: `run(session.session.set_mode("plan"))`."""
+        """Wait for a coroutine of the session: `run(session.session.set_mode("plan"))`."""
         return self._loop.run(work)
 
     def ask(self, prompt: str | Sequence[ContentBlock]) -> str:
-        """Prompt, wait for the end of the turn, and give the agent's text."""
+        """Prompt, wait for the end of the turn, and return the agent's text."""
         __tracebackhide__ = True
         return self.run(self.session.ask(prompt))
 
     def turn(self, prompt: str | Sequence[ContentBlock], *, cancel_at: str = "") -> TurnSeen:
-        """Prompt and see the whole turn; it is cancelled at the first update of the kind `cancel_at`."""
+        """Prompt and return the whole turn; cancel it at the first update of kind `cancel_at`."""
         __tracebackhide__ = True
         return self.run(self._turn(prompt, cancel_at))
 
@@ -148,7 +145,7 @@ class AgentUnderTest:
 
     def __init__(self, loop: Loop, remote: RemoteAgent, folder: str) -> None:
         self.remote = remote
-        """The connection itself, for everything that is not here; `run` waits for what it gives."""
+        """The underlying connection; pass its coroutines to `run`."""
         self._loop = loop
         self._folder = folder
 
@@ -156,24 +153,24 @@ class AgentUnderTest:
     def start(
         cls, loop: Loop, target: Target, *, cwd: str, options: Mapping[str, Any], trace: Wrap | None = None
     ) -> AgentUnderTest:
-        """Start it, or join it in memory; `options` are those of `connect`."""
+        """Start the agent, or connect to it in memory; `options` are those of `connect`."""
         given = {"trace": trace, "timeout": loop.timeout, **options}
         if isinstance(target, Agent):
             return cls(loop, loop.enter(joined(target, **given)), cwd)
         return cls(loop, loop.enter(_connected(target, {"cwd": cwd, **given})), cwd)
 
     def run(self, work: Awaitable[T]) -> T:
-        """Wait for anything that the connection itself can do."""
+        """Wait for a coroutine of the connection."""
         return self._loop.run(work)
 
     def open(self, cwd: str | os.PathLike[str] | None = None, **options: Any) -> SessionUnderTest:
-        """Open a session, in the test's own folder unless another is given."""
+        """Open a session, by default in the test's temporary directory."""
         session = self.run(self.remote.open_session(os.fspath(cwd or self._folder), **options))
         return SessionUnderTest(self._loop, session)
 
 
 class WireClient:
-    """A scripted client before the agent under test: nothing is said but what the test says."""
+    """A scripted client connected to the agent under test: it sends only what the test sends."""
 
     def __init__(self, loop: Loop, client: ScriptedClient) -> None:
         self.client = client
@@ -181,18 +178,18 @@ class WireClient:
 
     @classmethod
     def start(cls, loop: Loop, target: Target, *, cwd: str, trace: Wrap | None = None) -> WireClient:
-        """Start the agent; it has heard nothing yet."""
-        return cls(loop, loop.enter(scripted_client(target, cwd=cwd, patience=loop.timeout, through=trace)))
+        """Start the agent; send nothing yet."""
+        return cls(loop, loop.enter(scripted_client(target, cwd=cwd, timeout=loop.timeout, wrap=trace)))
 
     @property
     def exchange(self) -> list[str]:
-        """Everything said and heard, a line each."""
+        """Everything sent and received, one line each."""
         return self.client.exchange
 
-    def follow(self, scenario: Sequence[Step], *, ignoring: Sequence[Expectation] = ()) -> dict[str, Any]:
-        """Play a scenario, or its next part; gives the values of its names."""
+    def follow(self, scenario: Sequence[Step], *, ignore: Sequence[Expectation] = ()) -> dict[str, Any]:
+        """Play a scenario, or its next part; return the values of its names."""
         __tracebackhide__ = True
-        return self._loop.run(self.client.follow(scenario, ignoring=ignoring), self._loop.timeout + 1)
+        return self._loop.run(self.client.follow(scenario, ignore=ignore), self._loop.timeout + 1)
 
 
 class ClientTester:
@@ -207,25 +204,27 @@ class ClientTester:
         client: str | Sequence[str] | Callable[[Transport], Awaitable[T]],
         scenario: Sequence[Step],
         *,
-        ignoring: Sequence[Expectation] = (),
+        ignore: Sequence[Expectation] = (),
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Any:
-        """Let the client meet an agent that plays this scenario.
+        """Run the client against an agent that plays this scenario.
 
-        A command is run to its end, with `{agent}` for the agent's command, and gives what it printed (Finished); an
-        async function is called with a transport and gives what it returns.
+        A command is run to its end, with `{agent}` replaced by the agent's command; return its output (Finished). An
+        async function is called with a transport; return its result.
         """
         __tracebackhide__ = True
 
-        async def scene() -> Any:
-            patience = self._loop.timeout
-            async with stand_in(scenario, ignoring=ignoring, patience=patience, through=self._trace) as agent:
+        async def play() -> Any:
+            timeout = self._loop.timeout
+            async with stand_in(scenario, ignore=ignore, timeout=timeout, wrap=self._trace) as agent:
                 if isinstance(client, str | Sequence):
                     return await run_client(client, agent, cwd=cwd, env=env)
                 return await client(agent.transport)
 
-        result: Finished | T = self._loop.run(scene(), 2 * self._loop.timeout + 1)  # the second one is the stand-in's
+        result: Finished | T = self._loop.run(
+            play(), 2 * self._loop.timeout + 1
+        )  # the client's timeout, then the stand-in's
         return result
 
 

@@ -1,5 +1,4 @@
-"""What a client lends an agent: files inside a boundary, and terminals.
+"""The workspace that a client shares with an agent: files inside root folders, and terminals.
 
-Takes and gives plain Python values; the roles above turn them into messages. Below are only the errors and
-the operating system. Knows nothing of sessions, policy or dialects: who may do what is decided before.
+Works with plain Python values; the roles turn them into messages. Permission is checked before.
 """

@@ -1,8 +1,7 @@
-"""Several files written together: all of them, or none.
+"""Write several files together: all of them, or none.
 
-Takes paths with bytes. Everything is written beside its place first, so that what can fail fails before anything
-changes; then all are renamed, and what was there is kept until the last one is. A failure on the way puts everything
-back, folders made for it included. Holds against errors, not against a loss of power in the middle.
+All are first written to temporary files, then renamed; the old files are kept until the last rename. A failure restores
+everything, and removes the folders that were created. Does not protect against a loss of power.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.atomic_write import check_replaceable, new_temporary_name, write_temporary
 from dragoman.workspace.paths import MAX_ATTEMPTS, PathTarget, Roots, find_target, translate_os_errors
 
-# Files in one batch: more than any change people review at once, and each may hold a folder open.
+# Files in one batch: more than people review at once, and each may hold a folder open.
 MAX_FILES = 200
 
 
 def write_all(
     roots: Roots, files: Sequence[tuple[str, bytes]], *, base: str | None = None, create_directories: bool = False
 ) -> int:
-    """Write all files or none; gives the number of bytes."""
+    """Write all files or none; return the number of bytes."""
     if len(files) > MAX_FILES:
-        message = f"{len(files)} files are more than the {MAX_FILES} that are written together"
+        message = f"{len(files)} files exceed the limit of {MAX_FILES} files in one batch"
         raise ProtocolError(Kind.TOO_LARGE, message, {"limit": MAX_FILES})
     batch = _Batch(roots, base, create_directories)
     try:
@@ -41,7 +40,7 @@ def write_all(
 
 
 class _StagedFile:
-    """One file on its way: where it goes, the name it waits under, and the name of what it replaced."""
+    """One file of a batch: its target, its temporary name, and the backup name of the old file."""
 
     __slots__ = ("backup_name", "identity", "replaces", "target", "temporary_name")
 
@@ -50,7 +49,7 @@ class _StagedFile:
         self.temporary_name: str | None = temporary_name
         self.replaces = replaces
         self.backup_name: str | None = None
-        self.identity = _identity(target, temporary_name)  # how our file is known again, whatever its name
+        self.identity = _identity(target, temporary_name)  # identifies our file under any name
 
 
 class _Batch:
@@ -63,7 +62,7 @@ class _Batch:
         self._made_directories: list[str] = []
 
     def stage(self, path: str, data: bytes) -> None:
-        """Write a file beside its place."""
+        """Write a temporary file next to the target."""
         for attempt in range(MAX_ATTEMPTS):
             spot = find_target(
                 self._roots,
@@ -79,7 +78,7 @@ class _Batch:
                 return
             except ProtocolError as error:
                 spot.close()
-                # ELOOP: the name became a link after the walk had seen that it was none.
+                # ELOOP: the name became a link after the walk.
                 became_link = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP
                 if not became_link or attempt == MAX_ATTEMPTS - 1:
                     raise
@@ -92,18 +91,18 @@ class _Batch:
         folder = os.fstat(target.directory)
         place = (folder.st_dev, folder.st_ino, target.name)
         if place in self._targets:
-            raise ProtocolError(Kind.INVALID_PARAMS, f"{target.requested} is named twice", {"path": target.requested})
+            raise ProtocolError(Kind.INVALID_PARAMS, f"{target.requested} occurs twice", {"path": target.requested})
         self._staged.append(_StagedFile(target, write_temporary(target, data, before), before is not None))
         self._targets.add(place)
 
     def commit(self) -> None:
-        """Put every file in its place, keeping what was there."""
+        """Rename every file to its target, keeping backups until the end."""
         for staged in self._staged:
             spot = staged.target
             with translate_os_errors(spot.requested):
                 if staged.replaces:
                     _back_up(staged)
-                elif spot.stat() is not None:  # it appeared since: what is there is not ours to lose
+                elif spot.stat() is not None:  # it was created since: do not overwrite it
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
                 _rename(spot, staged.temporary_name or "", spot.name)
                 staged.temporary_name = None
@@ -113,7 +112,7 @@ class _Batch:
                 staged.backup_name = None
 
     def roll_back(self) -> None:
-        """Put everything back, the last one first; what fails here is left, for nothing better can be done."""
+        """Restore everything, the last one first; ignore errors."""
         for staged in reversed(self._staged):
             spot = staged.target
             with suppress(OSError):
@@ -121,26 +120,26 @@ class _Batch:
                     _unlink(spot, staged.temporary_name)
                 if staged.backup_name is not None:
                     _rename(spot, staged.backup_name, spot.name)
-                    _unlink(spot, staged.backup_name)  # between two names of one file a rename does nothing
+                    _unlink(spot, staged.backup_name)  # rename does nothing if both names are the same file
                 elif staged.temporary_name is None and _identity(spot, spot.name) == staged.identity:
                     _unlink(spot, spot.name)
         for folder in reversed(self._made_directories):
             with suppress(OSError, ProtocolError), find_target(self._roots, folder) as spot:
-                os.rmdir(spot.name, dir_fd=spot.directory)  # unless somebody has used it since
+                os.rmdir(spot.name, dir_fd=spot.directory)  # fails if it is in use
 
     def close(self) -> None:
-        """Give every folder back."""
+        """Close all folders."""
         for staged in self._staged:
             staged.target.close()
 
 
 def _back_up(staged: _StagedFile) -> None:
-    """Give what is there a second name; where files have only one, move it away for the moment."""
+    """Link the old file to a backup name; rename it if hard links are not supported."""
     spot, name = staged.target, new_temporary_name()
     try:
         os.link(spot.name, name, src_dir_fd=spot.directory, dst_dir_fd=spot.directory, follow_symlinks=False)
     except FileNotFoundError:
-        return  # gone since it was looked at: then it is just new
+        return  # deleted meanwhile: the file is new
     except OSError:
         _rename(spot, spot.name, name)
     staged.backup_name = name

@@ -1,7 +1,6 @@
-"""Bytes put where a path led: written beside the file and renamed, so that readers see all or nothing.
+"""Write a file atomically: write a temporary file next to it and rename it.
 
-Takes a Spot that the walk found, gives what the write did. Other names of a file (hard links) keep the old bytes, a
-file that is replaced keeps its mode, and nothing is left beside it when that fails. Only regular files are touched.
+Hard links to the file keep the old bytes, and the file keeps its mode. Only regular files are written.
 """
 
 from __future__ import annotations
@@ -14,24 +13,24 @@ from typing import NamedTuple
 from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.paths import PathTarget, Roots, file_error_data, find_target, translate_os_errors
 
-# Looks before it opens, then opens without waiting: a FIFO has no reader to wait for.
+# Non-blocking: opening a FIFO must not wait for a reader.
 _PROBE_FLAGS = os.O_WRONLY | os.O_NONBLOCK
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 class WriteResult(NamedTuple):
-    """What a write did."""
+    """The result of a write."""
 
     bytes_written: int
     created: bool
 
 
 def check_regular(target: PathTarget, status: os.stat_result | None) -> None:
-    """Refuse what is missing, a folder, or no regular file; a link is left to whoever opens it."""
+    """Refuse what is missing, a folder, or not a regular file; opening will refuse a link."""
     if status is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     if stat.S_ISLNK(status.st_mode):
-        return  # it became a link just now: opening says so, and the walk starts again
+        return  # it just became a link: opening fails, and the walk starts again
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
@@ -40,12 +39,12 @@ def check_regular(target: PathTarget, status: os.stat_result | None) -> None:
 
 
 def check_replaceable(target: PathTarget) -> os.stat_result | None:
-    """The file that a write would replace, None if there is none yet; OSError when it may not be written."""
+    """Return the status of the file to replace, None if there is none; raises OSError if it is not writable."""
     seen = target.stat()
     if seen is None:
         return None
     check_regular(target, seen)
-    # A file that is read-only for us stays as it is, though its folder would let us replace it.
+    # Do not replace a read-only file, although the folder would allow it.
     probe = target.open(_PROBE_FLAGS)
     try:
         before = os.fstat(probe)
@@ -56,7 +55,7 @@ def check_replaceable(target: PathTarget) -> os.stat_result | None:
 
 
 def write_file(target: PathTarget, data: bytes, overwrite: bool) -> WriteResult:
-    """Make the file hold exactly these bytes."""
+    """Write exactly these bytes to the file."""
     if not overwrite:
         seen = target.stat()
         if seen is not None:
@@ -75,12 +74,12 @@ def write_file(target: PathTarget, data: bytes, overwrite: bool) -> WriteResult:
 
 
 def new_temporary_name() -> str:
-    """A name for a file of ours that stands beside another for a moment."""
+    """Return a new name for a temporary file."""
     return f".dragoman-{os.urandom(8).hex()}.tmp"
 
 
 def write_temporary(target: PathTarget, data: bytes, replaced: os.stat_result | None) -> str:
-    """Write the bytes beside the file, in the likeness of the one they will replace; gives the name."""
+    """Write the bytes to a temporary file with the mode and owner of the replaced file; return its name."""
     name = new_temporary_name()
     flags = _CREATE_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(name, flags, 0o666 if replaced is None else 0o600, dir_fd=target.directory)
@@ -91,7 +90,7 @@ def write_temporary(target: PathTarget, data: bytes, replaced: os.stat_result | 
 def _write_new_file(
     target: PathTarget, name: str, fd: int, data: bytes, replaced: os.stat_result | None = None
 ) -> None:
-    """Write a file that was just created; remove it again if that fails."""
+    """Write a file that was just created; remove it if that fails."""
     try:
         try:
             rest = memoryview(data)
@@ -114,13 +113,13 @@ def _copy_owner(fd: int, replaced: os.stat_result) -> None:
         try:
             os.fchown(fd, replaced.st_uid, replaced.st_gid)
         except OSError:
-            pass  # only root can give files away; the content matters more than the owner
+            pass  # only root can change the owner; the content matters more
 
 
 def make_directory(roots: Roots, path: str, *, base: str | None = None, parents: bool = False) -> bool:
-    """Make a folder; False when it was there."""
-    asked = path.rstrip("/") or path  # a slash at the end would want the folder to be there
-    with find_target(roots, asked, base=base, make_directories=parents) as spot, translate_os_errors(spot.requested):
+    """Create a folder; return False if it exists."""
+    name = path.rstrip("/") or path  # with a trailing slash the folder would have to exist
+    with find_target(roots, name, base=base, make_directories=parents) as spot, translate_os_errors(spot.requested):
         roots.check_writable(spot.path, spot.requested)
         try:
             os.mkdir(spot.name, dir_fd=spot.directory)

@@ -1,8 +1,7 @@
-"""The files that a client lends an agent: text whole or by lines, bytes by pieces, folders, several files at once.
+"""The files that a client shares with an agent: text by lines, bytes by ranges, folders, several files at once.
 
-Takes paths as peers give them, gives text and bytes exactly as they are stored. Confinement is the work of paths; only
-regular files are touched. Synchronous, except for watching: the caller decides on threads. Does not know permission:
-who may read or write is decided before.
+Reads and writes text and bytes unchanged, only in regular files inside the roots (see `paths`). Synchronous, except for
+watching. Permission is checked before.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ __all__ = ["MAX_BYTES", "ByteRange", "Files", "LineRange", "WriteResult"]
 
 T = TypeVar("T")
 
-# As much as one message may carry (wire.frames.MAX_FRAME): more could not be sent anyway.
+# As much as one message may carry (wire.frames.MAX_FRAME).
 MAX_BYTES = 64 * 1024 * 1024
 
-# Bytes given at once: in base64 they must fit a message too.
+# Bytes returned at once: they must fit a message in base64.
 MAX_RANGE_BYTES = 32 * 1024 * 1024
 
 _READ_SIZE = 1024 * 1024
 
-# Looks before it opens, then opens without waiting: a FIFO has no writer to wait for.
+# Non-blocking: opening a FIFO must not wait for a writer.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
 
 
 class ByteRange(NamedTuple):
-    """Some bytes of a file, how many it has in all, and whether bytes follow after these."""
+    """Some bytes of a file, the size of the file, and whether more bytes follow."""
 
     data: bytes
     size: int
@@ -46,7 +45,7 @@ class ByteRange(NamedTuple):
 
 
 class Files:
-    """The files inside some folders; `protected` ones among them are never written."""
+    """The files inside some folders; `protected` ones are never written."""
 
     def __init__(
         self,
@@ -62,25 +61,25 @@ class Files:
         self._max_bytes = max_bytes
 
     def resolve(self, path: str) -> str:
-        """The canonical path of a file, existing or not: what a person should be asked about."""
+        """Return the canonical path of a file, existing or not, for permission questions."""
         return resolve_inside(self._roots, path, base=self._base)
 
     # --- reading ----------------------------------------------------------------------------------------------
 
     def read_text(self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8") -> str:
-        """The text of a file, or `limit` lines of it from the 1-based `line` on."""
+        """Return the text of a file, or `limit` lines from the 1-based `line` on."""
         return self.read_lines(path, line, limit, encoding).text
 
     def read_lines(
         self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8"
     ) -> LineRange:
-        """Like read_text, and says how much more there is."""
+        """Read like read_text, and return how many lines there are."""
         for name, value in (("line", line), ("limit", limit)):
             _check_count(name, value)
         return select_lines(decode(self._with_open_file(path, self._read_all), path, encoding), line, limit)
 
     def read_bytes(self, path: str, offset: int | None = None, length: int | None = None) -> ByteRange:
-        """The bytes of a file from `offset` on, at most `length` and never more than fit a message."""
+        """Return the bytes from `offset` on, at most `length` and never more than fit a message."""
         for name, value in (("offset", offset), ("length", length)):
             _check_count(name, value)
         most = min(MAX_RANGE_BYTES, self._max_bytes)
@@ -89,7 +88,7 @@ class Files:
         )
 
     def list(self, path: str, recursive: bool = False, limit: int | None = None) -> Listing:
-        """What lies in a folder, and with `recursive` below it; links are listed, not followed."""
+        """List a folder, with `recursive` also all below it; links are listed, not followed."""
         from dragoman.workspace.listing import list_directory
 
         _check_count("limit", limit)
@@ -98,7 +97,7 @@ class Files:
             return list_directory(spot.directory, recursive, limit)
 
     async def watch(self, path: str, recursive: bool = False, *, interval: float | None = None) -> DirectoryWatch:
-        """Begin to watch a folder or a file; by looking every `interval` seconds, unless the system can tell."""
+        """Watch a folder or a file; with `interval`, poll every so many seconds instead of using inotify."""
         from dragoman.workspace.watch import start_watch
 
         return await start_watch(self._roots, path, base=self._base, recursive=recursive, interval=interval)
@@ -114,14 +113,14 @@ class Files:
         create_directories: bool = False,
         overwrite: bool = True,
     ) -> WriteResult:
-        """Make a file hold exactly this text; other names of the file (hard links) keep the old one."""
+        """Write exactly this text to a file; hard links to it keep the old text."""
         data = encode(text, path, encoding)
         return self.write_bytes(path, data, create_directories=create_directories, overwrite=overwrite)
 
     def write_bytes(
         self, path: str, data: bytes, *, create_directories: bool = False, overwrite: bool = True
     ) -> WriteResult:
-        """Make a file hold exactly these bytes; other names of the file (hard links) keep the old ones."""
+        """Write exactly these bytes to a file; hard links to it keep the old bytes."""
         self._check_size(path, len(data))
 
         def write(spot: PathTarget) -> WriteResult:
@@ -131,7 +130,7 @@ class Files:
         return self._with_target(path, write, create_directories)
 
     def write_many(self, files: Sequence[tuple[str, str | bytes]], *, create_directories: bool = False) -> int:
-        """Make every file hold its text or bytes, or change none; gives the number of bytes."""
+        """Write all files or none; return the number of bytes."""
         from dragoman.workspace.atomic_batch import write_all
 
         ready = [(path, data if isinstance(data, bytes) else encode(data, path, "utf-8")) for path, data in files]
@@ -139,15 +138,15 @@ class Files:
         return write_all(self._roots, ready, base=self._base, create_directories=create_directories)
 
     def make_directory(self, path: str, *, parents: bool = False) -> bool:
-        """Make a folder, and those before it with `parents`; False when it was there."""
+        """Create a folder, with `parents` also its parents; return False if it exists."""
         from dragoman.workspace.atomic_write import make_directory
 
         return make_directory(self._roots, path, base=self._base, parents=parents)
 
-    # --- the way there ----------------------------------------------------------------------------------------
+    # --- path lookup ------------------------------------------------------------------------------------------
 
     def _with_target(self, path: str, use: Callable[[PathTarget], T], make_directories: bool = False) -> T:
-        """Use what a path leads to; walk again when the name became a link after the walk had seen none."""
+        """Call `use` with the target of a path; walk again if the name became a link meanwhile."""
         for attempt in range(MAX_ATTEMPTS):
             with find_target(self._roots, path, base=self._base, make_directories=make_directories) as spot:
                 with translate_os_errors(spot.requested):
@@ -175,12 +174,12 @@ class Files:
         data = bytearray()
         while chunk := os.read(fd, _READ_SIZE):
             data += chunk
-            self._check_size(path, len(data))  # again: it may grow while it is read
+            self._check_size(path, len(data))  # again: the file may grow while it is read
         return bytes(data)
 
     def _check_size(self, path: str, size: int) -> None:
         if size > self._max_bytes:
-            message = f"{path}: {size} bytes are more than the {self._max_bytes} read or written at once"
+            message = f"{path}: {size} bytes exceed the limit of {self._max_bytes} bytes"
             raise ProtocolError(Kind.TOO_LARGE, message, {"size": size, "limit": self._max_bytes})
 
 
@@ -197,6 +196,6 @@ def _read_range(fd: int, offset: int, length: int) -> ByteRange:
     while len(data) < length and (chunk := os.pread(fd, min(_READ_SIZE, length - len(data)), offset + len(data))):
         data += chunk
     end = offset + len(data)
-    # It may have grown or shrunk meanwhile, or (as in /proc) say no size at all: what was read counts.
+    # The file may have changed, or (as in /proc) have no size: what was read counts.
     ended = len(data) < length
     return ByteRange(bytes(data), end if ended else max(size, end), not ended and end < size)

@@ -1,8 +1,7 @@
-"""The kernel's word that something changed in a folder, on Linux.
+"""inotify on Linux: which folders changed, and which names in them were written.
 
-Takes open folders, gives the numbers of those in which something happened, and names that were written to. Loaded only
-when something is watched; where there is no inotify, or no more of it, `open_inotify` and `add` say so and the watch
-looks for itself. Knows nothing of paths: a folder is added by its descriptor, so the one checked is the one watched.
+`open_inotify` and `add` return None if inotify is missing or exhausted; the watch then polls. A folder is added by its
+descriptor, so the folder that was checked is the one that is watched.
 """
 
 from __future__ import annotations
@@ -25,31 +24,31 @@ _READ_SIZE = 64 * 1024
 
 
 class InotifyEvent(NamedTuple):
-    """Something happened: in which folder (None: some were lost, so anywhere), and the name that was written to."""
+    """A change: in which folder (None: events were lost, so anywhere), and the name that was written."""
 
     watch_number: int | None
     written_name: str | None
-    is_removed: bool = False  # the folder's number means nothing any more
+    is_removed: bool = False  # the watch number is no longer valid
 
 
 class Inotify:
-    """One queue of the kernel's."""
+    """One inotify queue."""
 
     def __init__(self, fd: int, libc: Any) -> None:
         self.fd = fd
         self._libc = libc
 
     def add(self, directory_fd: int) -> int | None:
-        """Watch an open folder; its number, or None when the system has no more room for watches."""
+        """Watch an open folder; return its number, or None if the system has no more watches."""
         number = self._libc.inotify_add_watch(self.fd, f"/proc/self/fd/{directory_fd}".encode(), _MASK)
         return number if number >= 0 else None
 
     def remove(self, number: int) -> None:
-        """Stop watching a folder; one that is gone already is no fault."""
+        """Stop watching a folder; ignore one that is gone."""
         self._libc.inotify_rm_watch(self.fd, number)
 
     def read(self) -> list[InotifyEvent]:
-        """What happened since; never waits."""
+        """Return the events since the last call; never waits."""
         signals: list[InotifyEvent] = []
         try:
             data = os.read(self.fd, _READ_SIZE)
@@ -66,12 +65,12 @@ class Inotify:
         return signals
 
     def close(self) -> None:
-        """End all its watches."""
+        """End all watches."""
         os.close(self.fd)
 
 
 def open_inotify() -> Inotify | None:
-    """A queue, or None where the system has none to give."""
+    """Open a queue; return None if the system has none."""
     if not sys.platform.startswith("linux") or not os.path.exists("/proc/self/fd"):
         return None
     import ctypes

@@ -1,7 +1,6 @@
-"""What lies in a folder: names, kinds, sizes and times, of the folder alone or of all that is below it.
+"""List a folder, or all below it: names, types, sizes and times.
 
-Takes an open folder, gives entries in order, the nearer ones first. Links are listed and never followed, neither is a
-folder that turns into one meanwhile. Bounded: a listing that says it is truncated has left something out.
+Breadth first. Links are listed and never followed. Bounded: `truncated` says that entries are missing.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-# Entries in one listing, whatever was asked for: as many as fit a message with room to spare.
+# Entries in one listing, whatever limit is requested: they fit one message.
 MAX_ENTRIES = 50_000
 
-# Names read of one folder before it is cut: they are sorted, so all of them are held at once.
+# Names read of one folder: they are sorted, so all are in memory at once.
 MAX_NAMES = 200_000
 
-# Folders below a folder: deeper than any tree people make, and a bound for trees that are made to be deep.
+# Nested folders: deeper than real trees, a limit for hostile ones.
 MAX_DEPTH = 100
 
 READ_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,7 +29,7 @@ _TYPE_TESTS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "directory"), (stat.S_ISLN
 
 
 class ListingEntry(NamedTuple):
-    """One name, relative to the folder that was listed; the size is only a file's."""
+    """One name, relative to the listed folder; only files have a size."""
 
     name: str
     type: str  # file | directory | symlink | other
@@ -39,7 +38,7 @@ class ListingEntry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What was found, and whether anything was left out."""
+    """The entries, and whether some are missing."""
 
     entries: list[ListingEntry]
     truncated: bool
@@ -57,7 +56,7 @@ def list_directory(directory_fd: int, recursive: bool = False, limit: int | None
             with open_subdirectory(directory_fd, place) as fd:
                 found, cut = read_directory(fd)
         except OSError as error:
-            # Below, a folder may be closed to us, or be gone or a link by now: the others are still listed.
+            # A nested folder may be unreadable, gone or a link by now: still list the others.
             if not place or error.errno in (errno.EMFILE, errno.ENFILE):
                 raise
             truncated = truncated or error.errno == errno.EACCES
@@ -78,7 +77,7 @@ def list_directory(directory_fd: int, recursive: bool = False, limit: int | None
 
 @contextmanager
 def open_subdirectory(directory_fd: int, parts: tuple[str, ...]) -> Iterator[int]:
-    """A folder below a folder, open for reading; no step of the way may be a link."""
+    """Open a nested folder for reading; refuse links on the way."""
     fd = os.open(".", READ_DIRECTORY_FLAGS, dir_fd=directory_fd)
     try:
         for name in parts:
@@ -94,7 +93,7 @@ def open_subdirectory(directory_fd: int, parts: tuple[str, ...]) -> Iterator[int
 
 
 def read_directory(fd: int) -> tuple[list[tuple[str, os.stat_result]], bool]:
-    """Names in an open folder with what they are, sorted, and whether there are more than we hold."""
+    """Return the sorted names in an open folder with their status, and whether some are missing."""
     found: list[tuple[str, os.stat_result]] = []
     with os.scandir(fd) as entries:
         for entry in entries:
@@ -103,7 +102,7 @@ def read_directory(fd: int) -> tuple[list[tuple[str, os.stat_result]], bool]:
             try:
                 found.append((entry.name, entry.stat(follow_symlinks=False)))
             except OSError:
-                continue  # gone since it was read
+                continue  # deleted meanwhile
     found.sort(key=_entry_name)
     return found, False
 
@@ -113,12 +112,12 @@ def _entry_name(pair: tuple[str, os.stat_result]) -> str:
 
 
 def type_of_mode(mode: int) -> str:
-    """The word for what a mode says."""
+    """Return the file type of a mode."""
     return next((word for test, word in _TYPE_TESTS if test(mode)), "other")
 
 
 def printable_name(name: str) -> str:
-    """A name as JSON can say it: bytes that are no text are marked."""
+    """Return a name as valid text, with other bytes replaced."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
@@ -134,6 +133,6 @@ def _build_entry(parts: tuple[str, ...], status: os.stat_result) -> ListingEntry
 def _format_time(seconds: float) -> str:
     try:
         when = datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, ValueError, OSError):  # a file system can hold times that no calendar has
+    except (OverflowError, ValueError, OSError):  # a file system can have times out of range
         when = datetime.fromtimestamp(0, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,19 +1,18 @@
-"""The bounded end of a byte stream, read as UTF-8 text cut between characters.
+"""The last bytes of a stream, as UTF-8 text cut between characters.
 
-Takes chunks, gives text of at most so many bytes and whether anything was dropped from the start (reference
-1.12). Terminals are above; knows nothing of processes.
+See docs/protocol/files-terminals.md#truncation.
 """
 
 from __future__ import annotations
 
 import codecs
 
-# Bytes over the limit are cut off only when this many are too many: no chunk may cost a copy of the whole.
+# Bytes over the limit before the buffer is cut, so that not every chunk copies it.
 _SLACK = 64 * 1024
 
 
 class OutputTail:
-    """Keeps the last `limit` bytes of what it is fed."""
+    """Keeps the last `limit` bytes."""
 
     __slots__ = ("_data", "limit", "total")
 
@@ -23,7 +22,7 @@ class OutputTail:
         self._data = bytearray()
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes."""
+        """Append bytes."""
         self.total += len(chunk)
         self._data += chunk
         excess = len(self._data) - self.limit
@@ -31,7 +30,7 @@ class OutputTail:
             del self._data[:excess]
 
     def read(self, final: bool = True) -> tuple[str, bool]:
-        """What is kept, and whether more came before; until `final` an unfinished character is held back."""
+        """Return the kept text, and whether it is truncated; unless `final`, omit an incomplete character."""
         excess = len(self._data) - self.limit
         data = bytes(self._data[excess:] if excess > 0 else self._data)
         truncated = self.total > self.limit
@@ -45,7 +44,7 @@ class OutputTail:
 
 
 def _from_character_start(data: bytes) -> bytes:
-    """Without the rest of a character whose beginning was cut off (at most three bytes)."""
+    """Remove the rest of a character whose start was cut off (at most three bytes)."""
     start = 0
     while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1

@@ -1,8 +1,7 @@
-"""Paths confined to the folders that a client lends, by walking descriptors one component at a time.
+"""Confine paths to the roots of a workspace, by opening one path component at a time.
 
-Takes roots and a path from a peer, gives an open directory and a name in it, or a descriptor. The kernel is
-never asked to follow a link or to go up: both are done here and must stay inside, so the object opened is the
-object checked, whatever changes meanwhile. Knows nothing of contents; files and terminals are above.
+The kernel never follows a link or goes up: both are done here and must stay inside the roots. So the object that is
+opened is the object that was checked, whatever changes meanwhile.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from typing import Any
 
 from dragoman.errors import Kind, ProtocolError
 
-# What Linux itself follows before it says ELOOP; more is a ring.
+# The limit of Linux before ELOOP.
 MAX_LINKS = 40
 
-# PATH_MAX of Linux in bytes: a longer path could not be named by any other program.
+# PATH_MAX of Linux in bytes.
 MAX_PATH = 4096
 
-# A name that turns into a link between look and open is walked again; more often than this is an attack.
+# Walks when a name becomes a link between check and open; more often is an attack.
 MAX_ATTEMPTS = 8
 
-# O_PATH needs only search permission, as an ordinary lookup does; systems without it must be able to read.
+# O_PATH needs only search permission, like an ordinary lookup; without it, read permission is needed.
 _DIRECTORY_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _NOT_A_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 
-# What the operating system says, as an error kind and words that follow the path.
+# errno -> error kind, and the text after the path.
 _OS_ERRORS: dict[int, tuple[str, str]] = {
     errno.ENOENT: (Kind.RESOURCE_NOT_FOUND, "does not exist"),
     errno.ENOTDIR: (Kind.RESOURCE_NOT_FOUND, "does not exist: a part of the path is not a folder"),
@@ -47,9 +46,9 @@ _OS_ERRORS: dict[int, tuple[str, str]] = {
 
 
 class Roots:
-    """The folders that are lent; links in their own paths are resolved once, here, by `resolve`.
+    """The root folders of a workspace; links in their own paths are resolved once, by `resolve`.
 
-    What is `closed` is never written: paths, and names without a slash wherever they stand in a root, or are one's.
+    `protected` is never written: paths, and names without a slash, anywhere in a root or as the name of a root.
     """
 
     __slots__ = ("_normalized_paths", "_protected_names", "_protected_paths", "_root_by_path", "real_paths")
@@ -74,25 +73,25 @@ class Roots:
         self._normalized_paths = tuple(map(_normalize, self.real_paths))
 
     def check_writable(self, path: str, requested: str) -> None:
-        """Refuse a canonical path that is closed to writing, or lies in a folder that is."""
+        """Refuse a canonical path that is protected, or in a protected folder."""
         if not self._protected_paths and not self._protected_names:
             return
         plain = _normalize(path)
         if not self._protected_names.isdisjoint(self._names_below_root(plain)) or any(
             _is_inside(plain, place) for place in self._protected_paths
         ):
-            message = f"{requested} belongs to the client itself and is never written for an agent"
+            message = f"{requested} belongs to the client and is protected from agents"
             raise ProtocolError(Kind.ACCESS_DENIED, message, file_error_data(requested))
 
     def _names_below_root(self, normalized: str) -> list[str]:
-        """The names of a path from the root on that it lies in; what is above a root was the lender's to choose."""
+        """Return the names of a path from its root on; the folders above a root were chosen by the user."""
         above = max(
             (len(os.path.dirname(root)) for root in self._normalized_paths if _is_inside(normalized, root)), default=0
         )
         return normalized[above:].split("/")
 
     def locate(self, parts: Sequence[str]) -> tuple[str, list[str]] | None:
-        """The root that an absolute path enters, and the parts that remain; None if it enters none."""
+        """Return the root that an absolute path enters, and the remaining parts; None if it enters none."""
         seen: list[str] = []
         for index, part in enumerate(parts):
             if part == "..":
@@ -106,7 +105,7 @@ class Roots:
 
 
 class PathTarget:
-    """Where a path leads: an open directory inside the roots and a name in it that was not a link."""
+    """The target of a path: an open directory inside the roots, and a name in it that was not a link."""
 
     __slots__ = ("directory", "name", "path", "requested")
 
@@ -125,19 +124,19 @@ class PathTarget:
         self.close()
 
     def open(self, flags: int, mode: int = 0o666) -> int:
-        """Open the name, never a link; OSError as the system gives it."""
+        """Open the name, never a link; raises OSError."""
         quiet = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
         return os.open(self.name, flags | quiet, mode, dir_fd=self.directory)
 
     def stat(self) -> os.stat_result | None:
-        """What the name is now, links not followed; None if nothing is there."""
+        """Return the status of the name without following links; None if it does not exist."""
         try:
             return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def close(self) -> None:
-        """Give the directory back."""
+        """Close the directory."""
         if self.directory >= 0:
             os.close(self.directory)
             self.directory = -1
@@ -151,9 +150,9 @@ def find_target(
     make_directories: bool = False,
     made_directories: list[str] | None = None,
 ) -> PathTarget:
-    """Walk to where a path leads; the name may be missing, its folder may not (unless it is to be made).
+    """Walk to the target of a path; the name may be missing, its folder only with `make_directories`.
 
-    The folders that were made are added to `made`, whether the walk arrives or not.
+    Created folders are added to `made_directories`, even if the walk fails.
     """
     asked = validate_path(path, base)
     with translate_os_errors(asked):
@@ -161,27 +160,27 @@ def find_target(
 
 
 def open_inside(roots: Roots, path: str, flags: int, mode: int = 0o666, *, base: str | None = None) -> int:
-    """Open what a path names if it lies inside the roots; gives a descriptor that is never inherited."""
+    """Open a path inside the roots; return a descriptor that is not inherited."""
     for attempt in range(MAX_ATTEMPTS):
         with find_target(roots, path, base=base) as spot, translate_os_errors(spot.requested):
             try:
                 return spot.open(flags, mode)
             except OSError as error:
-                # ELOOP: the name became a link after the walk had seen that it was none.
+                # ELOOP: the name became a link after the walk.
                 if error.errno != errno.ELOOP or attempt == MAX_ATTEMPTS - 1:
                     raise
     raise AssertionError("unreachable")
 
 
 def resolve_inside(roots: Roots, path: str, *, base: str | None = None) -> str:
-    """The canonical path of what a path names, for people who are asked; it need not exist yet."""
+    """Return the canonical path, for permission questions; it need not exist."""
     asked = validate_path(path, base)
     with translate_os_errors(asked), _PathWalk(roots, asked, allow_missing=True).run() as spot:
         return spot.path
 
 
 def validate_path(path: str, base: str | None = None) -> str:
-    """The absolute path a peer means, or invalid_params; relative ones only against a base."""
+    """Return the absolute path, or raise invalid_params; a relative one needs a base."""
     if not path:
         raise ProtocolError(Kind.INVALID_PARAMS, "the path is empty")
     if "\0" in path:
@@ -206,7 +205,7 @@ def _is_inside(path: str, folder: str) -> bool:
 
 
 def _normalize(path: str) -> str:
-    """The same for all spellings that a file system may take for one: some know no case, some compose letters."""
+    """Return one form for all names that a file system may treat as equal (case, Unicode composition)."""
     import unicodedata
 
     return path if path.isascii() and path.islower() else unicodedata.normalize("NFC", path).casefold()
@@ -214,7 +213,7 @@ def _normalize(path: str) -> str:
 
 @contextmanager
 def translate_os_errors(path: str) -> Iterator[None]:
-    """Say an error of the operating system as an error that a peer understands."""
+    """Raise errors of the operating system as protocol errors."""
     try:
         yield
     except OSError as error:
@@ -224,14 +223,14 @@ def translate_os_errors(path: str) -> Iterator[None]:
 
 
 def file_error_data(path: str) -> dict[str, Any]:
-    """The data of an error about a file: its uri, as peers expect it (peers.md 28)."""
+    """Return the data of an error about a file: its uri, as peers expect it (docs/protocol/peers.md#missing-files)."""
     from urllib.parse import quote
 
     return {"uri": "file://" + quote(os.fsencode(path))}
 
 
 class _PathWalk:
-    """One walk: the directory reached, the names that led there, and the parts still to do (last first)."""
+    """One walk: the current directory, its names below the root, and the remaining parts (last first)."""
 
     def __init__(
         self,
@@ -262,7 +261,7 @@ class _PathWalk:
                     continue
                 if part == "..":
                     self._ascend()
-                elif self.remaining:  # an empty part counts: what stands before a slash is a folder
+                elif self.remaining:  # an empty part counts: before a slash there must be a folder
                     if not self._descend(part):
                         return self._finish("/".join([part, *reversed(self.remaining)]))
                 elif not self._follow_link(part):
@@ -279,11 +278,11 @@ class _PathWalk:
         return PathTarget(directory, name, path, self.path)
 
     def _enter_root(self, parts: Sequence[str]) -> None:
-        """Start over from the root that an absolute path enters."""
+        """Start again from the root that an absolute path enters."""
         found = self.roots.locate(parts)
         if found is None:
-            lent = ", ".join(self.roots.real_paths) or "nothing is lent"
-            message = f"{self.path} is outside the folders lent to the agent ({lent})"
+            shared = ", ".join(self.roots.real_paths) or "none"
+            message = f"{self.path} is outside the folders shared with the agent ({shared})"
             raise ProtocolError(Kind.ACCESS_DENIED, message, file_error_data(self.path))
         self._close_fd()
         self.root, rest = found
@@ -291,15 +290,15 @@ class _PathWalk:
         self.remaining = rest[::-1]
 
     def _ascend(self) -> None:
-        """Go up by our own memory of the way: '..' of a folder that was moved could lead anywhere."""
+        """Go up by the names walked so far: '..' of a folder that was moved could lead anywhere."""
         if self.names:
             self.names.pop()
             self._close_fd()
-        else:  # out of this root; the path may still come back in, by name
+        else:  # outside this root; the path may enter a root again
             self._enter_root([*os.path.dirname(self.root).split("/"), *reversed(self.remaining)])
 
     def _descend(self, name: str) -> bool:
-        """Step into a folder, or through a link; False if it is missing and that is allowed."""
+        """Enter a folder, or follow a link; return False if it is missing and that is allowed."""
         try:
             inner = self._open_directory(name)
         except OSError as error:
@@ -330,11 +329,11 @@ class _PathWalk:
             os.mkdir(name, dir_fd=here)
             self.made_directories.append(folder)
         except FileExistsError:
-            pass  # somebody else made it; whatever it is now is looked at like any other
+            pass  # created meanwhile; checked like any other
         return os.open(name, _DIRECTORY_FLAGS, dir_fd=here)
 
     def _follow_link(self, name: str) -> bool:
-        """If the name is a link, put its target before the parts still to do."""
+        """If the name is a link, put its target before the remaining parts."""
         try:
             target = os.readlink(name, dir_fd=self._current_fd())
         except OSError as error:
@@ -352,7 +351,7 @@ class _PathWalk:
         return True
 
     def _current_fd(self) -> int:
-        """The directory reached; opened again from the top, without links, after going up."""
+        """Return the current directory; after going up, open it again from the top, without links."""
         if self.fd < 0:
             fd = os.open("/", _DIRECTORY_FLAGS)
             for name in [*self.root.split("/"), *self.names]:

@@ -1,8 +1,7 @@
-"""A folder as it was when last looked at, and what is different now.
+"""A snapshot of a folder, to find changes: created, modified, deleted.
 
-Takes the roots and a path; every look walks there again by descriptors, so that a folder that was moved out is gone and
-not followed. Gives changes: created, modified, deleted. Links are entries like others and never followed. Bounded;
-synchronous. Who says when to look is above (watch).
+Every scan walks to the folder again, so a folder that was moved away is gone. Links are never followed. Bounded and
+synchronous; `watch` decides when to scan.
 """
 
 from __future__ import annotations
@@ -16,30 +15,30 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.listing import MAX_DEPTH, open_subdirectory, printable_name, read_directory
 from dragoman.workspace.paths import PathTarget, Roots, find_target, translate_os_errors
 
-# Names remembered for one watch; a tree with more is better watched in parts.
+# Names in one snapshot; watch a larger tree in parts.
 MAX_NAMES = 100_000
 
-# A place below the watched folder; () is the folder itself.
+# A path below the watched folder; () is the folder itself.
 RelativePath = tuple[str, ...]
 
 
 class WatchChange(NamedTuple):
-    """One path that is different."""
+    """One changed path."""
 
     path: str
     type: str  # created | modified | deleted
 
 
 class _FileState(NamedTuple):
-    """What tells a file from what it was before."""
+    """The state of a file, to detect changes."""
 
     is_directory: bool
-    identity: tuple[int, int, int]  # kind, device, number
-    version: tuple[int, int]  # time and size; nothing for folders, whose entries speak for themselves
+    identity: tuple[int, int, int]  # type, device, inode
+    version: tuple[int, int]  # time and size; zeros for folders
 
 
 class DirectorySnapshot:
-    """What is known of a folder (or of one file in it)."""
+    """The last known state of a folder (or of one file in it)."""
 
     def __init__(self, roots: Roots, path: str, base: str | None, recursive: bool) -> None:
         self._roots = roots
@@ -51,21 +50,21 @@ class DirectorySnapshot:
         self._name_count = 0
         self._identity = (0, 0)
         self.root_path = ""
-        self.is_gone = False  # what was watched is gone
-        self.on_enter: Callable[[RelativePath, int], None] = lambda place, fd: None  # told of each folder, open
+        self.is_gone = False  # the watched path was deleted
+        self.on_enter: Callable[[RelativePath, int], None] = lambda place, fd: None  # called with each open folder
         self.on_leave: Callable[[RelativePath], None] = lambda place: None
 
     @property
     def directories(self) -> list[RelativePath]:
-        """The folders that are looked at."""
+        """The folders in the snapshot."""
         return list(self._states)
 
     def begin(self) -> None:
-        """Look for the first time; what is there now is no news. Raises ProtocolError."""
+        """Take the first snapshot, without changes. Raises ProtocolError."""
         with find_target(self._roots, self._path, base=self._base) as spot, translate_os_errors(spot.requested):
             seen = spot.stat()
             if seen is None:
-                message = f"{self._path} does not exist; there is nothing to watch"
+                message = f"{self._path} does not exist, so it cannot be watched"
                 raise ProtocolError(Kind.RESOURCE_NOT_FOUND, message, {"path": self._path})
             if stat.S_ISDIR(seen.st_mode):
                 with _open_directory(spot) as fd:
@@ -79,13 +78,13 @@ class DirectorySnapshot:
                     self._identity = _identity(os.fstat(fd))
                     self._add_directory(fd, (), None)
         if self._name_count > MAX_NAMES:
-            message = f"{self._path} holds more than the {MAX_NAMES} names that are watched at once; watch a part of it"
+            message = f"{self._path} has more than {MAX_NAMES} names; watch a part of it"
             raise ProtocolError(Kind.TOO_LARGE, message, {"limit": MAX_NAMES})
 
     def find_changes(
         self, directories: Iterable[RelativePath], written: Iterable[tuple[RelativePath, str]] = ()
     ) -> list[WatchChange]:
-        """What is different in these folders; `written` names are known to be, even if they look the same."""
+        """Return the changes in these folders; `written` names count as changed even if they look the same."""
         changes: list[WatchChange] = []
         try:
             with self._open_root() as top:
@@ -98,10 +97,10 @@ class DirectorySnapshot:
             if self._file_name is None:
                 changes.append(WatchChange(self._printable_path(()), "deleted"))
             return changes
-        told = {change.path for change in changes}
+        reported = {change.path for change in changes}
         for place, name in written:
             mark = self._states.get(place, {}).get(name)
-            if mark is not None and not mark.is_directory and self._printable_path((*place, name)) not in told:
+            if mark is not None and not mark.is_directory and self._printable_path((*place, name)) not in reported:
                 changes.append(WatchChange(self._printable_path((*place, name)), "modified"))
         return changes
 
@@ -115,7 +114,7 @@ class DirectorySnapshot:
         except OSError:
             if not directory:
                 raise
-            self._remove_directory(directory, changes)  # the folder above will tell that it is gone
+            self._remove_directory(directory, changes)  # the parent folder reports that it is gone
 
     def _compare_states(
         self, fd: int, directory: RelativePath, now: dict[str, _FileState], changes: list[WatchChange]
@@ -150,8 +149,8 @@ class DirectorySnapshot:
         return {name: _state_of(status) for name, status in found if self._file_name is None or name == self._file_name}
 
     def _add_directory(self, fd: int, directory: RelativePath, changes: list[WatchChange] | None) -> None:
-        """Begin to know a folder and those in it; without `changes` nothing in them is news."""
-        self.on_enter(directory, fd)  # before it is read: what happens in between is told twice rather than not at all
+        """Add a folder and its subfolders; with `changes`, report their entries as created."""
+        self.on_enter(directory, fd)  # before reading: report a change twice rather than never
         marks = self._read_states(fd)
         self._states[directory] = marks
         self._name_count += len(marks)
@@ -174,20 +173,20 @@ class DirectorySnapshot:
             with open_subdirectory(fd, (name,)) as folder:
                 self._add_directory(folder, inner, changes)
         except OSError:
-            pass  # closed to us, gone, or a link by now
+            pass  # unreadable, gone, or a link by now
 
     def _remove_directory(self, directory: RelativePath, changes: list[WatchChange]) -> None:
-        """Forget a folder and all below it; what was in them is gone from here."""
+        """Remove a folder and all below it; report their entries as deleted."""
         for other in [known for known in self._states if known[: len(directory)] == directory]:
             marks = self._states.pop(other)
             self._name_count -= len(marks)
             self.on_leave(other)
             changes.extend(WatchChange(self._printable_path((*other, name)), "deleted") for name in marks)
 
-    # --- the way there ----------------------------------------------------------------------------------------
+    # --- path lookup ------------------------------------------------------------------------------------------
 
     def _open_root(self) -> _OpenDirectory:
-        """The watched folder, walked to anew; it must be the one that was there before."""
+        """Open the watched folder again; it must be the same folder as before."""
         with find_target(self._roots, self.root_path.rstrip("/") + "/") as spot:
             fd = os.dup(spot.directory)
         if _identity(os.fstat(fd)) != self._identity:
@@ -200,7 +199,7 @@ class DirectorySnapshot:
 
 
 class _OpenDirectory:
-    """A descriptor that is given back at the end of a `with`."""
+    """A descriptor that is closed at the end of a `with`."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -227,16 +226,16 @@ def _state_of(status: os.stat_result) -> _FileState:
 
 
 def merge_changes(pending: dict[str, str], changes: Iterable[WatchChange]) -> None:
-    """Add changes to those nobody has read yet, so that each path is told once."""
+    """Merge changes into the unread ones, so that each path is reported once."""
     for path, kind in changes:
         before = pending.pop(path, None)
-        told = _MERGED_TYPES.get((before, kind), kind)
-        if told:
-            pending[path] = told
+        merged = _MERGED_TYPES.get((before, kind), kind)
+        if merged:
+            pending[path] = merged
 
 
 def take_changes(pending: dict[str, str], limit: int) -> Iterator[WatchChange]:
-    """The changes that wait longest; they do not wait any more."""
+    """Remove and yield the oldest changes."""
     for path in list(pending)[:limit]:
         yield WatchChange(path, pending.pop(path))
 

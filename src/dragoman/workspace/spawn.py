@@ -1,7 +1,6 @@
-"""A command being started: with pipes or a terminal of its own, in the folder that was checked.
+"""Start a command with pipes or in its own terminal, in an open folder that was checked.
 
-Takes words, an open folder and an environment, gives the process and the descriptors that its output comes out of.
-Raises OSError as the system gives it. Terminals are above; knows nothing of ids and limits.
+Returns the process and the descriptors of its output. Raises OSError.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ if TYPE_CHECKING:
 
     from dragoman.transport.sandbox.plan import ActiveSandbox
 
-# A session's leader that opens a terminal gets it as its own: this is how the command gets job control, /dev/tty and
-# ^C. Done by a shell, for nothing may run between fork and exec in a program with threads.
+# A session leader that opens a terminal becomes its owner: this gives the command job control, /dev/tty and ^C. A
+# shell does it, because no code may run between fork and exec in a program with threads.
 _ADOPT_TTY = 'tty=$1; shift; exec "$@" 0<>"$tty" 1>&0 2>&0'
 _SHELL = "/bin/sh"
 
-# What programs are told they draw on, unless the client says otherwise.
+# TERM, unless the client sets it.
 DEFAULT_TERM = "xterm-256color"
 
 
 class TerminalSize(NamedTuple):
-    """How large a terminal is."""
+    """The size of a terminal."""
 
     rows: int = 24
     columns: int = 80
 
 
 class StartedCommand(NamedTuple):
-    """A process, where its output comes out, and whether that is a terminal, which takes input too."""
+    """A process, the descriptors of its output, and whether it has a terminal, which also takes input."""
 
     process: subprocess.Popen[bytes]
     output_fds: list[int]
@@ -44,7 +43,7 @@ class StartedCommand(NamedTuple):
 
 
 class PreparedCommand(NamedTuple):
-    """What is executed: the command itself, or what puts it into its sandbox, and the descriptors that this needs."""
+    """What is executed: the command itself or its sandbox launcher, and the descriptors to pass."""
 
     argv: list[str]
     environ: dict[str, str]
@@ -55,7 +54,7 @@ class PreparedCommand(NamedTuple):
 def prepare_command(
     argv: list[str], target: PathTarget, environ: dict[str, str], sandbox_plan: ActiveSandbox | None
 ) -> Iterator[PreparedCommand]:
-    """A command ready to be started, in its sandbox if there is one."""
+    """Prepare a command, with a launcher if there is a sandbox."""
     if sandbox_plan is None:
         yield PreparedCommand(argv, environ)
         return
@@ -73,7 +72,7 @@ def start_piped(
     separate_streams: bool,
     sandbox_plan: ActiveSandbox | None = None,
 ) -> StartedCommand:
-    """Start a command that writes to one pipe, or to two that keep its streams apart; it has no input."""
+    """Start a command without input that writes to one pipe, or to two for separate streams."""
     readers, writers = zip(*(os.pipe() for _ in range(2 if separate_streams else 1)), strict=True)
     try:
         for reader in readers:
@@ -97,14 +96,14 @@ def start_in_terminal(
     size: TerminalSize,
     sandbox_plan: ActiveSandbox | None = None,
 ) -> StartedCommand:
-    """Start a command in a terminal of its own."""
+    """Start a command in its own terminal."""
     _check_program(argv[0], target, environ)
     ours, theirs = os.openpty()
     try:
         os.set_blocking(ours, False)
         resize_terminal(ours, size)
         with prepare_command(argv, target, environ, sandbox_plan) as ready:
-            # The shell stands outside of the sandbox, which does not open terminals by name.
+            # The shell runs outside the sandbox, which cannot open terminals by name.
             adopted = [_SHELL, "-c", _ADOPT_TTY, _SHELL, os.ttyname(theirs), *ready.argv]
             process = _start_process(ready._replace(argv=adopted), target, theirs, theirs, theirs)
     except BaseException:
@@ -116,7 +115,7 @@ def start_in_terminal(
 
 
 def resize_terminal(terminal_fd: int, size: TerminalSize) -> None:
-    """Tell a terminal how large it is; the command in it is told by the system."""
+    """Set the size of a terminal; the system notifies the command."""
     import fcntl
     import struct
     import termios
@@ -129,7 +128,7 @@ def _start_process(
 ) -> subprocess.Popen[bytes]:
     import subprocess
 
-    # By descriptor where that can be said: the folder that was checked is the folder it starts in.
+    # By descriptor if possible, so that it starts in the folder that was checked.
     by_descriptor = f"/proc/self/fd/{target.directory}"
     return subprocess.Popen(
         command.argv,
@@ -144,7 +143,7 @@ def _start_process(
 
 
 def _check_program(name: str, target: PathTarget, environ: dict[str, str]) -> None:
-    """Refuse here what the shell could only tell as a line of output."""
+    """Refuse a missing program, which the shell would report only as output."""
     places = [""] if "/" in name else os.get_exec_path(environ)
     found = [place for place in places if os.access(os.path.join(place, name), os.F_OK, dir_fd=target.directory)]
     if not found:

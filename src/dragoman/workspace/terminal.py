@@ -1,8 +1,7 @@
-"""One command that runs for an agent: its output so far, its end, and the signals it gets.
+"""One command that runs for an agent: its output, its exit, and signals.
 
-Takes a started process and where its output comes out, gives the bounded tail of that and how it ended. The process
-leads a group of its own, which is killed as a whole; what leaves the group (a daemon) is not found again. A real
-terminal takes input too, from the client's user. Terminals start commands and are above; knows no folders and ids.
+Keeps the tail of the output. The process leads its own group, which is killed as a whole; a daemon that leaves the
+group survives. A real terminal also takes input from the user.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.output_tail import OutputTail
 from dragoman.workspace.spawn import StartedCommand, TerminalSize, resize_terminal
 
-# From SIGTERM to SIGKILL: enough to remove lock files, short enough for an agent that waits for the end.
+# Seconds from SIGTERM to SIGKILL: enough to remove lock files, short enough for a waiting agent.
 KILL_GRACE = 2.0
 
-# After SIGKILL only a process stuck in the kernel lives on; it is left behind after this long.
+# Seconds to wait after SIGKILL; only a process stuck in the kernel takes longer.
 KILL_TIMEOUT = 5.0
 
 _READ_SIZE = 64 * 1024
 
 STREAMS = ("stdout", "stderr")
 
-# Read at most after the end: what the command wrote lies in the pipe; a child left behind may write forever.
+# Bytes read after the exit: a child that was left behind may write forever.
 _MAX_DRAIN = 4 * 1024 * 1024
 
-# Input that a command has not read yet; nobody types so far ahead.
+# Bytes of input that a command has not read yet.
 MAX_PENDING_INPUT = 64 * 1024
 
 _TERM = int(signal.SIGTERM)
@@ -39,14 +38,14 @@ _KILL = int(signal.SIGKILL)
 
 
 class CommandExit(NamedTuple):
-    """How a command ended: a code, or the name of the signal that ended it."""
+    """How a command ended: its exit code, or the name of the signal that killed it."""
 
     code: int | None
     signal: str | None
 
 
 class CommandOutput(NamedTuple):
-    """What a command wrote so far, whether its start was dropped, and how it ended if it has."""
+    """The output of a command so far, whether it is truncated, and how the command ended if it has."""
 
     text: str
     truncated: bool
@@ -54,7 +53,7 @@ class CommandOutput(NamedTuple):
 
 
 class Terminal:
-    """One command: running until its process ends, known by its id until it is released."""
+    """One command, available by its id until it is released."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class Terminal:
         self.timed_out = False
         self._process = started.process
         pipes = started.output_fds
-        # One pipe carries both streams in the order they were written; two keep them apart.
+        # One pipe has both streams in order; two keep them separate.
         self._pipes = dict(zip(pipes, STREAMS, strict=False))
         self._tail = tail
         self._stream_tails = {name: OutputTail(tail.limit) for name in STREAMS} if len(pipes) == 2 else {}
@@ -81,44 +80,44 @@ class Terminal:
         self._exit_event = asyncio.Event()
         self._is_released = False
         self._input_fd = pipes[0] if started.is_terminal else None
-        self._pending_input = bytearray()  # what the terminal had no room for yet
+        self._pending_input = bytearray()  # not written to the terminal yet
         for pipe in pipes:
             self._loop.add_reader(pipe, self._read_pipe, pipe)
         self._watch_process()
 
     @property
     def is_reaped(self) -> bool:
-        """Whether nothing is left of the process."""
+        """Whether the process was reaped."""
         return self._process.returncode is not None
 
     def output(self) -> CommandOutput:
-        """What the command wrote until now; never waits."""
+        """Return the output so far; never waits."""
         text, truncated = self._tail.read(final=not self._pipes)
         return CommandOutput(text, truncated, self._exit)
 
     @property
     def is_interactive(self) -> bool:
-        """Whether the command runs in a real terminal and can still be typed to."""
+        """Whether the command runs in a real terminal and takes input."""
         return self._input_fd is not None
 
     def write_input(self, text: str) -> None:
-        """Give the command input, as its user would; only in a real terminal."""
+        """Send input to the command; only in a real terminal."""
         keyboard = self._require_input_fd()
         data = text.encode("utf-8", "replace")
         if len(self._pending_input) + len(data) > MAX_PENDING_INPUT:
             raise ProtocolError(
-                Kind.RATE_LIMITED, f"the command has not read the {len(self._pending_input)} bytes before"
+                Kind.RATE_LIMITED, f"the command has not read {len(self._pending_input)} bytes of earlier input"
             )
         self._pending_input += data
         self._loop.add_writer(keyboard, self._flush_input, keyboard)
 
     def resize(self, rows: int, columns: int) -> None:
-        """Make its terminal another size; the command is told by the system."""
+        """Resize the terminal; the system notifies the command."""
         resize_terminal(self._require_input_fd(), TerminalSize(rows, columns))
 
     def _require_input_fd(self) -> int:
         if self._input_fd is None:
-            raise ProtocolError(Kind.INVALID_STATE, f"terminal {self.id} takes no input: it has ended, or is no pty")
+            raise ProtocolError(Kind.INVALID_STATE, f"terminal {self.id} takes no input: it has ended, or is not a pty")
         return self._input_fd
 
     def _flush_input(self, input_fd: int) -> None:
@@ -127,21 +126,21 @@ class Terminal:
         except BlockingIOError:
             return
         except OSError:
-            self._pending_input.clear()  # nobody is there to read it
+            self._pending_input.clear()  # no process reads it
         if not self._pending_input:
             self._loop.remove_writer(input_fd)
 
     def streams(self) -> dict[str, str]:
-        """What it wrote to each stream until now; empty when they are not kept apart."""
+        """Return the output of each stream so far; empty if the streams are not separate."""
         return {name: tail.read(final=not self._pipes)[0] for name, tail in self._stream_tails.items()}
 
     async def wait(self) -> CommandExit:
-        """Wait for the end of the command; may be cancelled without harm."""
+        """Wait for the exit of the command; safe to cancel."""
         await self._exit_event.wait()
         return self._exit or CommandExit(None, None)
 
     def kill(self, signal: str = "SIGTERM", force: bool = False) -> bool:
-        """Signal the whole process group; SIGTERM becomes SIGKILL after the grace. False if it had ended."""
+        """Signal the whole process group; SIGKILL follows SIGTERM after a delay. Return False if it had ended."""
         number = _signal_number("SIGKILL" if force else signal)
         running = self._exit is None
         self._signal_group(number)
@@ -150,7 +149,7 @@ class Terminal:
         return running
 
     async def release(self) -> None:
-        """End the whole process group and forget the id; what was written can still be read here."""
+        """Terminate the whole process group and drop the id; the output stays readable here."""
         self._on_release()
         if self._is_released:
             await self._wait_at_most(self._grace + KILL_TIMEOUT)
@@ -165,10 +164,10 @@ class Terminal:
             if self._exit is not None:
                 self._reap()
         await self._wait_at_most(KILL_TIMEOUT)
-        self._set_exit(CommandExit(None, "SIGKILL"))  # no effect unless the kernel holds on to it
+        self._set_exit(CommandExit(None, "SIGKILL"))  # only if the process is stuck in the kernel
 
     def kill_after(self, seconds: float) -> None:
-        """Kill the command if it still runs then, and remember that this was why."""
+        """Kill the command after this time and set `timed_out`."""
         self._timers.append(self._loop.call_later(seconds, self._on_timeout))
 
     def _on_timeout(self) -> None:
@@ -182,7 +181,7 @@ class Terminal:
             pass
 
     def _watch_process(self) -> None:
-        """Have _exited called when the process ends: by its descriptor, or by a thread if it has none."""
+        """Call _on_exit when the process ends, by a pidfd or else a thread."""
         try:
             pidfd = os.pidfd_open(self.pid)
         except (AttributeError, OSError):
@@ -204,7 +203,7 @@ class Terminal:
         try:
             self._loop.call_soon_threadsafe(self._on_exit, status)
         except RuntimeError:
-            pass  # the loop is closed: nobody asks any more
+            pass  # the loop is closed
 
     def _on_exit(self, status: CommandExit) -> None:
         self._drain()
@@ -221,7 +220,7 @@ class Terminal:
             self._timers.clear()
 
     def _reap(self) -> None:
-        """Kill what is left of the group, then take the status: only then can the group's id be reused."""
+        """Kill the rest of the group, then reap: only then can the system reuse the id of the group."""
         self._signal_group(_KILL)
         self._process.poll()
         self._drain()
@@ -233,7 +232,7 @@ class Terminal:
             try:
                 os.killpg(self.pid, number)
             except (ProcessLookupError, PermissionError):
-                pass  # gone, or a set-user-id program; macOS says the latter of a zombie too
+                pass  # gone, or a set-user-id program; on macOS also a zombie
 
     def _drain(self) -> None:
         for pipe in list(self._pipes):
@@ -242,7 +241,7 @@ class Terminal:
                 taken += size
 
     def _read_pipe(self, pipe: int) -> int:
-        """Move what a pipe holds to the tail; 0 when it holds nothing now, or nothing ever again."""
+        """Read a pipe into the tail; return the number of bytes, 0 if there are none."""
         stream = self._pipes.get(pipe)
         if stream is None:
             return 0
@@ -251,7 +250,7 @@ class Terminal:
         except BlockingIOError:
             return 0
         except OSError as error:
-            if error.errno != errno.EIO:  # how a terminal says that nobody is left in it
+            if error.errno != errno.EIO:  # a terminal without processes
                 raise
             chunk = b""
         if not chunk:
@@ -275,15 +274,15 @@ def _signal_number(name: str) -> int:
     try:
         return int(signal.Signals[full])
     except KeyError:
-        raise ProtocolError(Kind.INVALID_PARAMS, f"there is no signal {name}", {"signal": name}) from None
+        raise ProtocolError(Kind.INVALID_PARAMS, f"unknown signal {name}", {"signal": name}) from None
 
 
 def _wait_without_reaping(pid: int) -> CommandExit:
-    """How a process ended, waiting for it, without taking its status: its id, and its group's, stay ours."""
+    """Wait for a process without reaping it, so that its id and group id are not reused."""
     try:
         status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     except ChildProcessError:
-        return CommandExit(None, None)  # somebody else in this program waited for all children
+        return CommandExit(None, None)  # other code in this program waited for all children
     if status is None or status.si_code == os.CLD_EXITED:
         return CommandExit(status.si_status if status else None, None)
     return _exit_from_returncode(-status.si_status)

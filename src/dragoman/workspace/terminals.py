@@ -1,8 +1,6 @@
-"""Terminals that a client lends an agent: commands that run in the lent folders, their output and their end.
+"""The terminals of a workspace: commands that run in its folders (docs/protocol/peers.md#terminal-commands).
 
-Takes a command as peers give it (peers.md 27), gives a Terminal, known by its id until it is released. Only
-where a command starts is confined, not what it does, unless there is a sandbox: that is a question for policy, asked
-before.
+Only the working directory of a command is confined, unless there is a sandbox. Permission is checked before.
 """
 
 from __future__ import annotations
@@ -23,19 +21,19 @@ if TYPE_CHECKING:
     from dragoman.transport.sandbox.plan import ActiveSandbox
     from dragoman.transport.sandbox.spec import Sandbox
 
-# Real agents open a handful; more is a leak, and every one is a process tree of the user's.
+# Real agents open a few; more is a leak.
 MAX_OPEN = 32
 
-# Output kept when the agent names no limit: a long build log, and small enough for one message.
+# Bytes of output kept by default: a long build log that fits one message.
 OUTPUT_LIMIT = 1024 * 1024
 
-# The most an agent can ask us to keep: memory is the client's (peers.md C4-34).
+# The largest limit that an agent can request (docs/protocol/peers.md#unbounded-buffers).
 MAX_OUTPUT_LIMIT = 16 * 1024 * 1024
 
 _SHELL = "/bin/sh"
 _SHELL_CHARACTERS = frozenset(" \t\r\n|&;<>()$`\\\"'*?[]{}#~=!")
 
-# How a start that failed is told: errno -> kind and words that follow the command.
+# errno of a failed start -> error kind, and the text after the command.
 _START_ERRORS: dict[int, tuple[str, str]] = {
     errno.ENOENT: (Kind.RESOURCE_NOT_FOUND, "was not found; is it installed and on the PATH?"),
     errno.ENOTDIR: (Kind.RESOURCE_NOT_FOUND, "was not found; a part of its path is not a folder"),
@@ -68,7 +66,7 @@ class Terminals:
         self._sandbox_plan: ActiveSandbox | None = None
         self._sandbox_lock = asyncio.Lock()
         self._open: dict[str, Terminal] = {}
-        self._unreaped: list[Terminal] = []  # also those that were released and are not quite gone
+        self._unreaped: list[Terminal] = []  # including released ones
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -89,11 +87,11 @@ class Terminals:
         rows: int = TerminalSize().rows,
         columns: int = TerminalSize().columns,
     ) -> Terminal:
-        """Start a command and give its terminal at once; after `timeout` seconds it is killed.
+        """Start a command and return its terminal at once; kill it after `timeout` seconds.
 
-        `apart` also keeps its streams apart; what it wrote to both is then in no exact order. `is_resolved`: `cwd` is
-        what `folder` gave, and a link that stands there now is not followed. With `pty` it runs in a real terminal of
-        that size, which has one stream and takes input.
+        `separate_streams` also keeps the streams separate; the combined output is then not in exact order. With
+        `is_resolved`, `cwd` is a result of `folder`, and links are not followed. With `pty` it runs in a real terminal
+        of that size, which has one stream and takes input.
         """
         if self._sandbox is not None:
             await self._prepare_sandbox(self._sandbox)
@@ -118,12 +116,12 @@ class Terminals:
         return terminal
 
     def folder(self, cwd: str | None = None) -> str:
-        """The canonical path of the folder that a command would start in, for people who are asked."""
+        """Return the canonical path of the working directory of a command, for permission questions."""
         with self._found(cwd) as spot:
             return spot.path
 
     def get(self, id: str) -> Terminal:
-        """The open terminal of this id, or resource_not_found."""
+        """Return the open terminal with this id, or raise resource_not_found."""
         terminal = self._open.get(id)
         if terminal is None:
             message = f"there is no terminal {id}; it was released or never created here"
@@ -131,7 +129,7 @@ class Terminals:
         return terminal
 
     async def close(self) -> None:
-        """Release every terminal; none can be created afterwards. Ends within grace and patience."""
+        """Release every terminal; none can be created afterwards. Takes at most KILL_GRACE and KILL_TIMEOUT."""
         self._is_closed = True
         await asyncio.gather(*(terminal.release() for terminal in self._unreaped))
         async with self._sandbox_lock:
@@ -139,7 +137,7 @@ class Terminals:
                 await asyncio.to_thread(self._sandbox_plan.close)
 
     async def _prepare_sandbox(self, sandbox: Sandbox) -> None:
-        """Have the sandbox that all commands of this workspace run in."""
+        """Create the sandbox for all commands of this workspace."""
         from dragoman.transport.sandbox.plan import ActiveSandbox
 
         async with self._sandbox_lock:
@@ -159,17 +157,17 @@ class Terminals:
         size: TerminalSize | None,
         is_resolved: bool,
     ) -> StartedCommand:
-        words = _build_argv(command, args)
+        argv = _build_argv(command, args)
         with self._found(cwd) as spot:
             if is_resolved and spot.path != cwd:
-                message = f"{cwd} leads to another folder than the one that was asked about: {spot.path}"
+                message = f"{cwd} is not the folder that was approved: it leads to {spot.path}"
                 raise ProtocolError(Kind.PERMISSION_DENIED, message)
             environ["PWD"] = spot.path
             try:
                 if size is None:
-                    return start_piped(words, spot, environ, separate_streams, self._sandbox_plan)
+                    return start_piped(argv, spot, environ, separate_streams, self._sandbox_plan)
                 environ.setdefault("TERM", DEFAULT_TERM)
-                return start_in_terminal(words, spot, environ, size, self._sandbox_plan)
+                return start_in_terminal(argv, spot, environ, size, self._sandbox_plan)
             except OSError as error:
                 unknown = (Kind.INTERNAL_ERROR, f"could not be started: {error.strerror}")
                 kind, reason = _START_ERRORS.get(error.errno or 0, unknown)
@@ -179,15 +177,17 @@ class Terminals:
                 raise ProtocolError(Kind.INVALID_PARAMS, message) from error
 
     def _found(self, cwd: str | None) -> PathTarget:
-        """The folder that a command starts in, open."""
+        """Open the working directory of a command."""
         if cwd is None and not self._roots.real_paths:
-            raise ProtocolError(Kind.ACCESS_DENIED, "no folder is lent to start a command in")
+            raise ProtocolError(Kind.ACCESS_DENIED, "no folder is shared to start a command in")
         folder = self._roots.real_paths[0] if cwd is None else cwd
         return find_target(self._roots, folder.rstrip("/") + "/")
 
 
 def _build_argv(command: str, args: Sequence[str]) -> list[str]:
-    """The words to execute; a command alone may be a whole shell line (droid, peers.md 27)."""
+    """Return the argv; a command without args may be a whole shell line (droid,
+    docs/protocol/peers.md#terminal-commands).
+    """
     if not command:
         raise ProtocolError(Kind.INVALID_PARAMS, "the command is empty")
     if args or not _SHELL_CHARACTERS.intersection(command) or _is_program(command):
@@ -201,7 +201,7 @@ def _is_program(path: str) -> bool:
 
 def _terminal_size(rows: int, columns: int) -> TerminalSize:
     for name, value in (("rows", rows), ("columns", columns)):
-        if not 0 < value < 1 << 16:  # two bytes each, in every terminal there is
+        if not 0 < value < 1 << 16:  # two bytes each
             raise ProtocolError(Kind.INVALID_PARAMS, f"a terminal has 1 to 65535 {name}, not {value}")
     return TerminalSize(rows, columns)
 

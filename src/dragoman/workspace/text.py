@@ -1,7 +1,6 @@
-"""Bytes of a file as text, and text by lines.
+"""Decode and encode the text of files, and select lines.
 
-Takes bytes or text and the path they belong to, for what is said when they do not fit; gives text exactly as it is
-stored: no newline is translated, no mark removed. Touches no file; files are above.
+Text stays exactly as stored: no newline is translated, no byte order mark removed.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dragoman.errors import Kind, ProtocolError
 
 
 class LineRange(NamedTuple):
-    """Some lines of a file: their text, how many lines the file has, and whether lines follow after these."""
+    """Some lines of a file: their text, the number of lines in the file, and whether more lines follow."""
 
     text: str
     total_lines: int
@@ -20,7 +19,7 @@ class LineRange(NamedTuple):
 
 
 def decode(data: bytes, path: str, encoding: str) -> str:
-    """The text that these bytes are in this encoding, or invalid_params."""
+    """Decode the bytes, or raise invalid_params."""
     try:
         return data.decode(encoding)
     except LookupError:
@@ -31,7 +30,7 @@ def decode(data: bytes, path: str, encoding: str) -> str:
 
 
 def encode(text: str, path: str, encoding: str) -> bytes:
-    """The bytes of a text in this encoding, or invalid_params."""
+    """Encode the text, or raise invalid_params."""
     try:
         return text.encode(encoding)
     except LookupError:
@@ -42,19 +41,19 @@ def encode(text: str, path: str, encoding: str) -> bytes:
 
 
 def _unknown_encoding(encoding: str) -> ProtocolError:
-    message = f"there is no text encoding {encoding!r}; utf-8 is always there"
+    message = f"unknown text encoding {encoding!r}; use utf-8"
     return ProtocolError(Kind.INVALID_PARAMS, message, {"encoding": encoding})
 
 
 def select_lines(text: str, line: int | None, limit: int | None) -> LineRange:
-    """Cut by lines: where lines follow, the newline of the last one falls away (peers.md 30).
+    """Select lines; if more follow, remove the newline of the last one (docs/protocol/peers.md#line-slices).
 
-    A cut that reaches past the last line keeps the end of the file as it is, so that an agent that reads with
-    a large limit and writes back (qwen, peers.md 28) does not lose the final newline.
+    A selection past the last line keeps the end of the file unchanged, so that an agent that reads with a large
+    limit and writes back (qwen, docs/protocol/peers.md#missing-files) does not lose the final newline.
     """
     total = text.count("\n") + (text != "" and not text.endswith("\n"))
     start = 0
-    for _ in range(max(line or 1, 1) - 1):  # 0 is in circulation for "from the start" (peers.md 23)
+    for _ in range(max(line or 1, 1) - 1):  # some peers send 0 for "from the start" (docs/protocol/peers.md#nulls)
         start = text.find("\n", start) + 1
         if not start:
             return LineRange("", total, False)

@@ -1,8 +1,7 @@
-"""A folder or a file being watched: what changed, told soon after, each path once.
+"""Watch a folder or a file, and report batches of changes, each path once.
 
-Takes the roots and a path, gives batches of changes for as long as somebody asks. The kernel says where to look where
-it can (inotify), else all is looked at again and again. Looking is done on threads (survey); changes that nobody reads
-are merged, so a slow reader costs no more memory than the names that are watched.
+Uses inotify if available, else polls. Scans run on threads (`snapshot`). Unread changes are merged, so a slow reader
+needs no more memory than the watched names.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from dragoman.workspace.inotify import Inotify, open_inotify
 from dragoman.workspace.paths import Roots
 from dragoman.workspace.snapshot import DirectorySnapshot, RelativePath, WatchChange, merge_changes, take_changes
 
-# After the first sign of a change: a save is several changes, and a checkout is thousands. Seconds.
+# Seconds to wait after the first event: a save is several changes, a checkout thousands.
 SETTLE_DELAY = 0.05
 
-# Between two looks where the kernel tells nothing. Seconds.
+# Seconds between two scans without inotify.
 POLL_INTERVAL = 1.0
 
-# Changes told at once.
+# Changes in one batch.
 MAX_CHANGES = 1000
 
 
@@ -32,7 +31,7 @@ async def start_watch(
     recursive: bool = False,
     interval: float | None = None,
 ) -> DirectoryWatch:
-    """Begin to watch; with an `interval` by looking that often, whatever the kernel could tell."""
+    """Start to watch; with an `interval`, poll instead of using inotify."""
     survey = DirectorySnapshot(roots, path, base, recursive)
     queue = open_inotify() if interval is None else None
     kernel = None if queue is None else _InotifyWatcher(survey, queue)
@@ -49,7 +48,7 @@ async def start_watch(
 
 
 class DirectoryWatch:
-    """What changes in one folder, or to one file; closed when nobody wants to know any more."""
+    """The changes of one folder or file; close it after use."""
 
     def __init__(self, snapshot: DirectorySnapshot, inotify: _InotifyWatcher | None, interval: float) -> None:
         self._snapshot = snapshot
@@ -66,22 +65,22 @@ class DirectoryWatch:
         return self._snapshot.root_path
 
     async def next_changes(self) -> list[WatchChange]:
-        """The next changes, waiting for them; empty once the watch has ended."""
+        """Wait for the next changes; return an empty list after the watch has ended."""
         while not self._pending and not self._task.done():
             self._has_changes.clear()
-            news = asyncio.ensure_future(self._has_changes.wait())
+            waiter = asyncio.ensure_future(self._has_changes.wait())
             try:
-                await asyncio.wait({news, self._task}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({waiter, self._task}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                news.cancel()
+                waiter.cancel()
         return list(take_changes(self._pending, MAX_CHANGES))
 
     async def __aiter__(self) -> AsyncIterator[list[WatchChange]]:
-        while told := await self.next_changes():
-            yield told
+        while changes := await self.next_changes():
+            yield changes
 
     def close(self) -> None:
-        """Stop watching; who waits for changes is told that there are none."""
+        """Stop watching; a waiting reader gets an empty list."""
         self._task.cancel()
         self._pending.clear()
 
@@ -96,7 +95,7 @@ class DirectoryWatch:
         finally:
             if self._scan is None or self._scan.done():
                 self._close_inotify()
-            else:  # the thread still looks, and adds what it finds to the queue
+            else:  # the thread is still scanning, and adds folders to the queue
                 self._scan.add_done_callback(self._close_inotify)
 
     def _close_inotify(self, _: object = None) -> None:
@@ -110,7 +109,7 @@ class DirectoryWatch:
             return self._snapshot.directories, []
         await kernel.has_events.wait()
         await asyncio.sleep(SETTLE_DELAY)
-        if kernel.is_full:  # there are folders it cannot watch: look for ourselves from now on
+        if kernel.is_full:  # inotify cannot watch all folders: poll from now on
             kernel.close()
             self._inotify = None
             return self._snapshot.directories, []
@@ -118,7 +117,7 @@ class DirectoryWatch:
 
 
 class _InotifyWatcher:
-    """The kernel's queue at work for a survey: which of its folders have changed."""
+    """Watches the folders of a snapshot with inotify."""
 
     def __init__(self, snapshot: DirectorySnapshot, queue: Inotify) -> None:
         self._snapshot = snapshot
@@ -130,12 +129,12 @@ class _InotifyWatcher:
         self._written_names: set[tuple[RelativePath, str]] = set()
         self.is_full = False
         self.has_events = asyncio.Event()
-        snapshot.on_enter = self._add_directory  # every folder that the survey enters is added
+        snapshot.on_enter = self._add_directory  # add every folder that the snapshot enters
         snapshot.on_leave = self._remove_directory
         self._loop.add_reader(queue.fd, self._read_events)
 
     def take_changed(self) -> tuple[list[RelativePath], list[tuple[RelativePath, str]]]:
-        """Where something has happened; from now on that is old."""
+        """Return and clear the changed folders and written names."""
         self._read_events()
         dirty, written = list(self._changed_directories), list(self._written_names)
         self._changed_directories.clear()
@@ -144,14 +143,14 @@ class _InotifyWatcher:
         return dirty, written
 
     def close(self) -> None:
-        """End; more than once is no fault."""
+        """Close the queue; may be called again."""
         queue, self._queue = self._queue, None
         if queue is not None:
             self._loop.remove_reader(queue.fd)
             queue.close()
 
     def _add_directory(self, directory: RelativePath, fd: int) -> None:
-        """Called on the thread that looks, while nobody else changes these tables but for reading them."""
+        """Add a folder; runs on the scanning thread, the only one that changes these tables."""
         number = None if self._queue is None else self._queue.add(fd)
         if number is None:
             self.is_full = True

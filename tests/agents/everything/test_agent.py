@@ -84,7 +84,7 @@ async def prompt(session: ClientSession, text: str | list[ContentBlock]) -> Said
 
 @asynccontextmanager
 async def talking(cwd: Path, **options: Any) -> AsyncIterator[tuple[RemoteAgent, ClientSession]]:
-    options = {"permission": "allow", "lend": WorkspaceAccess(), **options}
+    options = {"permission": "allow", "workspace": WorkspaceAccess(), **options}
     async with joined(everything(), **options) as agent:
         yield agent, await agent.open_session(str(cwd))
 
@@ -157,10 +157,10 @@ async def test_the_plan_walks_through_its_statuses(tmp_path: Path) -> None:
 # --- files ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lend", [WorkspaceAccess(), None], ids=["the client's files", "its own files"])
-async def test_read_shows_the_file_in_a_tool_call(tmp_path: Path, lend: WorkspaceAccess | None) -> None:
+@pytest.mark.parametrize("workspace", [WorkspaceAccess(), None], ids=["the client's files", "its own files"])
+async def test_read_shows_the_file_in_a_tool_call(tmp_path: Path, workspace: WorkspaceAccess | None) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
-    said = await say(tmp_path, "/read a.txt", lend=lend)
+    said = await say(tmp_path, "/read a.txt", workspace=workspace)
     start, end = said.only(ToolCallStart)[0], said.only(ToolCallProgress)[-1]
     assert (start.kind, start.status, start.locations[0].path) == ("read", "pending", str(tmp_path / "a.txt"))
     assert end.status == "completed"
@@ -179,7 +179,7 @@ async def test_its_own_files_are_confined_to_the_session(tmp_path: Path) -> None
     (tmp_path / "outside.txt").write_text("secret")
     inside = tmp_path / "inside"
     inside.mkdir()
-    said = await say(inside, "/read ../outside.txt", lend=None)
+    said = await say(inside, "/read ../outside.txt", workspace=None)
     assert "That did not work" in said.text
     assert "secret" not in repr(said.updates)
 
@@ -196,10 +196,10 @@ class Asked:
         return self._answer
 
 
-@pytest.mark.parametrize("lend", [WorkspaceAccess(), None], ids=["the client's files", "its own files"])
-async def test_write_asks_with_the_change_and_then_writes(tmp_path: Path, lend: WorkspaceAccess | None) -> None:
+@pytest.mark.parametrize("workspace", [WorkspaceAccess(), None], ids=["the client's files", "its own files"])
+async def test_write_asks_with_the_change_and_then_writes(tmp_path: Path, workspace: WorkspaceAccess | None) -> None:
     asked = Asked("allow_once")
-    said = await say(tmp_path, "/write new.txt some text", permission=asked, lend=lend)
+    said = await say(tmp_path, "/write new.txt some text", permission=asked, workspace=workspace)
     assert (tmp_path / "new.txt").read_text() == "some text"
     (question,) = asked.questions
     assert question.tool_call.kind == "edit"
@@ -250,7 +250,7 @@ async def test_run_shows_the_clients_terminal(tmp_path: Path) -> None:
         return True
 
     lending = WorkspaceAccess(approve=approve)
-    said = await say(tmp_path, "/run echo hello", lend=lending)
+    said = await say(tmp_path, "/run echo hello", workspace=lending)
     (shown,) = [
         block
         for update in said.only(ToolCallProgress)
@@ -266,7 +266,7 @@ async def test_run_shows_the_clients_terminal(tmp_path: Path) -> None:
 
 
 async def test_run_uses_its_own_terminal_where_none_is_lent(tmp_path: Path) -> None:
-    said = await say(tmp_path, "/run echo one; exit 3", lend=None)
+    said = await say(tmp_path, "/run echo one; exit 3", workspace=None)
     texts = [
         block.content.text  # type: ignore[union-attr]
         for update in said.only(ToolCallProgress)
@@ -364,7 +364,7 @@ async def test_a_form_is_asked_for_and_its_values_are_said(tmp_path: Path) -> No
     said = await say(tmp_path, "/form", elicit={"form": lambda _: values})
     assert said.text == "".join(f"- {name}: `{value}`\n" for name, value in values.items())
     assert (await say(tmp_path, "/form", elicit={"form": lambda _: False})).text == "You declined."
-    assert "does not take questions" in (await say(tmp_path, "/form")).text
+    assert "does not support elicitation" in (await say(tmp_path, "/form")).text
 
 
 async def test_a_link_is_shown_and_done_with(tmp_path: Path) -> None:
@@ -464,7 +464,7 @@ async def test_noise_is_reported_and_survived(tmp_path: Path) -> None:
     reports: list[str] = []
     said = await say(tmp_path, "/noise", report=reports.append)
     assert "noise" in said.text
-    assert any("no message" in report for report in reports)
+    assert any("not a message" in report for report in reports)
 
 
 # --- on the wire ----------------------------------------------------------------------------------------------

@@ -1,23 +1,15 @@
-"""What the everything agent does, one function a slash command: each takes the turn and the text behind the command.
+"""The slash commands of the everything agent, one function each: it takes the turn and the arguments as text.
 
-Written with the public API only. Above is the table of commands (everything). A fault of the world (no such file, leave
-refused) is told to the user as the command's answer; only `/error` makes the prompt itself fail.
+Uses only the public API. Errors (missing file, permission refused) are reported in the answer; only `/error` makes the
+prompt fail.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dragoman import Turn
-
-if TYPE_CHECKING:
-    from dragoman import ElicitationAnswer
-    from dragoman.roles.agent.elicitation import Form
-
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dragoman import Kind, ProtocolError, Tool
+from dragoman import Kind, ProtocolError, Tool, Turn
 from dragoman.agents.everything import samples
 from dragoman.agents.everything.arguments import Misuse, located, numbers, one, short, some, split
 from dragoman.schema.content import (
@@ -29,8 +21,12 @@ from dragoman.schema.content import (
 )
 from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus
 
-# Characters that only a shell understands: a line with one of them is given to a shell, others are run as they are.
-_FOR_A_SHELL = frozenset("|&;<>()$`\\*?[]{}#~=!\n")
+if TYPE_CHECKING:
+    from dragoman import ElicitationAnswer
+    from dragoman.roles.agent.elicitation import Form
+
+# Shell syntax: a line with one of these is run by a shell, others directly.
+_SHELL_CHARACTERS = frozenset("|&;<>()$`\\*?[]{}#~=!\n")
 
 _STEPS = (
     ("Look around", PlanEntryPriority.HIGH),
@@ -43,7 +39,7 @@ _STEPS = (
 
 
 async def echo(turn: Turn, text: str) -> None:
-    """Say TEXT back, exactly."""
+    """Echo TEXT exactly."""
     await turn.say(text)
 
 
@@ -54,7 +50,7 @@ async def think(turn: Turn, text: str) -> None:
 
 
 async def stream(turn: Turn, text: str) -> None:
-    """N chunks, all different."""
+    """Send N different chunks."""
     count, size = numbers(text, 1, 2)
     for number in range(int(count)):
         await turn.say(samples.chunk(number, int(size or 0)))
@@ -70,19 +66,19 @@ async def slow(turn: Turn, text: str) -> None:
 
 
 async def image(turn: Turn, _: str) -> None:
-    """A PNG in a message."""
+    """Send a PNG."""
     await turn.say("A picture of 16 by 16 pixels:")
     await turn.say(ImageContent(data=samples.base64(samples.picture()), mime_type="image/png"))
 
 
 async def audio(turn: Turn, _: str) -> None:
-    """A WAV in a message."""
+    """Send a WAV."""
     await turn.say("A quarter of a second of sound:")
     await turn.say(AudioContent(data=samples.base64(samples.sound()), mime_type="audio/wav"))
 
 
 async def resource(turn: Turn, _: str) -> None:
-    """A text, some bytes and a link in messages."""
+    """Send a text, some bytes and a link."""
     blob = samples.base64(samples.picture())
     await turn.say("A text, some bytes, and a link:")
     await turn.say(
@@ -100,7 +96,7 @@ async def resource(turn: Turn, _: str) -> None:
 
 
 async def plan(turn: Turn, _: str) -> None:
-    """A plan of three entries, walked through."""
+    """Work through a plan of three entries."""
     for done in range(len(_STEPS)):
         await _show_plan(turn, done)
         await turn.say(f"{_STEPS[done][0]}: done.\n")
@@ -108,7 +104,7 @@ async def plan(turn: Turn, _: str) -> None:
 
 
 async def _show_plan(turn: Turn, done: int) -> None:
-    """The plan while step `done` is being worked on; all before it are completed."""
+    """Return the plan with step `done` in progress and all before it completed."""
     statuses = [PlanEntryStatus.COMPLETED] * done + [PlanEntryStatus.IN_PROGRESS]
     statuses += [PlanEntryStatus.PENDING] * len(_STEPS)
     await turn.plan(
@@ -120,7 +116,7 @@ async def _show_plan(turn: Turn, done: int) -> None:
 
 
 async def tour(turn: Turn, _: str) -> None:
-    """A bit of everything that needs no leave: thought, plan, tool call, message."""
+    """Show everything that needs no permission: thought, plan, tool call, message."""
     await turn.think("Somebody wants to see what an agent can say. A thought comes first, so this is one.")
     await _show_plan(turn, 0)
     where = turn.session.cwd
@@ -135,7 +131,7 @@ async def tour(turn: Turn, _: str) -> None:
 
 
 async def read(turn: Turn, text: str) -> None:
-    """Read a text file through the client, or alone where it lends none."""
+    """Read a text file through the client, or directly if the client offers no files."""
     path = located(turn, one(text))
     async with turn.tool(f"Read {short(turn, path)}", kind="read", input={"path": path}, paths=[path]) as call:
         content = await turn.files.read(path)
@@ -166,9 +162,9 @@ async def edit(turn: Turn, text: str) -> None:
 
 
 async def _change(turn: Turn, call: Tool, path: str, before: str | None, after: str) -> None:
-    """Ask for leave, showing what will change; write; say how it went."""
+    """Ask for permission with a diff, write the file, and report the result."""
     await call.preview_diff(path, before, after)
-    if not await _leave(turn, call):
+    if not await _is_allowed(turn, call):
         await turn.say(f"I left `{short(turn, path)}` as it is.")
         return
     await turn.files.write(path, after)
@@ -177,7 +173,7 @@ async def _change(turn: Turn, call: Tool, path: str, before: str | None, after: 
 
 
 async def _current(turn: Turn, path: str) -> str | None:
-    """What the file holds now; None when there is none (or it cannot be read: writing will tell)."""
+    """Return the content of the file; None if it is missing or unreadable (then writing fails)."""
     try:
         return await turn.files.read(path)
     except ProtocolError:
@@ -187,9 +183,9 @@ async def _current(turn: Turn, path: str) -> str | None:
 async def run(turn: Turn, text: str) -> None:
     """Run a command in a terminal, after asking."""
     text = some(text.strip())
-    words = ["/bin/sh", "-c", text] if _FOR_A_SHELL.intersection(text) else split(text)
+    words = ["/bin/sh", "-c", text] if _SHELL_CHARACTERS.intersection(text) else split(text)
     async with _asking(turn, f"Run {text}", kind="execute", input={"command": text}) as call:
-        if not await _leave(turn, call):
+        if not await _is_allowed(turn, call):
             await turn.say("I did not run it.")
             return
         async with await turn.terminals.create(words[0], words[1:], cwd=turn.session.cwd) as terminal:
@@ -205,7 +201,7 @@ async def run(turn: Turn, text: str) -> None:
 
 
 async def ask(turn: Turn, _: str) -> None:
-    """Ask for leave to do nothing, and say what was answered."""
+    """Ask for permission to do nothing, and report the answer."""
     answer = await turn.ask_permission("May I? Nothing will happen either way", kind="other")
     if answer.cancelled:
         await turn.say("The question was closed without an answer.")
@@ -214,12 +210,12 @@ async def ask(turn: Turn, _: str) -> None:
 
 
 def _asking(turn: Turn, title: str, **members: Any) -> Tool:
-    """A tool call that says from the start whether leave will be asked for."""
+    """Create a tool call that says whether permission will be requested."""
     return turn.tool(title, requires_permission=turn.session.mode != "code", **members)
 
 
-async def _leave(turn: Turn, call: Tool) -> bool:
-    """In the mode `ask` leave is asked for; in the mode `code` it is taken for granted."""
+async def _is_allowed(turn: Turn, call: Tool) -> bool:
+    """Ask for permission in the mode `ask`; not in the mode `code`."""
     return turn.session.mode == "code" or bool(await call.ask_permission())
 
 
@@ -227,13 +223,13 @@ async def _leave(turn: Turn, call: Tool) -> bool:
 
 
 async def title(turn: Turn, text: str) -> None:
-    """Give the session a title."""
+    """Set the title of the session."""
     turn.session.set_title(some(text))
     await turn.say("This session has a title now.")
 
 
 async def usage(turn: Turn, _: str) -> None:
-    """Tell how full the context is, and what the turn cost."""
+    """Report the context usage, and the cost of the turn."""
     await turn.report_usage(input_tokens=10, output_tokens=5, context_used=1500, context_size=8000, cost=0.25)
     await turn.say("15 tokens in this turn, 1500 of 8000 in the context.")
 
@@ -265,7 +261,7 @@ LINK = "https://example.org/everything?session="
 
 
 async def form(turn: Turn, _: str) -> None:
-    """A form with a field of every plain kind."""
+    """Send a form with a field of every simple type."""
     fields: Form = {"name": str, "age": int, "height": float, "awake": bool, "colour": ["red", "green", "blue"]}
     answer = await turn.elicit("Tell me about yourself", form=fields)
     if not answer:
@@ -276,7 +272,7 @@ async def form(turn: Turn, _: str) -> None:
 
 
 async def link(turn: Turn, _: str) -> None:
-    """A link; right after it was agreed to, what it leads to counts as done."""
+    """Send a link; report it as completed right after the user accepted."""
     answer = await turn.elicit("Visit a page that is not there", url=f"{LINK}{turn.session.id}")
     if not answer:
         await turn.say(_unfilled(answer))
@@ -290,13 +286,13 @@ def _unfilled(answer: ElicitationAnswer) -> str:
 
 
 async def notice(turn: Turn, text: str) -> None:
-    """A notice; clients that show none hear only the answer."""
+    """Send a notice; a client without notices gets only the answer."""
     await turn.send_notice(text or "Nothing is wrong", "This is only a notice.", severity="info")
     await turn.say("There was a notice before this, for clients that show notices.")
 
 
 async def compact(turn: Turn, _: str) -> None:
-    """A compaction that changes nothing: the history stays, for load to replay."""
+    """Report a compaction that changes nothing: the history stays for replay."""
     async with turn.compaction() as work:
         await work.add_summary("Somebody tried slash commands, ")
         await work.add_summary("and this was one of them.")
@@ -304,5 +300,5 @@ async def compact(turn: Turn, _: str) -> None:
 
 
 async def merge(turn: Turn, _: str) -> None:
-    """The prompt as a model would get it."""
+    """Send the prompt as a model would get it."""
     await turn.say(await turn.prompt_text())

@@ -1,7 +1,7 @@
-"""The everything agent: offline, the same every time, and able to do everything an agent can do in the protocol.
+"""The everything agent: offline, deterministic, and able to do everything an agent can do in the protocol.
 
-For people who write clients: a slash command for each thing a client must cope with. COMMANDS is the one table; what
-is announced, what /help lists and what is called all come from it. Below are the acts; above is the command line.
+For authors of clients: it has a slash command for each thing that a client must handle. COMMANDS is the one table of
+them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSION = "0.1.0"
 
 
 class Command(NamedTuple):
-    """A slash command: its name, what it does, what it takes, and the function that does it."""
+    """A slash command: its name, description, arguments and function."""
 
     name: str
     description: str
@@ -33,14 +33,14 @@ class Command(NamedTuple):
     act: Callable[[Turn, str], Awaitable[str | None]]
 
 
-# Clients whose next session/new is told of before it is answered.
+# Clients that get an update before the answer to their next session/new.
 _early: WeakSet[Connection] = WeakSet()
 
 
 async def early(turn: Turn, _: str) -> None:
-    """Remember to talk too early."""
+    """Send an update before the next session/new is answered."""
     _early.add(turn.session.connection)
-    await turn.say("Open another session: it will talk before you know its id.")
+    await turn.say("Open another session: it sends an update before you know its id.")
 
 
 async def help_(turn: Turn, _: str) -> None:
@@ -50,19 +50,19 @@ async def help_(turn: Turn, _: str) -> None:
 
 
 def usage(command: Command) -> str:
-    """How a command is called."""
+    """Return the syntax of a command."""
     return f"/{command.name} {command.hint}".rstrip()
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("echo", "Say TEXT back, exactly", "TEXT", actions.echo),
+    Command("echo", "Echo TEXT exactly", "TEXT", actions.echo),
     Command("think", "Think TEXT aloud", "TEXT", actions.think),
     Command("plan", "Walk through a plan of three steps", "", actions.plan),
     Command("read", "Read a file", "PATH", actions.read),
     Command("write", "Ask, then write TEXT into a file", "PATH TEXT", actions.write),
     Command("edit", "Ask, then replace OLD by NEW in a file", "PATH OLD NEW", actions.edit),
     Command("run", "Ask, then run a command in a terminal", "CMD...", actions.run),
-    Command("ask", "Ask for leave and say what you answered", "", actions.ask),
+    Command("ask", "Ask for permission and say what you answered", "", actions.ask),
     Command("stream", "Send N different chunks, each of BYTES characters", "N [BYTES]", actions.stream),
     Command("slow", "Take SECONDS, unless it is cancelled", "SECONDS", actions.slow),
     Command("image", "Send a picture", "", actions.image),
@@ -72,15 +72,15 @@ COMMANDS: tuple[Command, ...] = (
     Command("form", "Ask you to fill in a form", "", actions.form),
     Command("link", "Ask you to follow a link", "", actions.link),
     Command("notice", "Show a notice", "[TEXT]", actions.notice),
-    Command("compact", "Tell how the history is shortened", "", actions.compact),
+    Command("compact", "Report that the history is compacted", "", actions.compact),
     Command("title", "Give this session a title", "TEXT", actions.title),
-    Command("usage", "Tell what this turn cost", "", actions.usage),
+    Command("usage", "Report what this turn cost", "", actions.usage),
     Command("mode", "Change the mode: ask or code", "ID", actions.mode),
     Command("option", "Change an option: model (plain, loud) or verbose (true, false)", "ID VALUE", actions.option),
     Command("error", "Fail with an error of KIND, or stop for that reason", "KIND", failures.error),
-    Command("late", "Go on talking after the turn is over", "", failures.late),
-    Command("early", "Talk in the next session before it is opened", "", early),
-    Command("noise", "Write a line that is no message", "", failures.noise),
+    Command("late", "Send updates after the turn is over", "", failures.late),
+    Command("early", "Send an update in the next session before it is opened", "", early),
+    Command("noise", "Write a line that is not a message", "", failures.noise),
     Command("crash", "End the agent in the middle of the turn", "", failures.crash),
     Command("tour", "See a thought, a plan, a tool call and a message", "", actions.tour),
     Command("help", "List these commands", "", help_),
@@ -88,15 +88,15 @@ COMMANDS: tuple[Command, ...] = (
 
 _BY_NAME = {command.name: command for command in COMMANDS}
 
-# Only what looks like a command is taken for one: a prompt may well begin with a path.
+# Only what looks like a command is one: a prompt may start with a path.
 _CALL = re.compile(r"/([a-z]+)(?:\s(.*))?", re.DOTALL)
 
-# The echo comes in pieces of this many words, as a model's answer would.
+# Words in each chunk of the echo.
 _PIECE = 4
 
 
 def everything(dialect: str = "auto") -> Agent:
-    """The everything agent, speaking one dialect or that of its client."""
+    """Create the everything agent, with one dialect or that of its client."""
     agent = Agent(
         "everything",
         version=VERSION,
@@ -140,15 +140,15 @@ def everything(dialect: str = "auto") -> Agent:
         instructions="Send /help to see what this agent can do; anything else is echoed.",
     )
     agent.prompt(answer)
-    agent.on_session_opened(opened)
+    agent.on_session_opened(on_opened)
     return agent
 
 
 async def answer(turn: Turn) -> str | None:
-    """Do what the prompt says, or echo it."""
+    """Run the command in the prompt, or echo the prompt."""
     if _setting(turn, "verbose") is True:
         await turn.think(f"I was told: {turn.text}")
-    # A command is what the user wrote, whatever comes along: a file, or what was said before in a session that goes on.
+    # A command is in the text that the user wrote, not in attached files or earlier messages.
     written = "\n".join(block.text for block in turn.prompt if isinstance(block, TextContent))
     call = _CALL.fullmatch(written.lstrip())
     if call is None:
@@ -156,7 +156,7 @@ async def answer(turn: Turn) -> str | None:
         return None
     command = _BY_NAME.get(call[1])
     if command is None:
-        await turn.say(f"There is no command `/{call[1]}`; `/help` lists those there are.")
+        await turn.say(f"There is no command `/{call[1]}`; `/help` lists all commands.")
         return None
     try:
         return await command.act(turn, call[2] or "")
@@ -170,7 +170,7 @@ async def answer(turn: Turn) -> str | None:
 
 
 async def _echo(turn: Turn) -> None:
-    """The prompt as Markdown, in several chunks."""
+    """Send the prompt back as Markdown, in several chunks."""
     text = turn.text.upper() if _setting(turn, "model") == "loud" else turn.text
     await turn.say("**You said:**\n\n")
     for line in text.splitlines() or [""]:
@@ -187,8 +187,8 @@ def _setting(turn: Turn, name: str) -> object:
     return next((option.current_value for option in turn.session.options if option.id == name), None)
 
 
-def opened(session: Session) -> None:
-    """A session is about to be answered for: after /early, talk now."""
+def on_opened(session: Session) -> None:
+    """Send an update before session/new is answered, if /early asked for it."""
     if session.connection in _early:
         _early.discard(session.connection)
         session.send_update(AgentMessageChunk(content=TextContent(text="This came before the session was opened.")))

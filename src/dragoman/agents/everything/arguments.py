@@ -1,4 +1,4 @@
-"""What stands behind a slash command of an everything agent: words, numbers, paths; Misuse where it is none."""
+"""Parse the arguments of slash commands: words, numbers, paths. Raises Misuse."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dragoman import Turn
 
 
 class Misuse(Exception):
-    """The command was called in a way it does not understand."""
+    """The arguments of a command are invalid."""
 
 
 def split(text: str) -> list[str]:
-    """The words behind a command, as a shell reads them."""
+    """Split the arguments like a shell."""
     try:
         return shlex.split(text)
     except ValueError as fault:
@@ -21,7 +21,7 @@ def split(text: str) -> list[str]:
 
 
 def one(text: str) -> str:
-    """The only word."""
+    """Return the only argument."""
     found = split(text)
     if len(found) != 1:
         raise Misuse
@@ -29,14 +29,14 @@ def one(text: str) -> str:
 
 
 def some(text: str) -> str:
-    """All of it, which must be something."""
+    """Return the whole text, which must not be empty."""
     if not text:
         raise Misuse
     return text
 
 
 def numbers(text: str, least: int, most: int) -> list[float]:
-    """Between `least` and `most` numbers, none negative; the missing ones are 0."""
+    """Return `least` to `most` numbers, none negative; missing ones are 0."""
     found = split(text)
     try:
         numbers = [float(word) for word in found]
@@ -48,10 +48,10 @@ def numbers(text: str, least: int, most: int) -> list[float]:
 
 
 def located(turn: Turn, path: str) -> str:
-    """The protocol wants absolute paths; people type relative ones."""
+    """Return the absolute path, which the protocol requires."""
     return os.path.normpath(os.path.join(turn.session.cwd, path))
 
 
 def short(turn: Turn, path: str) -> str:
-    """A path as people write it: from the folder of the session."""
+    """Return a path relative to the folder of the session."""
     return path.removeprefix(turn.session.cwd.rstrip("/") + "/")

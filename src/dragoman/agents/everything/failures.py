@@ -1,6 +1,6 @@
-"""What the everything agent does wrong when it is told to: errors, late news, noise, a crash.
+"""Faults of the everything agent that a client must survive: errors, late updates, noise, a crash.
 
-One function a slash command, like the acts: what a client must survive.
+One function per slash command.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from dragoman.schema.content import TextContent
 from dragoman.schema.prompt import StopReason
 from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate, UsageUpdate
 
-# Stop reasons that /error gives instead of an error. `cancelled` is a kind of error there: a turn is cancelled from
-# outside.
+# Stop reasons that /error returns instead of an error. `cancelled` is an error kind there: only a client cancels.
 _REASONS = (StopReason.REFUSAL, StopReason.MAX_TOKENS, StopReason.MAX_TURN_REQUESTS, StopReason.ERROR)
 
 
 class Wanted(ProtocolError):
-    """The error that /error was asked for: not to be explained away."""
+    """The error that the user requested with /error; it is sent as it is."""
 
 
 async def error(_: Turn, text: str) -> str:
@@ -33,13 +32,13 @@ async def error(_: Turn, text: str) -> str:
     if kind in KINDS:
         raise Wanted(kind, f"you asked for the error {kind}", {"command": "/error"})
     known = ", ".join((*_REASONS, *KINDS))
-    raise ProtocolError(Kind.INVALID_PARAMS, f"there is no error {kind!r}; there are: {known}")
+    raise ProtocolError(Kind.INVALID_PARAMS, f"unknown error {kind!r}; choose one of: {known}")
 
 
 async def late(turn: Turn, _: str) -> None:
-    """Go on talking after the turn is over."""
+    """Send updates after the turn is over."""
     await turn.say("More comes after the answer.")
-    # Nothing is awaited from here to the answer, so it is written before the loop comes to this.
+    # Nothing is awaited from here to the answer, so the answer is written before this callback runs.
     asyncio.get_running_loop().call_soon(_say_late, turn.session)
 
 
@@ -50,7 +49,7 @@ def _say_late(session: Session) -> None:
 
 
 async def noise(turn: Turn, _: str) -> None:
-    """Write a line that is no JSON where only JSON belongs."""
+    """Write a line that is not JSON to the transport."""
     turn.session.connection.transport.send(b"everything: this line is no JSON, and a good client survives it")
     await turn.say("There was noise on the line before this.")
 
@@ -59,6 +58,6 @@ async def crash(turn: Turn, _: str) -> None:
     """End the whole process in the middle of the turn."""
     await turn.say("Goodbye.")
     await turn.session.drain()
-    await asyncio.sleep(0)  # the farewell leaves before we do
+    await asyncio.sleep(0)  # let the message be sent first
     print("everything: crashing, as I was told", file=sys.stderr, flush=True)
     os._exit(3)

@@ -1,8 +1,4 @@
-"""Small things to show: a picture, a sound, a document, an endless text. Made in code, the same every time.
-
-Below is nothing; above is the everything agent. Imports what it needs when it is asked, for most conversations never
-see a picture.
-"""
+"""Sample content of the everything agent: a picture, a sound, a document, a long text. Deterministic."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ DOCUMENT = "# A note\n\nThis text travelled inside the message, so nobody has to
 
 
 def chunk(number: int, size: int = 0) -> str:
-    """The text of chunk `number`: different for each, filled up to `size` characters."""
+    """Return the text of chunk `number`: unique, padded to `size` characters."""
     text = f"chunk {number:05d} "
     missing = size - len(text)
     if missing <= 0:
@@ -28,7 +24,7 @@ def chunk(number: int, size: int = 0) -> str:
 
 
 def picture() -> bytes:
-    """A PNG of 16 by 16 pixels: red grows to the right, green to the bottom."""
+    """Return a PNG of 16 by 16 pixels: a gradient of red and green."""
     import struct
     import zlib
 
@@ -37,13 +33,13 @@ def picture() -> bytes:
 
     step = 256 // _SIDE
     rows = (b"".join(bytes((x * step, y * step, 160)) for x in range(_SIDE)) for y in range(_SIDE))
-    pixels = b"".join(b"\0" + row for row in rows)  # each row begins with its filter: none
+    pixels = b"".join(b"\0" + row for row in rows)  # each row starts with its filter type: none
     header = struct.pack(">IIBBBBB", _SIDE, _SIDE, 8, 2, 0, 0, 0)  # 8 bits of red, green and blue
     return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", zlib.compress(pixels)) + part(b"IEND", b"")
 
 
 def sound() -> bytes:
-    """A WAV of a quarter of a second: a soft square wave, one byte a sample."""
+    """Return a WAV of a quarter of a second: a square wave, 8 bits per sample."""
     import struct
 
     half = _RATE / _PITCH / 2
@@ -54,5 +50,5 @@ def sound() -> bytes:
 
 
 def base64(data: bytes) -> str:
-    """As the protocol carries bytes."""
+    """Encode bytes for the protocol."""
     return b2a_base64(data, newline=False).decode("ascii")
