@@ -1,4 +1,4 @@
-"""Keeps what the commands leave behind out of the user's own folders, and colours out of the tests."""
+"""Keeps the files of commands out of the user's own folders, and colors out of the tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders of the test's own, and a terminal that can do what most can."""
+    """Use folders of the test, and a terminal with common abilities."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -1,4 +1,4 @@
-"""The command as people use it: a process of its own, with pipes or with a terminal."""
+"""The command as users run it: as a process, with pipes or with a terminal."""
 
 from __future__ import annotations
 
@@ -24,49 +24,49 @@ from dragoman.cli.main import main
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
 
-# Longer than any of this takes on a busy machine; a test that waits so long has failed. Seconds.
-PATIENCE = 120.0
+# Longer than anything takes on a busy machine; a test that waits this long has failed. Seconds.
+TIMEOUT = 120.0
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-def dragoman(*words: str, cwd: Path | None = None, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run it to its end, without a terminal."""
+def dragoman(*arguments: str, cwd: Path | None = None, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, without a terminal."""
     source = {"stdin": subprocess.DEVNULL} if text is None else {"input": text}
-    return subprocess.run([*DRAGOMAN, *words], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, **source)
+    return subprocess.run([*DRAGOMAN, *arguments], cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT, **source)
 
 
 def run(prompt: str, *options: str, cwd: Path, agent: list[str] = EVERYTHING) -> subprocess.CompletedProcess[str]:
-    """`dragoman run` with the everything agent, without a terminal."""
+    """Run `dragoman run` with the everything agent, without a terminal."""
     return dragoman("run", "--prompt", prompt, *options, "--", *agent, cwd=cwd)
 
 
-def in_process(*words: str, cwd: Path | None = None, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """The same in this process, for a process costs time; not for what needs a terminal, a signal or another reader."""
+def in_process(*arguments: str, cwd: Path | None = None, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process, which is faster; not for tests of terminals, signals or broken pipes."""
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     piped = None if text is None else io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8")
     before, sys.stdin = sys.stdin, piped
     try:
         with redirect_stdout(out), redirect_stderr(err), chdir(cwd or os.getcwd()):
             try:
-                code = main(words)
-            except SystemExit as ended:
-                code = int(ended.code or 0)
+                code = main(arguments)
+            except SystemExit as exit_error:
+                code = int(exit_error.code or 0)
     finally:
         sys.stdin = before
     out.flush()
-    return subprocess.CompletedProcess(words, code, out.buffer.getvalue().decode(), err.getvalue())
+    return subprocess.CompletedProcess(arguments, code, out.buffer.getvalue().decode(), err.getvalue())
 
 
 class OnTerminal:
-    """The command on a terminal of its own, with somebody who reads and types."""
+    """The command on a terminal of its own, with a user who reads and types."""
 
-    def __init__(self, *words: str, cwd: Path, columns: int = 100, piped: str | None = None) -> None:
+    def __init__(self, *arguments: str, cwd: Path, columns: int = 100, piped: str | None = None) -> None:
         self._master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         self.raw = ""
         self._process = subprocess.Popen(
-            [*DRAGOMAN, *words],
+            [*DRAGOMAN, *arguments],
             cwd=cwd,
             stdin=slave if piped is None else subprocess.PIPE,
             stdout=slave,
@@ -93,34 +93,36 @@ class OnTerminal:
 
     @property
     def text(self) -> str:
-        """What stands there, without styles."""
+        """The output without styles."""
         return _STYLE.sub("", self.raw).replace("\r\n", "\n")
 
     def see(self, text: str) -> None:
-        """Wait until this text was written, after what was seen before."""
+        """Wait until this text is written, after what was seen before."""
         start = len(self.text)
         self._read_until(lambda: text in self.text[max(0, start - len(text)) :], f"{text!r} to appear")
 
     def await_text(self, text: str) -> None:
-        """Wait until this text stands anywhere."""
+        """Wait until this text is anywhere."""
         self._read_until(lambda: text in self.text, f"{text!r} to appear")
 
     def await_count(self, text: str, count: int) -> None:
-        """Wait until this text stands there so many times."""
+        """Wait until this text is there this many times."""
         self._read_until(lambda: self.text.count(text) >= count, f"{text!r} to appear {count} times")
 
     def type(self, text: str) -> None:
-        """Type something, such as a line and Enter (\\n) or Ctrl-C (\\x03)."""
+        """Type something, such as a line and Enter (\
+        ) or Ctrl-C (\\x03).
+        """
         os.write(self._master, text.encode())
 
     def hang_up(self) -> None:
         """Close the window, and wait until the command has noticed."""
         os.close(self._master)
-        self._process.wait(PATIENCE)
-        self._master = os.open(os.devnull, os.O_RDWR)  # closed in the end
+        self._process.wait(TIMEOUT)
+        self._master = os.open(os.devnull, os.O_RDWR)  # closed at the end
 
     def end(self) -> int:
-        """Wait for the end; the exit code."""
+        """Wait for the end; return the exit code."""
         self._read_until(lambda: self._process.poll() is not None and not self._more(), "the end")
         return self._process.wait()
 
@@ -137,7 +139,7 @@ class OnTerminal:
 
     def _read_until(self, reached: object, what: str) -> None:
         assert callable(reached)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not reached():
             assert time.monotonic() < deadline, f"waited in vain for {what}; there was:\n{self.text}"
             if select.select([self._master], [], [], 0.05)[0]:
@@ -145,21 +147,21 @@ class OnTerminal:
 
 
 class OnScreen(OnTerminal):
-    """The command on a terminal that draws: what stands on the screen, as a person sees it."""
+    """The command on a terminal with a screen: the text as a user sees it."""
 
-    def __init__(self, *words: str, cwd: Path, columns: int = 80, lines: int = 40) -> None:
+    def __init__(self, *arguments: str, cwd: Path, columns: int = 80, lines: int = 40) -> None:
         import pyte
 
-        super().__init__(*words, cwd=cwd, columns=columns)
+        super().__init__(*arguments, cwd=cwd, columns=columns)
         self._screen: Any = pyte.Screen(columns, lines)
-        # What the program asks the terminal (where is the cursor?) is answered as a terminal would.
+        # Queries of the program (where is the cursor?) are answered like a terminal does.
         setattr(self._screen, "write_process_input", self.type)  # noqa: B010  (it is a method to mypy)
         self._stream = pyte.Stream(self._screen)
         self._drawn = 0
         self.resize(columns, lines)
 
     def resize(self, columns: int, lines: int = 40) -> None:
-        """The window becomes another one."""
+        """Resize the window."""
         ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self._screen.resize(lines, columns)
 
@@ -171,11 +173,11 @@ class OnScreen(OnTerminal):
 
     @property
     def text(self) -> str:
-        """What stands on the screen, without the empty lines at its end."""
+        """The text on the screen, without the empty lines at its end."""
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
     def style_of(self, text: str) -> Any:
-        """How the first character of a text on the screen looks: fg, bold, italics, ..."""
+        """Return how the first character of a text on the screen looks: fg, bold, italics, ..."""
         for row, line in enumerate(self._screen.display):
             if text in line:
                 return self._screen.buffer[row][line.index(text)]
@@ -186,7 +188,7 @@ class OnScreen(OnTerminal):
         self._read_until(lambda: text in self.text.split("\n"), f"the line {text!r}")
 
     def await_last(self, text: str) -> None:
-        """Wait until the line with the cursor begins so."""
+        """Wait until the line with the cursor begins with this."""
         self._read_until(
             lambda: self._screen.display[self._screen.cursor.y].startswith(text), f"{text!r} at the cursor"
         )

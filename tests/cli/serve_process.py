@@ -1,4 +1,4 @@
-"""`dragoman serve` as people use it: a process of its own, with folders of its own, at a free port."""
+"""`dragoman serve` as a process, with its own folders, on a free port."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE
+from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT
 
 
 class Served:
-    """A host as a process of its own, with folders of its own."""
+    """A host as a process with its own folders."""
 
-    def __init__(self, folder: Path, *words: str, agent: Sequence[str] = EVERYTHING) -> None:
+    def __init__(self, folder: Path, *arguments: str, agent: Sequence[str] = EVERYTHING) -> None:
         self.folder = folder
         self.agent = agent
         self.environ = {
@@ -24,12 +24,12 @@ class Served:
             "XDG_STATE_HOME": str(folder / "state"),
             "TERM": "xterm-256color",
         }
-        self.words = words
+        self.arguments = arguments
         self.start()
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [*DRAGOMAN, "serve", "--json", *self.words, "--", *self.agent],
+            [*DRAGOMAN, "serve", "--json", *self.arguments, "--", *self.agent],
             cwd=self.folder,
             env=self.environ,
             stdout=subprocess.PIPE,
@@ -39,9 +39,9 @@ class Served:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.process.communicate()[1]
-        self.told = json.loads(line)
-        self.url = str(self.told["url"]).removesuffix("/acp")
+        self.info = json.loads(line)
+        self.url = str(self.info["url"]).removesuffix("/acp")
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)

@@ -1,4 +1,4 @@
-"""An agent of one small file, which starts ten times faster than any of ours: for tests that start it often."""
+"""A small agent in one file, which starts ten times faster than ours: for tests that start it often."""
 
 import json
 import os
@@ -11,21 +11,21 @@ MODEL["options"] = [{"value": "plain", "name": "Plain"}, {"value": "loud", "name
 COUNT = iter(range(1000))
 
 
-def say(**message: Any) -> None:
+def send(**message: Any) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
-def update(session: str, news: str, **more: Any) -> None:
-    say(method="session/update", params={"sessionId": session, "update": {"sessionUpdate": news, **more}})
+def update(session: str, update_type: str, **more: Any) -> None:
+    send(method="session/update", params={"sessionId": session, "update": {"sessionUpdate": update_type, **more}})
 
 
-def tell(session: str, text: str) -> None:
+def send_text(session: str, text: str) -> None:
     update(session, "agent_message_chunk", content={"type": "text", "text": text})
 
 
 def ask(method: str, **params: Any) -> Any:
     id = f"a{next(COUNT)}"
-    say(id=id, method=method, params=params)
+    send(id=id, method=method, params=params)
     for line in sys.stdin:
         answer = json.loads(line)
         if answer.get("id") == id:
@@ -33,7 +33,7 @@ def ask(method: str, **params: Any) -> Any:
     sys.exit(1)
 
 
-def allowed(session: str, call: str, title: str, **more: Any) -> bool:
+def request_permission(session: str, call: str, title: str, **more: Any) -> bool:
     tool = {"toolCallId": call, "title": title, **more}
     update(session, "tool_call", **tool, status="pending")
     options = [
@@ -44,47 +44,47 @@ def allowed(session: str, call: str, title: str, **more: Any) -> bool:
     return bool(answer["outcome"].get("optionId") == "yes")
 
 
-def work(session: str, cwd: str, text: str) -> str:
-    """Gives the stop reason."""
-    word, _, rest = text.partition(" ")
+def run_prompt(session: str, cwd: str, text: str) -> str:
+    """Run a prompt; return the stop reason."""
+    command, _, rest = text.partition(" ")
     path = os.path.join(cwd, rest.partition(" ")[0])
-    if word == "read":
-        tell(session, ask("fs/read_text_file", sessionId=session, path=path).get("content", "nothing"))
-    elif word == "write":
-        place = [{"path": path}]
-        if not allowed(session, "c1", f"Write {rest.partition(' ')[0]}", kind="edit", locations=place):
+    if command == "read":
+        send_text(session, ask("fs/read_text_file", sessionId=session, path=path).get("content", "nothing"))
+    elif command == "write":
+        locations = [{"path": path}]
+        if not request_permission(session, "c1", f"Write {rest.partition(' ')[0]}", kind="edit", locations=locations):
             update(session, "tool_call_update", toolCallId="c1", status="failed")
-            tell(session, "I may not.")
+            send_text(session, "I may not.")
             return "end_turn"
         done = ask("fs/write_text_file", sessionId=session, path=path, content=rest.partition(" ")[2])
         update(session, "tool_call_update", toolCallId="c1", status="failed" if done.get("error") else "completed")
-        tell(session, "It is not written." if done.get("error") else "It is written.")
-    elif word == "run":
-        if not allowed(session, "c1", f"Run {rest}", kind="execute", rawInput={"command": rest}):
+        send_text(session, "It is not written." if done.get("error") else "It is written.")
+    elif command == "run":
+        if not request_permission(session, "c1", f"Run {rest}", kind="execute", rawInput={"command": rest}):
             return "end_turn"
         id = ask("terminal/create", sessionId=session, command=rest, cwd=cwd).get("terminalId")
         update(session, "tool_call_update", toolCallId="c1", content=[{"type": "terminal", "terminalId": id}])
         ask("terminal/wait_for_exit", sessionId=session, terminalId=id)
         ask("terminal/release", sessionId=session, terminalId=id)
         update(session, "tool_call_update", toolCallId="c1", status="completed")
-    elif word == "slow":
-        tell(session, "slowly")
+    elif command == "slow":
+        send_text(session, "slowly")
         for line in sys.stdin:
             if json.loads(line).get("method") == "session/cancel":
                 return "cancelled"
-    elif word == "await":  # somebody makes that file
-        tell(session, "waiting")
+    elif command == "await":  # another process creates the file
+        send_text(session, "waiting")
         while not os.path.exists(path):
             time.sleep(0.02)
-        tell(session, " no more")
-    elif word == "crash":
-        tell(session, "Goodbye.")
+        send_text(session, " no more")
+    elif command == "crash":
+        send_text(session, "Goodbye.")
         print("crashing, as I was told", file=sys.stderr, flush=True)
         os._exit(3)
-    elif word == "stop":
+    elif command == "stop":
         return rest
-    elif word != "late":
-        tell(session, text)
+    elif command != "late":
+        send_text(session, text)
     return "end_turn"
 
 
@@ -93,26 +93,30 @@ for line in sys.stdin:
     call = json.loads(line)
     method, params, id = call.get("method"), call.get("params") or {}, call.get("id")
     if method == "initialize":
-        offered = {"promptCapabilities": {"embeddedContext": True}}
-        say(
+        capabilities = {"promptCapabilities": {"embeddedContext": True}}
+        send(
             id=id,
-            result={"protocolVersion": 1, "agentCapabilities": offered, "agentInfo": {"name": "small", "version": "1"}},
+            result={
+                "protocolVersion": 1,
+                "agentCapabilities": capabilities,
+                "agentInfo": {"name": "small", "version": "1"},
+            },
         )
     elif method == "session/new":
         session = f"s{next(COUNT)}"
         folders[session] = params["cwd"]
-        say(id=id, result={"sessionId": session, "configOptions": [MODEL]})
+        send(id=id, result={"sessionId": session, "configOptions": [MODEL]})
     elif method == "session/set_config_option":
         MODEL["currentValue"] = params["value"]
-        say(id=id, result={"configOptions": [MODEL]})
+        send(id=id, result={"configOptions": [MODEL]})
     elif method == "session/prompt":
         text = "|".join(each.get("text") or each.get("resource", {}).get("text", "") for each in params["prompt"])
         if text.startswith("fail"):
-            say(id=id, error={"code": -32603, "message": "that went wrong"})
+            send(id=id, error={"code": -32603, "message": "that went wrong"})
             continue
-        reason = work(params["sessionId"], folders[params["sessionId"]], text)
-        say(id=id, result={"stopReason": reason})
+        reason = run_prompt(params["sessionId"], folders[params["sessionId"]], text)
+        send(id=id, result={"stopReason": reason})
         if text == "late":
-            tell(params["sessionId"], "This comes too late.")
+            send_text(params["sessionId"], "This comes too late.")
     elif id is not None and method is not None:
-        say(id=id, error={"code": -32601, "message": f"no {method}"})
+        send(id=id, error={"code": -32601, "message": f"no {method}"})

@@ -1,4 +1,4 @@
-"""The command itself: help that teaches, faults of one line, a start that imports little."""
+"""The command itself: help, usage errors, and a start that imports little."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import pytest
 
 from dragoman import __version__
 from dragoman.cli.main import COMMANDS, overview
-from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE, dragoman
+from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, dragoman
 
 
-def test_help_teaches_by_example() -> None:
+def test_help_shows_examples() -> None:
     ran = dragoman("--help")
     assert ran.returncode == 0
     assert ran.stdout.strip() == overview().strip()
     assert "dragoman run --prompt" in ran.stdout
-    assert all(f"dragoman {name}" in ran.stdout for name in COMMANDS)
+    assert all(f"\n  {name} " in ran.stdout for name in COMMANDS)
 
 
-def test_without_a_command_the_help_is_shown_but_it_is_no_success() -> None:
+def test_without_a_command_help_is_shown_with_exit_code_2() -> None:
     ran = dragoman()
     assert ran.returncode == 2
     assert "examples:" in ran.stdout
 
 
-def test_the_version_is_told() -> None:
+def test_version_is_printed() -> None:
     assert dragoman("--version").stdout == f"dragoman {__version__}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(name: str) -> None:
+def test_every_command_has_help(name: str) -> None:
     ran = dragoman(name, "--help")
     assert ran.returncode == 0
     assert ran.stdout.startswith(f"usage: dragoman {name}")
@@ -41,41 +41,41 @@ def test_every_command_explains_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "expected"),
     [
-        (["nosuch"], "there is no command 'nosuch'; try: demo"),
+        (["nosuch"], "there is no command 'nosuch'; choose one of: demo"),
         (["run"], "give its command after --"),
         (["run", "--prompt", "x"], "give its command after --"),
-        (["run", "--prompt", "x", "y", "--", "x"], "say what to ask once"),
-        (["run", "x", "--file", "/no/such/file", "--", "x"], "there is no /no/such/file"),
-        (["run", "x", "--timeout", "-1", "--", "x"], "--timeout takes a number of seconds"),
+        (["run", "--prompt", "x", "y", "--", "x"], "give the prompt once"),
+        (["run", "x", "--file", "/no/such/file", "--", "x"], "there is no file /no/such/file"),
+        (["run", "x", "--timeout", "-1", "--", "x"], "--timeout must be a number of seconds"),
         (["run", "x", "--option", "y", "--", "x"], "--option takes ID=VALUE"),
-        (["run", "x", "--quiet", "--verbose", "--", "x"], "--quiet and --verbose contradict each other"),
+        (["run", "x", "--quiet", "--verbose", "--", "x"], "--quiet and --verbose cannot be used together"),
         (["run", "--nosuch", "--", "x"], "unrecognized arguments: --nosuch"),
         (["run", "--dialect", "x", "--", "x"], "invalid choice: 'x'"),
         (["run", "--prompt", "x", "--cwd", "/no/such/folder", "--", "x"], "there is no folder /no/such/folder"),
         (["run", "--prompt", " ", "--", "x"], "the prompt is empty"),
         (["translate"], "give its command after --"),
         (["translate", "--permission", "perhaps", "--", "x"], "invalid choice: 'perhaps'"),
-        (["agent"], "name an agent"),
+        (["agent"], "give the name of an agent"),
         (["agent", "nosuch"], "there is no agent 'nosuch'"),
         (["agent", "everything", "--dialect", "x"], "there is no dialect 'x'"),
-        (["demo", "--", "x"], "it takes no command"),
+        (["demo", "--", "x"], "takes no command"),
     ],
 )
 def test_wrong_usage_is_one_line_that_says_what_to_do(
-    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no agent is found there
-    ran = dragoman(*words)
+    ran = dragoman(*arguments)
     assert ran.returncode == 2
-    assert says in ran.stderr
+    assert expected in ran.stderr
     assert ran.stderr.count("\n") == 1
     assert ran.stderr.startswith("dragoman")
     assert ran.stdout == ""
 
 
-def test_an_agent_that_is_not_there_is_one_line_too() -> None:
+def test_a_missing_agent_command_is_one_error_line() -> None:
     ran = dragoman("translate", "--", "no-such-agent-anywhere", text='{"jsonrpc":"2.0","id":1,"method":"initialize"}\n')
     assert "Traceback" not in ran.stderr
     ran = dragoman("run", "--prompt", "x", "--", "no-such-agent-anywhere")
@@ -84,16 +84,16 @@ def test_an_agent_that_is_not_there_is_one_line_too() -> None:
     assert ran.stderr.count("\n") == 1
 
 
-def frames(*words: str, text: str) -> tuple[list[dict[str, object]], str]:
-    """What an agent answers to these lines, each of which must be JSON, and its stderr."""
-    ran = subprocess.run([*EVERYTHING, *words], input=text, capture_output=True, text=True, timeout=PATIENCE)
+def frames(*arguments: str, text: str) -> tuple[list[dict[str, object]], str]:
+    """Return the answers of an agent to these lines, and its stderr."""
+    ran = subprocess.run([*EVERYTHING, *arguments], input=text, capture_output=True, text=True, timeout=TIMEOUT)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.endswith("\n")
     return [json.loads(line) for line in ran.stdout.splitlines()], ran.stderr
 
 
 @pytest.mark.item("001-12")
-def test_the_agent_speaks_over_its_standard_streams_and_ends_with_them() -> None:
+def test_the_agent_uses_stdin_and_stdout_and_exits_at_eof() -> None:
     hello = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -121,15 +121,15 @@ def test_stdout_has_json_lines_and_nothing_else(tmp_path: Path) -> None:
     text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
     answers, stderr = frames("--dialect", "crow", text=text)
     assert [answer["id"] for answer in answers if "id" in answer] == [1, 2, None]
-    assert "no message" in stderr  # the log
+    assert "not a message" in stderr  # the log
 
 
-def test_an_agent_starts_without_what_it_does_not_need() -> None:
+def test_an_agent_starts_without_unneeded_imports() -> None:
     script = "import sys; from dragoman.cli.main import main; main(['agent', 'everything']); print(*sys.modules)"
     ran = subprocess.run(
-        [sys.executable, "-c", script], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, "-c", script], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT
     )
-    loaded = set(ran.stderr.split())  # descriptor 1 is the protocol's; prints go to stderr
+    loaded = set(ran.stderr.split())  # file descriptor 1 is for the protocol; prints go to stderr
     assert "dragoman.agents.everything.agent" in loaded
     assert not loaded & {
         "argparse",
@@ -140,6 +140,6 @@ def test_an_agent_starts_without_what_it_does_not_need() -> None:
     }
 
 
-def test_it_is_a_module_too() -> None:
+def test_dragoman_runs_as_a_module() -> None:
     assert DRAGOMAN[1:] == ["-m", "dragoman"]
     assert dragoman("--version").returncode == 0

@@ -1,4 +1,4 @@
-"""Canaries: secrets planted wherever a user has some, and then everything that was printed or kept is searched."""
+"""Secrets planted wherever a user has some must not be printed or stored."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ BEARER = "canary-bearer-c0ffee42"
 SHAPED = "sk-canary0123456789abcdefXYZ"
 FILE = "canary-file-content-31415"
 
-# What nobody may see anywhere; the content of files is shown to who works with them, and is never kept.
+# Must not be visible anywhere. Contents of files are shown to the user and never stored.
 SECRET = (ENV, HEADER, MCP, OPTION, BEARER, SHAPED)
 
-# What is known to be one without being told: by the name of its variable, or by its looks. The others are, of an agent
-# that says them, only words; and the words of agents are in the log.
+# Recognized as secrets by the variable name or by their form. The others, in an agent's message, are plain text;
+# messages of agents are in the log.
 KNOWN = (ENV, OPTION, BEARER, SHAPED)
 
 AGENT = """
@@ -43,8 +43,8 @@ LINES = [
 async def answer(turn):
     print(f"on stderr: {env} and --token {option} and {shaped} and {header} {mcp}", file=sys.stderr, flush=True)
     async with turn.tool(f"Use {env}", kind="execute", input=dict(command=LINES[0])) as call:
-        await call.text(f"the key is {env}, the header {header}, the server's {mcp}")
-        await call.diff(turn.session.cwd + "/b.txt", "old", f"new {env}\\n")
+        await call.add_text(f"the key is {env}, the header {header}, the server's {mcp}")
+        await call.add_diff(turn.session.cwd + "/b.txt", "old", f"new {env}\\n")
     for line in LINES:
         try:
             done = await turn.terminals.run("sh", ["-c", line])
@@ -84,7 +84,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leaks(text: str, *secrets: str) -> list[str]:
-    """Which secrets stand in a text, as they are or in base64."""
+    """Return the secrets in a text, plain or in base64."""
     return [
         secret
         for secret in secrets or SECRET
@@ -92,8 +92,8 @@ def leaks(text: str, *secrets: str) -> list[str]:
     ]
 
 
-def kept(tmp_path: Path, but: str = "-") -> str:
-    """All that our folders hold after a run; `but` leaves out files whose names begin so."""
+def stored_text(tmp_path: Path, but: str = "-") -> str:
+    """Return the content of our folders after a run, except of files whose names begin with `but`."""
     files = [file for name in ("state", "config", "data") for file in (tmp_path / name).rglob("*") if file.is_file()]
     files = [file for file in files if not file.name.startswith(but)]
     assert any(file.name == "audit.jsonl" for file in files)
@@ -102,28 +102,33 @@ def kept(tmp_path: Path, but: str = "-") -> str:
 
 @pytest.mark.parametrize("options", [["--yes"], ["--yes", "--verbose"], ["--verbose"]], ids=" ".join)
 @pytest.mark.parametrize("ending", ["fail", "die"])
-def test_no_secret_is_printed_or_kept(tmp_path: Path, work: Path, options: list[str], ending: str) -> None:
+def test_no_secret_is_printed_or_stored(tmp_path: Path, work: Path, options: list[str], ending: str) -> None:
     agent = [sys.executable, "agent.py"]
     ran = dragoman("run", "--prompt", ending, "--mcp", "servers.json", *options, "--", *agent, cwd=work)
     assert ran.returncode == (7 if ending == "die" else 1), ran.stderr
     assert "[redacted]" in ran.stderr
     assert leaks(ran.stdout) == []
     assert leaks(ran.stderr) == []
-    written = kept(tmp_path)
+    written = stored_text(tmp_path)
     assert leaks(written) == []
     assert leaks(written, FILE) == []
-    for words in (["audit", "show"], ["audit", "export"], ["audit", "export", "--format", "csv"], ["grants", "list"]):
-        assert leaks(dragoman(*words, cwd=work).stdout, *SECRET, FILE) == []
+    for arguments in (
+        ["audit", "show"],
+        ["audit", "export"],
+        ["audit", "export", "--format", "csv"],
+        ["grants", "list"],
+    ):
+        assert leaks(dragoman(*arguments, cwd=work).stdout, *SECRET, FILE) == []
 
 
-def test_what_is_remembered_on_a_terminal_has_no_secret_in_it(tmp_path: Path, work: Path) -> None:
-    """The question itself shows what it is about: whoever says yes must know to what."""
-    words = ("run", "--prompt", "fail", "--", sys.executable, "agent.py")
-    with OnTerminal(*words, cwd=work) as terminal:
+def test_remembered_permissions_contain_no_secret(tmp_path: Path, work: Path) -> None:
+    """The question itself shows the command: the user must know what to allow."""
+    arguments = ("run", "--prompt", "fail", "--", sys.executable, "agent.py")
+    with OnTerminal(*arguments, cwd=work) as terminal:
         for number, answer in enumerate("aaaan", 1):
             terminal.await_count("y/s/w/a/n? ", number)
             terminal.type(f"{answer}\n")
         terminal.end()
-    assert leaks(kept(tmp_path, but="sessions.db")) == []
-    assert leaks(kept(tmp_path), *KNOWN) == []
+    assert leaks(stored_text(tmp_path, but="sessions.db")) == []
+    assert leaks(stored_text(tmp_path), *KNOWN) == []
     assert os.path.exists(tmp_path / "state" / "dragoman" / "grants.json")  # printenv could be remembered

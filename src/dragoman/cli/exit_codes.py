@@ -1,4 +1,4 @@
-"""How a command says that it ended: THE table of exit codes, and the words for help."""
+"""Exit codes of all commands, and their text for --help."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ DIED = 7
 NO_SANDBOX = 8
 TIMEOUT = 9
 NO_STORE = 10
-INTERRUPTED = 130  # 128 + SIGINT, as shells count
+INTERRUPTED = 130  # 128 + SIGINT, as in shells
+BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader of our output is gone
 
-# Why a turn ended -> exit code; a reason that is not here is an error.
+# Stop reason of a turn to exit code; any other stop reason is an error.
 BY_STOP_REASON: dict[str, int] = {
     "end_turn": OK,
     "refusal": REFUSED,
@@ -27,19 +28,19 @@ BY_STOP_REASON: dict[str, int] = {
 TABLE: tuple[tuple[int, str], ...] = (
     (OK, "the agent ended its turn"),
     (FAILED, "an error"),
-    (USAGE, "wrong usage, or a file of yours that cannot be used"),
-    (REFUSED, "the agent refused"),
+    (USAGE, "wrong usage, or a file that cannot be used"),
+    (REFUSED, "the agent refused the prompt"),
     (LIMIT, "a limit was reached (tokens, requests)"),
     (CANCELLED, "cancelled"),
-    (PERMISSION_REFUSED, "the turn ended, but something was refused without you being asked"),
-    (DIED, "the agent did not start, or died"),
-    (NO_SANDBOX, "the sandbox cannot be had here"),
-    (TIMEOUT, "it took longer than --timeout"),
-    (NO_STORE, "the session cannot be kept: the store is locked, full, read-only, newer or damaged"),
-    (INTERRUPTED, "ended by Ctrl-C"),
+    (PERMISSION_REFUSED, "the turn ended, but a permission was refused without asking you"),
+    (DIED, "the agent did not start, or exited"),
+    (NO_SANDBOX, "the sandbox is not available on this machine"),
+    (TIMEOUT, "the run took longer than --timeout"),
+    (NO_STORE, "the store cannot be used (locked, full, read-only, newer or damaged)"),
+    (INTERRUPTED, "interrupted by Ctrl-C"),
 )
 
 
 def help_text() -> str:
-    """The table for help."""
+    """Return the table for --help."""
     return "exit codes:\n" + "\n".join(f"  {code:3}  {meaning}" for code, meaning in TABLE)

@@ -1,32 +1,38 @@
-"""Reading a command's arguments: options first, then `--`, then the agent's own command line.
+"""Argument parsing: options first, then `--`, then the agent's command line.
 
-A thin layer on argparse, so that every command fails in the same way: one line that says what to do, exit code 2; and
-so that what a command takes can be looked at without running it (for shell completion).
+A thin layer on argparse: every usage error is one line with exit code 2, and shell completion can look at the parser of
+a command without running it.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import NoReturn
+from typing import Any, NoReturn
 
-# What `--host` means alone. No host can be called so.
+# The value of `--host` without an argument. No host can have this name.
 DEFAULT_HOST = "-"
 
-_is_capturing: ContextVar[bool] = ContextVar("describing", default=False)
+# Units of amounts on the command line: 90d, 2h, 500M.
+SECONDS_PER_UNIT: Mapping[str, float] = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0, "m": 60.0}
+_UNIT_NAMES = {"h": "h(ours)", "d": "d(ays)", "w": "w(eeks)", "y": "y(ears)", "m": "m(inutes)"}
+BYTES_PER_UNIT: Mapping[str, float] = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+_is_capturing: ContextVar[bool] = ContextVar("is_capturing", default=False)
 
 
 class ParserCaptured(Exception):
-    """Raised in place of reading, while somebody only wants to know what a command takes."""
+    """Raised instead of parsing, while shell completion looks at the options."""
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of options whose faults are one line."""
+    """An argument parser whose errors are one line."""
 
     def __init__(self, name: str, usage: str, description: str, epilog: str) -> None:
         super().__init__(
@@ -38,51 +44,92 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
 
+    def add_flag(self, name: str, help: str) -> None:
+        """Add an option without a value."""
+        self.add_argument(name, action="store_true", help=help)
+
+    def add_value(self, name: str, metavar: str, help: str, *, repeated: bool = False, **settings: Any) -> None:
+        """Add an option with a value; `repeated` collects a list."""
+        if repeated:
+            settings |= {"action": "append", "default": []}
+        self.add_argument(name, metavar=metavar, help=help, **settings)
+
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and where the help is."""
+        """Print what is wrong and where the help is, then exit."""
         print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
         sys.exit(2)
 
     def read(self, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-        """The options, and the words after `--`."""
+        """Return the options, and the arguments after `--`."""
         if _is_capturing.get():
             raise ParserCaptured(self)
         mark = arguments.index("--") if "--" in arguments else len(arguments)
         return self.parse_args(arguments[:mark]), arguments[mark + 1 :]
 
+    def read_options(self, arguments: list[str], hint: str = "") -> argparse.Namespace:
+        """Return the options of a command that takes nothing after `--`."""
+        options, rest = self.read(arguments)
+        if rest:
+            self.error(f"{self.prog.removeprefix('dragoman ')} takes no command{hint}")
+        return options
+
     def read_with_agent(self, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-        """The options, and the command of an agent, which must be there."""
+        """Return the options, and the command of an agent, which is required."""
         options, command = self.read(arguments)
         if not command:
-            self.error("name the agent to start after --, as in: -- my-agent --acp")
+            self.error("give the command of the agent after --, as in: -- my-agent --acp")
         return options, command
 
 
 def add_host_options(parser: Parser) -> None:
-    """The flags of commands that can use a host."""
+    """Add the options of commands that can use a host."""
     parser.add_argument(
         "--host",
         metavar="HOST",
         nargs="?",
         const=DEFAULT_HOST,
-        help="in this host: a name of `dragoman hosts`, or an URL; alone, the default one",
+        help="use this host: a name from `dragoman hosts`, or a URL; without a value, the default host",
     )
-    parser.add_argument("--token-file", metavar="FILE", help="with --host: where its token is (or DRAGOMAN_TOKEN)")
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="with --host: file with the access token (or set DRAGOMAN_TOKEN)"
+    )
 
 
 def reject_host_options(parser: Parser, options: argparse.Namespace, instead: str) -> None:
-    """End a command that was to do with a host what only its own machine can: say where and how it is done."""
+    """Exit with a usage error if a host is given for an action that only works on the host's own machine."""
     if options.host or options.token_file:
-        parser.error(f"this is done on the machine where the host runs, without --host: {instead}")
+        parser.error(f"run this on the machine of the host, without --host: {instead}")
 
 
 def capture_parser(main: Callable[[list[str]], int], arguments: Sequence[str] = ()) -> Parser | None:
-    """The parser that a command reads its arguments with, after these; None for one that reads them by hand."""
+    """Return the parser of a command after these arguments; None for a command that parses by hand."""
     token = _is_capturing.set(True)
     try:
         main(list(arguments))
-    except ParserCaptured as found:
-        return found.parser
+    except ParserCaptured as captured:
+        return captured.parser
     finally:
         _is_capturing.reset(token)
     return None
+
+
+def parse_amount(parser: Parser, flag: str, text: str | None, units: Mapping[str, float]) -> float | None:
+    """Return the amount; None when the flag is not given."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]?)", text)
+    unit = "" if match is None else next((unit for unit in units if unit.lower() == match[2].lower()), None)
+    if match is None or unit is None or unit not in units:
+        unit_list = ", ".join(
+            _UNIT_NAMES.get(unit, unit) if units is SECONDS_PER_UNIT else unit for unit in units if unit
+        )
+        parser.error(f"{flag}: give a number and a unit ({unit_list}), for example 90{list(units)[1]}")
+    return float(match[1]) * units[unit]
+
+
+def parse_duration(parser: Parser, text: str | None, default: float) -> float:
+    """Return the seconds of --for, or the default; zero is an error."""
+    seconds = parse_amount(parser, "--for", text, SECONDS_PER_UNIT)
+    if seconds == 0:
+        parser.error("--for: must be longer than zero, for example 1h")
+    return default if seconds is None else seconds

@@ -1,4 +1,4 @@
-"""`dragoman chat`, as a person sees it on a terminal."""
+"""`dragoman chat`, as a user sees it on a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TAB, ENTER, CTRL_C, CTRL_D, UP, ALT_ENTER = "\t", "\r", "\x03", "\x04", "\x1b[A"
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """A folder with a file in it."""
+    """A folder with a file."""
     folder = tmp_path / "here"
     (folder / "src").mkdir(parents=True)
     (folder / "notes.txt").write_text("the old text\n")
@@ -28,22 +28,22 @@ def here(tmp_path: Path) -> Path:
 
 
 def chat(here: Path, *options: str, columns: int = 80) -> OnScreen:
-    """A conversation with the everything agent."""
+    """Start a chat with the everything agent."""
     return OnScreen("chat", *options, "--", *EVERYTHING, cwd=here, columns=columns)
 
 
-def test_without_a_terminal_it_says_what_to_use(here: Path) -> None:
+def test_without_a_terminal_chat_advises_run(here: Path) -> None:
     ran = dragoman(*CHAT, cwd=here)
     assert ran.returncode == 2
-    assert "a conversation needs a terminal; to ask one thing, use: dragoman run" in ran.stderr
+    assert "chat needs a terminal; for one prompt, use: dragoman run" in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
 @pytest.mark.item("004-03", "004-65")
-def test_text_is_set_thoughts_are_dimmed_plans_are_checklists_and_calls_have_a_status(here: Path) -> None:
+def test_markdown_thoughts_plans_and_tool_calls_are_shown(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
-        assert "Everything 0.1.0, speaking v1" in terminal.text
+        assert "Everything 0.1.0 (v1) in " in terminal.text
         terminal.type("/tour" + ENTER)
         terminal.await_text("[x] Tell about it")
         terminal.await_last("›")
@@ -58,7 +58,7 @@ def test_text_is_set_thoughts_are_dimmed_plans_are_checklists_and_calls_have_a_s
 
 
 @pytest.mark.item("004-03", "004-65")
-def test_a_question_is_answered_by_one_key_and_remembered_as_far_as_it_says(here: Path) -> None:
+def test_a_question_is_answered_by_one_key_and_remembered_for_its_scope(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
         terminal.type("/edit notes.txt old new" + ENTER)
@@ -70,7 +70,7 @@ def test_a_question_is_answered_by_one_key_and_remembered_as_far_as_it_says(here
         terminal.await_text("Changed notes.txt.")
         terminal.await_last("›")
         terminal.type("/edit notes.txt new newer" + ENTER)
-        terminal.await_text("+ the newer text")  # shown when it was done, for nobody was asked
+        terminal.await_text("+ the newer text")  # shown when it was done, because no question showed it
         terminal.await_last("›")
         assert terminal.raw.count("y/s/w/a/n?") == 1
         terminal.type(CTRL_D)
@@ -79,27 +79,27 @@ def test_a_question_is_answered_by_one_key_and_remembered_as_far_as_it_says(here
 
 
 @pytest.mark.item("004-03", "004-65")
-def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(here: Path) -> None:
+def test_ctrl_c_stops_the_turn_and_the_chat_continues(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
         terminal.type("/slow 1000" + ENTER)
         terminal.await_text("… Wait 1000 seconds")
-        terminal.await_text("Ctrl-C stops it · what you type waits")
+        terminal.await_text("Ctrl-C stops the agent · what you type is kept")
         terminal.type(CTRL_C)
         terminal.await_text("✗ Wait 1000 seconds")
         terminal.await_text("the turn ended: cancelled")
-        assert "Ctrl-C stops it" not in terminal.text
+        assert "Ctrl-C stops the agent" not in terminal.text
         terminal.await_last("›")
         terminal.type("/echo still here" + ENTER)
         terminal.await_line("still here")
         terminal.await_last("›")
         terminal.type(CTRL_C)
-        terminal.await_text("Ctrl-C again, or Ctrl-D, leaves")
+        terminal.await_text("press Ctrl-C again or Ctrl-D to quit")
         terminal.type(CTRL_C)
         assert terminal.end() == 0
 
 
-def test_a_second_ctrl_c_ends_all(here: Path) -> None:
+def test_a_second_ctrl_c_quits(here: Path) -> None:
     deaf = here / "deaf.py"
     deaf.write_text(
         "import asyncio\nfrom dragoman import Agent\nagent = Agent('deaf')\n@agent.prompt\nasync def answer(turn):\n"
@@ -116,7 +116,7 @@ def test_a_second_ctrl_c_ends_all(here: Path) -> None:
         assert terminal.end() == 130
 
 
-def test_tab_completes_slash_commands_files_and_our_own_commands(here: Path) -> None:
+def test_tab_completes_slash_commands_files_and_colon_commands(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
         terminal.type("/tit" + TAB)
@@ -131,13 +131,13 @@ def test_tab_completes_slash_commands_files_and_our_own_commands(here: Path) -> 
         terminal.type("m" + TAB)
         terminal.await_last("› /merge see @notes.txt and @src/main.py")
         terminal.type(ENTER)
-        terminal.await_text("the old text")  # the file went along
+        terminal.await_text("the old text")  # the file was attached
         terminal.await_text("print()")
         terminal.await_last("›")
         terminal.type(":mode co" + TAB)
         terminal.await_last("› :mode code")
         terminal.type(ENTER)
-        terminal.await_text("the mode is Code now")
+        terminal.await_text("mode is now Code")
 
 
 def test_modes_models_and_options_are_shown_and_changed(here: Path) -> None:
@@ -148,39 +148,39 @@ def test_modes_models_and_options_are_shown_and_changed(here: Path) -> None:
         terminal.await_text("│ HELLO")
         terminal.await_last("›")
         terminal.type(":model plain" + ENTER)
-        terminal.await_text("the model is Plain now")
+        terminal.await_text("model is now Plain")
         terminal.type(":set verbose on" + ENTER)
-        terminal.await_text("verbose is on now")
+        terminal.await_text("verbose is now on")
         terminal.type(":policy plan" + ENTER)
         terminal.await_text("policy: plan")
         terminal.type("/usage" + ENTER)
         terminal.await_text("1.5k of 8k tokens, 0.25 USD")
-        terminal.await_last("›")  # what is typed before a turn has ended waits in the next line, without its Enter
+        terminal.await_last("›")  # type-ahead before the end of a turn stays on the next line, without its Enter
         terminal.type(":model nosuch" + ENTER)
-        terminal.await_text("there is no model 'nosuch'; there are: plain, loud")
+        terminal.await_text("there is no model 'nosuch'; choose one of: plain, loud")
         terminal.type(":nosuch" + ENTER)
-        terminal.await_text("there is no :nosuch; :help lists what there is")
+        terminal.await_text("there is no command :nosuch; :help lists all commands")
         terminal.type("::x" + ENTER)
         terminal.await_text("│ :x")
         terminal.await_last("›")
         terminal.type(":help" + ENTER)
-        terminal.await_text("begin a new session")
+        terminal.await_text("start a new session")
         terminal.type(":quit" + ENTER)
         assert terminal.end() == 0
 
 
-def test_commands_that_are_typed_faster_than_they_are_obeyed_are_obeyed_one_by_one(here: Path) -> None:
+def test_colon_commands_typed_quickly_run_one_by_one(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
         for line in (":model loud", ":set verbose on", ":policy plan", ":nosuch"):
             terminal.type(line + ENTER)
-        terminal.await_text("the model is Loud now")
-        terminal.await_text("verbose is on now")
-        terminal.await_text("the policy mode is plan now")
-        terminal.await_text("there is no :nosuch; :help lists what there is")
+        terminal.await_text("model is now Loud")
+        terminal.await_text("verbose is now on")
+        terminal.await_text("policy mode is now plan")
+        terminal.await_text("there is no command :nosuch; :help lists all commands")
 
 
-def test_what_was_typed_is_there_the_next_time_and_for_nobody_else(here: Path, tmp_path: Path) -> None:
+def test_the_input_history_is_kept_and_private(here: Path, tmp_path: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
         terminal.type("/echo one" + ALT_ENTER + "two" + ENTER)
@@ -198,7 +198,7 @@ def test_what_was_typed_is_there_the_next_time_and_for_nobody_else(here: Path, t
         assert "› /echo one\n… two" in terminal.text
 
 
-def test_what_is_typed_while_the_agent_works_waits_and_is_not_sent(here: Path) -> None:
+def test_type_ahead_during_a_turn_is_kept_and_not_sent(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
         terminal.type("/slow 1.5" + ENTER)
@@ -210,17 +210,17 @@ def test_what_is_typed_while_the_agent_works_waits_and_is_not_sent(here: Path) -
         terminal.await_text("│ something else!")
 
 
-def test_what_is_said_unasked_stands_above_the_line(here: Path) -> None:
+def test_updates_outside_turns_are_shown_above_the_input_line(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
         terminal.type("/late" + ENTER)
-        terminal.await_text("the session is called 'A session with late news' now")
+        terminal.await_text("session title is now 'A session with late news'")
         terminal.await_last("›")
         shown = terminal.text
-        assert shown.index("More comes after") < shown.index("This came after") < shown.index("the session is called")
+        assert shown.index("More comes after") < shown.index("This came after") < shown.index("session title is now")
 
 
-def test_lines_fit_a_window_that_becomes_narrower(here: Path) -> None:
+def test_lines_fit_a_narrower_window(here: Path) -> None:
     with chat(here, columns=80) as terminal:
         terminal.await_last("›")
         terminal.resize(40)
@@ -237,7 +237,7 @@ def test_an_agent_cannot_draw_a_question_or_drive_the_terminal(here: Path) -> No
         terminal.await_last("›")
 
 
-def test_an_error_of_the_agent_does_not_end_it_and_its_death_does_if_nobody_wants_it_back(here: Path) -> None:
+def test_chat_survives_an_error_and_ends_after_an_exit_without_restart(here: Path) -> None:
     with chat(here) as terminal:
         terminal.await_last("›")
         terminal.type("/error timeout" + ENTER)
@@ -250,7 +250,7 @@ def test_an_error_of_the_agent_does_not_end_it_and_its_death_does_if_nobody_want
         assert "everything: crashing, as I was told" in terminal.text
 
 
-def test_an_agent_that_goes_while_nobody_asked_is_noticed(here: Path) -> None:
+def test_an_agent_exit_between_turns_is_noticed(here: Path) -> None:
     script = here / "goes.py"
     script.write_text(
         "import asyncio, os\nfrom dragoman import Agent\n"
@@ -267,7 +267,7 @@ def test_an_agent_that_goes_while_nobody_asked_is_noticed(here: Path) -> None:
         assert "exited with status 4" in terminal.text
 
 
-def test_without_the_extra_it_reads_plain_lines(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_prompt_toolkit_chat_reads_plain_lines(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = here / "blocked"
     (blocked / "prompt_toolkit").mkdir(parents=True)
     (blocked / "prompt_toolkit" / "__init__.py").write_text("raise ImportError('not here')\n")
@@ -281,7 +281,7 @@ def test_without_the_extra_it_reads_plain_lines(here: Path, monkeypatch: pytest.
         terminal.await_text("Changed notes.txt.")
         terminal.await_last("›")
         terminal.type("/late\n")
-        terminal.await_text("the session is called 'A session with late news' now")
+        terminal.await_text("session title is now 'A session with late news'")
         terminal.await_last("›")
         terminal.type("/echo one\\\n")
         terminal.await_last("…")
@@ -303,7 +303,7 @@ def test_a_form_is_filled_in_field_by_field_and_a_link_is_shown(here: Path) -> N
         terminal.type("Ada\n")
         terminal.await_last("▌ Age:")
         terminal.type("many\n")
-        terminal.await_text("a whole number, please")
+        terminal.await_text("type a whole number")
         terminal.await_last("▌ Age:")
         terminal.type("36\n")
         terminal.await_last("▌ Height:")
@@ -323,7 +323,7 @@ def test_a_form_is_filled_in_field_by_field_and_a_link_is_shown(here: Path) -> N
         terminal.await_text("You declined.")
 
 
-def test_who_has_to_sign_in_is_asked_how(here: Path) -> None:
+def test_a_required_login_asks_for_the_method(here: Path) -> None:
     script = here / "locked.py"
     script.write_text(
         """

@@ -1,4 +1,4 @@
-"""`dragoman chat --host`: leaving what goes on, coming back to it, and the turns of others."""
+"""`dragoman chat --host`: detach, return, and turns of other members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.cli.ui.terminal import OutputStream
 from tests.cli.process import OnScreen, in_process
 from tests.cli.serve_process import Served
 
-SMALL = [sys.executable, str(Path(__file__).with_name("small_agent.py"))]
+SMALL = [sys.executable, str(Path(__file__).parents[1] / "small_agent.py")]
 
 ENTER, CTRL_D = "\r", "\x04"
 
@@ -38,19 +38,19 @@ def chat(served: Served, session: str) -> OnScreen:
 
 
 def kinds(served: Served, session: str) -> list[str]:
-    """What is in the log."""
+    """Return the kinds of entries in the log."""
     shown = in_process("sessions", "show", session, "--json", "--host", served.url).stdout
     return [json.loads(line)["kind"] for line in shown.splitlines()]
 
 
-def test_who_leaves_at_a_question_leaves_it_open_and_answers_it_another_time(served: Served) -> None:
+def test_quitting_at_a_question_leaves_it_open_for_later(served: Served) -> None:
     with chat(served, "roof") as terminal:
         terminal.await_last("›")
         terminal.type("write b.txt two" + ENTER)
         terminal.await_last(ASKED)
         terminal.type(CTRL_D)
         assert terminal.end() == 0
-        assert "you left; the question stays open; come back with:" in terminal.text
+        assert "you left; the question stays open; return with:" in terminal.text
         assert f"  dragoman chat --host {served.url} --session roof" in terminal.text
     with chat(served, "roof") as terminal:
         terminal.await_last(ASKED)
@@ -64,22 +64,22 @@ def test_who_leaves_at_a_question_leaves_it_open_and_answers_it_another_time(ser
         terminal.await_last("›")
         terminal.type(CTRL_D)
         assert terminal.end() == 0
-        assert "you left; the session stays; come back with:" in terminal.text
+        assert "you left; the session stays on the host; return with:" in terminal.text
     assert (served.folder / "b.txt").read_text() == "two"
 
 
-def test_a_turn_goes_on_when_its_prompter_leaves_and_is_not_glued_to_the_next(served: Served) -> None:
+def test_a_turn_continues_when_its_author_quits_and_stays_apart_from_the_next(served: Served) -> None:
     with chat(served, "cellar") as terminal:
         terminal.await_last("›")
         terminal.type("await go" + ENTER)
         terminal.await_text("waiting")
         terminal.type(CTRL_D)
         assert terminal.end() == 0
-        assert "you left; the agent goes on; come back with:" in terminal.text
+        assert "you left; the agent continues; return with:" in terminal.text
     with chat(served, "cellar") as terminal:
         terminal.await_last("›")
         terminal.type("mine" + ENTER)
-        terminal.await_text("waiting, number 1: ")
+        terminal.await_text("queued at position 1: ")
         (served.folder / "go").touch()
         terminal.await_text(" no more\n\n› mine\nmine\n")
 
@@ -87,7 +87,7 @@ def test_a_turn_goes_on_when_its_prompter_leaves_and_is_not_glued_to_the_next(se
 # --- the line ---------------------------------------------------------------------------------------------------
 
 
-async def test_who_gives_up_waiting_for_the_line_keeps_nobody_else_from_it(tmp_path: Path) -> None:
+async def test_a_cancelled_suspension_does_not_block_the_next_one(tmp_path: Path) -> None:
 
     with create_pipe_input() as keys:
         history = InputHistory(str(tmp_path / "history"))
@@ -110,7 +110,7 @@ async def test_who_gives_up_waiting_for_the_line_keeps_nobody_else_from_it(tmp_p
         assert await reading == "hello"
 
 
-async def test_the_line_does_not_begin_while_something_is_asked() -> None:
+async def test_the_input_line_waits_for_an_open_question() -> None:
 
     person = InterruptiblePrompter(OutputStream(sys.stdout), 0)
     async with person.hold_terminal():

@@ -1,4 +1,4 @@
-"""What was typed is kept for its owner, up to a limit, and a broken file is no reason to stop."""
+"""The input history is private and limited, and a damaged file does not stop the chat."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_texts_come_back_in_order(tmp_path: Path) -> None:
     assert stat.S_IMODE(os.stat(tmp_path / "state" / "history").st_mode) == 0o600
 
 
-def test_a_broken_file_gives_what_is_whole(tmp_path: Path) -> None:
+def test_a_damaged_history_gives_its_readable_lines(tmp_path: Path) -> None:
     file = tmp_path / "history"
     file.write_bytes(b'"one"\nnonsense\n\xff\n{"a": 1}\n"two"\n"cut')
     assert InputHistory(str(file)).texts() == ["one", "two"]
 
 
-def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     InputHistory(str(tmp_path / "file" / "history")).add("text")
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
@@ -39,7 +39,7 @@ def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_the_file_is_cut_before_it_grows_without_end(tmp_path: Path) -> None:
+def test_the_history_file_is_truncated(tmp_path: Path) -> None:
     file = tmp_path / "history"
     file.write_text("".join(f'"{number}"\n' for number in range(2 * MAX_TEXTS)))
     InputHistory(str(file)).add("last")
@@ -61,12 +61,12 @@ def test_the_file_is_cut_before_it_grows_without_end(tmp_path: Path) -> None:
         (b"\xff\x04ok", "ok"),
     ],
 )
-def test_what_was_typed_ahead_is_text_and_nothing_else(keys: bytes, text: str) -> None:
+def test_type_ahead_is_plain_text(keys: bytes, text: str) -> None:
     assert type_ahead_text(keys) == text
 
 
 @given(st.binary())
-def test_no_keys_typed_ahead_leave_anything_that_acts(keys: bytes) -> None:
+def test_type_ahead_has_no_control_characters(keys: bytes) -> None:
     assert all(character == "\n" or character.isprintable() for character in type_ahead_text(keys))
 
 
@@ -77,7 +77,7 @@ def test_files_are_mentioned_with_an_at_sign(tmp_path: Path) -> None:
     assert mentioned_files(text, str(tmp_path)) == [str(tmp_path / name) for name in ("a.txt", "b c.txt", "d.py")]
 
 
-def test_files_are_offered_by_any_part_of_their_name(tmp_path: Path) -> None:
+def test_files_are_completed_by_any_part_of_their_name(tmp_path: Path) -> None:
     for name in ("main.py", "test_main.py", ".hidden", "two words.txt", "evil\x1b[2J.txt"):
         (tmp_path / name).touch()
     (tmp_path / "maintenance").mkdir()
@@ -93,7 +93,7 @@ def test_files_are_offered_by_any_part_of_their_name(tmp_path: Path) -> None:
     assert offered("@nosuch/") == []
 
 
-def test_an_agents_commands_are_offered_as_far_as_they_can_be_typed() -> None:
+def test_slash_commands_are_completed_if_they_can_be_typed() -> None:
     commands = [("plan", "a\x1b[31mb"), ("pl an", ""), ("p\x1b[2J", ""), ("other", "")]
     (found,) = completer.complete_slash_command("/p", commands)
     assert (found.text, found.replaced_length, found.description) == ("/plan ", 2, "a␛[31mb")

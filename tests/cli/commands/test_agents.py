@@ -1,4 +1,4 @@
-"""`dragoman agents` and `config`, and which agent is meant when none is named."""
+"""`dragoman agents` and `config`, and the choice of an agent."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.process import EVERYTHING, PATIENCE, dragoman
+from tests.cli.process import EVERYTHING, TIMEOUT, dragoman
 from tests.process_start import started
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with nothing on it but what the test puts there."""
+    """A PATH that has only what the test puts there."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -23,12 +23,12 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def program(path: Path, name: str) -> None:
-    """The everything agent under the name of another."""
+    """The everything agent under another name."""
     (path / name).write_text(f"#!{sys.executable}\nfrom dragoman.cli.main import main\nmain(['agent', 'everything'])\n")
     (path / name).chmod(0o755)
 
 
-def test_without_any_agent_the_listing_says_which_there_could_be(path: Path) -> None:
+def test_without_any_agent_the_list_names_well_known_ones(path: Path) -> None:
     ran = dragoman("agents")
     assert ran.returncode == 0
     assert "opencode acp  (npm opencode-ai)" in ran.stdout
@@ -39,16 +39,16 @@ def test_configured_and_found_agents_are_listed(path: Path) -> None:
     program(path, "qwen")
     ran = dragoman("agents", "add", "mine", "--env", "KEY=secret", "--default", "--", "my-agent", "--acp")
     assert ran.returncode == 0
-    assert "my-agent is not on PATH now" in ran.stderr
+    assert "my-agent is not on PATH" in ran.stderr
     listing = dragoman("agents").stdout
     assert "mine  my-agent --acp  configured, the default" in listing
     assert "qwen  qwen --acp      on PATH" in listing
-    told = json.loads(dragoman("agents", "--json").stdout)
-    assert told["default"] == "mine"
-    mine, qwen = told["agents"]
+    result = json.loads(dragoman("agents", "--json").stdout)
+    assert result["default"] == "mine"
+    mine, qwen = result["agents"]
     assert (mine["env"], mine["found"], mine["source"]) == (["KEY"], False, "config")
     assert (qwen["name"], qwen["found"], qwen["source"]) == ("qwen", True, "path")
-    assert "secret" not in json.dumps(told)
+    assert "secret" not in json.dumps(result)
     assert dragoman("agents", "--names").stdout.split() == ["mine", "qwen"]
 
 
@@ -60,11 +60,11 @@ def test_a_well_known_agent_needs_only_its_name(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("arguments", "code", "expected"),
     [
-        (["add"], 2, "say its name"),
-        (["add", "a b", "--", "x"], 2, "a name has letters"),
-        (["add", "nosuch"], 2, "nosuch is no well-known agent"),
+        (["add"], 2, "add needs the name of an agent"),
+        (["add", "a b", "--", "x"], 2, "use letters"),
+        (["add", "nosuch"], 2, "nosuch is not a well-known agent"),
         (["add", "a", "--env", "X", "--", "x"], 2, "--env takes NAME=VALUE"),
         (["remove", "nosuch"], 1, "there is no agent 'nosuch'"),
         (["default", "nosuch"], 1, "there is no agent 'nosuch'"),
@@ -72,23 +72,23 @@ def test_a_well_known_agent_needs_only_its_name(path: Path) -> None:
         (["sing"], 2, "invalid choice: 'sing'"),
     ],
 )
-def test_wrong_usage_is_one_line(path: Path, words: list[str], code: int, says: str) -> None:
-    ran = dragoman("agents", *words)
+def test_wrong_usage_is_one_line(path: Path, arguments: list[str], code: int, expected: str) -> None:
+    ran = dragoman("agents", *arguments)
     assert ran.returncode == code
-    assert says in ran.stderr
+    assert expected in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
 # --- which agent is meant -------------------------------------------------------------------------------------
 
 
-def test_the_only_agent_on_the_path_is_meant(path: Path, tmp_path: Path) -> None:
+def test_the_only_agent_on_path_is_used(path: Path, tmp_path: Path) -> None:
     program(path, "qwen")
     ran = dragoman("run", "--prompt", "/echo found", cwd=tmp_path)
     assert (ran.returncode, ran.stdout) == (0, "found\n"), ran.stderr
 
 
-def test_the_only_configured_agent_is_meant_before_those_on_the_path(path: Path, tmp_path: Path) -> None:
+def test_the_only_configured_agent_is_used_before_those_on_path(path: Path, tmp_path: Path) -> None:
     program(path, "qwen")
     program(path, "gemini")
     dragoman("agents", "add", "mine", "--", *EVERYTHING)
@@ -108,7 +108,7 @@ def test_an_agent_is_named_and_used_as_it_is_configured(path: Path, tmp_path: Pa
     assert "has 1 line" in dragoman("run", "--prompt", "/read a.txt", cwd=tmp_path).stdout
 
 
-def test_none_and_several_are_wrong_usage_that_says_how_to_choose(path: Path) -> None:
+def test_none_or_several_agents_are_wrong_usage_with_advice(path: Path) -> None:
     ran = dragoman("run", "--prompt", "x")
     assert ran.returncode == 2
     assert "none is configured or on PATH: give its command after --" in ran.stderr
@@ -117,7 +117,7 @@ def test_none_and_several_are_wrong_usage_that_says_how_to_choose(path: Path) ->
     program(path, "gemini")
     ran = dragoman("run", "--prompt", "x")
     assert ran.returncode == 2
-    assert "choose with --agent NAME, or for good with: dragoman agents default NAME" in ran.stderr
+    assert "choose one with --agent NAME, or permanently with: dragoman agents default NAME" in ran.stderr
     assert "  gemini  gemini --acp  on PATH\n  qwen    qwen --acp    on PATH\n" in ran.stderr
     ran = dragoman("run", "--prompt", "x", "--agent", "nosuch")
     assert ran.returncode == 2
@@ -125,18 +125,18 @@ def test_none_and_several_are_wrong_usage_that_says_how_to_choose(path: Path) ->
     assert dragoman("run", "--prompt", "x", "--agent", "qwen", "--", "y").returncode == 2
 
 
-def test_choosing_a_found_agent_as_the_default_keeps_it(path: Path) -> None:
+def test_choosing_a_found_agent_as_default_adds_it(path: Path) -> None:
     program(path, "qwen")
     program(path, "gemini")
     assert dragoman("agents", "default", "qwen").returncode == 0
     assert json.loads(dragoman("config", "show", "--json").stdout)["agent"] == "qwen"
 
 
-def test_an_editor_can_be_given_an_agent_by_its_name(path: Path, tmp_path: Path) -> None:
+def test_translate_takes_an_agent_by_name(path: Path, tmp_path: Path) -> None:
     dragoman("agents", "add", "mine", "--dialect", "draft", "--", *EVERYTHING, "--dialect", "draft")
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
     command = [sys.executable, "-m", "dragoman", "translate", "--agent", "mine"]
-    # Like an editor it stays until it is answered: who hangs up is waited for only a moment, and agents start slowly.
+    # Like an editor, it stays connected until the answer comes: agents start slowly.
     with started(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as editor:
         assert editor.stdin is not None
         assert editor.stdout is not None
@@ -144,7 +144,7 @@ def test_an_editor_can_be_given_an_agent_by_its_name(path: Path, tmp_path: Path)
         editor.stdin.flush()
         answer = json.loads(editor.stdout.readline())
         editor.stdin.close()
-        assert editor.wait(PATIENCE) == 0
+        assert editor.wait(TIMEOUT) == 0
     assert answer["result"]["agentInfo"]["name"] == "everything"
     assert dragoman("translate", "--agent", "mine", "--", "x", cwd=tmp_path).returncode == 2
 
@@ -152,25 +152,25 @@ def test_an_editor_can_be_given_an_agent_by_its_name(path: Path, tmp_path: Path)
 # --- config ---------------------------------------------------------------------------------------------------
 
 
-def test_config_says_where_everything_is(path: Path, tmp_path: Path) -> None:
+def test_config_shows_all_paths(path: Path, tmp_path: Path) -> None:
     file = tmp_path / "config" / "dragoman" / "config.toml"
     assert dragoman("config", "path").stdout == f"{file}\n"
     shown = dragoman("config", cwd=tmp_path).stdout
-    assert f"{file}  (not there)" in shown
-    assert "none by default; see dragoman agents" in shown
-    told = json.loads(dragoman("config", "--json", cwd=tmp_path).stdout)
-    assert told["files"]["agents"] == {"path": str(file), "exists": False}
-    assert told["policyMode"] == "default"
+    assert f"{file}  (does not exist)" in shown
+    assert "no default; see dragoman agents" in shown
+    result = json.loads(dragoman("config", "--json", cwd=tmp_path).stdout)
+    assert result["files"]["agents"] == {"path": str(file), "exists": False}
+    assert result["policyMode"] == "default"
 
 
-def test_config_check_tells_every_fault_with_its_line(path: Path, tmp_path: Path) -> None:
-    assert dragoman("config", "check", cwd=tmp_path).stdout == "in order\n"
+def test_config_check_prints_every_error_with_its_line(path: Path, tmp_path: Path) -> None:
+    assert dragoman("config", "check", cwd=tmp_path).stdout == "no errors\n"
     folder = tmp_path / "config" / "dragoman"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text("version = 1\ncolour = 'red'\n[agents.a]\nmode = 1\n")
     ran = dragoman("config", "check", cwd=tmp_path)
     assert ran.returncode == 1
-    assert "config.toml: line 2: colour: there is no such setting" in ran.stderr
+    assert "config.toml: line 2: colour: unknown setting" in ran.stderr
     assert "line 4: agents.a.mode: must be a text" in ran.stderr
     assert len(json.loads(dragoman("config", "check", "--json", cwd=tmp_path).stdout)["faults"]) == 3
     ran = dragoman("run", "--prompt", "x", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Shell completion: made from the commands' own parsers, and tried in a real bash where there is one."""
+"""Shell completion: generated from the parsers of the commands, and tried in a real bash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from dragoman.cli.commands.completion import _LISTING, argument_table
 from dragoman.cli.main import COMMANDS
-from tests.cli.process import EVERYTHING, PATIENCE, dragoman
+from tests.cli.process import EVERYTHING, TIMEOUT, dragoman
 
 BASH = shutil.which("bash")
 
@@ -35,10 +35,10 @@ def test_a_script_names_every_command(shell: str) -> None:
     assert all(name in ran.stdout for name in COMMANDS)
     checker = shutil.which(shell)
     if checker is not None:
-        subprocess.run([checker, "-n"], input=ran.stdout, text=True, timeout=PATIENCE, check=True)
+        subprocess.run([checker, "-n"], input=ran.stdout, text=True, timeout=TIMEOUT, check=True)
 
 
-def test_zsh_is_told_of_one_first_word_and_one_rest() -> None:
+def test_zsh_gets_one_first_argument_and_one_rest() -> None:
     cases = [line for line in dragoman("completion", "zsh").stdout.splitlines() if "_arguments" in line]
     assert len(cases) == len(COMMANDS)
     for case in cases:
@@ -48,18 +48,18 @@ def test_zsh_is_told_of_one_first_word_and_one_rest() -> None:
 
 @pytest.fixture(scope="module")
 def script() -> str:
-    """The script for bash."""
+    """Return the script for bash."""
     return dragoman("completion", "bash").stdout
 
 
 def completed(script: str, line: str, folder: Path) -> set[str]:
-    """What bash offers at the end of a line."""
+    """Return what bash offers at the end of a line."""
     assert BASH is not None
-    words = line.split(" ")
+    arguments = line.split(" ")
     (folder / "dragoman").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dragoman "$@"\n')
     (folder / "dragoman").chmod(0o755)
     asking = (
-        f"{script}\nCOMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}\n"
+        f"{script}\nCOMP_WORDS=({shlex.join(arguments)}); COMP_CWORD={len(arguments) - 1}\n"
         'compopt() { :; }; _dragoman; printf "%s\\n" "${COMPREPLY[@]}"\n'
     )
     ran = subprocess.run(
@@ -69,7 +69,7 @@ def completed(script: str, line: str, folder: Path) -> set[str]:
         env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=True,
     )
     assert ran.stderr == ""
@@ -93,7 +93,7 @@ def test_bash_completes_commands_options_values_and_agents(script: str, tmp_path
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash here")
-def test_bash_completes_sessions_where_one_is_wanted(script: str, tmp_path: Path) -> None:
+def test_bash_completes_session_arguments(script: str, tmp_path: Path) -> None:
     for name in ("roof", "loft"):
         dragoman("run", "--session", name, "--prompt", "/echo hi", "--", *EVERYTHING, cwd=tmp_path)
     assert completed(script, "dragoman sessions sho", tmp_path) == {"show"}
@@ -104,7 +104,7 @@ def test_bash_completes_sessions_where_one_is_wanted(script: str, tmp_path: Path
 
 # --- names that others gave -----------------------------------------------------------------------------------
 
-# As older stores may have them, each begins with x. One that a shell reads makes a file called PWNED.
+# Names as older stores may have them; each begins with x. One that a shell evaluates creates a file PWNED.
 NAMES = [
     "x$(touch PWNED)",
     "x`touch PWNED`",
@@ -127,7 +127,7 @@ NAMES = [
     "xé ü",
     "x-plain",
 ]
-# Who stands before a name has : and @ in it, at which readline takes words apart.
+# Names with : and @, at which readline splits words.
 USERS = ["ann@x.org/plan", "ann:x/roof work"]
 
 QUOTED: dict[str, Callable[[str], str]] = {"": str, "'": lambda reply: f"'{reply}'", '"': lambda reply: f'"{reply}"'}
@@ -135,7 +135,7 @@ QUOTED: dict[str, Callable[[str], str]] = {"": str, "'": lambda reply: f"'{reply
 
 @pytest.fixture
 def listed(tmp_path: Path) -> Path:
-    """A folder with a dragoman in it that lists names, and notes what it is called with."""
+    """A folder with a fake dragoman that prints names and logs its arguments."""
     (tmp_path / "names").write_text("".join(f"{name}\n" for name in [*NAMES, *USERS, "other"]))
     (tmp_path / "dragoman").write_text(
         '#!/bin/sh\ncase "$*" in *--names*) cat names ;; *) printf "%s\\n" "$@" >> called ;; esac\n'
@@ -145,7 +145,7 @@ def listed(tmp_path: Path) -> Path:
 
 
 def in_bash(script: str, folder: Path, *args: str) -> str:
-    """What a bash prints; it makes no file."""
+    """Return what bash prints; it must create no file."""
     assert BASH is not None
     environ = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder), "LC_ALL": "C.UTF-8"}
     ran = subprocess.run(
@@ -155,7 +155,7 @@ def in_bash(script: str, folder: Path, *args: str) -> str:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=True,
     )
     assert ran.stderr == ""
@@ -163,31 +163,31 @@ def in_bash(script: str, folder: Path, *args: str) -> str:
     return ran.stdout
 
 
-def replies(script: str, folder: Path, *words: str) -> list[str]:
-    """What is offered for the last word."""
+def replies(script: str, folder: Path, *arguments: str) -> list[str]:
+    """Return what is offered for the last word."""
     asking = (
         'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }; _dragoman; printf "%s\\n" "${COMPREPLY[@]}"\n'
     )
-    return in_bash(f"{script}\n{asking}", folder, *words).splitlines()
+    return in_bash(f"{script}\n{asking}", folder, *arguments).splitlines()
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash here")
 @pytest.mark.parametrize("quote", QUOTED)
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [("sessions", "show"), ("run", "--session"), ("run", "--agent"), ("chat", "--host"), ("attach",)],
 )
-def test_bash_completes_every_name_as_itself_and_runs_none(
-    script: str, listed: Path, words: tuple[str, ...], quote: str
+def test_bash_quotes_every_name_and_evaluates_none(
+    script: str, listed: Path, arguments: tuple[str, ...], quote: str
 ) -> None:
-    offered = replies(script, listed, "dragoman", *words, f"{quote}x")
-    unsayable = {"'": ["x'touch PWNED'"], '"': ["x!touch"]}.get(quote, [])  # between such quotes
+    offered = replies(script, listed, "dragoman", *arguments, f"{quote}x")
+    unsayable = {"'": ["x'touch PWNED'"], '"': ["x!touch"]}.get(quote, [])  # cannot be quoted with such quotes
     line = "printf '%s\\n' " + " ".join(map(QUOTED[quote], offered))
     assert in_bash(line, listed).splitlines() == [name for name in NAMES if name not in unsayable]
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash here")
-def test_bash_goes_on_with_what_is_typed_and_quoted_already(script: str, listed: Path) -> None:
+def test_bash_continues_typed_and_quoted_text(script: str, listed: Path) -> None:
     for typed, expected in (
         ("x\\ bl", ["x\\ blank\\ and\\ \\ blanks"]),
         ("x\\", replies(script, listed, "dragoman", "sessions", "show", "x")),
@@ -208,9 +208,7 @@ def test_bash_goes_on_with_what_is_typed_and_quoted_already(script: str, listed:
 @pytest.mark.skipif(BASH is None, reason="there is no bash here")
 @pytest.mark.parametrize("quote", QUOTED)
 @pytest.mark.parametrize("name", ["x$(touch PWNED)", "x`touch PWNED`;touch PWNED", "x blank 'n\" quote", "ann@x:y/z w"])
-def test_a_tab_on_a_terminal_gives_the_name_to_the_command_and_runs_nothing(
-    script: str, listed: Path, name: str, quote: str
-) -> None:
+def test_tab_on_a_terminal_passes_the_name_and_runs_nothing(script: str, listed: Path, name: str, quote: str) -> None:
     assert BASH is not None
     if quote == "'" and quote in name:
         return
@@ -232,7 +230,7 @@ def test_a_tab_on_a_terminal_gives_the_name_to_the_command_and_runs_nothing(
     reader.start()
     try:
         os.write(ours, f". ./script\ndragoman sessions show {quote}{name[:1]}\t\nexit\n".encode())
-        bash.wait(PATIENCE)
+        bash.wait(TIMEOUT)
     finally:
         bash.kill()
         bash.wait()
@@ -243,7 +241,7 @@ def test_a_tab_on_a_terminal_gives_the_name_to_the_command_and_runs_nothing(
 
 
 def _read_all(fd: int) -> None:
-    """Read a terminal until nobody writes to it any more."""
+    """Read a terminal until it is closed."""
     try:
         while os.read(fd, 4096):
             pass
@@ -251,7 +249,7 @@ def _read_all(fd: int) -> None:
         return
 
 
-def test_zsh_and_fish_take_names_as_lines_that_they_do_not_read() -> None:
+def test_zsh_and_fish_do_not_evaluate_names() -> None:
     zsh, fish = (dragoman("completion", shell).stdout for shell in ("zsh", "fish"))
     for what, command in _LISTING.items():
         assert f'_dragoman_{what}() {{\n  local -a names=(${{(f)"$({command} 2>/dev/null)"}})\n' in zsh

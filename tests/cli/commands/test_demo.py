@@ -1,4 +1,4 @@
-"""`dragoman demo`: one prompt without a terminal, a conversation with one."""
+"""`dragoman demo`: one prompt without a terminal, a chat with one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.cli.process import OnScreen, dragoman
 
 
-def test_without_a_terminal_it_plays_one_prompt(tmp_path: Path) -> None:
+def test_without_a_terminal_demo_runs_one_prompt(tmp_path: Path) -> None:
     ran = dragoman("demo", cwd=tmp_path)
     assert ran.returncode == 0
     assert ran.stderr == ""
@@ -17,10 +17,10 @@ def test_without_a_terminal_it_plays_one_prompt(tmp_path: Path) -> None:
         assert shown in ran.stdout
 
 
-def test_on_a_terminal_it_is_a_conversation_that_leaves_nothing(tmp_path: Path) -> None:
+def test_on_a_terminal_demo_is_a_chat_that_stores_nothing(tmp_path: Path) -> None:
     with OnScreen("demo", cwd=tmp_path) as terminal:
         terminal.await_last("›")
-        assert "Everything 0.1.0, speaking v1" in terminal.text
+        assert "Everything 0.1.0 (v1) in " in terminal.text
         terminal.type("/read notes.txt\r")
         terminal.await_text("notes.txt has 2 lines.")
         terminal.await_last("›")
@@ -29,7 +29,7 @@ def test_on_a_terminal_it_is_a_conversation_that_leaves_nothing(tmp_path: Path) 
     assert not os.path.exists(tmp_path / "state" / "dragoman" / "history")
 
 
-def test_an_agent_that_dies_ends_it_with_its_last_words(tmp_path: Path) -> None:
+def test_an_agent_exit_ends_the_demo_with_its_stderr(tmp_path: Path) -> None:
     with OnScreen("demo", cwd=tmp_path) as terminal:
         terminal.await_last("›")
         terminal.type("/crash\r")

@@ -1,4 +1,4 @@
-"""`dragoman tokens` and `dragoman hosts`: one of them as a process, the rest in this one, for processes cost time."""
+"""`dragoman tokens` and `dragoman hosts`."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command, in this process."""
+    """Run the command in this process."""
 
-    def ran(*words: str, text: str = "") -> Ran:
+    def ran(*arguments: str, text: str = "") -> Ran:
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         capsys.readouterr()
         try:
-            code = main(words)
+            code = main(arguments)
         except SystemExit as ended:
             code = int(ended.code or 0)
         return Ran(code, *capsys.readouterr())
@@ -49,12 +49,12 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return ran
 
 
-def test_a_token_is_made_listed_and_revoked(run: Run) -> None:
-    made = dragoman("tokens", "create", "ann", "--role", "viewer", "--for", "2h", "--label", "laptop")
-    assert made.returncode == 0
-    token = made.stdout.strip()
+def test_a_token_is_created_listed_and_revoked(run: Run) -> None:
+    created = dragoman("tokens", "create", "ann", "--role", "viewer", "--for", "2h", "--label", "laptop")
+    assert created.returncode == 0
+    token = created.stdout.strip()
     assert token.startswith("dgm_")
-    assert "not shown again" in made.stderr
+    assert "not shown again" in created.stderr
     [listed] = json.loads(run("tokens", "list", "--json").out)
     assert (listed["user"], listed["role"], listed["label"], listed["state"]) == ("ann", "viewer", "laptop", "valid")
     assert 7100 < listed["expires"] - listed["created"] < 7300
@@ -66,80 +66,82 @@ def test_a_token_is_made_listed_and_revoked(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "expected"),
     [
-        (("create",), 2, "for whom"),
-        (("create", "a b"), 1, "no name of a user"),
+        (("create",), 2, "needs the name of one user"),
+        (("create", "a b"), 1, "is not a valid user name"),
         (("create", "x" * 3000), 1, "at most 128 letters"),
-        (("create", "ann", "--for", "soon"), 2, "m(inutes), as in 90d"),
-        (("create", "ann", "--for", "0d"), 2, "no time at all"),
-        (("create", "ann", "--for", "1d", "--forever"), 2, "contradict"),
-        (("revoke",), 2, "which"),
+        (("create", "ann", "--for", "soon"), 2, "m(inutes)), for example 90d"),
+        (("create", "ann", "--for", "0d"), 2, "must be longer than zero"),
+        (("create", "ann", "--for", "1d", "--forever"), 2, "cannot be used together"),
+        (("revoke",), 2, "needs the id of a token"),
         (("revoke", "nobody"), 1, "there is no token"),
         (("list", "ann"), 2, "no names"),
     ],
 )
-def test_wrong_words_about_tokens_are_one_line(run: Run, words: tuple[str, ...], code: int, said: str) -> None:
-    ran = run("tokens", *words)
+def test_wrong_token_arguments_are_one_error_line(
+    run: Run, arguments: tuple[str, ...], code: int, expected: str
+) -> None:
+    ran = run("tokens", *arguments)
     assert (ran.code, ran.err.count("\n")) == (code, 1)
-    assert said in ran.err
+    assert expected in ran.err
     assert len(ran.err) < 300
 
 
-def test_tokens_alone_are_listed_and_those_that_end_soon_with_the_minute(run: Run) -> None:
-    assert "there are none" in run("tokens").out
-    assert re.search(r"until \d{4}-\d\d-\d\d \d\d:\d\d UTC; it is", run("tokens", "create", "ann", "--for", "1m").err)
+def test_tokens_are_listed_and_those_that_expire_soon_with_the_time(run: Run) -> None:
+    assert "there are no tokens" in run("tokens").out
+    assert re.search(
+        r"until \d{4}-\d\d-\d\d \d\d:\d\d UTC; the token is", run("tokens", "create", "ann", "--for", "1m").err
+    )
     run("tokens", "create", "ben")
     ben, ann = run("tokens").out.splitlines()
     assert re.search(r"ann  .* UTC  ", ann)
     assert re.search(r"ben  .*until \d{4}-\d\d-\d\d  ", ben)
 
 
-def test_agents_that_a_host_cannot_serve_are_a_fault_of_the_file(run: Run) -> None:
+def test_an_unknown_host_agent_is_a_config_error(run: Run) -> None:
     path = Path(user_paths().config_file)
     path.parent.mkdir(parents=True)
     path.write_text('version = 1\n[agents.one]\ncommand = "one"\n[host]\nagents = ["one", "nope"]\n')
     checked = run("config", "check")
     assert (checked.code, checked.out) == (1, "")
-    assert checked.err.startswith("host.agents: there is no agent 'nope'; there are: one")
+    assert checked.err.startswith("host.agents: there is no agent 'nope'; known agents: one")
     assert checked.err.count("\n") == 1
 
 
-def test_a_host_without_a_name_is_the_default_one(run: Run) -> None:
+def test_host_without_a_value_is_the_default_host(run: Run) -> None:
     run("hosts", "add", "office", "http://127.0.0.1:1", "--default")
-    for words in (("sessions", "list", "--host"), ("run", "hello", "--host")):
-        ran = run(*words)
+    for arguments in (("sessions", "list", "--host"), ("run", "hello", "--host")):
+        ran = run(*arguments)
         assert (ran.code, "127.0.0.1:1" in ran.err) == (7, True), ran
-    assert "a prompt stands before --host" in run("run", "--host", "hello there").err
+    assert "put the prompt before --host" in run("run", "--host", "hello there").err
 
 
-def test_a_host_is_kept_with_its_token_in_a_private_file(run: Run, tmp_path: Path) -> None:
+def test_a_host_is_added_with_its_token_in_a_private_file(run: Run, tmp_path: Path) -> None:
     added = run("hosts", "add", "office", "https://office.example:7437", "--default", text="dgm_secret\n")
     assert added.code == 0, added.err
     file = tmp_path / "config" / "dragoman" / "tokens" / "office"
     assert file.read_text() == "dgm_secret\n"
     assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
-    told = run("hosts", "--json").out
-    assert "dgm_secret" not in told
-    known = json.loads(told)
+    listing = run("hosts", "--json").out
+    assert "dgm_secret" not in listing
+    known = json.loads(listing)
     assert (known["default"], known["hosts"][0]["url"]) == ("office", "https://office.example:7437")
     assert run("hosts", "remove", "office").code == 0
     assert not file.exists()
     assert run("hosts", "remove", "office").code == 1
-    assert "none is configured" in run("hosts").out
+    assert "no host is configured" in run("hosts").out
     assert run("hosts", "add", "roof", "http://127.0.0.1:7437/acp?token=dgm_link").code == 0
     assert "dgm_link" not in run("hosts").out
     assert file.with_name("roof").read_text() == "dgm_link\n"
 
 
-def test_of_a_host_that_is_kept_only_what_is_said_changes_and_its_token_goes_to_no_other_place(
-    run: Run, tmp_path: Path
-) -> None:
+def test_changing_a_host_keeps_other_settings_and_never_moves_its_token(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "config" / "dragoman" / "tokens" / "office"
     run("hosts", "add", "office", "https://office.example:7437", "--default", text="dgm_secret\n")
-    assert run("hosts", "add", "office", "--ca", "new.pem").out == "office is changed\n"
-    kept = load_config(user_paths().config_file).hosts["office"]
-    assert (kept.url, kept.token_file, kept.ca) == (
+    assert run("hosts", "add", "office", "--ca", "new.pem").out == "changed office\n"
+    stored = load_config(user_paths().config_file).hosts["office"]
+    assert (stored.url, stored.token_file, stored.ca) == (
         "https://office.example:7437",
         str(file),
         os.path.abspath("new.pem"),
@@ -154,8 +156,8 @@ def test_of_a_host_that_is_kept_only_what_is_said_changes_and_its_token_goes_to_
     assert run("hosts", "add", "other").code == 2
 
 
-def test_the_list_says_how_each_host_is_and_waits_for_none_too_long(run: Run) -> None:
-    class Door(BaseHTTPRequestHandler):
+def test_the_list_shows_the_state_of_each_host_within_a_timeout(run: Run) -> None:
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             bearer.append(self.headers.get("Authorization"))
             self.send_response(200)
@@ -166,18 +168,18 @@ def test_the_list_says_how_each_host_is_and_waits_for_none_too_long(run: Run) ->
             pass
 
     bearer: list[str | None] = []
-    with HTTPServer(("127.0.0.1", 0), Door) as server, socket.socket() as silent:
+    with HTTPServer(("127.0.0.1", 0), Handler) as server, socket.socket() as silent:
         Thread(target=server.serve_forever, daemon=True).start()
         run("hosts", "add", "up", f"http://127.0.0.1:{server.server_port}", text="dgm_mine")
         run("hosts", "add", "down", "http://127.0.0.1:9")
         os.environ["DRAGOMAN_TOKEN"] = "dgm_of_another"
         try:
-            shown, told = run("hosts").out, json.loads(run("hosts", "list", "--json").out)
+            shown, listing = run("hosts").out, json.loads(run("hosts", "list", "--json").out)
         finally:
             del os.environ["DRAGOMAN_TOKEN"]
         assert "ms, dragoman 9, you are ann (editor), agents: one, two\n" in shown
         assert "nobody listens there" in shown
-        up, down = told["hosts"]
+        up, down = listing["hosts"]
         assert (up["reachable"], up["version"], up["agents"]) == (True, "9", ["one", "two"])
         assert (down["reachable"], down["milliseconds"]) == (False, None)
         assert bearer == ["Bearer dgm_mine"] * 2

@@ -1,4 +1,4 @@
-"""`dragoman run`: the answer on stdout, the rest beside it, leave asked once for one thing, an exit code that tells."""
+"""`dragoman run`: the answer on stdout, the rest on stderr, one permission request per action, exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE, OnTerminal, dragoman, run
+from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, OnTerminal, dragoman, run
 from tests.process_start import started
 
 RUN = ("run", "--prompt")
@@ -21,7 +21,7 @@ AGENT = ("--", *EVERYTHING)
 # --- without a terminal ---------------------------------------------------------------------------------------
 
 
-def test_the_answer_is_stdout_and_nothing_else_is(tmp_path: Path) -> None:
+def test_only_the_answer_is_on_stdout(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     ran = run("/read a.txt", cwd=tmp_path)
     assert ran.returncode == 0
@@ -31,7 +31,7 @@ def test_the_answer_is_stdout_and_nothing_else_is(tmp_path: Path) -> None:
     assert "\x1b" not in ran.stderr
 
 
-def test_thoughts_and_plans_stand_beside_the_answer(tmp_path: Path) -> None:
+def test_thoughts_and_plans_go_to_stderr(tmp_path: Path) -> None:
     ran = run("/tour", cwd=tmp_path)
     assert ran.stdout.startswith("This is a **message**")
     assert "[>] Look around\n[ ] Do the work\n[ ] Tell about it\n" in ran.stderr
@@ -46,66 +46,66 @@ def test_the_prompt_can_come_on_standard_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "code", "says"),
+    ("prompt", "code", "expected"),
     [
         ("/error refusal", 3, "the turn ended: refusal"),
         ("/error max_tokens", 4, "the turn ended: max tokens"),
         ("/error max_turn_requests", 4, "the turn ended: max turn requests"),
-        ("/error rate_limited", 1, "this was refused (rate_limited)"),
+        ("/error rate_limited", 1, "the request was refused (rate_limited)"),
         ("/error error", 1, "the agent answered with an error (internal_error)"),
         ("/error auth_required", 1, "log in with the agent's own command first"),
-        ("/crash", 7, "exited with status 3; it said:\neverything: crashing, as I was told"),
+        ("/crash", 7, "exited with status 3; stderr:\neverything: crashing, as I was told"),
     ],
 )
-def test_the_exit_code_says_how_it_ended(tmp_path: Path, prompt: str, code: int, says: str) -> None:
+def test_the_exit_code_says_how_it_ended(tmp_path: Path, prompt: str, code: int, expected: str) -> None:
     ran = run(prompt, cwd=tmp_path)
     assert ran.returncode == code
-    assert says in ran.stderr
+    assert expected in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
 @pytest.mark.parametrize("dialect", ["v1", pytest.param("draft", marks=pytest.mark.item("004-64"))])
 @pytest.mark.parametrize(("options", "written"), [((), False), (("--yes",), True)], ids=["nobody to ask", "--yes"])
-def test_writing_needs_leave(tmp_path: Path, dialect: str, options: tuple[str, ...], written: bool) -> None:
+def test_writing_needs_permission(tmp_path: Path, dialect: str, options: tuple[str, ...], written: bool) -> None:
     agent = [*EVERYTHING, "--dialect", dialect]
     ran = run("/write a.txt text", "--dialect", dialect, *options, cwd=tmp_path, agent=agent)
     assert ran.returncode == (0 if written else 6), ran.stderr
     assert (tmp_path / "a.txt").exists() is written
-    assert ("refused, for there is nobody to ask: Write a.txt" in ran.stderr) is not written
+    assert ("refused (there is nobody to ask): Write a.txt" in ran.stderr) is not written
 
 
 @pytest.mark.parametrize(("options", "made"), [((), False), (("--yes",), True)], ids=["nobody to ask", "--yes"])
-def test_running_a_command_needs_leave(tmp_path: Path, options: tuple[str, ...], made: bool) -> None:
+def test_running_a_command_needs_permission(tmp_path: Path, options: tuple[str, ...], made: bool) -> None:
     ran = run("/run echo hi > made; cat made", *options, cwd=tmp_path)
     assert (tmp_path / "made").exists() is made
     assert ("    hi\n" in ran.stderr) is made
 
 
 @pytest.mark.item("000-20")
-def test_a_client_decides_even_where_the_agent_cannot_ask(tmp_path: Path) -> None:
-    """2025.1 has no permission: what is lent is asked about when it is used."""
+def test_the_client_decides_even_if_the_agent_cannot_ask(tmp_path: Path) -> None:
+    """2025.1 has no permission requests: the client asks when the workspace is used."""
     agent = [*EVERYTHING, "--dialect", "2025.1"]
     ran = run("/write a.txt text", "--dialect", "2025.1", cwd=tmp_path, agent=agent)
     assert not (tmp_path / "a.txt").exists()
-    assert "refused, for there is nobody to ask" in ran.stderr
+    assert "refused (there is nobody to ask)" in ran.stderr
     run("/write a.txt text", "--yes", "--dialect", "2025.1", cwd=tmp_path, agent=agent)
     assert (tmp_path / "a.txt").read_text() == "text"
 
 
-def test_even_a_yes_does_not_reach_outside_the_working_directory(tmp_path: Path) -> None:
+def test_yes_does_not_allow_files_outside_the_working_directory(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     run("/write ../outside.txt text", "--yes", cwd=inside)
     assert not (tmp_path / "outside.txt").exists()
 
 
-def test_the_dialect_is_found_out(tmp_path: Path) -> None:
+def test_the_dialect_is_detected(tmp_path: Path) -> None:
     for dialect in ("draft", "crow", "2025.1"):
         ran = run("/echo heard", cwd=tmp_path, agent=[*EVERYTHING, "--dialect", dialect])
         assert (ran.returncode, ran.stdout) == (0, "heard\n"), (dialect, ran.stderr)
 
 
-def test_the_agent_works_where_it_is_told_to(tmp_path: Path) -> None:
+def test_cwd_sets_the_working_directory(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     (there / "a.txt").write_text("x\n")
@@ -113,7 +113,7 @@ def test_the_agent_works_where_it_is_told_to(tmp_path: Path) -> None:
 
 
 def scripted(tmp_path: Path, *steps: object) -> list[str]:
-    """An agent that says these updates in its one turn."""
+    """Return an agent that sends these updates in its one turn."""
     script = tmp_path / "scripted.py"
     script.write_text(
         f"""
@@ -158,25 +158,25 @@ def test_peer_text_cannot_drive_a_terminal(tmp_path: Path) -> None:
     assert ran.stderr.count("␛[2J") == 5
 
 
-def test_unknown_updates_are_no_fault(tmp_path: Path) -> None:
+def test_unknown_updates_are_ignored(tmp_path: Path) -> None:
     ran = run("go", cwd=tmp_path, agent=scripted(tmp_path, {"sessionUpdate": "from_the_future", "x": 1}))
     assert (ran.returncode, ran.stdout) == (0, "")
 
 
-def test_what_the_agent_writes_to_stderr_is_shown_on_request(tmp_path: Path) -> None:
+def test_stderr_of_the_agent_is_shown_with_verbose(tmp_path: Path) -> None:
     agent = scripted(tmp_path)
     assert "words on stderr" not in run("go", cwd=tmp_path, agent=agent).stderr
     assert "words on stderr" in run("go", "--verbose", cwd=tmp_path, agent=agent).stderr
 
 
-def test_a_reader_that_has_gone_ends_it_quietly(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_run_quietly(tmp_path: Path) -> None:
     command = [*DRAGOMAN, "run", "--prompt", "/stream 200000 100", "--", *EVERYTHING]
     with started(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.read(100)
         process.stdout.close()
-        process.wait(timeout=PATIENCE)
+        process.wait(timeout=TIMEOUT)
         assert b"Traceback" not in process.stderr.read()
         assert process.returncode == 141
 
@@ -190,14 +190,14 @@ def test_a_signal_cancels_the_turn_without_a_terminal_too(tmp_path: Path) -> Non
         line = process.stderr.readline()
         assert b"Wait 1000 seconds" in line
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(timeout=PATIENCE) == 5
+        assert process.wait(timeout=TIMEOUT) == 5
 
 
 # --- on a terminal --------------------------------------------------------------------------------------------
 
 
 def test_one_yes_covers_the_question_and_the_writing(tmp_path: Path) -> None:
-    """The agent asks for leave and then writes through the client: one thing, one question."""
+    """The agent asks for permission and then writes through the client: one action, one question."""
     (tmp_path / "a.txt").write_text("the old text\n")
     with OnTerminal(*RUN, "/edit a.txt old new", *AGENT, cwd=tmp_path) as terminal:
         terminal.await_text("y/s/w/a/n? ")
@@ -213,12 +213,12 @@ def test_one_yes_covers_the_question_and_the_writing(tmp_path: Path) -> None:
         assert "Changed a.txt." in terminal.text
 
 
-def test_a_no_is_taken_for_an_answer(tmp_path: Path) -> None:
+def test_a_refusal_reaches_the_agent(tmp_path: Path) -> None:
     with OnTerminal(*RUN, "/run touch made", *AGENT, cwd=tmp_path) as terminal:
         terminal.await_text("y/s/w/a/n? ")
         assert "▌   command: touch made\n" in terminal.text
         terminal.type("what?")
-        # A word is no answer, though it has an "a" in it: asked again on the same line, as nothing of it was shown.
+        # A longer word is no answer, even with an "a" in it: the question is asked again on the same line.
         terminal.await_count("▌ y/s/w/a/n? ", 2)
         terminal.type("n")
         assert terminal.end() == 0
@@ -226,7 +226,7 @@ def test_a_no_is_taken_for_an_answer(tmp_path: Path) -> None:
         assert "I did not run it." in terminal.text
 
 
-def test_what_is_lent_is_asked_about_where_the_agent_does_not_ask(tmp_path: Path) -> None:
+def test_workspace_use_is_asked_if_the_agent_does_not_ask(tmp_path: Path) -> None:
     agent = ("--dialect", "2025.1", "--", *EVERYTHING, "--dialect", "2025.1")
     with OnTerminal(*RUN, "/write a.txt text", *agent, cwd=tmp_path) as terminal:
         terminal.await_text("y/s/w/a/n? ")
@@ -236,7 +236,7 @@ def test_what_is_lent_is_asked_about_where_the_agent_does_not_ask(tmp_path: Path
     assert (tmp_path / "a.txt").read_text() == "text"
 
 
-def test_who_pipes_the_prompt_in_can_still_be_asked(tmp_path: Path) -> None:
+def test_a_user_with_a_piped_prompt_can_still_be_asked(tmp_path: Path) -> None:
     with OnTerminal("run", *AGENT, cwd=tmp_path, piped="/write a.txt text") as terminal:
         terminal.await_text("y/s/w/a/n? ")
         terminal.type("y\n")
@@ -244,8 +244,8 @@ def test_who_pipes_the_prompt_in_can_still_be_asked(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "text"
 
 
-def test_what_was_typed_before_the_question_does_not_answer_it(tmp_path: Path) -> None:
-    """The agent waits for a file, so that the keys are surely typed before it asks."""
+def test_type_ahead_does_not_answer_a_question(tmp_path: Path) -> None:
+    """The agent waits for a file, so that the keys are typed before it asks."""
     script = tmp_path / "asks.py"
     script.write_text(
         "import asyncio, pathlib\n"
@@ -256,13 +256,13 @@ def test_what_was_typed_before_the_question_does_not_answer_it(tmp_path: Path) -
         "    await turn.say('ready')\n"
         "    while not pathlib.Path('typed').exists():\n"
         "        await asyncio.sleep(0.01)\n"
-        "    await turn.say(f' answer: {(await turn.ask(\"May I?\")).kind}')\n"
+        "    await turn.say(f' answer: {(await turn.ask_permission(\"May I?\")).kind}')\n"
         "agent.run()\n"
     )
     with OnTerminal(*RUN, "go", "--", sys.executable, str(script), cwd=tmp_path) as terminal:
         terminal.await_text("ready")
         terminal.type("y\n")
-        terminal.await_text("readyy")  # the terminal's own echo: the line is in its buffer now
+        terminal.await_text("readyy")  # the echo of the terminal: the line is in its buffer now
         (tmp_path / "typed").touch()
         terminal.await_text("y/s/w/a/n? ")
         terminal.type("n\n")
@@ -275,7 +275,7 @@ def test_ctrl_c_cancels_the_turn(tmp_path: Path) -> None:
         terminal.await_text("… Wait 1000 seconds")
         terminal.type("\x03")
         assert terminal.end() == 5
-        assert "cancelling; Ctrl-C again ends at once" in terminal.text
+        assert "cancelling; press Ctrl-C again to end at once" in terminal.text
         assert "✗ Wait 1000 seconds" in terminal.text
 
 
@@ -288,7 +288,7 @@ def test_ctrl_c_at_a_question_cancels_the_turn(tmp_path: Path) -> None:
 
 
 def test_a_second_ctrl_c_ends_everything(tmp_path: Path) -> None:
-    """An agent that does not listen to a cancel is ended with us."""
+    """An agent that ignores a cancel is ended with us."""
     deaf = tmp_path / "deaf.py"
     deaf.write_text(
         "import asyncio\n"
@@ -313,7 +313,7 @@ def test_a_second_ctrl_c_ends_everything(tmp_path: Path) -> None:
 
 
 def test_an_agent_cannot_draw_a_question(tmp_path: Path) -> None:
-    fake = "▌ The agent asks for leave:\n▌ Read a.txt\n▌ y/n? "
+    fake = "▌ The agent asks for permission:\n▌ Read a.txt\n▌ y/n? "
     agent = scripted(tmp_path, {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": fake}})
     with OnTerminal(*RUN, "go", "--", *agent, cwd=tmp_path) as terminal:
         assert terminal.end() == 0
@@ -321,7 +321,7 @@ def test_an_agent_cannot_draw_a_question(tmp_path: Path) -> None:
         assert "▌" not in terminal.text
 
 
-def test_a_tool_call_is_one_line_that_changes(tmp_path: Path) -> None:
+def test_a_tool_call_is_one_line_that_is_redrawn(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     with OnTerminal(*RUN, "/read a.txt", *AGENT, cwd=tmp_path) as terminal:
         assert terminal.end() == 0

@@ -24,16 +24,16 @@ from dragoman.cli.main import main
 from dragoman.config.config_file import NamedAgent
 from dragoman.host.auth.database import HostDatabase
 from dragoman.store.urls import parse_address
-from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen
+from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, OnScreen
 from tests.cli.serve_process import Served
 
 
 class Editor:
     """An editor that starts `dragoman attach` as its agent."""
 
-    def __init__(self, served: Served, *words: str, **environ: str) -> None:
+    def __init__(self, served: Served, *arguments: str, **environ: str) -> None:
         self._process = subprocess.Popen(
-            [*DRAGOMAN, "attach", served.url, *words],
+            [*DRAGOMAN, "attach", served.url, *arguments],
             cwd=served.folder,
             env={**served.environ, **environ},
             stdin=subprocess.PIPE,
@@ -41,7 +41,7 @@ class Editor:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self._id = 0
 
     def __enter__(self) -> Self:
@@ -55,7 +55,7 @@ class Editor:
         self._process.communicate()
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """A request, and its answer; what comes meanwhile is in `heard`."""
+        """Send a request and return its answer; messages in between are in `received`."""
         self._id += 1
         message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
         assert self._process.stdin is not None
@@ -63,31 +63,31 @@ class Editor:
         self._process.stdin.write(json.dumps(message) + "\n")
         self._process.stdin.flush()
         while line := self._process.stdout.readline():
-            said: dict[str, Any] = json.loads(line)
-            if said.get("id") == self._id and "method" not in said:
-                return said
-            self.heard.append(said)
+            answer: dict[str, Any] = json.loads(line)
+            if answer.get("id") == self._id and "method" not in answer:
+                return answer
+            self.received.append(answer)
         raise AssertionError(self._process.communicate()[1])
 
     def begin(self, cwd: Path) -> str:
         self.ask("initialize", protocolVersion=1, clientCapabilities={})
         return str(self.ask("session/new", cwd=str(cwd), mcpServers=[])["result"]["sessionId"])
 
-    def say(self, session: str, text: str) -> str:
-        """Prompt; gives what the agent said."""
-        self.heard.clear()
+    def prompt(self, session: str, text: str) -> str:
+        """Send a prompt; return the agent's text."""
+        self.received.clear()
         answer = self.ask("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
         assert answer["result"]["stopReason"] == "end_turn", answer
-        return self.said("agent_message_chunk")
+        return self.text_of("agent_message_chunk")
 
-    def said(self, kind: str) -> str:
-        updates = (each["params"]["update"] for each in self.heard if each.get("method") == "session/update")
+    def text_of(self, kind: str) -> str:
+        updates = (each["params"]["update"] for each in self.received if each.get("method") == "session/update")
         return "".join(each["content"]["text"] for each in updates if each["sessionUpdate"] == kind)
 
     def end(self) -> tuple[int, str]:
-        """Leave; the exit code, and what stood on stderr."""
-        _, said = self._process.communicate(timeout=PATIENCE)
-        return self._process.returncode, said
+        """Disconnect; return the exit code and stderr."""
+        _, stderr = self._process.communicate(timeout=TIMEOUT)
+        return self._process.returncode, stderr
 
 
 class Ran(NamedTuple):
@@ -101,16 +101,16 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A command of the host's user in this process, for processes cost time."""
+    """Run a command of the host's user in this process, which is faster."""
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, served.environ[name])
     monkeypatch.chdir(served.folder)
     monkeypatch.setattr("sys.stdin", None)
 
-    def ran(*words: str) -> Ran:
+    def ran(*arguments: str) -> Ran:
         capsys.readouterr()
         try:
-            code = main(words)
+            code = main(arguments)
         except SystemExit as ended:
             code = int(ended.code or 0)
         return Ran(code, *capsys.readouterr())
@@ -128,22 +128,22 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def roof(served: Served) -> subprocess.CompletedProcess[str]:
-    """A prompt in a session of that name, which other tests look at."""
-    words = ["run", "--host", served.url, "--session", "roof", "--json", "/echo the roof leaks"]
+    """Send a prompt in a session with that name, for other tests."""
+    arguments = ["run", "--host", served.url, "--session", "roof", "--json", "/echo the roof leaks"]
     ran = subprocess.run(
-        [*DRAGOMAN, *words],
+        [*DRAGOMAN, *arguments],
         cwd=served.folder,
         env=served.environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
     assert ran.returncode == 0, ran.stderr
     return ran
 
 
-def test_a_prompt_runs_in_the_host_and_its_session_is_read_there(
+def test_a_prompt_runs_on_the_host_and_its_session_is_stored_there(
     served: Served, run: Run, roof: subprocess.CompletedProcess[str]
 ) -> None:
     lines = [json.loads(line) for line in roof.stdout.splitlines()]
@@ -153,7 +153,7 @@ def test_a_prompt_runs_in_the_host_and_its_session_is_read_there(
     assert lines[-1]["body"]["text"] == "the roof leaks"
     shown = run("sessions", "show", "roof", "--host", served.url)
     assert shown.out.count("the roof leaks") == 2
-    assert run("sessions", "show", "roof") == shown  # the host keeps it where the user's own sessions are
+    assert run("sessions", "show", "roof") == shown  # the host uses the user's own store
 
 
 SESSIONS: tuple[tuple[str, ...], ...] = (
@@ -181,71 +181,67 @@ SESSIONS: tuple[tuple[str, ...], ...] = (
 
 
 @pytest.mark.usefixtures("roof")
-@pytest.mark.parametrize("words", SESSIONS, ids=" ".join)
-def test_the_sessions_of_a_host_are_told_as_ones_own_are(served: Served, run: Run, words: tuple[str, ...]) -> None:
-    there, here = run("sessions", *words, "--host", served.url), run("sessions", *words)
+@pytest.mark.parametrize("arguments", SESSIONS, ids=" ".join)
+def test_sessions_of_a_host_are_shown_like_local_ones(served: Served, run: Run, arguments: tuple[str, ...]) -> None:
+    there, here = run("sessions", *arguments, "--host", served.url), run("sessions", *arguments)
     assert there.code == here.code
     assert [timeless(there.out), timeless(there.err)] == [timeless(here.out), timeless(here.err)]
 
 
 def timeless(text: str) -> str:
-    """What was said a moment ago may be said a minute ago the moment after; columns are as wide as that."""
+    """Remove ages, which can change between two commands, and so can column widths."""
     return re.sub(r" +(just now|\d+ minutes? ago) +", " ", re.sub(r", (just now|\d+ minutes? ago)", "", text))
 
 
 @pytest.mark.usefixtures("roof")
-def test_sessions_of_a_host_are_copied_named_carried_away_and_forgotten(
-    served: Served, run: Run, tmp_path: Path
-) -> None:
+def test_sessions_of_a_host_are_forked_renamed_exported_and_deleted(served: Served, run: Run, tmp_path: Path) -> None:
     host, file = ("--host", served.url), str(tmp_path / "loft.session")
-    forked = f"loft begins like roof; go on with: dragoman run --host {served.url} --session loft 'PROMPT'\n"
+    forked = f"loft is a copy of roof; continue it with: dragoman run --host {served.url} --session loft 'PROMPT'\n"
     assert run("sessions", "fork", "roof", "loft", *host).out == forked
-    assert run("sessions", "rename", "loft", "attic", *host).out == "loft is called attic now\n"
+    assert run("sessions", "rename", "loft", "attic", *host).out == "renamed loft to attic\n"
     assert run("sessions", "export", "attic", file, *host).code == 0
     deleted = json.loads(run("sessions", "delete", "attic", "--json", *host).out)["deleted"]
-    kept = json.loads(run("sessions", "import", file, "--json").out)
-    assert ([kept["sessionId"]], kept["name"]) == (deleted, "attic")
+    imported = json.loads(run("sessions", "import", file, "--json").out)
+    assert ([imported["sessionId"]], imported["name"]) == (deleted, "attic")
     assert run("sessions", "delete", "attic").code == 0
 
 
-@pytest.mark.parametrize("words", [("import", "x.session"), ("repair",)], ids=" ".join)
-def test_what_only_the_machine_of_the_host_can_do_is_refused_and_says_how(
-    served: Served, run: Run, words: tuple[str, ...]
+@pytest.mark.parametrize("arguments", [("import", "x.session"), ("repair",)], ids=" ".join)
+def test_local_only_actions_are_refused_with_host_and_say_how(
+    served: Served, run: Run, arguments: tuple[str, ...]
 ) -> None:
-    refused = run("sessions", *words, "--host", served.url)
+    refused = run("sessions", *arguments, "--host", served.url)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert f"without --host: {'take the file' if words[0] == 'import' else 'end the host'}" in refused.err
+    assert f"without --host: {'copy the file' if arguments[0] == 'import' else 'stop the host'}" in refused.err
 
 
-@pytest.mark.parametrize("words", [("run", "hello", "--host"), ("attach",)], ids=" ".join)
-def test_an_agent_that_the_host_does_not_have_is_told_with_those_it_has(
-    served: Served, run: Run, words: tuple[str, ...]
-) -> None:
-    ran = run(*words, served.url, "--agent", "nope")
+@pytest.mark.parametrize("arguments", [("run", "hello", "--host"), ("attach",)], ids=" ".join)
+def test_an_unknown_agent_of_a_host_lists_the_known_ones(served: Served, run: Run, arguments: tuple[str, ...]) -> None:
+    ran = run(*arguments, served.url, "--agent", "nope")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert "has no agent 'nope'; there are: " in ran.err
+    assert "has no agent 'nope'; its agents: " in ran.err
 
 
-def test_an_editor_lands_in_a_session_that_is_there_and_hears_its_answer_first(served: Served) -> None:
+def test_an_editor_attaches_to_an_existing_session_and_gets_its_answer_first(served: Served) -> None:
     with Editor(served) as first:
         session = first.begin(served.folder)
-        assert first.say(session, "/echo one") == "one"
+        assert first.prompt(session, "/echo one") == "one"
         with Editor(served, "--session", session[:12]) as second:
             second.ask("initialize", protocolVersion=1, clientCapabilities={})
-            second.heard.clear()
+            second.received.clear()
             landed = second.ask("session/new", cwd=str(served.folder), mcpServers=[])["result"]
             assert landed["sessionId"] == session
-            assert second.heard == []
-            assert second.say(session, "/echo two").endswith("two")
-            assert second.said("user_message_chunk") == "/echo one"
-        # Both see the same; who did not ask hears the question too.
-        assert first.say(session, "/echo three").endswith("three")
-        assert first.said("user_message_chunk") == "/echo two"
+            assert second.received == []
+            assert second.prompt(session, "/echo two").endswith("two")
+            assert second.text_of("user_message_chunk") == "/echo one"
+        # Both see the same, and the other member sees the prompt too.
+        assert first.prompt(session, "/echo three").endswith("three")
+        assert first.text_of("user_message_chunk") == "/echo two"
         assert first.end()[0] == 0
 
 
 @pytest.mark.usefixtures("roof")
-def test_a_token_lets_somebody_in_who_sees_only_what_is_shared(
+def test_a_token_gives_access_only_to_shared_sessions(
     served: Served, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "token"
@@ -259,15 +255,16 @@ def test_a_token_lets_somebody_in_who_sees_only_what_is_shared(
     assert seen["name"] == "roof"
     refused = run("run", "--host", link, "/echo more")
     assert (refused.code, "you are viewer" in refused.err) == (1, True)
-    assert "this was refused (permission_denied)" in refused.err
+    assert "the request was refused (permission_denied)" in refused.err
     shared = run("sessions", "share", "roof", "--host", served.url, "--user", "ann", "--role", "admin").out
-    assert shared == "ann is admin of roof now, and with the token they have editor at most\n"
+    assert shared == "ann is admin of roof, but the user's token allows only editor\n"
     shared = run("sessions", "share", "roof", "--host", served.url, "--user", "typo").out
-    assert shared.startswith("typo is viewer of roof now; nobody of that name has a token of the host")
+    assert shared.startswith("typo is viewer of roof; this user has no token of the host yet")
     for user in ("ann", "typo"):
-        words = ("--user", user, "--role", "none")
+        arguments = ("--user", user, "--role", "none")
         assert (
-            run("sessions", "share", "roof", "--host", served.url, *words).out == f"{user} is no member of roof now\n"
+            run("sessions", "share", "roof", "--host", served.url, *arguments).out
+            == f"{user} is no longer a member of roof\n"
         )
     monkeypatch.setenv("DRAGOMAN_TOKEN", "dgm_nonsense")
     wrong = run("sessions", "--host", served.url)
@@ -275,15 +272,15 @@ def test_a_token_lets_somebody_in_who_sees_only_what_is_shared(
 
 
 @pytest.mark.usefixtures("roof")
-def test_two_people_chat_in_one_session(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_users_chat_in_one_session(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, served.environ[name])
-    words = ("chat", "--host", served.url, "--session", "roof")
-    with OnScreen(*words, cwd=served.folder) as one:
+    arguments = ("chat", "--host", served.url, "--session", "roof")
+    with OnScreen(*arguments, cwd=served.folder) as one:
         one.await_last("›")
-        with OnScreen(*words, cwd=served.folder) as two:
-            two.await_text("here: ")
-            one.await_text("came (admin)")
+        with OnScreen(*arguments, cwd=served.folder) as two:
+            two.await_text("members: ")
+            one.await_text("joined (admin)")
             two.await_last("›")
             two.type("/write note.txt hello\r")
             two.await_text("y/s/n")
@@ -291,23 +288,23 @@ def test_two_people_chat_in_one_session(served: Served, monkeypatch: pytest.Monk
             one.await_text("y/s/n")
             one.type("y")
             two.await_text("decided: Allow once (Write note.txt)")
-            two.await_line("▌ y/s/n/2?")  # what others decided stands below the question, not in it
+            two.await_line("▌ y/s/n/2?")  # the notice of a decision is below the question, not in it
             two.await_text("Created note.txt")
             one.await_text("Created note.txt")
     assert (served.folder / "note.txt").read_text().strip() == "hello"
 
 
 @pytest.mark.usefixtures("roof")
-def test_the_host_tells_how_it_is(served: Served) -> None:
+def test_the_host_serves_status_and_metrics(served: Served) -> None:
     stranger = urllib.request.Request(f"{served.url}/", headers={"Authorization": "Bearer dgm_nonsense"})
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(stranger, timeout=PATIENCE)
-    with urllib.request.urlopen(f"{served.url}/metrics", timeout=PATIENCE) as answer:
+        urllib.request.urlopen(stranger, timeout=TIMEOUT)
+    with urllib.request.urlopen(f"{served.url}/metrics", timeout=TIMEOUT) as answer:
         assert answer.headers["content-type"].startswith("application/openmetrics-text")
         text = answer.read().decode()
     assert text.endswith("# EOF\n")
     assert 'reason="auth_required"' in text
-    with urllib.request.urlopen(f"{served.url}/", timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(f"{served.url}/", timeout=TIMEOUT) as answer:
         assert b"roof" in answer.read()
 
 
@@ -317,66 +314,66 @@ def test_one_store_has_one_host(served: Served, run: Run) -> None:
     assert str(served.process.pid) in other.err
 
 
-def test_a_host_without_a_file_says_that_its_sessions_end_with_it(tmp_path: Path) -> None:
+def test_a_host_with_a_memory_store_warns(tmp_path: Path) -> None:
     host = Served(tmp_path, "--bind", "127.0.0.1:0", "--store", "memory:")
     with Editor(host) as editor:
         try:
             session = editor.begin(tmp_path)
-            assert editor.say(session, "/echo once") == "once"
+            assert editor.prompt(session, "/echo once") == "once"
         finally:
             code = host.end(signal.SIGTERM)
-    assert (code, host.told["store"], host.told["lasts"]) == (0, "memory:", False)
-    assert "sessions are in memory alone: they end with this process" in host.process.communicate()[1]
+    assert (code, host.info["store"], host.info["lasts"]) == (0, "memory:", False)
+    assert "sessions are only in memory and are lost when this process ends" in host.process.communicate()[1]
     assert not (tmp_path / "state" / "dragoman" / "sessions.db").exists()
     with HostDatabase(str(tmp_path / "state" / "dragoman" / "host.db")) as register:
         assert register.fetch_rows("SELECT * FROM members") == []
 
 
-def test_the_second_signal_ends_a_host_at_once_and_its_agents_with_it(tmp_path: Path) -> None:
+def test_the_second_signal_ends_the_host_and_its_agents_at_once(tmp_path: Path) -> None:
     host = Served(tmp_path, "--bind", "127.0.0.1:0", "--store", "memory:", "--verbose")
 
     async def scene() -> None:
         async with connect(f"{host.url}/acp", reconnect_timeout=0.0) as remote:
             session = await remote.open_session(str(tmp_path))
-            heard = asyncio.Event()
-            session.on_update = lambda _: heard.set()
-            asked = asyncio.ensure_future(session.ask("/slow 60"))
-            await heard.wait()  # it runs
+            has_update = asyncio.Event()
+            session.on_update = lambda _: has_update.set()
+            answer = asyncio.ensure_future(session.ask("/slow 60"))
+            await has_update.wait()  # it runs
             host.process.send_signal(signal.SIGINT)
-            host.process.send_signal(signal.SIGTERM)  # two of one kind at once may be one to the system
+            host.process.send_signal(signal.SIGTERM)  # two signals of one kind at once may arrive as one
             with pytest.raises((ProtocolError, ConnectionFailed)):
-                await asked
+                await answer
 
     try:
-        asyncio.run(asyncio.wait_for(scene(), PATIENCE))
-        code = host.process.wait(PATIENCE)
+        asyncio.run(asyncio.wait_for(scene(), TIMEOUT))
+        code = host.process.wait(TIMEOUT)
     finally:
         host.process.kill()
-    words = host.process.communicate()[1]
-    assert "Traceback" not in words
-    assert code == 130, words
-    [agent] = re.findall(r"was started \(process (\d+)\)", words)
-    assert re.search(r"session \S+: \S+ came, as admin", words)
-    limit = time.monotonic() + PATIENCE
+    stderr = host.process.communicate()[1]
+    assert "Traceback" not in stderr
+    assert code == 130, stderr
+    [agent] = re.findall(r"was started \(process (\d+)\)", stderr)
+    assert re.search(r"session \S+: \S+ joined as admin", stderr)
+    limit = time.monotonic() + TIMEOUT
     while Path(f"/proc/{agent}").exists() and time.monotonic() < limit:
         time.sleep(0.01)
     assert not Path(f"/proc/{agent}").exists()
 
 
-def test_a_command_that_is_not_there_is_said_when_the_host_starts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_agent_command_is_reported_at_host_start(capsys: pytest.CaptureFixture[str]) -> None:
     agents = [NamedAgent(name="ok", command=EVERYTHING[0]), NamedAgent(name="not", command="/nope/agent")]
     announce(agents, "http://127.0.0.1:1/acp", parse_address("x.db"), Namespace(json=True))
-    assert capsys.readouterr().err == "dragoman: there is no command /nope/agent yet: sessions need it\n"
+    assert capsys.readouterr().err == "dragoman: command not found: /nope/agent; sessions need it\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "expected"),
     [
         (("--bind", "0.0.0.0:0"), "--tls cert.pem key.pem"),
         (("--bind", "0.0.0.0:0", "--tls", "c.pem", "k.pem"), "dragoman tokens create"),
-        (("--bind", "nowhere"), "say where to listen"),
-        (("--root", "/no/such/folder"), "there is no folder"),
-        (("--store", "postgres://x"), "say a path, or sqlite:PATH, memory:"),
+        (("--bind", "nowhere"), "give the address to listen at"),
+        (("--root", "/no/such/folder"), "does not exist"),
+        (("--store", "postgres://x"), "write a path, or sqlite:PATH, memory:"),
         (("--tls", "c.pem", "k.pem"), "c.pem"),
         (("--origin", "nonsense"), "--origin: 'nonsense' is no origin"),
         (("--name", "bad_name/x"), "--name: 'bad_name/x' is no name of a machine"),
@@ -384,9 +381,9 @@ def test_a_command_that_is_not_there_is_said_when_the_host_starts(capsys: pytest
 )
 @pytest.mark.item("004-57")
 def test_an_unsafe_or_wrong_host_does_not_start_and_says_what_to_do(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["serve", *words, "--", *EVERYTHING]) == 2
+    assert main(["serve", *arguments, "--", *EVERYTHING]) == 2
     err = capsys.readouterr().err
-    assert said in err
+    assert expected in err
     assert err.count("\n") == 1

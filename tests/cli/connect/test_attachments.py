@@ -1,4 +1,4 @@
-"""Files that go along with a prompt: what is no regular file is refused or goes as a link, and nobody waits for it."""
+"""Attachments: what is no regular file is refused or sent as a link, and never blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TAKES = AgentCapabilities(
 )
 
 
-def test_a_file_goes_as_what_it_is(tmp_path: Path) -> None:
+def test_a_file_is_attached_in_its_best_form(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "b.png").write_bytes(b"\x89PNG")
     _, text, image = build_prompt("see @a.txt and @b.png", str(tmp_path), TAKES)
@@ -27,15 +27,15 @@ def test_a_file_goes_as_what_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["pipe.png", "pipe.wav"])
-def test_a_pipe_that_is_called_like_a_picture_is_refused_at_once(tmp_path: Path, name: str) -> None:
+def test_a_named_pipe_with_an_image_name_is_refused_at_once(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
-    with pytest.raises(ProtocolError, match="no regular file") as refused:
+    with pytest.raises(ProtocolError, match="not a regular file") as refused:
         build_prompt(f"see @{name}", str(tmp_path), TAKES)
     assert refused.value.kind == Kind.CAPABILITY_UNSUPPORTED
 
 
 @pytest.mark.timeout(60)
-def test_a_pipe_or_a_folder_goes_as_a_link(tmp_path: Path) -> None:
+def test_a_named_pipe_or_a_folder_is_attached_as_a_link(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path):
         assert isinstance(file_block(str(path), TAKES), ResourceLink)

@@ -1,4 +1,4 @@
-"""`--host` of run and chat: the same as without it, and a folder of one's own lent to an agent elsewhere."""
+"""`--host` of run and chat: the same as without it, and a folder that is lent to an agent on a host."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from dragoman.cli.host_client.api import resolve_host
 from dragoman.cli.parser import Parser, capture_parser
 from dragoman.schema.content import ResourceLink
 from dragoman.store.contract import Entry
-from tests.cli.process import DRAGOMAN, PATIENCE, in_process
+from tests.cli.process import DRAGOMAN, TIMEOUT, in_process
 from tests.cli.serve_process import Served
 from tests.process_start import started
 
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
-SMALL = [sys.executable, str(Path(__file__).with_name("small_agent.py"))]
+SMALL = [sys.executable, str(Path(__file__).parents[1] / "small_agent.py")]
 
 
 class Ran(NamedTuple):
@@ -42,7 +42,7 @@ class Ran(NamedTuple):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A host that works in one folder and nowhere else."""
+    """A host that works in one folder only."""
     folder = tmp_path_factory.mktemp("host")
     (folder / "root").mkdir()
     host = Served(folder, "--bind", "127.0.0.1:0", "--root", str(folder / "root"), agent=SMALL)
@@ -51,8 +51,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
-def place(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which the host works too, and where one is."""
+def shared_folder(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that the host can use too; also the current one."""
     folder = served.folder / "root" / tmp_path.name
     folder.mkdir()
     (folder / "a.txt").write_text("one\n")
@@ -61,13 +61,13 @@ def place(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return folder
 
 
-def run(*words: str, text: str | None = None) -> Ran:
-    """`dragoman run` in this process."""
-    ran = in_process("run", *words, text=text)
+def run(*arguments: str, text: str | None = None) -> Ran:
+    """Run `dragoman run` in this process."""
+    ran = in_process("run", *arguments, text=text)
     return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
-# Ids, times and names differ from run to run; who keeps a session and whose policy asks, from place to place.
+# Ids, times and names differ from run to run; the store and the asking policy, between host and local.
 _MASKS = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\bs\d+-[0-9a-f]{8}|\bs\d+\b", "ID"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
@@ -76,7 +76,7 @@ _MASKS = (
     (r"--host \S+ ", ""),
     (r"\((mode default: ask \w+|the host asks); ", "(WHY; "),
     (r"longer than [\d.]+ s", "longer than N s"),
-    (r'"seq":\d+', '"seq":N'),  # who comes and goes is kept in a host, too, and counted
+    (r'"seq":\d+', '"seq":N'),  # a host also stores and counts members who join and leave
 )
 
 
@@ -88,7 +88,7 @@ def masked(ran: Ran) -> Ran:
 
 
 @pytest.mark.parametrize(
-    ("words", "code"),
+    ("arguments", "code"),
     [
         (("hello",), 0),
         (("--json", "hello"), 0),
@@ -118,34 +118,34 @@ def masked(ran: Ran) -> Ran:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_a_prompt_ends_in_a_host_as_it_does_without_one(
-    served: Served, place: Path, words: tuple[str, ...], code: int
+def test_a_prompt_on_a_host_ends_as_it_does_locally(
+    served: Served, shared_folder: Path, arguments: tuple[str, ...], code: int
 ) -> None:
-    text = "from a pipe" if words in ((), ("with",)) else None
-    here = run(*words, "--", *SMALL, text=text)
-    (place / "b.txt").unlink(missing_ok=True)
-    (place / "trace.jsonl").unlink(missing_ok=True)
-    there = run(*words, "--host", served.url, text=text)
-    assert here.code == code
-    assert masked(there).out.splitlines() == masked(here).out.splitlines()
-    assert masked(there) == masked(here)
+    text = "from a pipe" if arguments in ((), ("with",)) else None
+    local_run = run(*arguments, "--", *SMALL, text=text)
+    (shared_folder / "b.txt").unlink(missing_ok=True)
+    (shared_folder / "trace.jsonl").unlink(missing_ok=True)
+    host_run = run(*arguments, "--host", served.url, text=text)
+    assert local_run.code == code
+    assert masked(host_run).out.splitlines() == masked(local_run).out.splitlines()
+    assert masked(host_run) == masked(local_run)
 
 
-def test_a_session_goes_on_in_a_host_and_only_what_is_new_is_printed(served: Served, place: Path) -> None:
+def test_a_session_on_a_host_continues_and_prints_only_new_entries(served: Served, shared_folder: Path) -> None:
     assert run("--host", served.url, "--session", "roof", "hello").code == 0
     again = run("--host", served.url, "--session", "roof", "--json", "again")
     kinds = [json.loads(line)["kind"] for line in again.out.splitlines()]
     assert kinds == ["turn_started", "prompt", "update", "turn_ended", "result"]
-    assert f"joined roof, in {place}" in run("--host", served.url, "--session", "roof", "more").err
+    assert f"joined roof in {shared_folder}" in run("--host", served.url, "--session", "roof", "more").err
     wrong = run("--host", served.url, "--cwd", "nosuch", "hello")
-    assert (wrong.code, wrong.err) == (2, f"dragoman run: --cwd {place}/nosuch is not a folder on the host\n")
+    assert (wrong.code, wrong.err) == (2, f"dragoman run: --cwd {shared_folder}/nosuch is not a folder on the host\n")
 
 
-@pytest.mark.parametrize("is_far", [False, True], ids=["here", "in a host"])
-def test_entries_are_printed_as_they_are_kept_and_ctrl_c_ends_the_turn(
-    served: Served, place: Path, is_far: bool
+@pytest.mark.parametrize("on_host", [False, True], ids=["here", "in a host"])
+def test_entries_are_printed_as_they_are_stored_and_ctrl_c_ends_the_turn(
+    served: Served, shared_folder: Path, on_host: bool
 ) -> None:
-    where = ("--host", served.url) if is_far else ("--", *SMALL)
+    where = ("--host", served.url) if on_host else ("--", *SMALL)
     with started([*DRAGOMAN, "run", "--json", "--prompt", "slow", *where], stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
         lines = (json.loads(line) for line in running.stdout)
@@ -157,24 +157,24 @@ def test_entries_are_printed_as_they_are_kept_and_ctrl_c_ends_the_turn(
         *_, ended, result = lines
         assert (ended["kind"], ended["body"]) == ("turn_ended", {"stopReason": "cancelled"})
         assert result["body"] == {"exitCode": 5, "stopReason": "cancelled", "text": "slowly"}
-        assert running.wait(PATIENCE) == 5
+        assert running.wait(TIMEOUT) == 5
 
 
-def test_the_turns_of_others_are_not_in_the_answer(served: Served, place: Path) -> None:
-    words = [*DRAGOMAN, "run", "--host", served.url, "--session", "queue", "--prompt"]
-    with started([*words, "await go"], text=True, **PIPES) as first:
+def test_turns_of_other_members_are_not_in_the_answer(served: Served, shared_folder: Path) -> None:
+    arguments = [*DRAGOMAN, "run", "--host", served.url, "--session", "queue", "--prompt"]
+    with started([*arguments, "await go"], text=True, **PIPES) as first:
         assert first.stdout is not None
         assert first.stdout.read(7) == "waiting"
-        with started([*words, "mine"], text=True, **PIPES) as second:
+        with started([*arguments, "mine"], text=True, **PIPES) as second:
             assert second.stderr is not None
-            while "waiting, number 1" not in second.stderr.readline():
+            while "queued at position 1" not in second.stderr.readline():
                 assert second.poll() is None
-            (place / "go").touch()
-            assert second.communicate(timeout=PATIENCE)[0] == "mine\n"
-        assert first.wait(PATIENCE) == 0
+            (shared_folder / "go").touch()
+            assert second.communicate(timeout=TIMEOUT)[0] == "mine\n"
+        assert first.wait(TIMEOUT) == 0
 
 
-async def test_a_run_without_a_terminal_leaves_the_questions_of_others_to_them(served: Served, place: Path) -> None:
+async def test_a_run_without_a_terminal_leaves_questions_to_other_members(served: Served, shared_folder: Path) -> None:
 
     is_queued = asyncio.Event()
 
@@ -186,23 +186,23 @@ async def test_a_run_without_a_terminal_leaves_the_questions_of_others_to_them(s
     announce = {"host": {"queue": True}}
     address = f"{served.url}/acp"
     async with connect(address, upgrade=True, permission=permission, on=on, extra_capabilities=announce) as remote:
-        session = await remote.open_session(str(place))
+        session = await remote.open_session(str(shared_folder))
         async with session.prompt("write b.txt two") as turn:
             await anext(aiter(turn))  # it is about to ask
-            words = ["run", "--host", served.url, "--session", session.id, "--prompt", "mine"]
-            ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *words, stdin=subprocess.DEVNULL, **PIPES)
-            async with asyncio.timeout(PATIENCE):
+            arguments = ["run", "--host", served.url, "--session", session.id, "--prompt", "mine"]
+            ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *arguments, stdin=subprocess.DEVNULL, **PIPES)
+            async with asyncio.timeout(TIMEOUT):
                 out, err = await ran.communicate()
-    assert (out, b"left to the others: Write b.txt" in err) == (b"mine\n", True)
-    assert (place / "b.txt").read_text() == "two"
+    assert (out, b"left to other members: Write b.txt" in err) == (b"mine\n", True)
+    assert (shared_folder / "b.txt").read_text() == "two"
 
 
 # --- a folder that is lent ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of which the host knows nothing, and where one is."""
+def lent_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that the host does not know; also the current one."""
     folder = tmp_path / "my project"
     folder.mkdir()
     (folder / "a.txt").write_text("mine\n")
@@ -210,40 +210,38 @@ def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_an_agent_in_a_host_works_in_the_folder_that_is_lent_under_the_policy_of_who_lends(
-    served: Served, lent: Path
-) -> None:
+def test_an_agent_on_a_host_uses_the_lent_folder_under_the_users_policy(served: Served, lent_folder: Path) -> None:
     root = served.folder / "root"
     (root / "a.txt").write_text("the host's\n")
     host = ("--host", served.url)
     assert run(*host, "read a.txt").out == "the host's\n"
     read = run(*host, "read a.txt", "--lend")
     assert (read.code, read.out) == (0, "mine\n")
-    assert f"files: yours, in {lent}\n" in read.err
+    assert f"files: yours, in {lent_folder}\n" in read.err
     refused = run(*host, "--lend=.", "write b.txt two")
-    assert (refused.code, "(mode default: ask file_write; --yes allows it)" in refused.err) == (6, True)
+    assert (refused.code, "(mode default: ask file_write; use --yes to allow it)" in refused.err) == (6, True)
     denied = run(*host, "--lend=.", "--yes", "--mode", "plan", "write b.txt two")
     assert (denied.code, "mode plan: deny file_write" in denied.err) == (6, True)
     assert run(*host, "--lend=.", "--yes", "write b.txt two").code == 0
     ran = run(*host, "--lend=.", "--yes", "run pwd")
-    assert f"\n    {lent}\n" in ran.err
-    assert (lent / "b.txt").read_text() == "two"
+    assert f"\n    {lent_folder}\n" in ran.err
+    assert (lent_folder / "b.txt").read_text() == "two"
     assert not (root / "b.txt").exists()
 
 
-async def test_what_was_lent_goes_with_who_lent_it_and_all_hear_of_that(served: Served, lent: Path) -> None:
+async def test_a_lent_folder_ends_with_its_client_and_members_are_notified(served: Served, lent_folder: Path) -> None:
 
-    told: asyncio.Queue[Any] = asyncio.Queue()
-    on = {"_dragoman/workspace": lambda params: told.put_nowait(params["files"])}
+    received: asyncio.Queue[Any] = asyncio.Queue()
+    on = {"_dragoman/workspace": lambda params: received.put_nowait(params["files"])}
     announce = {"host": {"presence": True}}
     async with connect(f"{served.url}/acp", upgrade=True, on=on, extra_capabilities=announce) as remote:
         session = await remote.open_session(str(served.folder / "root"))
-        words = ["run", "--host", served.url, "--session", session.id, "--lend", "--prompt", "read a.txt"]
-        ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *words, stdout=subprocess.PIPE)
-        async with asyncio.timeout(PATIENCE):
+        arguments = ["run", "--host", served.url, "--session", session.id, "--lend", "--prompt", "read a.txt"]
+        ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *arguments, stdout=subprocess.PIPE)
+        async with asyncio.timeout(TIMEOUT):
             assert (await ran.communicate())[0] == b"mine\n"
-            assert (await told.get())["client"] == "dragoman"
-            assert await told.get() == "host"
+            assert (await received.get())["client"] == "dragoman"
+            assert await received.get() == "host"
 
 
 @pytest.mark.parametrize(
@@ -260,40 +258,40 @@ async def test_what_was_lent_goes_with_who_lent_it_and_all_hear_of_that(served: 
         ({"content": "/srv/work"}, {"content": "/srv/work"}),
     ],
 )
-def test_paths_have_the_names_of_here_and_texts_are_left_alone(frame: Any, renamed: Any) -> None:
+def test_paths_are_mapped_and_texts_are_unchanged(frame: Any, renamed: Any) -> None:
     assert json.loads(build_path_mapper("/srv/work", "/me/a b")(json.dumps(frame).encode())) == renamed
 
 
-def test_what_is_no_message_passes_as_it_is() -> None:
+def test_an_invalid_frame_is_unchanged() -> None:
     assert build_path_mapper("/srv/work", "/me")(b'{"path": "/srv/work') == b'{"path": "/srv/work'
 
 
 # --- the flags ------------------------------------------------------------------------------------------------
 
-# Every flag of run and chat, as it is said, and what is said of it with --host; nothing where it does its work.
+# Every flag of run and chat, and the error with --host; empty where the flag works.
 FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "agent": (("--agent", "other"), ""),
     "agent_mode": (("--agent-mode", "code"), ""),
     "cwd": (("--cwd", "/"), ""),
-    "dialect": (("--dialect", "v1"), "the host's to decide"),
+    "dialect": (("--dialect", "v1"), "the host decides this"),
     "file": (("--file", "a.txt"), ""),
     "image": (("--image", "a.txt"), ""),
     "json": (("--json",), ""),
     "lend": (("--lend",), ""),
     "mcp": (("--mcp", "mcp.json"), ""),
-    "mode": (("--mode", "plan"), "the host's to decide"),
+    "mode": (("--mode", "plan"), "the host decides this"),
     "model": (("--model", "x"), ""),
-    "no_store": (("--no-store",), "the host's to decide"),
+    "no_store": (("--no-store",), "the host decides this"),
     "option": (("--option", "a=b"), ""),
-    "policy": (("--policy", "p.toml"), "the host's to decide"),
+    "policy": (("--policy", "p.toml"), "the host decides this"),
     "prompt": (("--prompt", "x"), ""),
     "quiet": (("--quiet",), ""),
-    "sandbox": (("--sandbox",), "the host's to decide"),
-    "sandbox_env": (("--sandbox-env", "X"), "the host's to decide"),
-    "sandbox_limit": (("--sandbox-limit", "memory=1"), "the host's to decide"),
-    "sandbox_net": (("--sandbox-net", "none"), "the host's to decide"),
-    "sandbox_read": (("--sandbox-read", "/"), "the host's to decide"),
-    "sandbox_write": (("--sandbox-write", "/"), "the host's to decide"),
+    "sandbox": (("--sandbox",), "the host decides this"),
+    "sandbox_env": (("--sandbox-env", "X"), "the host decides this"),
+    "sandbox_limit": (("--sandbox-limit", "memory=1"), "the host decides this"),
+    "sandbox_net": (("--sandbox-net", "none"), "the host decides this"),
+    "sandbox_read": (("--sandbox-read", "/"), "the host decides this"),
+    "sandbox_write": (("--sandbox-write", "/"), "the host decides this"),
     "session": (("--session", "roof"), ""),
     "timeout": (("--timeout", "1"), ""),
     "token_file": (("--token-file", "token"), ""),
@@ -305,17 +303,17 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize("command", [run_command.main, chat.main], ids=["run", "chat"])
 def test_every_flag_works_with_a_host_or_is_refused_with_a_reason(
-    command: Callable[[list[str]], int], place: Path, capsys: pytest.CaptureFixture[str]
+    command: Callable[[list[str]], int], shared_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = capture_parser(command)
     assert isinstance(parser, Parser)
-    (place / "token").write_text("dgm_x")
-    (place / "token").chmod(0o600)
+    (shared_folder / "token").write_text("dgm_x")
+    (shared_folder / "token").chmod(0o600)
     flags = {action.dest for action in parser._actions if action.option_strings} - {"help", "host"}
-    assert flags <= FLAGS.keys()  # a new one has to say what it does in a host
+    assert flags <= FLAGS.keys()  # a new flag has to define what it does with a host
     for name in flags:
-        words, reason = FLAGS[name]
-        options: Namespace = parser.parse_args(["--host", "http://127.0.0.1:1", *words])
+        arguments, reason = FLAGS[name]
+        options: Namespace = parser.parse_args(["--host", "http://127.0.0.1:1", *arguments])
         try:
             hosted.resolve_options(parser, options, [])
             assert reason == "", name
@@ -324,20 +322,20 @@ def test_every_flag_works_with_a_host_or_is_refused_with_a_reason(
             assert reason in capsys.readouterr().err
 
 
-def test_a_link_to_a_file_of_this_machine_is_said_to_lead_nowhere_on_another() -> None:
+def test_a_linked_file_is_unreachable_on_another_machine() -> None:
     link = ResourceLink(name="a.bin", uri="file:///here/a.bin")
     near, far = (
-        Namespace(afar=resolve_host(url), lend=None) for url in ("http://127.0.0.1:1", "https://office.example")
+        Namespace(host_target=resolve_host(url), lend=None) for url in ("http://127.0.0.1:1", "https://office.example")
     )
     assert run_command.unreachable_files([link], near) == []
     assert run_command.unreachable_files([link], far) == ["a.bin"]
-    assert run_command.unreachable_files([link], Namespace(afar=far.afar, lend="/here")) == []
+    assert run_command.unreachable_files([link], Namespace(host_target=far.host_target, lend="/here")) == []
 
 
 # --- following a log ------------------------------------------------------------------------------------------
 
 
-async def test_entries_of_others_turns_are_left_out_also_when_ones_own_is_known_late() -> None:
+async def test_entries_of_other_turns_are_left_out_even_if_the_own_turn_is_known_late() -> None:
     def entry(seq: int, turn: str | None) -> Entry:
         return Entry(seq=seq, kind="update", actor="agent", time="", turn=turn, body={})
 
@@ -348,20 +346,20 @@ async def test_entries_of_others_turns_are_left_out_also_when_ones_own_is_known_
         async def read(self, _: str, after: int) -> list[Entry]:
             return self.entries[after:]
 
-    own, told = "", []
+    own, seen = "", []
     log = Log(entry(1, None), entry(2, "theirs"), entry(3, None), entry(4, "mine"))
-    is_told = asyncio.Event()
+    has_entry = asyncio.Event()
 
-    def tell(_: str, entry: Entry) -> None:
-        told.append(entry.seq)
-        is_told.set()
+    def on_entry(_: str, entry: Entry) -> None:
+        seen.append(entry.seq)
+        has_entry.set()
 
-    following = LogFollower(log, tell, lambda: own)  # type: ignore[arg-type]
-    following.start("s", 0)
-    async with asyncio.timeout(PATIENCE):
-        await is_told.wait()
-    assert told == [1]
+    follower = LogFollower(log, on_entry, lambda: own)  # type: ignore[arg-type]
+    follower.start("s", 0)
+    async with asyncio.timeout(TIMEOUT):
+        await has_entry.wait()
+    assert seen == [1]
     own = "mine"
     log.entries.append(entry(5, "next"))
-    await following.finish()
-    assert told == [1, 3, 4]
+    await follower.finish()
+    assert seen == [1, 3, 4]

@@ -1,4 +1,4 @@
-"""What `dragoman run` can be told: the prompt, what goes along with it, settings, servers, limits."""
+"""Options of `dragoman run`: the prompt, attachments, settings, MCP servers, limits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.cli.process import EVERYTHING, dragoman
 AGENT = ("--", *EVERYTHING)
 
 
-def test_the_prompt_is_a_word_and_what_is_piped_in_follows_it(tmp_path: Path) -> None:
+def test_the_prompt_is_an_argument_followed_by_piped_text(tmp_path: Path) -> None:
     ran = dragoman("run", "/echo one", *AGENT, cwd=tmp_path)
     assert (ran.returncode, ran.stdout) == (0, "one\n")
     ran = dragoman("run", "/echo one", *AGENT, cwd=tmp_path, text="two\n")
     assert ran.stdout == "one\n\ntwo\n"
 
 
-def test_quiet_prints_the_answer_alone(tmp_path: Path) -> None:
+def test_quiet_prints_only_the_answer(tmp_path: Path) -> None:
     ran = dragoman("run", "--quiet", "/tour", *AGENT, cwd=tmp_path)
     assert ran.stdout.startswith("This is a **message**")
     assert ran.stderr == ""
@@ -32,7 +32,7 @@ def test_quiet_prints_the_answer_alone(tmp_path: Path) -> None:
     assert "rate_limited" in ran.stderr
 
 
-def test_files_go_along_as_what_the_agent_takes(tmp_path: Path) -> None:
+def test_files_are_attached_in_a_form_the_agent_supports(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the text of a\n")
     (tmp_path / "dot.png").write_bytes(b"\x89PNG")
     (tmp_path / "b.bin").write_bytes(b"\0\1\2")
@@ -47,7 +47,7 @@ def test_files_go_along_as_what_the_agent_takes(tmp_path: Path) -> None:
     assert (link["type"], link["name"], link["size"]) == ("resource_link", "b.bin", 3)
 
 
-def test_an_agent_that_takes_neither_gets_links_and_no_images(tmp_path: Path) -> None:
+def test_an_agent_without_support_gets_links_and_no_images(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the text of a\n")
     (tmp_path / "dot.png").write_bytes(b"\x89PNG")
     agent = telling(tmp_path, image=False, embeddedContext=False)
@@ -55,23 +55,23 @@ def test_an_agent_that_takes_neither_gets_links_and_no_images(tmp_path: Path) ->
     assert [block["type"] for block in json.loads(ran.stdout)] == ["resource_link"]
     ran = dragoman("run", "go", "--image", "dot.png", "--", *agent, cwd=tmp_path)
     assert ran.returncode == 1
-    assert "this agent takes no images" in ran.stderr
+    assert "this agent does not support images" in ran.stderr
 
 
-def test_what_takes_longer_than_the_timeout_is_given_up(tmp_path: Path) -> None:
+def test_a_prompt_stops_at_the_timeout(tmp_path: Path) -> None:
     ran = dragoman("run", "/slow 1000", "--timeout", "1", *AGENT, cwd=tmp_path)
     assert ran.returncode == 9
-    assert "dragoman run: given up: " in ran.stderr
+    assert "dragoman run: timeout: " in ran.stderr
     assert "Traceback" not in ran.stderr
     ran = dragoman("run", "/error timeout", *AGENT, cwd=tmp_path)
-    assert ran.returncode == 1  # not ours
+    assert ran.returncode == 1  # a timeout of the agent, not of --timeout
 
 
-def test_an_agent_that_is_not_ready_in_time_is_given_up_once_whatever_dialects_there_are_to_try(tmp_path: Path) -> None:
+def test_the_timeout_covers_all_attempts_to_detect_the_dialect(tmp_path: Path) -> None:
     mute = (sys.executable, "-c", "import sys; sys.stdin.read()")
     ran = dragoman("run", "hello", "--timeout", "0.5", "--", *mute, cwd=tmp_path)
     assert ran.returncode == 9
-    assert ran.stderr == "dragoman run: given up: it was not ready within 0.5 s\n"
+    assert ran.stderr == "dragoman run: timeout: the agent was not ready within 0.5 s\n"
 
 
 def test_modes_models_and_options_are_set_before_the_prompt(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_modes_models_and_options_are_set_before_the_prompt(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--model", "nosuch"), "there is no model 'nosuch'; there are: plain, loud"),
-        (("--agent-mode", "nosuch"), "there is no mode 'nosuch'; there are: ask, code"),
-        (("--option", "nosuch=1"), "there is no option 'nosuch'; there are: model, verbose"),
+        (("--model", "nosuch"), "there is no model 'nosuch'; choose one of: plain, loud"),
+        (("--agent-mode", "nosuch"), "there is no mode 'nosuch'; choose one of: ask, code"),
+        (("--option", "nosuch=1"), "there is no option 'nosuch'; choose one of: model, verbose"),
     ],
 )
-def test_a_setting_that_is_not_there_names_those_that_are(tmp_path: Path, flags: tuple[str, ...], says: str) -> None:
+def test_an_unknown_setting_lists_the_known_ones(tmp_path: Path, flags: tuple[str, ...], says: str) -> None:
     ran = dragoman("run", "hello", *flags, *AGENT, cwd=tmp_path)
     assert ran.returncode == 1
     assert says in ran.stderr
@@ -108,7 +108,7 @@ def test_mcp_servers_come_from_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (told["name"], told["command"], told["args"]) == ("files", "mcp-files", ["."])
     assert told["env"] == [{"name": "TOKEN", "value": "hush-hush-hush"}]
     ran = dragoman("run", "go", "--mcp", "mcp.json", "--", *agent, cwd=tmp_path)
-    assert json.loads(ran.stdout) == []  # nobody to ask whether it may be started
+    assert json.loads(ran.stdout) == []  # nobody to ask for permission to start it
     assert ran.returncode == 6
     assert "hush-hush-hush" not in ran.stderr
 
@@ -116,20 +116,20 @@ def test_mcp_servers_come_from_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "this is no JSON"),
-        ("{}", "mcpServers: must be there"),
-        ('{"mcpServers": {"a": {}}}', "mcpServers.a.command: must be a text that is not empty"),
-        ('{"mcpServers": {"a": {"url": ""}}}', "mcpServers.a.url: must be a text that is not empty"),
-        ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', "mcpServers.a.args: must be a list of texts"),
-        ('{"mcpServers": {"a": {"command": "x", "colour": 1}}}', "mcpServers.a.colour: a server has no such member"),
-        ('{"mcpServers": {"a": {"type": "x", "url": "y"}}}', "mcpServers.a.type: there are stdio, http, sse"),
+        ("{", "not valid JSON"),
+        ("{}", "mcpServers: required"),
+        ('{"mcpServers": {"a": {}}}', "mcpServers.a.command: must be a non-empty string"),
+        ('{"mcpServers": {"a": {"url": ""}}}', "mcpServers.a.url: must be a non-empty string"),
+        ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', "mcpServers.a.args: must be a list of strings"),
+        ('{"mcpServers": {"a": {"command": "x", "colour": 1}}}', "mcpServers.a.colour: unknown member"),
+        ('{"mcpServers": {"a": {"type": "x", "url": "y"}}}', "mcpServers.a.type: must be one of stdio, http, sse"),
         (
             '{"mcpServers": {"a": {"command": "x", "env": {"A": "${NO_SUCH_ONE}"}}}}',
-            "mcpServers.a.env.A: there is no variable NO_SUCH_ONE",
+            "mcpServers.a.env.A: there is no environment variable NO_SUCH_ONE",
         ),
     ],
 )
-def test_a_fault_in_a_file_of_servers_names_its_key(tmp_path: Path, text: str, says: str) -> None:
+def test_an_error_in_an_mcp_file_names_its_key(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "mcp.json"
     file.write_text(text)
     with pytest.raises(ConfigFault) as raised:
@@ -137,17 +137,17 @@ def test_a_fault_in_a_file_of_servers_names_its_key(tmp_path: Path, text: str, s
     assert f"mcp.json: {says}" in str(raised.value)
 
 
-def test_a_file_of_servers_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+def test_a_missing_mcp_file_is_wrong_usage(tmp_path: Path) -> None:
     ran = dragoman("run", "go", "--mcp", "mcp.json", *AGENT, cwd=tmp_path)
     assert ran.returncode == 2
     assert ran.stderr == "dragoman run: mcp.json: there is no such file\n"
 
 
-def test_a_server_that_the_agent_cannot_reach_is_no_surprise_later(tmp_path: Path) -> None:
+def test_an_unsupported_mcp_server_is_an_error_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"web": {"url": "https://example.org"}}}')
     ran = dragoman("run", "go", "--mcp", "mcp.json", "--yes", "--", *telling(tmp_path), cwd=tmp_path)
     assert ran.returncode == 1
-    assert "the agent does not connect to http servers, such as web" in ran.stderr
+    assert "the agent does not support http MCP servers, such as web" in ran.stderr
 
 
 def test_every_exit_code_is_in_the_help_and_on_the_page() -> None:
@@ -159,7 +159,7 @@ def test_every_exit_code_is_in_the_help_and_on_the_page() -> None:
 
 
 def telling(folder: Path, what: str = "prompt", **takes: bool) -> list[str]:
-    """An agent that answers with the prompt, or the MCP servers, as it came over the wire."""
+    """Return an agent that answers with the prompt, or the MCP servers, as it came over the wire."""
     script = folder / f"telling_{what}_{len(takes)}.py"
     offered = {"image": True, "embeddedContext": True, **takes}
     script.write_text(

@@ -1,4 +1,4 @@
-"""What run and chat keep: logs, names, going on, entries for machines; and what they do when it cannot be kept."""
+"""What run and chat store: logs, names, continued sessions, JSON entries; and what they do when the store fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dragoman.store.contract import Draft, Summary
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from tests.cli.connect.test_options import telling
-from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE, OnScreen, in_process
+from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, OnScreen, in_process
 from tests.process_start import started
 
 ENTER = "\r"
@@ -30,31 +30,31 @@ ENTER = "\r"
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where sessions are kept."""
+    """Return the path of the store."""
     return tmp_path / "state" / "dragoman" / "sessions.db"
 
 
 @pytest.fixture
 def counter(tmp_path: Path) -> list[str]:
-    """An agent that keeps its own sessions, counts the turns of each, and dies when told to."""
+    """An agent that stores its own sessions, counts the turns of each, and exits on request."""
     script = tmp_path / "counter.py"
     script.write_text(
         "import os\nfrom dragoman import Agent\nfrom dragoman.store.sqlite import SqliteStore\n"
         f"agent = Agent('counter', version='1', store=SqliteStore({str(tmp_path / 'counter.db')!r}))\n"
         "@agent.prompt\nasync def answer(turn):\n"
         "    if turn.text == 'die':\n        os._exit(3)\n"
-        "    await turn.say(f'{turn.session.turns}: {turn.text}')\nagent.run()\n"
+        "    await turn.say(f'{turn.session.turn_count}: {turn.text}')\nagent.run()\n"
     )
     return [sys.executable, str(script)]
 
 
 def ask(text: str, agent: list[str], *options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """`dragoman run` with this agent."""
+    """Run `dragoman run` with this agent."""
     return in_process("run", "--prompt", text, *options, "--", *agent, cwd=cwd)
 
 
-def kept(file: Path) -> list[Summary]:
-    """The sessions in a store."""
+def stored_sessions(file: Path) -> list[Summary]:
+    """Return the sessions in a store."""
 
     async def read() -> list[Summary]:
         store = await SqliteStore.open(str(file))
@@ -67,89 +67,89 @@ def kept(file: Path) -> list[Summary]:
 
 
 def lines(ran: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
-    """What was printed for machines."""
+    """Return the JSON lines that were printed."""
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def test_one_prompt_is_kept_too(tmp_path: Path, file: Path) -> None:
+def test_a_single_prompt_is_stored(tmp_path: Path, file: Path) -> None:
     assert ask("/echo hi", EVERYTHING, cwd=tmp_path).returncode == 0
-    (summary,) = kept(file)
+    (summary,) = stored_sessions(file)
     assert (summary.title, summary.agent, summary.turns, summary.cwd) == ("/echo hi", "Everything", 1, str(tmp_path))
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_is_kept_where_nobody_wants_that(tmp_path: Path, file: Path) -> None:
+def test_nothing_is_stored_when_storing_is_off(tmp_path: Path, file: Path) -> None:
     assert ask("/echo hi", EVERYTHING, "--no-store", cwd=tmp_path).stdout == "hi\n"
     (tmp_path / "config" / "dragoman").mkdir(parents=True)
     (tmp_path / "config" / "dragoman" / "config.toml").write_text("store = false\n")
     assert ask("/echo hi", EVERYTHING, cwd=tmp_path).stdout == "hi\n"
     assert not file.exists()
-    assert ask("/echo hi", EVERYTHING, "--session", "roof", cwd=tmp_path).returncode == 0  # that is asking for it
-    assert [summary.name for summary in kept(file)] == ["roof"]
+    assert ask("/echo hi", EVERYTHING, "--session", "roof", cwd=tmp_path).returncode == 0  # --session implies storing
+    assert [summary.name for summary in stored_sessions(file)] == ["roof"]
 
 
-def test_a_named_session_goes_on_where_the_agent_can(tmp_path: Path, file: Path, counter: list[str]) -> None:
+def test_a_named_session_continues_if_the_agent_supports_it(tmp_path: Path, file: Path, counter: list[str]) -> None:
     assert ask("one", counter, "--session", "roof", cwd=tmp_path).stdout == "1: one\n"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     ran = ask("two", counter, "--session", "roof", cwd=elsewhere)
     assert ran.stdout == "2: two\n"
-    assert f"resumed roof, in {tmp_path}" in ran.stderr  # it is at home where it began
-    (summary,) = kept(file)
+    assert f"resumed roof in {tmp_path}" in ran.stderr  # it stays in the folder where it began
+    (summary,) = stored_sessions(file)
     assert (summary.name, summary.turns) == ("roof", 2)
     assert ask("three", counter, "--session", summary.session_id[:8], "--quiet", cwd=tmp_path).stderr == ""
     assert ask("other", counter, "--session", "ro", cwd=tmp_path).stdout == "1: other\n"  # a name of its own
 
 
-async def test_a_beginning_of_several_ids_is_no_new_name() -> None:
+async def test_an_ambiguous_id_prefix_is_not_a_new_name() -> None:
 
     store = MemoryStore()
     for id in ("0f0e0d0c-roof", "0f0e0d0c-loft"):
         await store.append(id, [Draft(kind="opened", actor="user", time="", body={})])
-    with pytest.raises(ConfigFault, match="2 sessions begin with '0f0e0d0c'"):
+    with pytest.raises(ConfigFault, match="2 sessions start with '0f0e0d0c'"):
         await find_session(store, "0f0e0d0c")
     assert await find_session(store, "0f0e") is None
     assert await find_session(store, "0f0e0d0c-l") == await store.find("0f0e0d0c-loft")
 
 
-def test_an_agent_that_cannot_go_on_is_told_what_was_said_and_the_user_that_it_was(tmp_path: Path, file: Path) -> None:
+def test_an_agent_without_resume_gets_the_transcript_and_the_user_a_notice(tmp_path: Path, file: Path) -> None:
     agent = telling(tmp_path)
     ask("the roof leaks", agent, "--session", "roof", cwd=tmp_path)
     for _ in range(2):
         ran = ask("go on", agent, "--session", "roof", "--quiet", cwd=tmp_path)
-        assert "cannot go on with roof" in ran.stderr
+        assert "cannot continue roof" in ran.stderr
         transcript, prompt = json.loads(ran.stdout)
         assert prompt == {"type": "text", "text": "go on"}
         assert transcript["type"] == "resource"
         assert transcript["resource"]["text"].startswith("## User\n\nthe roof leaks\n")
-    assert [summary.turns for summary in kept(file)] == [3]
+    assert [summary.turns for summary in stored_sessions(file)] == [3]
     logged = in_process("sessions", "show", "roof", "--json", cwd=tmp_path)
     prompts = [line["body"] for line in lines(logged) if line["kind"] == "prompt"]
-    assert [len(body["prompt"]) for body in prompts] == [1, 1, 1]  # what was told again is not kept again
+    assert [len(body["prompt"]) for body in prompts] == [1, 1, 1]  # the replayed transcript is not stored again
     assert [body.get("retold", False) for body in prompts] == [False, True, True]
 
 
-def test_an_agent_that_died_is_started_again_by_who_goes_on(tmp_path: Path, counter: list[str]) -> None:
+def test_continuing_a_session_restarts_an_agent_that_exited(tmp_path: Path, counter: list[str]) -> None:
     ask("one", counter, "--session", "roof", cwd=tmp_path)
     died = ask("die", counter, "--session", "roof", cwd=tmp_path)
     assert died.returncode == 7
-    assert died.stderr.endswith("what was said is kept; go on with: dragoman run --session roof\n")
+    assert died.stderr.endswith("the session is stored; continue with: dragoman run --session roof\n")
     ran = ask("three", counter, "--session", "roof", cwd=tmp_path)
     assert ran.stdout == "3: three\n"
-    assert "the agent had died: agent " in ran.stderr
+    assert "the agent had exited: agent " in ran.stderr
     assert "exited with status 3" in ran.stderr
 
 
-def test_a_copy_does_not_go_on_in_the_session_of_the_original(tmp_path: Path, counter: list[str]) -> None:
+def test_a_fork_does_not_continue_the_original_session(tmp_path: Path, counter: list[str]) -> None:
     ask("one", counter, "--session", "roof", cwd=tmp_path)
     in_process("sessions", "fork", "roof", "loft", cwd=tmp_path)
     ran = ask("mine", counter, "--session", "loft", cwd=tmp_path)
-    assert "cannot go on with loft (the agent knows only the session that it was forked from)" in ran.stderr
+    assert "cannot continue loft (the agent knows only the session it was forked from)" in ran.stderr
     assert ask("two", counter, "--session", "roof", cwd=tmp_path).stdout == "2: two\n"
     assert "resumed loft" in ask("mine too", counter, "--session", "loft", cwd=tmp_path).stderr
 
 
-def test_servers_of_a_session_are_not_started_because_a_log_says_so(tmp_path: Path) -> None:
+def test_mcp_servers_from_a_log_are_not_started(tmp_path: Path) -> None:
     server = {"command": "mcp-files", "args": [], "env": {"TOKEN": "hush-hush-hush"}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server}}))
     agent = telling(tmp_path, what="servers")
@@ -157,14 +157,14 @@ def test_servers_of_a_session_are_not_started_because_a_log_says_so(tmp_path: Pa
     assert len(json.loads(ask("go", agent, *with_servers, cwd=tmp_path).stdout)) == 1
     ran = ask("go", agent, "--session", "roof", "--yes", cwd=tmp_path)
     assert json.loads(ran.stdout) == []
-    assert "it had MCP servers (files); give them again with --mcp" in ran.stderr
+    assert "the session had MCP servers (files); add them again with --mcp" in ran.stderr
     assert b"hush" not in b"".join(path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file())
 
 
 # --- for machines ---------------------------------------------------------------------------------------------------
 
 
-def test_json_is_the_log_as_it_is_kept_and_the_result_at_its_end(tmp_path: Path) -> None:
+def test_json_prints_the_stored_log_and_then_the_result(tmp_path: Path) -> None:
     ran = ask("/write a.txt text", EVERYTHING, "--json", "--yes", "--session", "roof", cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     *logged, result = lines(ran)
@@ -182,7 +182,7 @@ def test_json_is_the_log_as_it_is_kept_and_the_result_at_its_end(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "kind"),
+    ("arguments", "code", "kind"),
     [
         (("--prompt", "/error rate_limited", "--", *EVERYTHING), 1, "rate_limited"),
         (("--prompt", "/crash", "--", *EVERYTHING), 7, "connection_failed"),
@@ -192,8 +192,10 @@ def test_json_is_the_log_as_it_is_kept_and_the_result_at_its_end(tmp_path: Path)
         (("--prompt", "/error refusal", "--", *EVERYTHING), 3, None),
     ],
 )
-def test_errors_are_a_result_as_well(tmp_path: Path, words: tuple[str, ...], code: int, kind: str | None) -> None:
-    ran = in_process("run", "--json", "--no-store", *words, cwd=tmp_path)
+def test_an_error_is_also_a_json_result(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, kind: str | None
+) -> None:
+    ran = in_process("run", "--json", "--no-store", *arguments, cwd=tmp_path)
     result = lines(ran)[-1]
     assert (ran.returncode, result["kind"], result["body"]["exitCode"]) == (code, "result", code)
     assert result["body"].get("error", {}).get("kind") == kind
@@ -201,33 +203,33 @@ def test_errors_are_a_result_as_well(tmp_path: Path, words: tuple[str, ...], cod
     assert "Traceback" not in ran.stderr
 
 
-def test_who_stops_reading_ends_it(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_run(tmp_path: Path) -> None:
     command = [*DRAGOMAN, "run", "--json", "--prompt", "/slow 1000", "--", *EVERYTHING]
     with started(command, cwd=tmp_path, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as running:
         assert running.stdout is not None
         running.stdout.readline()
         running.stdout.close()
-        assert running.wait(PATIENCE) == 141
+        assert running.wait(TIMEOUT) == 141
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "expected"),
     [
-        (("--session", "/roof"), "is no name for a session"),
-        (("--session", ""), "is no name for a session"),
-        (("--session", "roof", "--no-store"), "--session needs what --no-store leaves out"),
+        (("--session", "/roof"), "is not a valid session name"),
+        (("--session", ""), "is not a valid session name"),
+        (("--session", "roof", "--no-store"), "--session cannot be used with --no-store"),
     ],
 )
-def test_what_cannot_be_meant_is_wrong_usage(tmp_path: Path, flags: tuple[str, ...], says: str) -> None:
+def test_contradicting_flags_are_wrong_usage(tmp_path: Path, flags: tuple[str, ...], expected: str) -> None:
     ran = ask("hello", EVERYTHING, *flags, cwd=tmp_path)
     assert ran.returncode == 2
-    assert says in ran.stderr
+    assert expected in ran.stderr
 
 
-def test_a_store_of_a_newer_version_is_said_before_anything_is_started(tmp_path: Path, file: Path) -> None:
+def test_a_newer_store_is_reported_before_the_agent_starts(tmp_path: Path, file: Path) -> None:
     ask("/echo hi", EVERYTHING, cwd=tmp_path)
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA user_version = 99")
@@ -245,7 +247,7 @@ def test_a_store_of_a_newer_version_is_said_before_anything_is_started(tmp_path:
     assert in_process("sessions", cwd=tmp_path).returncode == 10
 
 
-def test_a_store_that_somebody_holds_is_said_and_nothing_in_it_is_lost(tmp_path: Path, file: Path) -> None:
+def test_a_locked_store_is_reported_and_nothing_is_lost(tmp_path: Path, file: Path) -> None:
     ask("/echo hi", EVERYTHING, cwd=tmp_path)
     holder = sqlite3.connect(file, isolation_level=None)
     try:
@@ -254,11 +256,11 @@ def test_a_store_that_somebody_holds_is_said_and_nothing_in_it_is_lost(tmp_path:
     finally:
         holder.close()
     assert (ran.returncode, ran.stdout) == (10, "")
-    assert "is locked by another program; try again when that has finished; --no-store" in ran.stderr
-    assert [summary.title for summary in kept(file)] == ["/echo hi"]
+    assert "is locked by another program; try again when it has finished; use --no-store" in ran.stderr
+    assert [summary.title for summary in stored_sessions(file)] == ["/echo hi"]
 
 
-def test_all_that_was_shown_before_the_disk_was_full_is_in_the_log(tmp_path: Path) -> None:
+def test_everything_shown_before_the_disk_was_full_is_in_the_log(tmp_path: Path) -> None:
     def confine() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))  # some commits fit, not all
 
@@ -269,7 +271,7 @@ def test_all_that_was_shown_before_the_disk_was_full_is_in_the_log(tmp_path: Pat
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         preexec_fn=confine,
     )
     assert ran.returncode == 10
@@ -278,16 +280,16 @@ def test_all_that_was_shown_before_the_disk_was_full_is_in_the_log(tmp_path: Pat
     logged = in_process("sessions", "show", "roof", "--json", cwd=tmp_path)
     assert logged.returncode == 0
     bodies = [line["body"] for line in lines(logged) if line["kind"] == "update"]
-    said = "".join(body["content"]["text"] for body in bodies if body["sessionUpdate"] == "agent_message_chunk")
+    text = "".join(body["content"]["text"] for body in bodies if body["sessionUpdate"] == "agent_message_chunk")
     shown = ran.stdout.removesuffix("\n")
     assert shown
-    assert said.startswith(shown)
+    assert text.startswith(shown)
 
 
 # --- a conversation -------------------------------------------------------------------------------------------------
 
 
-def test_chat_starts_a_dead_agent_again_and_goes_on(tmp_path: Path, counter: list[str]) -> None:
+def test_chat_restarts_an_agent_that_exited_and_continues(tmp_path: Path, counter: list[str]) -> None:
     with OnScreen("chat", "--session", "roof", "--", *counter, cwd=tmp_path) as terminal:
         terminal.await_last("›")
         terminal.type("one" + ENTER)
@@ -305,7 +307,7 @@ def test_chat_starts_a_dead_agent_again_and_goes_on(tmp_path: Path, counter: lis
         terminal.type("\x04")
         assert terminal.end() == 0
     with OnScreen("chat", "--session", "roof", "--", *counter, cwd=tmp_path) as terminal:
-        terminal.await_line("3: three")  # what was said last
+        terminal.await_line("3: three")  # the last turn
         terminal.await_last("›")
         assert "1: one" not in terminal.text
         terminal.type("\x04")
@@ -313,8 +315,8 @@ def test_chat_starts_a_dead_agent_again_and_goes_on(tmp_path: Path, counter: lis
 
 
 @pytest.mark.item("004-03")
-def test_a_day_with_sessions(tmp_path: Path) -> None:
-    """The script of the documents: start, go on, search, fork, export; import on another machine, and go on there."""
+def test_the_session_script_of_the_docs_works(tmp_path: Path) -> None:
+    """The script of the docs: start, continue, search, fork, export; import on another machine, and continue there."""
     script = Path(__file__).parents[3] / "examples" / "day.sh"
     assert len([line for line in script.read_text().splitlines() if not line.startswith("#")]) == 12
     folder = tmp_path / "bin"
@@ -328,19 +330,21 @@ def test_a_day_with_sessions(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=2 * PATIENCE,  # a dozen commands, one after the other
+        timeout=2 * TIMEOUT,  # a dozen commands, one after the other
     )
     assert ran.returncode == 0, ran.stderr
-    assert "loft begins like roof" in ran.stdout
+    assert "loft is a copy of roof" in ran.stdout
     assert "leaks above the window" in ran.stdout
     listed = ran.stdout.splitlines()[-1].split()
     assert (listed[0], listed[4:6]) == ("loft", ["4", "turns"]) or "4 turns" in ran.stdout.splitlines()[-1]
-    assert ran.stderr.count("cannot go on with") == 3  # that agent keeps nothing
-    assert ran.stdout.count("The roof leaks above the window.") >= 4  # and is told each time
+    assert ran.stderr.count("cannot continue") == 3  # this agent stores nothing
+    assert ran.stdout.count("The roof leaks above the window.") >= 4  # and gets the transcript each time
 
 
-def test_an_agent_that_cannot_do_what_it_offers_is_told_what_was_said(tmp_path: Path) -> None:
-    """One that offers resume and does not know the method, and fails to load what it has just told (peers.md 22)."""
+def test_an_agent_with_broken_resume_gets_the_transcript(tmp_path: Path) -> None:
+    """One that offers resume and does not know the method, and fails to load what it has just told
+    (docs/protocol/peers.md#offered-but-missing).
+    """
     script = tmp_path / "boasting.py"
     script.write_text(
         """
@@ -370,11 +374,11 @@ for line in sys.stdin:
     ran = ask("two", agent, "--session", "roof", cwd=tmp_path)
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "|two")
     assert "## User\n\none\n" in ran.stdout
-    assert "cannot go on with roof (something is wrong)" in ran.stderr
+    assert "cannot continue roof (something is wrong)" in ran.stderr
 
 
-def test_an_agent_that_tells_all_again_when_it_resumes_is_logged_once(tmp_path: Path) -> None:
-    """Some do, though only session/load should (peers.md 36)."""
+def test_a_replay_at_resume_is_logged_once(tmp_path: Path) -> None:
+    """Some agents do this, though only session/load should (docs/protocol/peers.md#replay)."""
     script = tmp_path / "repeating.py"
     script.write_text(
         """
@@ -407,21 +411,19 @@ for line in sys.stdin:
     assert texts == ["first answer", "second answer"]
 
 
-def test_a_name_that_a_shell_could_read_is_given_to_no_session_and_an_old_one_is_still_found(
-    tmp_path: Path, file: Path
-) -> None:
+def test_a_session_name_with_shell_characters_is_refused_but_an_old_one_is_found(tmp_path: Path, file: Path) -> None:
     wrong = "x$(touch PWNED)"
     ran = ask("/echo hi", ["no-such-agent"], "--session", wrong, cwd=tmp_path)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-    assert "'$' cannot stand there; it has letters, digits, blanks and" in ran.stderr
+    assert "'$' is not allowed there; use letters, digits, blanks and" in ran.stderr
     assert ask("/echo hi", EVERYTHING, "--session", "roof work", cwd=tmp_path).returncode == 0
     for action in ("rename", "fork"):
         assert in_process("sessions", action, "roof work", wrong, cwd=tmp_path).returncode == 1
-    assert [each.name for each in kept(file)] == ["roof work"]
+    assert [each.name for each in stored_sessions(file)] == ["roof work"]
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE sessions SET name = ?", [wrong])
     assert ask("/echo again", EVERYTHING, "--session", wrong, cwd=tmp_path).returncode == 0
-    (summary,) = kept(file)
+    (summary,) = stored_sessions(file)
     assert (summary.name, summary.turns) == (wrong, 2)
     copied = in_process("sessions", "fork", wrong, "loft work", cwd=tmp_path)
     assert "--session 'loft work' 'PROMPT'" in copied.stdout

@@ -1,4 +1,4 @@
-"""`--sandbox` on the command line: agents with less, one line and an exit code where that cannot be had."""
+"""`--sandbox` on the command line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 import dragoman as door
 from dragoman.transport.sandbox import bubblewrap, landlock
-from tests.cli.process import DRAGOMAN, EVERYTHING, PATIENCE, dragoman, run
+from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, dragoman, run
 
-SOURCES = str(Path(door.__file__).parents[2])
+SOURCES = str(Path(door.__file__).parents[1])
 
 needs_landlock = pytest.mark.skipif(
     landlock.abi_version() < landlock.TCP_MIN_ABI,
@@ -27,7 +27,7 @@ needs_bubblewrap = pytest.mark.skipif(
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """A folder to work in, beside those of the user."""
+    """A working directory next to those of the user."""
     folder = tmp_path / "work"
     folder.mkdir()
     (tmp_path / "outside.txt").write_text("canary")
@@ -35,7 +35,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def environment(folder: Path) -> str:
-    """A virtual environment with Dragoman in it; its interpreter."""
+    """Create a virtual environment with Dragoman; return its interpreter."""
     venv.create(folder, symlinks=True)
     packages = sysconfig.get_path("purelib", "venv", vars={"base": str(folder), "platbase": str(folder)})
     Path(packages, "dragoman.pth").write_text(f"{SOURCES}\n{sysconfig.get_path('purelib')}\n")
@@ -63,7 +63,7 @@ def test_an_agent_and_its_commands_see_the_folder_and_no_secrets(
     assert (work / "made").exists()
 
 
-def test_where_the_sandbox_cannot_be_had_nothing_starts_and_the_exit_code_says_so(tmp_path: Path) -> None:
+def test_without_a_sandbox_nothing_starts_and_the_exit_code_is_8(tmp_path: Path) -> None:
     agent = ["touch", "started"]
     for ran in (
         run("hi", "--sandbox", cwd=tmp_path, agent=agent),
@@ -75,13 +75,13 @@ def test_where_the_sandbox_cannot_be_had_nothing_starts_and_the_exit_code_says_s
     assert not (tmp_path / "started").exists()
 
 
-def test_dragoman_in_the_projects_own_environment_is_told_to_be_installed_elsewhere(tmp_path: Path) -> None:
+def test_dragoman_inside_the_project_environment_is_an_error_with_advice(tmp_path: Path) -> None:
     project, other = tmp_path / "project", tmp_path / "other"
     other.mkdir()
     python = environment(project / ".venv")
-    for words in (["run", "--prompt", "hi"], ["translate"]):
-        line = [python, "-m", "dragoman", *words, "--sandbox", "--", "touch", "started"]
-        ran = subprocess.run(line, cwd=project, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    for arguments in (["run", "--prompt", "hi"], ["translate"]):
+        line = [python, "-m", "dragoman", *arguments, "--sandbox", "--", "touch", "started"]
+        ran = subprocess.run(line, cwd=project, capture_output=True, text=True, timeout=TIMEOUT, check=False)
         assert ran.returncode == 8, ran.stderr
         assert f"for Dragoman itself runs from {project}/.venv" in ran.stderr
         assert "install it outside of that folder (pipx install dragoman, or uv tool install dragoman)" in ran.stderr
@@ -96,7 +96,7 @@ def test_dragoman_in_another_projects_environment_works(tmp_path: Path) -> None:
     python = environment(tmp_path / "project" / ".venv")
     line = [python, "-m", "dragoman", "run", "--prompt", "hello", "--sandbox", "--sandbox-read", SOURCES]
     ran = subprocess.run(
-        [*line, "--", *EVERYTHING], cwd=other, capture_output=True, text=True, timeout=PATIENCE, check=False
+        [*line, "--", *EVERYTHING], cwd=other, capture_output=True, text=True, timeout=TIMEOUT, check=False
     )
     assert ran.returncode == 0, ran.stderr
 
@@ -111,23 +111,23 @@ def test_modules_in_the_working_directory_are_not_imported(work: Path) -> None:
     assert not (work.parent / "imported").exists()
 
 
-def test_what_bubblewrap_cannot_do_is_said_and_not_left_out(work: Path) -> None:
+def test_unsupported_bubblewrap_options_are_an_error(work: Path) -> None:
     ran = run("hi", "--sandbox", "bubblewrap", "--sandbox-net", "443", cwd=work)
     assert ran.returncode == 8
-    assert "bubblewrap cannot limit TCP to ports; say all or none" in ran.stderr
+    assert "bubblewrap cannot limit TCP to ports; use all or none" in ran.stderr
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--sandbox-net", "none"), "--sandbox-net is for a sandbox; add --sandbox"),
-        (("--sandbox", "--sandbox-net", "http"), "'http' is no network to reach; say none, all"),
-        (("--sandbox", "--sandbox-read", "/no/such"), "--sandbox-read: there is no /no/such"),
-        (("--sandbox", "--sandbox-limit", "files=3"), "say NAME=N, where NAME is one of processes, open_files"),
+        (("--sandbox-net", "none"), "--sandbox-net needs --sandbox"),
+        (("--sandbox", "--sandbox-net", "http"), "'http' is not a network; use none, all"),
+        (("--sandbox", "--sandbox-read", "/no/such"), "--sandbox-read: there is no file or folder /no/such"),
+        (("--sandbox", "--sandbox-limit", "files=3"), "give NAME=N, where NAME is one of processes, open_files"),
         (("--sandbox", "docker"), "invalid choice"),
     ],
 )
-def test_wrong_use_is_one_line_and_exit_code_two(work: Path, options: tuple[str, ...], says: str) -> None:
+def test_wrong_usage_is_one_line_and_exit_code_two(work: Path, options: tuple[str, ...], says: str) -> None:
     ran = run("hi", *options, cwd=work)
     assert ran.returncode == 2
     assert says in ran.stderr
@@ -149,4 +149,4 @@ def test_help_says_what_is_confined(command: str, tmp_path: Path) -> None:
     text = dragoman(command, "--help", cwd=tmp_path).stdout
     assert "--sandbox-net" in text
     assert "exit code 8" in text
-    assert "reach TCP port 443" in text
+    assert "443 (for the model)" in text

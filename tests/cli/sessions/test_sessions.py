@@ -1,4 +1,4 @@
-"""`dragoman sessions`: what is kept is listed, shown, found, copied, carried, forgotten and mended."""
+"""`dragoman sessions`: list, show, search, fork, export, delete and repair."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 
 from dragoman.cli import main, sessions
 from dragoman.cli.commands import completion
-from dragoman.cli.sessions.open_store import format_age
+from dragoman.cli.ui.format import format_age
 from dragoman.config.paths import user_paths
 from dragoman.store.contract import Draft, Summary
 from dragoman.store.export import export_session
@@ -32,18 +32,20 @@ ROOF, LOFT = "0f0e0d0c-roof", "0f0e0d0c-loft"
 Dragoman = Callable[..., int]
 
 
-def said(text: str, role: str = "agent_message_chunk") -> tuple[str, object]:
-    """One piece of an answer."""
+def chunk(text: str, role: str = "agent_message_chunk") -> tuple[str, object]:
+    """Return one chunk of an answer."""
     return "update", {"sessionUpdate": role, "content": {"type": "text", "text": text}}
 
 
 def prompted(text: str) -> tuple[str, object]:
-    """One prompt."""
+    """Return one prompt."""
     return "prompt", {"prompt": [{"type": "text", "text": text}]}
 
 
-def keep(id: str, *entries: tuple[str, object], name: str | None = None, days: float = 0, cwd: str = "/") -> Summary:
-    """Put a session into the user's store, so many days old."""
+def store_session(
+    id: str, *entries: tuple[str, object], name: str | None = None, days: float = 0, cwd: str = "/"
+) -> Summary:
+    """Store a session that is this many days old."""
     time = (datetime.now(UTC) - timedelta(days=days)).isoformat()
     opened = ("opened", {"sessionId": "s", "cwd": cwd, "agent": {"name": "parrot"}})
     drafts = [
@@ -72,14 +74,14 @@ def two(tmp_path: Path) -> None:
         "status": "completed",
         "kind": "other",
     }
-    keep(LOFT, prompted("the loft is dark"), ("turn_ended", {"stopReason": "refusal"}), days=3)
-    keep(
+    store_session(LOFT, prompted("the loft is dark"), ("turn_ended", {"stopReason": "refusal"}), days=3)
+    store_session(
         ROOF,
         prompted("the roof leaks"),
-        said("hmm", "agent_thought_chunk"),
+        chunk("hmm", "agent_thought_chunk"),
         ("update", tool),
-        said("Then **mend** "),
-        said("it.\x1b[31m"),
+        chunk("Then **mend** "),
+        chunk("it.\x1b[31m"),
         name="roof",
         cwd=str(tmp_path),
     )
@@ -87,12 +89,12 @@ def two(tmp_path: Path) -> None:
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Dragoman:
-    """Call the command in this process; the exit code."""
+    """Run the command in this process; return the exit code."""
 
-    def call(*words: str) -> int:
+    def call(*arguments: str) -> int:
         capfd.readouterr()
         try:
-            return main.main(["sessions", *words])
+            return main.main(["sessions", *arguments])
         except SystemExit as end:
             return int(end.code or 0)
 
@@ -100,20 +102,20 @@ def run(capfd: pytest.CaptureFixture[str]) -> Dragoman:
 
 
 @pytest.mark.usefixtures("two")
-def test_they_are_listed_by_what_one_types_to_mean_them(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sessions_are_listed_with_name_or_id_prefix(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run() == 0
     first, second = capfd.readouterr().out.splitlines()
     assert first.split() == ["roof", "just", "now", "1", "turn", "parrot", "the", "roof", "leaks"]
-    assert second.split()[:4] == ["0f0e0d0c-l", "3", "days", "ago"]  # eight characters would mean both
+    assert second.split()[:4] == ["0f0e0d0c-l", "3", "days", "ago"]  # eight characters would be ambiguous
     assert run("list", "--names") == 0
     assert capfd.readouterr().out.split() == ["roof", "0f0e0d0c-l"]
     assert run("list", "--json", "--last", "1") == 0
-    (told,) = json.loads(capfd.readouterr().out)
-    assert (told["sessionId"], told["name"], told["turns"]) == (ROOF, "roof", 1)
+    (result,) = json.loads(capfd.readouterr().out)
+    assert (result["sessionId"], result["name"], result["turns"]) == (ROOF, "roof", 1)
 
 
 @pytest.mark.usefixtures("two")
-def test_those_of_this_folder_can_be_listed_alone(
+def test_here_lists_only_sessions_of_this_folder(
     run: Dragoman, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -121,17 +123,19 @@ def test_those_of_this_folder_can_be_listed_alone(
     assert capfd.readouterr().out == "roof\n"
 
 
-def test_one_that_was_put_away_is_listed_when_asked_for(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
-    keep(LOFT, ("update", {"sessionUpdate": "session_info_update", "_meta": {"dragoman": {"archived": True}}}))
+def test_an_archived_session_is_listed_with_all(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+    store_session(LOFT, ("update", {"sessionUpdate": "session_info_update", "_meta": {"dragoman": {"archived": True}}}))
     assert run("--names") == 0
     assert capfd.readouterr().out == ""
     assert run("--names", "--all") == 0
     assert capfd.readouterr().out == "0f0e0d0c\n"
 
 
-def test_where_nothing_is_kept_that_is_said_and_nothing_made(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_store_nothing_is_listed_and_nothing_created(
+    run: Dragoman, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run() == 0
-    assert capfd.readouterr().out == "nothing is kept yet\n"
+    assert capfd.readouterr().out == "no sessions are stored yet\n"
     assert run("show", "roof") == 1
     assert capfd.readouterr().err == "dragoman sessions show: there is no session 'roof' in this store\n"
     assert run("repair") == 0
@@ -139,7 +143,7 @@ def test_where_nothing_is_kept_that_is_said_and_nothing_made(run: Dragoman, capf
 
 
 @pytest.mark.usefixtures("two")
-def test_one_is_shown_without_letting_anything_in_it_act(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_session_is_shown_without_control_characters(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("show", "roof") == 0
     shown = capfd.readouterr().out
     assert "> the roof leaks\n\n✓ Climb up\n\nThen **mend** it.␛[31m\n" in shown
@@ -151,7 +155,7 @@ def test_one_is_shown_without_letting_anything_in_it_act(run: Dragoman, capfd: p
 
 
 @pytest.mark.usefixtures("two")
-def test_on_a_terminal_it_has_ink(tmp_path: Path) -> None:
+def test_a_session_on_a_terminal_has_styles(tmp_path: Path) -> None:
     with OnScreen("sessions", "show", "roof", cwd=tmp_path) as terminal:
         assert terminal.end() == 0
         assert terminal.style_of("mend").bold
@@ -163,7 +167,7 @@ def test_on_a_terminal_it_has_ink(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("two")
-def test_words_are_found_with_what_stands_around_them(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+def test_search_shows_hits_with_their_context(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("search", "ROOF", "leak*") == 0
     assert capfd.readouterr().out.splitlines() == ["roof, just now: the roof leaks", "     3 user: the roof leaks"]
     assert run("search", "the", "--json", "--limit", "1") == 0
@@ -177,12 +181,12 @@ def test_words_are_found_with_what_stands_around_them(run: Dragoman, capfd: pyte
 
 
 @pytest.mark.usefixtures("two")
-def test_a_copy_can_end_earlier_and_names_are_given_once(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_fork_can_end_earlier_and_names_are_unique(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("fork", "roof", "attic", "--upto", "3", "--json") == 0
     copy = json.loads(capfd.readouterr().out)
     assert (copy["name"], copy["entries"], copy["forkedFrom"]) == ("attic", 3, ROOF)
     assert run("fork", "roof", "attic") == 1
-    assert "there is a session attic already" in capfd.readouterr().err
+    assert "there is already a session attic" in capfd.readouterr().err
     assert run("rename", "attic", "roof") == 1
     assert run("rename", "attic", "top") == 0
     assert run("rename", "top") == 0
@@ -191,23 +195,23 @@ def test_a_copy_can_end_earlier_and_names_are_given_once(run: Dragoman, capfd: p
 
 
 @pytest.mark.usefixtures("two")
-def test_what_is_deleted_is_meant_and_all_of_it_is_there(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+def test_delete_checks_all_names_first(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("delete", "roof", "nosuch") == 1
-    assert run("delete", "0f0e") == 1  # four characters may be anything
+    assert run("delete", "0f0e") == 1  # four characters are too few
     assert run("delete", "roof", LOFT, "--json") == 0
     assert json.loads(capfd.readouterr().out) == {"deleted": [ROOF, LOFT]}
     assert run() == 0
-    assert capfd.readouterr().out == "nothing is kept yet\n"
+    assert capfd.readouterr().out == "no sessions are stored yet\n"
 
 
 @pytest.mark.usefixtures("two")
-def test_what_is_old_and_has_no_name_goes(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+def test_expire_deletes_old_unnamed_sessions(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("expire") == 2
     assert run("expire", "--older", "soon") == 2
     assert run("expire", "--keep", "0", "--dry-run") == 0
-    assert capfd.readouterr().out.endswith("1 session would be gone, 1 kept\n")
+    assert capfd.readouterr().out.endswith("1 session would be deleted, 1 kept\n")
     assert run("expire", "--older", "4d") == 0
-    assert capfd.readouterr().out == "0 sessions are gone, 2 kept\n"
+    assert capfd.readouterr().out == "0 sessions deleted, 2 kept\n"
     assert run("expire", "--older", "2d", "--json") == 0
     assert json.loads(capfd.readouterr().out) == {"expired": [LOFT], "dryRun": False}
     assert run("show", LOFT, "--json") == 1
@@ -215,7 +219,7 @@ def test_what_is_old_and_has_no_name_goes(run: Dragoman, capfd: pytest.CaptureFi
 
 
 def exported(file: Path, session_id: str, name: str | None = None, body: Any = None) -> Path:
-    """A session as another machine may have made it."""
+    """Return a session exported on another machine."""
 
     async def main() -> bytes:
         store, out = MemoryStore(), io.BytesIO()
@@ -230,19 +234,19 @@ def exported(file: Path, session_id: str, name: str | None = None, body: Any = N
 
 
 @pytest.mark.parametrize(("id", "name", "called"), [("x", None, "x"), ("x", "the roof", "the roof")])
-def test_a_command_to_paste_holds_the_name_as_one_word(
+def test_a_printed_command_quotes_the_session_name(
     run: Dragoman, capfd: pytest.CaptureFixture[str], tmp_path: Path, id: str, name: str | None, called: str
 ) -> None:
     assert run("import", str(exported(tmp_path / "s.session", id, name))) == 0
-    imported = capfd.readouterr().out.partition("go on with: ")[2].partition(" (it works")[0]
+    imported = capfd.readouterr().out.partition("continue with: ")[2].partition(" (in ")[0]
     assert run("fork", called) == 0
     assert run("fork", called, "a copy") == 0
-    forked = capfd.readouterr().out.splitlines()[-1].partition("go on with: ")[2]
+    forked = capfd.readouterr().out.splitlines()[-1].partition("continue it with: ")[2]
     for command, session in ((imported, called), (forked, "a copy")):
         assert shlex.split(command) == ["dragoman", "run", "--session", session, "PROMPT"]
 
 
-def test_a_file_that_is_nested_without_end_is_refused_with_a_reason(
+def test_a_deeply_nested_import_is_refused_with_a_reason(
     run: Dragoman, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     body = msgspec.Raw(b"[" * 100_000 + b"]" * 100_000)
@@ -251,13 +255,13 @@ def test_a_file_that_is_nested_without_end_is_refused_with_a_reason(
 
 
 @pytest.mark.usefixtures("two")
-def test_it_is_carried_in_one_file_that_nobody_may_change(
+def test_an_exported_session_can_be_imported_unless_changed(
     run: Dragoman, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "roof.session"
     assert run("export", "roof", str(file)) == 0
     assert file.stat().st_mode & 0o777 == 0o600
-    assert run("export", "roof", str(file)) == 2  # it is there already
+    assert run("export", "roof", str(file)) == 2  # it exists already
     assert run("export", "roof") == 0
     piped = capfd.readouterr().out
     assert run("import", str(file)) == 1  # so is the session
@@ -267,17 +271,17 @@ def test_it_is_carried_in_one_file_that_nobody_may_change(
     assert "> the roof leaks" in capfd.readouterr().out
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "third"))
     assert run("import", str(file), "--name", "attic") == 0
-    assert f"(it works in {tmp_path})" in capfd.readouterr().out
+    assert f"(in {tmp_path})" in capfd.readouterr().out
     file.write_bytes(file.read_bytes().replace(b"leaks", b"holds"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "fourth"))
     assert run("import", str(file)) == 1
-    assert "it was changed or cut" in capfd.readouterr().err
+    assert "the file was changed or truncated" in capfd.readouterr().err
     assert run("import", str(tmp_path / "nosuch")) == 1
     assert capfd.readouterr().err.endswith("nosuch: No such file or directory\n")
 
 
 @pytest.mark.usefixtures("two")
-def test_what_is_intact_of_a_damaged_log_is_shown_and_a_repair_makes_it_whole(
+def test_a_damaged_log_shows_intact_entries_and_can_be_repaired(
     run: Dragoman, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with closing(sqlite3.connect(user_paths().sessions)) as connection, connection:
@@ -288,46 +292,44 @@ def test_what_is_intact_of_a_damaged_log_is_shown_and_a_repair_makes_it_whole(
     assert f"run `dragoman sessions repair {ROOF}`" in shown.err
     assert run("repair") == 0
     assert capfd.readouterr().out.splitlines() == [
-        f"{ROOF}: 7 entries are kept; lost: 5",
-        "1 session in order, 1 repaired",
+        f"{ROOF}: 7 entries kept; lost: 5",
+        "1 session intact, 1 repaired",
     ]
     assert run("show", "roof") == 0
     assert "entry 5 is lost" in capfd.readouterr().out
 
 
 @pytest.mark.usefixtures("two")
-def test_a_file_that_cannot_be_read_is_made_anew_and_the_old_one_kept(
-    run: Dragoman, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unreadable_file_is_rebuilt_and_the_old_one_kept(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     path = Path(user_paths().sessions)
     with open(path, "r+b") as file:
         file.write(b"x" * 100)
     assert run() == 10
     assert "run `dragoman sessions repair`" in capfd.readouterr().err
     assert run("repair", "--json") == 0
-    told = json.loads(capfd.readouterr().out)
-    assert {report["sessionId"] for report in told["sessions"]} == {ROOF, LOFT}
-    assert Path(told["old"]).read_bytes()[:4] == b"xxxx"
+    result = json.loads(capfd.readouterr().out)
+    assert {report["sessionId"] for report in result["sessions"]} == {ROOF, LOFT}
+    assert Path(result["old"]).read_bytes()[:4] == b"xxxx"
     assert run("show", "roof") == 0
 
 
 @pytest.mark.parametrize("action", sessions.ACTIONS)
-def test_every_action_teaches_by_example(action: str, run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_action_has_examples(action: str, run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(action, "--help") == 0
     shown = capfd.readouterr().out
     assert f"\n  dragoman sessions {action if action != 'list' else ''}" in shown.partition("examples:")[2]
     assert "exit codes:" in shown
     assert run("--help") == 0
-    assert f"dragoman sessions {sessions.ACTIONS[action].usage}" in capfd.readouterr().out
+    assert f"\n  {sessions.ACTIONS[action].usage}" in capfd.readouterr().out
 
 
-def test_another_word_is_wrong_usage(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_action_is_wrong_usage(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("nosuch") == 2
-    assert "there is no 'nosuch'; try: list, show, search" in capfd.readouterr().err
+    assert "there is no action 'nosuch'; choose one of: list, show, search" in capfd.readouterr().err
     assert run("show") == 2
 
 
-def test_sessions_are_completed_wherever_one_is_wanted() -> None:
+def test_session_arguments_are_completed() -> None:
     known = completion.argument_table()
     for command in ("run", "chat", "sessions"):
         assert any(taken.flag == "--session" and taken.value_kind == "sessions" for taken in known[command])
@@ -337,7 +339,7 @@ def test_sessions_are_completed_wherever_one_is_wanted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [
         (-5, "just now"),
         (59, "just now"),
@@ -348,7 +350,7 @@ def test_sessions_are_completed_wherever_one_is_wanted() -> None:
         (40 * 86400, "2026-01-20"),
     ],
 )
-def test_times_are_said_as_people_say_them(seconds: int, said: str) -> None:
+def test_ages_are_formatted_for_people(seconds: int, expected: str) -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
-    assert format_age((now - timedelta(seconds=seconds)).isoformat(), now) == said
+    assert format_age((now - timedelta(seconds=seconds)).isoformat(), now) == expected
     assert format_age("yesterday-ish", now) == "at some time"

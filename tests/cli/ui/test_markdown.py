@@ -1,4 +1,4 @@
-"""Markdown as it streams in: the same whatever the pieces are, nothing lost, nothing that acts."""
+"""Streaming Markdown: the chunk boundaries do not matter, nothing is lost, nothing is a control character."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pieces = list[tuple[str, str]]
 
 
 def rendered(*chunks: str, width: int = 60) -> Pieces:
-    """What is shown of a text that comes in these chunks."""
+    """Return what is shown of a text that comes in these chunks."""
     shown: Pieces = []
     text = Markdown(shown.extend, lambda: width + 1)
     for chunk in chunks:
@@ -26,12 +26,12 @@ def rendered(*chunks: str, width: int = 60) -> Pieces:
 
 
 def plain(*chunks: str, width: int = 60) -> str:
-    """The same without styles."""
+    """Return the same without styles."""
     return "".join(text for text, _ in rendered(*chunks, width=width))
 
 
 def styles(text: str) -> dict[str, str]:
-    """The style of each word."""
+    """Return the style of each word."""
     return {word: style for word, style in rendered(text) if word.strip()}
 
 
@@ -57,7 +57,7 @@ def test_marks_become_styles() -> None:
         "trailing backslash \\",
     ],
 )
-def test_what_is_no_mark_stays_as_it_is(text: str) -> None:
+def test_text_without_marks_is_unchanged(text: str) -> None:
     assert plain(f"{text}\n").rstrip() == text.replace("* ", "•" if text == "* " else "* ").rstrip()
 
 
@@ -65,7 +65,7 @@ def test_escaped_marks_are_shown_without_their_escape() -> None:
     assert plain("\\*not\\* \\`this\\`") == "*not* `this`"
 
 
-def test_a_link_always_says_where_it_leads() -> None:
+def test_a_link_always_shows_its_target() -> None:
     assert plain("see [the bank](https://evil.example/x_(y)) now") == "see the bank (https://evil.example/x_(y)) now"
 
 
@@ -78,14 +78,14 @@ def test_headings_lists_quotes_rules_and_code() -> None:
     assert styles("```\n**x**\n```\n")["**x**"] == "code"
 
 
-def test_a_table_is_set_in_columns() -> None:
+def test_a_table_is_aligned_in_columns() -> None:
     assert plain("| a | b |\n|---|:-:|\n| long | `x` |\n| **y** | \\| |\n\nafter") == (
         "a    │ b\n─────┼──\nlong │ x\ny    │ |\n\nafter"
     )
     assert plain("| no table\nnext") == "| no table\nnext"
 
 
-def test_lines_are_broken_between_words_and_hang() -> None:
+def test_lines_wrap_between_words_with_a_hanging_indent() -> None:
     text = "- " + "word " * 30
     lines = plain(text, width=30).splitlines()
     assert all(len(line) <= 30 for line in lines)
@@ -94,7 +94,7 @@ def test_lines_are_broken_between_words_and_hang() -> None:
     assert all(line.startswith("│ word") for line in quoted)
 
 
-def test_what_is_certain_is_shown_at_once() -> None:
+def test_certain_text_is_shown_at_once() -> None:
     shown: Pieces = []
     text = Markdown(shown.extend, lambda: 80)
 
@@ -113,7 +113,7 @@ def test_what_is_certain_is_shown_at_once() -> None:
     assert so_far() == "Hello world bold on"
 
 
-def test_a_word_that_was_shown_in_part_is_not_broken() -> None:
+def test_a_partially_shown_word_is_not_wrapped() -> None:
     shown: Pieces = []
     text = Markdown(shown.extend, lambda: 12)
     text.feed("12345 789")
@@ -127,7 +127,7 @@ LIVELY = st.text(st.sampled_from("ab *_`~#>-|[]()\\!1.\n\t 漢é\x1b\x07\r"), ma
 
 
 @given(LIVELY, st.lists(st.integers(0, 80), max_size=6), st.integers(8, 60))
-def test_pieces_make_no_difference(text: str, cuts: list[int], width: int) -> None:
+def test_chunk_boundaries_make_no_difference(text: str, cuts: list[int], width: int) -> None:
     text = text.replace("\r", "")
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     chunks = [text[start:end] for start, end in pairwise(places)]
@@ -135,7 +135,7 @@ def test_pieces_make_no_difference(text: str, cuts: list[int], width: int) -> No
 
 
 @given(LIVELY, st.integers(8, 60))
-def test_no_letter_is_lost_and_nothing_acts(text: str, width: int) -> None:
+def test_no_letter_is_lost_and_no_control_character_remains(text: str, width: int) -> None:
     shown = plain(text, width=width)
     for letter in "ab漢é":
         assert shown.count(letter) == text.count(letter)

@@ -1,4 +1,4 @@
-"""`dragoman run` by the user's policy, grants and audit: what is refused, remembered, written down, and said."""
+"""`dragoman run` with the user's policy, grants and audit log."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ KEYS = "y/s/w/a/n? "
 
 
 class Home:
-    """A user, and a folder to work in that is none of the user's own."""
+    """A user, and a working directory outside the user's own folders."""
 
     def __init__(self, folder: Path) -> None:
         self.config = folder / "config" / "dragoman"
         self.state = folder / "state" / "dragoman"
         self.work = folder / "work"
-        for place in (self.config, self.state, self.work):
-            place.mkdir(parents=True)
+        for folder in (self.config, self.state, self.work):
+            folder.mkdir(parents=True)
         self.policy = self.config / "policy.toml"
         self.grants = GrantsFile(str(self.state / "grants.json"))
 
     def entries(self) -> list[dict[str, Any]]:
-        """The audit, which must be whole."""
+        """Return the entries of the audit log, which must be intact."""
         audit = AuditLog(str(self.state / "audit" / "audit.jsonl"))
         assert audit.verify().faults == []
         return list(audit.entries())
@@ -47,7 +47,7 @@ def home(tmp_path: Path) -> Home:
 # --- without a terminal ---------------------------------------------------------------------------------------
 
 
-def test_a_rule_allows_without_a_yes(home: Home) -> None:
+def test_a_rule_allows_without_a_question(home: Home) -> None:
     home.policy.write_text('[[rule]]\ndecision = "allow"\noperation = "file_write"\npath = "notes/**"\n')
     (home.work / "notes").mkdir()
     run("/write notes/a.txt text", cwd=home.work)
@@ -56,7 +56,7 @@ def test_a_rule_allows_without_a_yes(home: Home) -> None:
     assert not (home.work / "b.txt").exists()
 
 
-def test_what_policy_denies_a_yes_does_not_allow_and_the_rule_is_named(home: Home) -> None:
+def test_yes_does_not_allow_what_policy_denies_and_the_rule_is_named(home: Home) -> None:
     home.policy.write_text('\n[[rule]]\ndecision = "deny"\npath = "*.env"\nreason = "secrets stay with me"\n')
     ran = run("/write x.env text", "--yes", cwd=home.work)
     assert not (home.work / "x.env").exists()
@@ -66,7 +66,7 @@ def test_what_policy_denies_a_yes_does_not_allow_and_the_rule_is_named(home: Hom
     assert (decided[0]["decision"], decided[0]["reason"], decided[0]["who"]) == ("deny", reason, "everything")
 
 
-def test_the_projects_file_counts_where_it_is_stricter(home: Home) -> None:
+def test_the_project_policy_applies_where_it_is_stricter(home: Home) -> None:
     (home.work / ".dragoman").mkdir()
     (home.work / ".dragoman" / "policy.toml").write_text('[[rule]]\ndecision = "deny"\ncommand = ["touch"]\n')
     ran = run("/run touch made", "--yes", cwd=home.work)
@@ -77,14 +77,14 @@ def test_the_projects_file_counts_where_it_is_stricter(home: Home) -> None:
 @pytest.mark.parametrize(
     ("options", "written"), [(["--mode", "bypassPermissions"], True), (["--mode", "plan", "--yes"], False)]
 )
-def test_the_mode_decides_where_no_rule_speaks(home: Home, options: list[str], written: bool) -> None:
+def test_the_mode_decides_where_no_rule_matches(home: Home, options: list[str], written: bool) -> None:
     ran = run("/write a.txt text", *options, cwd=home.work)
     assert (home.work / "a.txt").exists() is written, ran.stderr
     assert ("mode plan: deny file_write" in ran.stderr) is not written
     assert {each["mode"] for each in home.entries() if each["what"] == "decided"} == {options[1]}
 
 
-def test_another_policy_stands_in_place_of_the_users_own_and_is_not_written(home: Home) -> None:
+def test_policy_flag_replaces_the_users_policy_and_protects_the_file(home: Home) -> None:
     home.policy.write_text('[[rule]]\ndecision = "deny"\n')
     other = home.work / "ci.toml"
     other.write_text('[[rule]]\ndecision = "allow"\noperation = "file_write"\n')
@@ -95,7 +95,7 @@ def test_another_policy_stands_in_place_of_the_users_own_and_is_not_written(home
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("damage", "expected"),
     [
         (
             lambda home: home.policy.write_text("\n[[rule]]\ndecision = 'no'\n"),
@@ -103,28 +103,28 @@ def test_another_policy_stands_in_place_of_the_users_own_and_is_not_written(home
         ),
         (lambda home: home.policy.write_text("mode = \n"), "policy.toml: line 1: invalid value"),
         (lambda home: (home.state / "grants.json").write_text("{"), "grants.json: Input data was truncated; move"),
-        (lambda home: (home.state / "audit").write_text("no folder"), "what agents do cannot be written down"),
+        (lambda home: (home.state / "audit").write_text("no folder"), "the audit log cannot be used"),
     ],
     ids=["rule", "toml", "grants", "audit"],
 )
-def test_a_file_that_cannot_be_used_is_one_line_before_anything_begins(home: Home, spoil: Any, says: str) -> None:
-    spoil(home)
+def test_an_unusable_file_is_one_error_line_before_the_start(home: Home, damage: Any, expected: str) -> None:
+    damage(home)
     ran = run("/write a.txt text", "--yes", cwd=home.work, agent=["no-such-agent"])
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("dragoman run: ")
-    assert says in ran.stderr
+    assert expected in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
-def test_wrong_words_are_one_line(home: Home) -> None:
-    for words, says in ((["--policy", "none.toml"], "none.toml: No such file"), (["--mode", "yolo"], "'yolo'")):
-        ran = run("hi", *words, cwd=home.work)
+def test_invalid_arguments_are_one_error_line(home: Home) -> None:
+    for arguments, expected in ((["--policy", "none.toml"], "none.toml: No such file"), (["--mode", "yolo"], "'yolo'")):
+        ran = run("hi", *arguments, cwd=home.work)
         assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
-        assert says in ran.stderr
+        assert expected in ran.stderr
 
 
-def test_an_audit_that_breaks_while_the_agent_works_refuses_and_says_why(home: Home) -> None:
-    """The agent itself puts something in the way, as a full or failing disk would."""
+def test_a_failing_audit_log_refuses_and_says_why(home: Home) -> None:
+    """The agent itself blocks the log, as a full or failing disk would."""
     (home.work / "agent.py").write_text(
         "import shutil\n"
         "from dragoman import Agent, ProtocolError\n"
@@ -141,17 +141,17 @@ def test_an_audit_that_breaks_while_the_agent_works_refuses_and_says_why(home: H
     )
     ran = run("go", "--yes", cwd=home.work, agent=[sys.executable, "agent.py"])
     assert not (home.work / "a.txt").exists()
-    assert "what is decided cannot be written down" in ran.stdout
-    assert "refused: write a.txt (what is decided cannot be written down" in ran.stderr
+    assert "the decision cannot be written to the audit log" in ran.stdout
+    assert "refused: write a.txt (the decision cannot be written to the audit log" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
-def test_everything_that_happened_is_in_the_audit(home: Home) -> None:
+def test_every_decision_is_in_the_audit_log(home: Home) -> None:
     (home.work / "a.txt").write_text("old\n")
     run("/edit a.txt old new", "--yes", cwd=home.work)
-    told = [(each["what"], each.get("operation", ""), each["decision"]) for each in home.entries()]
-    assert ("decided", "file_write", "allow") in told
-    assert ("done", "fs/write_text_file", "done") in told
+    results = [(each["what"], each.get("operation", ""), each["decision"]) for each in home.entries()]
+    assert ("decided", "file_write", "allow") in results
+    assert ("done", "fs/write_text_file", "done") in results
     assert {each["who"] for each in home.entries()} == {"everything"}
     by_yes = [each for each in home.entries() if each.get("reason") == "--yes was given"]
     assert by_yes
@@ -164,17 +164,19 @@ def test_everything_that_happened_is_in_the_audit(home: Home) -> None:
 
 
 @pytest.mark.parametrize(("key", "scope"), [("w", "workspace"), ("a", "always")])
-def test_an_answer_is_remembered_as_far_as_its_key_says_and_taken_back(home: Home, key: str, scope: str) -> None:
+def test_an_answer_is_remembered_for_its_scope_and_can_be_revoked(home: Home, key: str, scope: str) -> None:
     with OnTerminal(*RUN, "/run touch made", *AGENT, cwd=home.work) as terminal:
         terminal.await_text(KEYS)
-        assert "▌   command: touch made\n▌   once it runs, it can do whatever you can\n" in terminal.text
+        assert (
+            "▌   command: touch made\n▌   this command is not sandboxed: it can do whatever you can\n" in terminal.text
+        )
         assert "▌   s  yes, for this session\n▌   w  yes, always in this folder\n" in terminal.text
         terminal.type(f"{key}\n")
         assert terminal.end() == 0
     os.unlink(home.work / "made")
     (grant,) = home.grants.current()
     assert (grant.scope, grant.resource, grant.agent) == (scope, "touch made", "everything")
-    run("/run touch made", cwd=home.work)  # nobody there, nobody asked
+    run("/run touch made", cwd=home.work)  # no terminal, no question
     assert (home.work / "made").exists()
     os.unlink(home.work / "made")
     assert dragoman("grants", "revoke", grant.id, cwd=home.work).returncode == 0
@@ -203,7 +205,7 @@ def test_a_rule_that_asks_is_named_in_the_question(home: Home) -> None:
     assert not (home.work / "Makefile").exists()
 
 
-def test_a_pipe_in_the_folder_keeps_nobody_waiting(home: Home) -> None:
+def test_a_named_pipe_does_not_block_the_question(home: Home) -> None:
     os.mkfifo(home.work / "pipe")
     agent = ("--dialect", "2025.1", "--", *EVERYTHING, "--dialect", "2025.1")  # it writes without asking first
     with OnTerminal(*RUN, "/write pipe text", *agent, cwd=home.work) as terminal:
@@ -214,8 +216,8 @@ def test_a_pipe_in_the_folder_keeps_nobody_waiting(home: Home) -> None:
         assert "not a regular file" in terminal.text.replace("\n", " ")
 
 
-def test_who_closes_the_terminal_says_no(home: Home) -> None:
-    """Ctrl-D is no answer; the agent is told no, and its turn goes on."""
+def test_closing_the_terminal_refuses(home: Home) -> None:
+    """Ctrl-D is no answer; the agent gets a refusal, and its turn continues."""
     with OnTerminal(*RUN, "/write a.txt text", *AGENT, cwd=home.work) as terminal:
         terminal.await_text(KEYS)
         terminal.type("\x04")

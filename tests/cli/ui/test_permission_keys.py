@@ -1,4 +1,4 @@
-"""One key for one answer: what is offered, and what each key means to the agent and to us."""
+"""One key per answer: which keys are offered, and what each means to the agent and to us."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dragoman.roles.client.permission.prompt import PermissionChoice, Permission
 from dragoman.schema.permission import PermissionOption
 
 
-def asked(*kinds: str, question: Question | None = None) -> PermissionPrompt:
-    """A question with options of these kinds."""
+def prompt_with(*kinds: str, question: Question | None = None) -> PermissionPrompt:
+    """Return a question with options of these kinds."""
     options = tuple(
         PermissionOption(option_id=f"{kind}-{number}", name=f"Name {number}", kind=kind)
         for number, kind in enumerate(kinds, 1)
@@ -24,12 +24,12 @@ def asked(*kinds: str, question: Question | None = None) -> PermissionPrompt:
 
 
 def offered(question: PermissionPrompt, scopes: tuple[str, ...] = SCOPES) -> dict[str, PermissionChoice]:
-    """The answers by their keys."""
+    """Return the answers by their keys."""
     return {key.key_choice.key: key.answer for key in answer_keys(question, scopes)}
 
 
 def test_each_scope_has_its_key() -> None:
-    assert offered(asked()) == {
+    assert offered(prompt_with()) == {
         "y": PermissionChoice(ALLOW, "once"),
         "s": PermissionChoice(ALLOW, "session"),
         "w": PermissionChoice(ALLOW, "workspace"),
@@ -51,20 +51,18 @@ def test_each_scope_has_its_key() -> None:
         (["allow_once"], "yswan"),
     ],
 )
-def test_a_key_is_offered_only_where_the_agent_can_be_told_and_no_option_is_lost(
-    kinds: list[str], expected: str
-) -> None:
-    question = asked(*kinds)
+def test_every_option_has_a_key_and_every_key_has_an_option(kinds: list[str], expected: str) -> None:
+    question = prompt_with(*kinds)
     found = offered(question)
     assert "".join(found) == expected
-    told = {
+    option_ids = {
         choice.option_id or choose_option(question.options, choice.verdict, choice.scope) for choice in found.values()
     }
-    assert told - {None} == {option.option_id for option in question.options}
+    assert option_ids - {None} == {option.option_id for option in question.options}
 
 
-def test_who_cannot_be_told_no_is_told_what_a_no_does() -> None:
-    shown = {key.key_choice.key: key.key_choice.meaning for key in answer_keys(asked("allow_once"), SCOPES)}
+def test_an_agent_without_a_reject_option_shows_that_no_cancels() -> None:
+    shown = {key.key_choice.key: key.key_choice.meaning for key in answer_keys(prompt_with("allow_once"), SCOPES)}
     assert "cancelled" in shown["n"]
 
 
@@ -75,24 +73,24 @@ def test_who_cannot_be_told_no_is_told_what_a_no_does() -> None:
         Question(operation="terminal_execute", resource="make", env=("LD_PRELOAD",)),
     ],
 )
-def test_what_cannot_be_remembered_is_not_offered_to_be(question: Question) -> None:
-    assert "".join(offered(asked(question=question))) == "yn"
+def test_a_permission_that_cannot_be_remembered_offers_only_once(question: Question) -> None:
+    assert "".join(offered(prompt_with(question=question))) == "yn"
 
 
-def test_what_the_agent_calls_an_option_stands_where_it_is_told_so() -> None:
+def test_the_agents_option_name_is_shown_at_its_key() -> None:
     shown = {
         key.key_choice.key: key.key_choice.name
-        for key in answer_keys(asked("allow_once", "allow_always", "reject_once"), SCOPES)
+        for key in answer_keys(prompt_with("allow_once", "allow_always", "reject_once"), SCOPES)
     }
     assert shown == {"y": "Name 1", "s": "", "w": "", "a": "Name 2", "n": "Name 3"}
 
 
-def test_the_drafts_own_scopes_are_told_as_they_are() -> None:
+def test_the_scopes_of_the_draft_map_to_their_keys() -> None:
     options = tuple(
         PermissionOption(option_id=scope, name=scope, kind="allow_once" if scope == "once" else "allow_always")
         for scope in SCOPES
     )
-    question = PermissionPrompt(questions=asked().questions, decision=asked().decision, options=options)
+    question = PermissionPrompt(questions=prompt_with().questions, decision=prompt_with().decision, options=options)
     found = offered(question)
     assert "".join(found) == "yswan"
     assert [choose_option(options, ALLOW, found[key].scope) for key in "yswa"] == list(SCOPES)

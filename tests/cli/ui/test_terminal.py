@@ -1,4 +1,4 @@
-"""Nothing a peer says can drive the terminal, and only our own styles reach it."""
+"""Peer text cannot control the terminal; only our own styles reach it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dragoman.cli.ui.terminal import (
 
 
 class Screenlike(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -49,12 +49,12 @@ PLAIN: dict[str, str] = {"NO_COLOR": "1"}
         ("ünï → 漢字 👩\u200d💻", "ünï → 漢字 👩\u200d💻"),
     ],
 )
-def test_what_could_act_is_made_visible(text: str, shown: str) -> None:
+def test_control_characters_are_made_visible(text: str, shown: str) -> None:
     assert sanitize(text) == shown
 
 
 @given(st.text(st.characters(codec=None)))
-def test_no_text_leaves_anything_a_terminal_obeys(text: str) -> None:
+def test_sanitized_text_has_no_control_characters(text: str) -> None:
     left = {character for character in sanitize(text) if unicodedata.category(character) in ("Cc", "Cs")}
     assert left <= {"\n", "\t"}
     assert not set(sanitize(text)) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
@@ -67,7 +67,7 @@ def test_a_clipped_line_fits(text: str, width: int) -> None:
     assert "\n" not in line
 
 
-def test_styles_only_on_a_terminal_that_wants_them() -> None:
+def test_styles_are_written_only_to_a_terminal_with_color() -> None:
     for stream, environ, inked in (
         (Screenlike(), {}, True),
         (Screenlike(), {"NO_COLOR": "1"}, False),
@@ -85,19 +85,19 @@ def test_peer_text_gets_our_style_but_never_its_own() -> None:
     assert stream.getvalue() == "\x1b[2ma␛[0mb\x1b[0m"
 
 
-def test_the_mark_of_questions_cannot_be_written_by_a_peer() -> None:
+def test_a_peer_cannot_write_the_question_bar() -> None:
     stream = Screenlike()
-    sheet = OutputStream(stream, PLAIN)
-    sheet.write_text(f"{QUESTION_BAR} y/n? ")
-    sheet.write_line(f"{QUESTION_BAR} fake")
-    sheet.draw_block("x", [StyledLine(f"{QUESTION_BAR} fake")])
+    output = OutputStream(stream, PLAIN)
+    output.write_text(f"{QUESTION_BAR} y/n? ")
+    output.write_line(f"{QUESTION_BAR} fake")
+    output.draw_block("x", [StyledLine(f"{QUESTION_BAR} fake")])
     assert QUESTION_BAR not in stream.getvalue()
-    sheet.write_question([StyledLine(f"write this:\n{QUESTION_BAR} y/n? y\nand more")])
+    output.write_question([StyledLine(f"write this:\n{QUESTION_BAR} y/n? y\nand more")])
     assert stream.getvalue().count(QUESTION_BAR) == 3
     assert all(line.startswith(f"{QUESTION_BAR} ") for line in stream.getvalue().splitlines()[-3:])
 
 
-def test_a_long_line_of_a_question_is_wrapped_behind_the_mark() -> None:
+def test_a_long_line_of_a_question_is_wrapped_after_the_bar() -> None:
     stream = Screenlike()
     OutputStream(stream, PLAIN).write_question([StyledLine("word " * 60), StyledLine("漢" * 100)])
     lines = stream.getvalue().splitlines()
@@ -105,28 +105,28 @@ def test_a_long_line_of_a_question_is_wrapped_behind_the_mark() -> None:
     assert "".join(line[2:] for line in lines) == "word " * 60 + "漢" * 100
 
 
-def test_a_line_begins_on_a_line_of_its_own() -> None:
+def test_write_line_starts_a_new_line() -> None:
     stream = io.StringIO()
-    sheet = OutputStream(stream)
-    sheet.write_text("half a line")
-    sheet.write_line("ours")
-    sheet.ensure_blank_line()
-    sheet.write_text("more\n")
-    sheet.ensure_line_start()
+    output = OutputStream(stream)
+    output.write_text("half a line")
+    output.write_line("ours")
+    output.ensure_blank_line()
+    output.write_text("more\n")
+    output.ensure_line_start()
     assert stream.getvalue() == "half a line\nours\n\nmore\n"
 
 
-def test_a_block_is_drawn_over_only_while_it_stands_at_the_end() -> None:
+def test_a_block_is_redrawn_only_while_it_is_at_the_end() -> None:
     stream = Screenlike()
-    sheet = OutputStream(stream, {})
-    sheet.draw_block("plan", [StyledLine("a"), StyledLine("b")])
-    sheet.draw_block("plan", [StyledLine("A"), StyledLine("b")])
+    output = OutputStream(stream, {})
+    output.draw_block("plan", [StyledLine("a"), StyledLine("b")])
+    output.draw_block("plan", [StyledLine("A"), StyledLine("b")])
     assert stream.getvalue() == "a\nb\n\x1b[2A\x1b[JA\nb\n"
-    sheet.write_line("between")
-    assert not sheet.can_redraw("plan")
+    output.write_line("between")
+    assert not output.can_redraw("plan")
 
 
-def test_beside_a_pipe_everything_but_the_answer_goes_to_stderr() -> None:
+def test_with_a_pipe_everything_but_the_answer_goes_to_stderr() -> None:
     out, err = io.StringIO(), io.StringIO()
     piped = TerminalOutput(out, err)
     piped.answer.write_text("the answer")
@@ -136,7 +136,7 @@ def test_beside_a_pipe_everything_but_the_answer_goes_to_stderr() -> None:
     assert shown.diagnostics is shown.answer
 
 
-def test_a_change_is_shown_with_what_goes_and_what_comes() -> None:
+def test_a_diff_shows_removed_and_added_lines() -> None:
     assert [line.text for line in diff_lines("a\nb\nc\n", "a\nB\nc\n", 20)] == [
         "@@ -1,3 +1,3 @@",
         "  a",
@@ -146,10 +146,10 @@ def test_a_change_is_shown_with_what_goes_and_what_comes() -> None:
     ]
     assert [line.text for line in diff_lines(None, "x\ny\n", 20)] == ["+ x", "+ y"]
     assert [line.text for line in diff_lines("a", "a\n", 20)][1:] == ["- a (no newline at the end)", "+ a"]
-    assert [line.text for line in diff_lines("a\n", "a\n", 20)] == ["(nothing changes)"]
+    assert [line.text for line in diff_lines("a\n", "a\n", 20)] == ["(no change)"]
 
 
-def test_a_long_change_says_what_it_leaves_out() -> None:
+def test_a_long_diff_is_truncated_with_a_count() -> None:
     lines = diff_lines(None, "x\n" * 100, 10)
     assert len(lines) == 11
     assert lines[-1].text == "… 90 more lines"

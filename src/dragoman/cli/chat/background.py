@@ -1,7 +1,7 @@
-"""What is said in a conversation though nobody asked: by an agent that works unasked, and about the others in a host.
+"""Updates that arrive while the user types: from an agent that works without a prompt, and about other members.
 
-Takes updates and lines as they come, shows them above the line on which the person writes, or above the question that
-stands there; during a turn the turn shows what the agent says. Above is chat; below are screen, reader and person.
+Shows updates and notices above the input line, or above the open question. During a turn, the turn shows the agent's
+updates.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from dragoman.cli.ui.permission import PermissionUI
 from dragoman.cli.ui.terminal import OutputStream, StyledLine
 from dragoman.cli.ui.turn_view import TurnView
 
-# An agent that speaks unasked has ended when it was silent for so long; then the line comes back. Seconds.
+# An agent without a prompt is finished after this much silence; then the input line returns. Seconds.
 QUIET_PERIOD = 0.3
 
 
 class Background:
-    """Shows what comes in between, in its order."""
+    """Shows updates outside of our own turns, in their order."""
 
     view: TurnView
     line_reader: LineReader
 
     def __init__(self, output: OutputStream, prompter: InterruptiblePrompter) -> None:
-        self.permission_ui: PermissionUI | None = None  # who asks the person
+        self.permission_ui: PermissionUI | None = None  # asks the user
         self._output = output
         self._prompter = prompter
         self._is_turn_running = False
         self._pending: deque[Any] = deque()
         self._presence: Presence | None = None
-        self._others_flags: deque[bool] = deque()  # of each update that the turn is to show: whether it is said in it
-        self._was_others = False  # what was shown last
+        self._others_flags: deque[bool] = deque()  # per update that the turn will show: whether it is another member's
+        self._was_others = False  # of the last shown update
         self._wakeup = asyncio.Event()
 
     @property
     def is_turn_running(self) -> bool:
-        """Whether a turn runs, which shows what is said in it."""
+        """Whether a turn runs, which shows its updates."""
         return self._is_turn_running
 
     @is_turn_running.setter
@@ -51,22 +51,22 @@ class Background:
             self._wakeup.set()
 
     def enter_session(self, session: ClientSession, view: TurnView) -> None:
-        """Show what is said in this session."""
+        """Show the updates of this session."""
         self.view = view
         session.on_update = lambda update: self._on_update(session, update)
         self._pending.extend(session.updates_outside_turns)
 
     def discard_pending(self) -> None:
-        """What has come until now need not be shown."""
+        """Discard the updates that have arrived so far."""
         self._pending.clear()
 
     def show_notice(self, text: str, style: str) -> None:
-        """Say what others do; a question that stands there stays at the end."""
+        """Show a notice; an open question stays at the end."""
         if not self._prompter.show_above_question(text, style):
             self.show_notice_after_question(text, style)
 
     def show_notice_after_question(self, text: str, style: str) -> None:
-        """The same, but not before the question that stands there has gone: somebody else has answered it."""
+        """Show a notice once the open question is closed, because another member answered it."""
         if self.permission_ui is not None and self.permission_ui.is_asking:
             asyncio.get_running_loop().call_later(QUIET_PERIOD, self.show_notice_after_question, text, style)
         elif self._is_turn_running:
@@ -86,18 +86,18 @@ class Background:
         self._wakeup.set()
 
     def begin_prompt(self, presence: Presence | None) -> None:
-        """A prompt is sent, in this company: others may have their turns before it."""
+        """Note that a prompt is sent; turns of other members can come before it."""
         self._presence = presence
         self._others_flags.clear()
         self._was_others = False
 
     def take_own_turn_start(self) -> bool:
-        """Whether the next update is the first of one's own turn after the turn of somebody else."""
-        was_theirs, self._was_others = self._was_others, bool(self._others_flags) and self._others_flags.popleft()
-        return was_theirs and not self._was_others
+        """Return whether the next update is the first of our own turn after a turn of another member."""
+        was_others, self._was_others = self._was_others, bool(self._others_flags) and self._others_flags.popleft()
+        return was_others and not self._was_others
 
     async def run(self) -> None:
-        """Show what comes, above the line on which the person writes, until cancelled."""
+        """Show updates above the input line, until cancelled."""
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
@@ -108,11 +108,11 @@ class Background:
 
     async def _show_pending(self) -> None:
         while self._pending:
-            unshown = self._pending.popleft()
-            if isinstance(unshown, StyledLine):
-                self._show_lines([unshown])
+            item = self._pending.popleft()
+            if isinstance(item, StyledLine):
+                self._show_lines([item])
                 continue
-            self.view.show(unshown)
+            self.view.show(item)
             if not self._pending:
                 self._wakeup.clear()
                 try:

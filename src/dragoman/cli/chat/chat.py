@@ -1,7 +1,7 @@
-"""`dragoman chat`: a conversation with an agent, line by line.
+"""`dragoman chat`: a session with an agent in the terminal, line by line.
 
-What the agent says goes to the screen as it comes; what the person writes comes from the editing line; questions stand
-above both. One turn at a time: while it runs nothing is sent, and what is typed waits on the next line.
+The agent's text is shown as it streams in; the user writes on the input line; questions are shown above both. One turn
+runs at a time: what is typed meanwhile stays on the next input line and is not sent.
 """
 
 from __future__ import annotations
@@ -24,13 +24,11 @@ from dragoman.cli.chat.completer import Candidate
 from dragoman.cli.chat.detach import Detach
 from dragoman.cli.chat.history import InputHistory
 from dragoman.cli.chat.line_editor import PROMPT, InterruptiblePrompter
-from dragoman.cli.chat.status_line import status_text
-from dragoman.cli.commands.run import as_agent_exit, error_text, exit_code_of, report_turn_end
-from dragoman.cli.connect import attachments
-from dragoman.cli.connect import local as meeting
+from dragoman.cli.connect import attachments, local, settings
 from dragoman.cli.connect.local import OpenSession
 from dragoman.cli.connect.presence import TURN_INTERRUPTED
 from dragoman.cli.connect.run_turn import Interrupts, run_turn
+from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import EOF_KEY, KeyChoice, raw_key_mode
 from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, clip, sanitize, sanitize_line
@@ -39,31 +37,40 @@ from dragoman.config.config_file import NamedAgent
 from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault, Kind
 
-# A turn that takes longer than this says that it is still there, and how long it has been, as often. Seconds.
+# A longer turn shows that it still runs, and for how long, at this interval. Seconds.
 PROGRESS_INTERVAL = 1.0
 
 EPILOG = f"""\
-Enter sends, Alt-Enter begins another line, Tab completes the agent's /commands and @files, Up and Ctrl-R look into the
-history. Commands of the conversation itself begin with a colon:
+Enter sends, Alt-Enter starts another line, Tab completes the agent's /commands
+and @files, Up and Ctrl-R search the history. Commands of the chat itself begin
+with a colon:
 {", ".join(f":{name}" for name in colon_commands.COMMANDS)}.
 
-While the agent works, what you type waits for the next line; Ctrl-C stops the agent, a second one ends all, and Ctrl-D
-leaves when it is done; a host you leave at once, and turns and questions go on there. The agent's questions are
-answered by one key; the answer can be for once, the session, the folder, or always (`dragoman grants`). What is asked,
-allowed and denied is your policy's (docs/policy.md), as for `dragoman run`.
+While the agent works, what you type stays on the next input line. Ctrl-C stops
+the agent; a second Ctrl-C quits. Ctrl-D quits after the turn; on a host it
+quits at once, and turns and questions continue there. You answer the agent's
+questions with one key: for once, the session, the folder, or always (`dragoman
+grants`). Your policy decides what is asked, allowed and denied
+(docs/policy.md), as for `dragoman run`.
 
-Editing, history and completion come with: pip install 'dragoman[tui]'. Without it, chat reads plain lines.
+For editing, history and completion: pip install 'dragoman[tui]'. Without it,
+chat reads plain lines.
 
-What is said is kept (`dragoman sessions`): --session gives the session a name and goes on with it another time, and an
-agent that dies can be started again. --no-store keeps nothing. With --host the session is in a host (docs/host.md), and
-others may be in it: who is here, asks, waits and decides is shown, and :who lists them. It works with the host's files,
-unless --lend gives it a folder here.
+Sessions are stored (`dragoman sessions`). --session gives the session a name,
+and continues it later; an agent that exits can be started again. --no-store
+stores nothing. With --host the session is on a host (docs/host.md), and other
+users can be in it: the chat shows who is present, prompts, waits and decides,
+and :who lists the members. The agent uses the files of the host, or with --lend
+a folder of this machine.
 
 exit codes:
-    0  you left                            8  the sandbox cannot be had here
-    1  an error                           10  the session cannot be kept (docs/store.md)
-    2  wrong usage, or no terminal       130  ended by Ctrl-C while the agent worked
-    7  the agent did not start, or died
+    0  you quit
+    1  an error
+    2  wrong usage, or no terminal
+    7  the agent did not start, or exited
+    8  the sandbox is not available on this machine
+   10  the store cannot be used (docs/store.md)
+  130  interrupted by Ctrl-C while the agent worked
 
 examples:
   dragoman chat
@@ -76,15 +83,15 @@ examples:
 
 
 def main(arguments: list[str]) -> int:
-    """Read the arguments, then talk."""
-    parser = Parser("chat", meeting.USAGE, "Talk with an agent.", EPILOG)
-    meeting.add_options(parser)
+    """Parse the arguments, then start the chat."""
+    parser = Parser("chat", local.USAGE, "Chat with an agent in the terminal.", EPILOG)
+    local.add_options(parser)
     options, command = parser.read(arguments)
     try:
-        agent = meeting.resolve_options(parser, options, command)
+        agent = local.resolve_options(parser, options, command)
         if not is_interactive():
-            parser.error("a conversation needs a terminal; to ask one thing, use: dragoman run 'What is this?'")
-        # Not on uvloop: the editing line is at home on asyncio's own loop.
+            parser.error("chat needs a terminal; for one prompt, use: dragoman run 'What is this?'")
+        # Not on uvloop: prompt_toolkit needs asyncio's own loop.
         return asyncio.run(Chat(agent, options).run())
     except ConfigFault as fault:
         print(f"{parser.prog}: {sanitize(str(fault))}", file=sys.stderr)
@@ -92,12 +99,12 @@ def main(arguments: list[str]) -> int:
 
 
 def is_interactive() -> bool:
-    """Whether there is somebody who reads and types."""
+    """Return whether standard input and output are terminals."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 class Chat:
-    """One conversation, from the greeting to the end."""
+    """One chat, from the greeting to the end."""
 
     def __init__(
         self, agent: NamedAgent, options: argparse.Namespace, *, persistent: bool = True, hints: Sequence[str] = ()
@@ -114,12 +121,12 @@ class Chat:
         self._open_session: OpenSession
         self.session: ClientSession
         self._background = Background(self._output, self._prompter)
-        self._log_id: str | None = None  # where the session is kept
+        self._log_id: str | None = None  # the id of the stored session
         self._detach_state: Detach
-        self._has_shown_history = False  # whether the person knows what was said before
+        self._has_shown_history = False  # whether the last turn of a continued session was shown
 
     async def run(self) -> int:
-        """Greet, then one turn after the other; an agent that dies is started again if the person wants that."""
+        """Show the greeting, then run one turn after the other; offer to restart an agent that exits."""
         interrupts = Interrupts()
         self._detach_state = Detach(asyncio.current_task())
         while True:
@@ -139,16 +146,16 @@ class Chat:
                     return exit_code_of(error)
 
     async def _run_session(self, interrupts: Interrupts) -> None:
-        met = meeting.open_session(
+        opening = local.open_session(
             self._agent,
             self._options,
             self._terminal,
             self._prompter,
-            keeps=self._persistent,
-            tell=self._background.show_notice,
-            discreet=True,
+            persistent=self._persistent,
+            show_line=self._background.show_notice,
+            hide_status=True,
         )
-        async with met as self._open_session:
+        async with opening as self._open_session:
             self.permission_ui = self._background.permission_ui = self._open_session.permission_ui
             self._enter_session(self._open_session.session)
             self._prompter.on_eof = self._start_detach if self._open_session.presence is not None else None
@@ -167,62 +174,62 @@ class Chat:
             self._show_greeting(advice)
             await self._show_last_turn()
             self.permission_ui.ready.set()
-            # Between two lines too: a terminal that turns Enter into Ctrl-J would have the editor begin a second line.
+            # Between two lines too: a terminal that turns Enter into Ctrl-J would make the editor start a second line.
             with raw_key_mode(self._fd) if self._line_reader.needs_raw_keys else nullcontext():
                 await self._run_prompts(interrupts)
 
     async def _ask_restart(self) -> bool:
-        """The agent is gone: whether it shall be started again, to go on with what is kept."""
+        """Ask whether to start the agent again and continue the stored session."""
         self._background.is_turn_running = False
-        log, self._log_id = self._log_id, None
-        if log is None:
+        log_id, self._log_id = self._log_id, None
+        if log_id is None:
             return False
-        question = [StyledLine("The agent is gone. What was said is kept.")]
-        choices = [KeyChoice("y", "start it again and go on", "y"), KeyChoice("n", "leave", "n")]
+        question = [StyledLine("The agent exited. The session is stored.")]
+        choices = [KeyChoice("y", "start the agent again and continue", "y"), KeyChoice("n", "quit", "n")]
         if await self._prompter.choose(question, choices) != "y":
             return False
-        self._options.session = log
+        self._options.session = log_id
         return True
 
     async def _show_last_turn(self) -> None:
-        """What was said last in a session that goes on."""
+        """Show the last turn of a session that is continued."""
         record = self._open_session.record
         if record is not None and record.previous is not None and not self._has_shown_history:
             if self._open_session.presence is None:
-                self._background.discard_pending()  # an agent that loads a session tells all of it again
+                self._background.discard_pending()  # an agent that loads a session sends all of it again
             TranscriptView(self._output).show_entries(await read_last_turn(record.store, record.previous))
         self._has_shown_history = True
 
-    # --- for the commands of the conversation -----------------------------------------------------------------
+    # --- for colon commands -----------------------------------------------------------------------------------
 
     def show_line(self, text: str, style: str = "dim") -> None:
-        """One line of our own."""
+        """Show one line."""
         self._output.write_line(sanitize_line(text), style)
 
     def members_text(self) -> str:
-        """Who is here, in a session of a host; nothing elsewhere."""
+        """Return the members of a session on a host; empty elsewhere."""
         return self._open_session.presence.members_text() if self._open_session.presence is not None else ""
 
     def show_lines(self, lines: Iterable[StyledLine]) -> None:
-        """Several."""
+        """Show several lines."""
         self._output.write_lines(lines)
 
     @property
     def provides_workspace(self) -> bool:
-        """Whether a folder here is lent to an agent in a host."""
+        """Whether a folder of this machine is lent to an agent on a host."""
         return self._options.lend is not None
 
     async def start_new_session(self) -> None:
-        """Go on in a new session; in a host, one is in the other no longer."""
-        before = self.session
+        """Continue in a new session; on a host, detach from the current one."""
+        previous = self.session
         self._enter_session(
-            await meeting.open_new_session(self._open_session.agent, self._options, self._open_session.permission_ui)
+            await local.open_new_session(self._open_session.agent, self._options, self._open_session.permission_ui)
         )
         if self._open_session.presence is not None:
             self._open_session.presence.enter_session(self.session.id)
-            await self._open_session.agent.request("session/detach", {"sessionId": before.id})
+            await self._open_session.agent.request("session/detach", {"sessionId": previous.id})
 
-    # --- talking ----------------------------------------------------------------------------------------------
+    # --- prompts ----------------------------------------------------------------------------------------------
 
     def _enter_session(self, session: ClientSession) -> None:
         self.session = session
@@ -243,40 +250,41 @@ class Chat:
         self._output.write_lines(
             [
                 StyledLine(
-                    f"{name}, speaking {self._open_session.agent.dialect}, "
-                    f"in {sanitize_line(shown)}{self._host_text()}",
+                    f"{name} ({self._open_session.agent.dialect}) in {sanitize_line(shown)}{self._host_text()}",
                     "bold",
                 ),
                 *(StyledLine(hint, "dim") for hint in self._hints),
-                StyledLine(f"{self._line_reader.hint}:help lists the rest; Ctrl-D leaves.", "dim"),
+                StyledLine(f"{self._line_reader.hint}:help lists all commands; Ctrl-D quits.", "dim"),
                 *([StyledLine(advice, "dim")] if advice else []),
             ]
         )
 
     def _host_text(self) -> str:
-        host = self._options.afar
+        host = self._options.host_target
         if host is None:
             return ""
         return (
-            f", lent to {sanitize_line(host.shown)}" if self.provides_workspace else f" of {sanitize_line(host.shown)}"
+            f", lent to {sanitize_line(host.display_name)}"
+            if self.provides_workspace
+            else f" of {sanitize_line(host.display_name)}"
         )
 
     async def _run_prompts(self, interrupts: Interrupts) -> None:
         typed = ""
-        teller = asyncio.create_task(self._background.run())
-        gone = asyncio.create_task(self._watch_connection())
+        background_task = asyncio.create_task(self._background.run())
+        watch_task = asyncio.create_task(self._watch_connection())
         try:
             while not self.is_over:
                 self._view.end_turn()
                 self._output.ensure_blank_line()
                 reading = asyncio.create_task(self._read_line(typed))
                 try:
-                    await asyncio.wait({reading, gone}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({reading, watch_task}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     reading.cancel()
                     await asyncio.wait({reading})
-                if gone.done():
-                    gone.result()
+                if watch_task.done():
+                    watch_task.result()
                 text = reading.result()
                 typed = ""
                 self._notify_typing("")
@@ -287,55 +295,62 @@ class Chat:
                 elif text.strip():
                     typed = await self._run_turn(colon_commands.unescape_prefix(text), interrupts)
         finally:
-            for task in (teller, gone):
+            for task in (background_task, watch_task):
                 task.cancel()
 
     async def _read_line(self, initial_text: str) -> str | None:
-        """What the person writes next, once no question stands there."""
+        """Return the next line, once no question is open."""
         await self._prompter.wait_until_free()
         return await self._line_reader.read(initial_text)
 
     async def _run_turn(self, text: str, interrupts: Interrupts) -> str:
-        """Prompt and show the answer; gives what was typed meanwhile."""
+        """Send a prompt and show the answer; return what was typed meanwhile."""
         self._background.is_turn_running = True
-        pulse = asyncio.create_task(self._show_progress())
+        progress_task = asyncio.create_task(self._show_progress())
         with raw_key_mode(self._fd), self._prompter.capture_type_ahead():
             try:
                 content = attachments.build_prompt(text, self.session.cwd, self._open_session.agent.capabilities)
-                ours = None if self._open_session.presence is None else partial(self._before_update, text)
+                is_own_update = None if self._open_session.presence is None else partial(self._before_update, text)
                 self._background.begin_prompt(self._open_session.presence)
-                leave, sheet = self._open_session.permission_ui, self._output
-                turn = await run_turn(self.session, content, self._view, leave, interrupts, sheet, is_own_update=ours)
+                turn = await run_turn(
+                    self.session,
+                    content,
+                    self._view,
+                    self._open_session.permission_ui,
+                    interrupts,
+                    self._output,
+                    is_own_update=is_own_update,
+                )
             except ProtocolError as error:
                 if not self._is_already_reported(error):
-                    fault = as_agent_exit(error)
-                    self._output.write_line(self._open_session.permission_ui.redact(error_text(fault)), "red")
-                    if fault is not error:
+                    failure = as_agent_exit(error)
+                    self._output.write_line(self._open_session.permission_ui.redact(error_text(failure)), "red")
+                    if failure is not error:
                         self._output.write_line("the next prompt starts the agent again", "dim")
             else:
                 report_turn_end(turn.stop_reason or "", self._terminal)
             finally:
-                pulse.cancel()
+                progress_task.cancel()
                 self._output.clear_footer()
             self._background.is_turn_running = False
             typed = self._prompter.take_type_ahead() + self._read_pending_keys()
         text = line_editor.type_ahead_text(typed)
-        self.is_over = not text and EOF_KEY in typed  # it waited, as all that is typed
+        self.is_over = not text and EOF_KEY in typed  # Ctrl-D waited, like everything that is typed
         return text
 
     def _is_already_reported(self, error: ProtocolError) -> bool:
-        """Whether the host has told already how one's own turn came to its end."""
-        company = self._open_session.presence
-        is_cut = error.kind in (Kind.CONNECTION_LOST, TURN_INTERRUPTED)
+        """Return whether the host has already reported the end of our own turn."""
+        presence = self._open_session.presence
+        was_interrupted = error.kind in (Kind.CONNECTION_LOST, TURN_INTERRUPTED)
         return (
-            is_cut
-            and company is not None
-            and company.own_turn_id != ""
-            and company.interrupted_turn_id == company.own_turn_id
+            was_interrupted
+            and presence is not None
+            and presence.own_turn_id != ""
+            and presence.interrupted_turn_id == presence.own_turn_id
         )
 
     def _before_update(self, prompt_text: str) -> bool:
-        """Before each update: who waited for others is told again what they asked, when it is answered."""
+        """Before the first update of our own turn that waited for other turns, show our prompt again."""
         if self._background.take_own_turn_start():
             self._view.end_turn()
             self._output.ensure_blank_line()
@@ -344,7 +359,7 @@ class Chat:
         return True
 
     def _read_pending_keys(self) -> bytes:
-        """The keys that nobody has read yet."""
+        """Return the keys that are not read yet."""
         data = b""
         while select.select([self._fd], [], [], 0)[0]:
             try:
@@ -357,19 +372,21 @@ class Chat:
         return data
 
     async def _show_progress(self) -> None:
-        """Say that the agent still works, where nothing else says it."""
+        """Show that the agent still works, where nothing else shows it."""
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started = loop.time()
         while True:
             await asyncio.sleep(PROGRESS_INTERVAL)
             if not self._open_session.permission_ui.is_asking:
-                self._output.show_footer(f"{loop.time() - begun:.0f} s · Ctrl-C stops it · what you type waits")
+                self._output.show_footer(
+                    f"{loop.time() - started:.0f} s · Ctrl-C stops the agent · what you type is kept"
+                )
 
-    # --- leaving a session that goes on ---------------------------------------------------------------------------
+    # --- detaching from a session on a host -------------------------------------------------------------------
 
     def _start_detach(self) -> None:
-        """The person leaves, perhaps in the middle of a turn or at a question: both go on in the host."""
-        turn = "the agent goes on" if self._background.is_turn_running else ""
+        """Quit, perhaps during a turn or a question: both continue on the host."""
+        turn = "the agent continues" if self._background.is_turn_running else ""
         self._detach_state.start(
             self._request_detach, "the question stays open" if self.permission_ui.is_asking else turn
         )
@@ -378,25 +395,25 @@ class Chat:
         await self._open_session.agent.request("session/detach", {"sessionId": self.session.id})
 
     def _show_resume_command(self) -> None:
-        """How to go on with a session in a host."""
-        host = self._options.afar
+        """Show how to return to a session on a host."""
+        host = self._options.host_target
         if host is not None:
             name = self._open_session.session_ref if self.session is self._open_session.session else self.session.id
-            self._output.write_line(f"{self._detach_state.message}; come back with:", "dim")
+            self._output.write_line(f"{self._detach_state.message}; return with:", "dim")
             self._output.write_line(f"  dragoman chat {host.flag}--session {shlex.quote(sanitize_line(name))}")
 
-    # --- the others, in a host --------------------------------------------------------------------------------
+    # --- other members, on a host -----------------------------------------------------------------------------
 
     def _notify_typing(self, text: str) -> None:
-        """Let the others see that the person writes, and when not any more."""
+        """Tell the other members whether the user is typing."""
         state = "typing" if text.strip() else "here"
-        company = self._open_session.presence
-        if company is not None and state != company.own_state:
-            company.own_state = state
+        presence = self._open_session.presence
+        if presence is not None and state != presence.own_state:
+            presence.own_state = state
             self._open_session.agent.notify("_dragoman/presence", {"sessionId": self.session.id, "state": state})
 
     async def _watch_connection(self) -> None:
-        """Returns never but when the agent is gone: then it raises why."""
+        """Wait until the connection or the session closes, then raise the reason."""
         while True:
             session = self.session
             async for _ in session.follow():
@@ -407,7 +424,7 @@ class Chat:
             if session is self.session:
                 raise ConnectionFailed("the agent closed the session")
 
-    # --- the line ---------------------------------------------------------------------------------------------
+    # --- the input line ---------------------------------------------------------------------------------------
 
     def _complete(self, text_before_cursor: str) -> Iterable[Candidate]:
         if colon_commands.is_colon_command(text_before_cursor):
@@ -420,3 +437,32 @@ class Chat:
 
     def _status_text(self) -> str:
         return status_text(self._open_session, self.session)[: self._output.width - 1] or " "
+
+
+def status_text(open_session: OpenSession, session: ClientSession) -> str:
+    """Return the status in one line."""
+    model = settings.model_option(session)
+    mode = next((name for id, name in settings.available_modes(session) if id == session.mode), session.mode)
+    policy = open_session.permission_ui.guard.mode(session.id)
+    parts = [
+        mode or "",
+        settings.current_value_text(model) if model is not None else "",
+        f"policy: {policy}" if policy != "default" else "",
+        usage_text(session),
+        session.title or "",
+        open_session.presence.status_text if open_session.presence is not None else "",
+    ]
+    return sanitize_line(" · ".join(part for part in parts if part))
+
+
+def usage_text(session: ClientSession) -> str:
+    """Return how full the context is, and the cost."""
+    usage = session.usage
+    if usage is None:
+        return ""
+    cost = f", {usage.cost.amount:.2f} {usage.cost.currency}" if usage.cost else ""
+    return f"{_short_number(usage.used)} of {_short_number(usage.size)} tokens{cost}"
+
+
+def _short_number(number: int) -> str:
+    return f"{number / 1000:.1f}k".replace(".0k", "k") if number >= 1000 else str(number)

@@ -1,6 +1,6 @@
-"""What a person can tell the conversation itself: commands that begin with a colon, so that none is the agent's.
+"""Commands of the chat itself. They begin with a colon, so that none is the agent's.
 
-One table: what is listed, completed and called comes from it. A text that shall begin with a colon has two.
+One table for the list, completion and dispatch. `::` begins a text with a colon.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman import ClientSession, ConnectionFailed, ProtocolError
+from dragoman import ClientSession, ProtocolError
 from dragoman.cli.chat.completer import Candidate, complete_word
 from dragoman.cli.connect import settings
 from dragoman.cli.ui.terminal import StyledLine, sanitize_line
@@ -21,7 +21,7 @@ COMMAND_PREFIX = ":"
 
 
 class ColonCommand(NamedTuple):
-    """A command: what it takes, what it does, the words that complete it, and the function."""
+    """A command: its arguments, description, completions and function."""
 
     usage: str
     description: str
@@ -30,32 +30,32 @@ class ColonCommand(NamedTuple):
 
 
 def is_colon_command(text: str) -> bool:
-    """Whether this is for the conversation, not for the agent."""
+    """Return whether this is a colon command, not a prompt."""
     return text.startswith(COMMAND_PREFIX) and not text.startswith(COMMAND_PREFIX * 2)
 
 
 def unescape_prefix(text: str) -> str:
-    """The text as the agent shall have it."""
+    """Return the text for the agent."""
     return text[1:] if text.startswith(COMMAND_PREFIX * 2) else text
 
 
 async def run_colon_command(chat: Chat, text: str) -> None:
-    """Do it; what cannot be done is said."""
+    """Run a command; show an error on the terminal."""
     name, _, argument = text[len(COMMAND_PREFIX) :].strip().partition(" ")
-    found = [each for each in COMMANDS if each == name] or [each for each in COMMANDS if name and each.startswith(name)]
-    if len(found) != 1:
-        chat.show_line(f"there is no {COMMAND_PREFIX}{name}; {COMMAND_PREFIX}help lists what there is", "yellow")
+    matches = [each for each in COMMANDS if each == name] or [
+        each for each in COMMANDS if name and each.startswith(name)
+    ]
+    if len(matches) != 1:
+        chat.show_line(f"there is no command {COMMAND_PREFIX}{name}; {COMMAND_PREFIX}help lists all commands", "yellow")
         return
     try:
-        await COMMANDS[found[0]].run(chat, argument.strip())
+        await COMMANDS[matches[0]].run(chat, argument.strip())
     except ProtocolError as error:
         chat.show_line(error.message, "yellow")
-    except ConnectionFailed:
-        raise
 
 
 def complete_colon_command(text_before_cursor: str, session: ClientSession) -> Iterable[Candidate]:
-    """The commands, and what they take."""
+    """Yield the commands, or the arguments of a command."""
     name, space, _ = text_before_cursor[len(COMMAND_PREFIX) :].partition(" ")
     if not space:
         for each, command in COMMANDS.items():
@@ -71,16 +71,16 @@ def complete_colon_command(text_before_cursor: str, session: ClientSession) -> I
         )
 
 
-# --- the commands ---------------------------------------------------------------------------------------------
+# --- the commands -----------------------------------------------------------------------------------------
 
 
 async def show_help(chat: Chat, _: str) -> None:
     """List everything."""
     if chat.session.commands:
-        chat.show_lines([StyledLine("The agent's own:", "dim")])
+        chat.show_lines([StyledLine("Commands of the agent:", "dim")])
         named = {f"/{sanitize_line(each.name)}": sanitize_line(each.description) for each in chat.session.commands}
         width = min(24, max(map(len, named)))
-        chat.show_lines([StyledLine(f"  {name:{width}}  {about}", "dim") for name, about in named.items()])
+        chat.show_lines([StyledLine(f"  {name:{width}}  {description}", "dim") for name, description in named.items()])
     chat.show_lines([StyledLine(line, "dim") for line in KEY_HELP.splitlines()])
     calls = {name: f"{COMMAND_PREFIX}{name} {command.usage}".rstrip() for name, command in COMMANDS.items()}
     width = max(map(len, calls.values()))
@@ -91,23 +91,23 @@ async def show_help(chat: Chat, _: str) -> None:
 
 KEY_HELP = f"""\
 Keys:
-  Enter sends; Alt-Enter, Ctrl-J or a backslash at the end begin a new line.
-  Tab completes commands and files; Up and Ctrl-R look into the history.
-  Ctrl-C stops the agent, a second one ends all. Ctrl-D leaves; what a host does goes on.
-  While the agent works, what you type waits for the next line; it is not sent.
-  @path sends a file along. {COMMAND_PREFIX}{COMMAND_PREFIX} begins a text with a colon.
-Commands of the conversation:"""
+  Enter sends; Alt-Enter, Ctrl-J or a backslash at the end starts a new line.
+  Tab completes commands and files; Up and Ctrl-R search the history.
+  Ctrl-C stops the agent, a second one quits. Ctrl-D quits; on a host, turns continue.
+  While the agent works, what you type stays on the next line; it is not sent.
+  @path attaches a file. {COMMAND_PREFIX}{COMMAND_PREFIX} begins a text with a colon.
+Commands of the chat:"""
 
 
 async def show_members(chat: Chat, _: str) -> None:
-    """Who is here."""
-    chat.show_line(f"here: {chat.members_text()}" if chat.members_text() else "nobody but you")
+    """Show the members."""
+    chat.show_line(f"members: {chat.members_text()}" if chat.members_text() else "nobody else is here")
 
 
 async def show_or_set_mode(chat: Chat, argument: str) -> None:
     """Show or change the agent's mode."""
     if argument:
-        chat.show_line(f"the mode is {sanitize_line(await settings.set_mode(chat.session, argument))} now")
+        chat.show_line(f"mode is now {sanitize_line(await settings.set_mode(chat.session, argument))}")
         return
     known = settings.available_modes(chat.session)
     _show_choices(chat, known, chat.session.mode or "", "the agent has no modes")
@@ -116,12 +116,12 @@ async def show_or_set_mode(chat: Chat, argument: str) -> None:
 async def show_or_set_model(chat: Chat, argument: str) -> None:
     """Show or change the model."""
     if argument:
-        chat.show_line(f"the model is {sanitize_line(await settings.set_model(chat.session, argument))} now")
+        chat.show_line(f"model is now {sanitize_line(await settings.set_model(chat.session, argument))}")
         return
     option = settings.model_option(chat.session)
     known = settings.option_values(option) if option is not None else []
     _show_choices(
-        chat, known, str(option.current_value) if option else "", "the agent does not let one choose the model"
+        chat, known, str(option.current_value) if option else "", "the agent does not offer a choice of models"
     )
 
 
@@ -130,7 +130,7 @@ async def show_or_set_option(chat: Chat, argument: str) -> None:
     name, _, value = argument.partition(" ")
     if value.strip():
         chosen = await settings.set_option(chat.session, name, value.strip())
-        chat.show_line(f"{sanitize_line(name)} is {sanitize_line(chosen)} now")
+        chat.show_line(f"{sanitize_line(name)} is now {sanitize_line(chosen)}")
         return
     options = [option for option in chat.session.options if not name or option.id == name]
     for option in options:
@@ -147,16 +147,18 @@ async def show_or_set_option(chat: Chat, argument: str) -> None:
 
 
 async def show_or_set_policy(chat: Chat, argument: str) -> None:
-    """Show or change what the agent may do without being asked about."""
+    """Show or change the policy mode."""
     if chat.members_text() and not chat.provides_workspace:
-        chat.show_line("in a host, what the agent may do is the host's to decide (dragoman serve --mode)", "yellow")
+        chat.show_line(
+            "on a host, the policy of the host decides what the agent may do (dragoman serve --mode)", "yellow"
+        )
     elif not argument:
         _show_choices(chat, [(name, "") for name in MODES], chat.permission_ui.guard.mode(chat.session.id), "")
     elif argument not in MODES:
-        chat.show_line(f"there is no policy mode {argument!r}; there are: {', '.join(MODES)}", "yellow")
+        chat.show_line(f"there is no policy mode {argument!r}; choose one of: {', '.join(MODES)}", "yellow")
     else:
         await chat.permission_ui.guard.switch_mode(chat.session, argument)
-        chat.show_line(f"the policy mode is {argument} now")
+        chat.show_line(f"policy mode is now {argument}")
 
 
 async def show_plan(chat: Chat, _: str) -> None:
@@ -168,13 +170,13 @@ async def show_plan(chat: Chat, _: str) -> None:
 
 
 async def start_new_session(chat: Chat, _: str) -> None:
-    """Begin anew: the agent forgets what was said."""
+    """Start a new session, without the earlier messages."""
     await chat.start_new_session()
-    chat.show_line("this is a new session")
+    chat.show_line("started a new session")
 
 
 async def quit_chat(chat: Chat, _: str) -> None:
-    """Leave."""
+    """Quit."""
     chat.is_over = True
 
 
@@ -205,22 +207,23 @@ def _option_completions(session: ClientSession, typed: list[str]) -> Iterable[tu
 
 
 COMMANDS: dict[str, ColonCommand] = {
-    "help": ColonCommand("", "this list", _no_completions, show_help),
+    "help": ColonCommand("", "list all commands", _no_completions, show_help),
     "mode": ColonCommand(
         "[ID]",
-        "the agent's own mode: show or change it",
+        "show or change the agent's mode",
         lambda session, _: settings.available_modes(session),
         show_or_set_mode,
     ),
-    "model": ColonCommand("[ID]", "the model that answers: show or change it", _model_completions, show_or_set_model),
-    "set": ColonCommand(
-        "[OPTION VALUE]", "the agent's options: show or set them", _option_completions, show_or_set_option
-    ),
+    "model": ColonCommand("[ID]", "show or change the model", _model_completions, show_or_set_model),
+    "set": ColonCommand("[OPTION VALUE]", "show or set the agent's options", _option_completions, show_or_set_option),
     "policy": ColonCommand(
-        "[MODE]", "what is allowed, asked or denied", lambda *_: [(each, "") for each in MODES], show_or_set_policy
+        "[MODE]",
+        "show or change the policy mode: what is allowed, asked or denied",
+        lambda *_: [(each, "") for each in MODES],
+        show_or_set_policy,
     ),
-    "plan": ColonCommand("", "the plan as it stands", _no_completions, show_plan),
-    "who": ColonCommand("", "who else is here, in a session of a host", _no_completions, show_members),
-    "new": ColonCommand("", "begin a new session", _no_completions, start_new_session),
-    "quit": ColonCommand("", "leave (also Ctrl-D)", _no_completions, quit_chat),
+    "plan": ColonCommand("", "show the plan", _no_completions, show_plan),
+    "who": ColonCommand("", "show the other members, on a host", _no_completions, show_members),
+    "new": ColonCommand("", "start a new session", _no_completions, start_new_session),
+    "quit": ColonCommand("", "quit (also Ctrl-D)", _no_completions, quit_chat),
 }

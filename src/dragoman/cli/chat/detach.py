@@ -1,8 +1,4 @@
-"""Leaving a session of a host in the middle of whatever it does: the turn goes on, and its question stays open.
-
-Takes whoever has to end, and how the session is left there; gives the words about it and the way back. Above is chat;
-knows nothing of the terminal.
-"""
+"""Detach from a session on a host at any time: the turn continues, and the question stays open."""
 
 from __future__ import annotations
 
@@ -13,25 +9,25 @@ from typing import Any
 
 from dragoman import ConnectionFailed, ProtocolError
 
-# A host has heard by then that somebody leaves; who closes the terminal is not kept any longer. Seconds.
+# The host knows by then that the client leaves; the user does not wait longer. Seconds.
 DETACH_TIMEOUT = 2.0
 
 
 class Detach:
-    """How one conversation is left."""
+    """How one chat is left."""
 
     def __init__(self, main_task: asyncio.Task[Any] | None) -> None:
-        self.message = "you left; the session stays"
+        self.message = "you left; the session stays on the host"
         self._main_task = main_task
         self._task: asyncio.Task[None] | None = None
 
     @property
     def has_started(self) -> bool:
-        """Whether the person wants to leave, or has left."""
+        """Whether the user quits or has quit."""
         return self._task is not None
 
     def start(self, detach: Callable[[], Awaitable[Any]], what_continues: str) -> None:
-        """Leave, then end; `goes_on` says what stays behind, if anything does."""
+        """Detach, then cancel the main task; `what_continues` names what stays behind."""
         if self._task is None:
             if what_continues:
                 self.message = f"you left; {what_continues}"
@@ -39,7 +35,7 @@ class Detach:
 
     async def _detach_and_cancel(self, detach: Callable[[], Awaitable[Any]]) -> None:
         try:
-            # From then on nothing that ends here is taken for an answer or a cancel there.
+            # After this, the end of this client is no answer and no cancel on the host.
             with suppress(ProtocolError, ConnectionFailed, TimeoutError):
                 async with asyncio.timeout(DETACH_TIMEOUT):
                     await detach()

@@ -1,6 +1,5 @@
-"""What was typed before: one JSON text a line, readable by its owner alone.
-
-Takes and gives texts, the newest last. A text that begins with a space is not kept, as in shells.
+"""Input history: one JSON text per line, in a file that only its owner can read. A text that begins with a space is not
+kept, as in shells.
 """
 
 from __future__ import annotations
@@ -10,35 +9,35 @@ import os
 
 from dragoman.config.private_files import file_lock, write_private
 
-# Further back than anybody searches; the file is cut when it has twice as many.
+# The file is truncated when it has twice as many.
 MAX_TEXTS = 1000
 
 
 class InputHistory:
-    """The texts of one user."""
+    """The input history of one user."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def texts(self) -> list[str]:
-        """The newest, the very newest last; what cannot be read is left out."""
+        """Return the texts, the newest last; skip what cannot be read."""
         try:
             with open(self._path, encoding="utf-8", errors="replace") as file:
                 lines = file.read().splitlines()
         except OSError:
             return []
-        found = []
+        texts = []
         for line in lines[-MAX_TEXTS:]:
             try:
                 text = json.loads(line)
             except ValueError:
                 continue
             if isinstance(text, str):
-                found.append(text)
-        return found
+                texts.append(text)
+        return texts
 
     def add(self, text: str) -> None:
-        """Keep one more; a history that cannot be written is no reason to stop talking."""
+        """Add one text; an error does not interrupt the chat."""
         if not text.strip() or text[0] == " ":
             return
         try:

@@ -1,7 +1,7 @@
-"""The line on which a person writes in a conversation: editing, history, completion, several lines, a status below.
+"""The input line of a chat: editing, history, completion, several lines, a status line below.
 
-Needs prompt_toolkit (the extra `tui`); `plain` reads lines as the terminal gives them and needs nothing. Both have
-`read`, and `aside` for whatever has to be said while the person writes. Knows nothing of agents.
+LineEditor needs prompt_toolkit (the extra `tui`); PlainLineReader needs nothing. Both have `read`, and `suspend` for
+output while the user types.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ Complete = Callable[[str], Iterable[Candidate]]
 
 
 class LineReader(Protocol):
-    """Reads what a person writes; `hint` says what it can do, `takes_keys` that it wants them one by one."""
+    """Reads what the user types; `hint` says what it can do, `needs_raw_keys` that it needs raw mode."""
 
     hint: str
     needs_raw_keys: bool
 
     async def read(self, initial_text: str = "") -> str | None:
-        """One text, beginning with what was typed before; None when the person wants to leave."""
+        """Return one text, which starts with `initial_text`; None when the user quits."""
 
     def suspend(self) -> AbstractAsyncContextManager[None]:
-        """Something is to be written now: the line is taken away and comes back."""
+        """Remove the input line while something is written, then show it again."""
 
 
 class PlainLineReader:
-    """Lines as the terminal gives them."""
+    """Reads lines as the terminal delivers them."""
 
-    hint = "Say something; "
+    hint = "Type a prompt; "
     needs_raw_keys = False
 
     def __init__(self, prompter: Prompter, output: OutputStream, history: InputHistory) -> None:
@@ -53,7 +53,7 @@ class PlainLineReader:
         self._is_reading = False
 
     async def read(self, initial_text: str = "") -> str | None:
-        """One line; a backslash at its end goes on with the next."""
+        """Read one line; a backslash at its end continues on the next."""
         lines: list[str] = []
         while True:
             self._is_reading = True
@@ -71,7 +71,7 @@ class PlainLineReader:
 
     @asynccontextmanager
     async def suspend(self) -> AsyncIterator[None]:
-        """Take the prompt away, and ask again."""
+        """Remove the prompt, then show it again."""
         was_reading = self._is_reading
         if was_reading:
             self._output.clear_prompt()
@@ -89,8 +89,8 @@ def create_line_reader(
     status: Callable[[], str],
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[LineReader, str]:
-    """The best reader there is, and what could be installed for a better one."""
-    if environ.get("TERM", "dumb") == "dumb":  # one that cannot move its cursor
+    """Return the best reader, and a hint when a better one can be installed."""
+    if environ.get("TERM", "dumb") == "dumb":  # cannot move its cursor
         return PlainLineReader(prompter, output, history), ""
     try:
         return LineEditor(history, complete, status), ""
@@ -99,7 +99,7 @@ def create_line_reader(
 
 
 class LineEditor:
-    """A line editor; raises ImportError where prompt_toolkit is not installed."""
+    """A line editor; raises ImportError when prompt_toolkit is not installed."""
 
     hint = "Tab completes /commands and @files; "
     needs_raw_keys = True
@@ -118,22 +118,22 @@ class LineEditor:
         from prompt_toolkit.history import InMemoryHistory
         from prompt_toolkit.styles import Style
 
-        class FromCandidates(Completer):
+        class CandidateCompleter(Completer):
             def get_completions(self, document: Any, complete_event: Any) -> Iterable[Completion]:
-                for text, replaces, about in complete(document.text_before_cursor):
-                    yield Completion(text, -replaces, display=text.strip(), display_meta=about)
+                for text, replaced_length, description in complete(document.text_before_cursor):
+                    yield Completion(text, -replaced_length, display=text.strip(), display_meta=description)
 
         self._history = history
         self._status = status
         self._hint = ""
-        self._suspensions: set[asyncio.Task[None]] = set()  # those for whom the line is away, or will be
-        self.on_change: Callable[[str], None] = lambda _: None  # hears what stands on the line
+        self._suspensions: set[asyncio.Task[None]] = set()  # tasks that have suspended the line, or wait to
+        self.on_change: Callable[[str], None] = lambda _: None  # called with the text of the line
         self._session: PromptSession[str | None] = PromptSession(
             [("class:prompt", PROMPT)],
-            multiline=True,  # a paste of several lines is one text; Enter sends, see the keys
+            multiline=True,  # a pasted text of several lines is one text; Enter sends, see the key bindings
             prompt_continuation=lambda width, number, wraps: [("class:prompt", "  " if wraps else "… ")],
             history=InMemoryHistory(history.texts()),
-            completer=FromCandidates(),
+            completer=CandidateCompleter(),
             complete_while_typing=False,
             key_bindings=self._key_bindings(),
             bottom_toolbar=lambda: [("", self._hint or self._status())],
@@ -147,10 +147,10 @@ class LineEditor:
         self._session.default_buffer.on_text_changed += lambda buffer: self.on_change(buffer.text)
 
     async def read(self, initial_text: str = "") -> str | None:
-        """One text; None when the person wants to leave."""
+        """Return one text; None when the user quits."""
         self._hint = ""
         try:
-            # Ctrl-C is a key here and a signal while a turn runs, which is not prompt_toolkit's.
+            # Ctrl-C is a key here, and a signal during a turn, which prompt_toolkit must not handle.
             text = await self._session.prompt_async(default=initial_text, handle_sigint=False)
         except EOFError:
             return None
@@ -160,23 +160,23 @@ class LineEditor:
 
     @asynccontextmanager
     async def suspend(self) -> AsyncIterator[None]:
-        """Take the line away, and bring it back."""
+        """Remove the line, then show it again."""
         if not self._session.app.is_running:
             yield
             return
-        is_away, is_done = asyncio.Event(), asyncio.Event()
-        # In a task of its own, which nobody cancels: who gives up waiting for the line would leave prompt_toolkit
-        # waiting for them, and so everybody after them.
-        stepping = asyncio.create_task(self._suspend_until_done(is_away, is_done))
-        self._suspensions.add(stepping)
-        stepping.add_done_callback(self._suspensions.discard)
+        is_suspended, is_done = asyncio.Event(), asyncio.Event()
+        # In a task of its own that is never cancelled: a cancelled waiter would leave prompt_toolkit waiting, and block
+        # all later ones.
+        task = asyncio.create_task(self._suspend_until_done(is_suspended, is_done))
+        self._suspensions.add(task)
+        task.add_done_callback(self._suspensions.discard)
         try:
-            await is_away.wait()
+            await is_suspended.wait()
             yield
         finally:
             is_done.set()
-            if is_away.is_set():
-                await asyncio.wait({stepping})
+            if is_suspended.is_set():
+                await asyncio.wait({task})
 
     async def _suspend_until_done(self, is_suspended: asyncio.Event, is_done: asyncio.Event) -> None:
         from prompt_toolkit.application import in_terminal
@@ -186,14 +186,14 @@ class LineEditor:
         try:
             with set_app(app):
                 async with in_terminal():
-                    with raw_key_mode(app.input.fileno()):  # an Enter that is typed now is one when the line is back
+                    with raw_key_mode(app.input.fileno()):  # Enter must not become Ctrl-J meanwhile
                         is_suspended.set()
                         await is_done.wait()
         finally:
-            is_suspended.set()  # what went wrong here is no reason to wait
+            is_suspended.set()  # after an error, nobody must wait
 
     def refresh(self) -> None:
-        """Draw the status line anew; while something is said above, that is done after it anyway."""
+        """Redraw the status line; a suspended line is redrawn anyway."""
         if self._session.app.is_running and not self._suspensions:
             self._session.app.invalidate()
 
@@ -229,13 +229,13 @@ class LineEditor:
             elif self._hint:
                 event.app.exit(result=None)
             else:
-                self._hint = "Ctrl-C again, or Ctrl-D, leaves"
+                self._hint = "press Ctrl-C again or Ctrl-D to quit"
 
         return keys
 
 
 def type_ahead_text(data: bytes) -> str:
-    """What was typed while nobody read, as text to go on with: no keys that do things, and nothing that acts."""
+    """Return type-ahead as text, without keys that have an effect."""
     text = ""
     for character in _ESCAPE_SEQUENCE.sub("", data.decode("utf-8", "ignore").replace("\r", "\n")):
         if character in "\x7f\x08":
@@ -246,23 +246,23 @@ def type_ahead_text(data: bytes) -> str:
 
 
 class InterruptiblePrompter(Prompter):
-    """Somebody who may be writing when a question comes."""
+    """A prompter for a user who may be typing when a question comes."""
 
     line_reader: LineReader | None = None
 
     def __init__(self, output: OutputStream, fd: int) -> None:
         super().__init__(output, fd)
-        self._free = asyncio.Event()  # not while something is asked
+        self._free = asyncio.Event()  # cleared while a question is open
         self._free.set()
 
     async def choose(self, question: Sequence[StyledLine], choices: Sequence[KeyChoice]) -> str | None:
-        """Ask; the line on which the person writes is taken away meanwhile."""
+        """Ask, with the input line suspended."""
         async with self.hold_terminal():
             return await super().choose(question, choices)
 
     @asynccontextmanager
     async def hold_terminal(self) -> AsyncIterator[None]:
-        """Have the terminal; the line on which the person writes is taken away meanwhile."""
+        """Hold the terminal, with the input line suspended."""
         if not self._free.is_set():
             yield
             return
@@ -274,6 +274,6 @@ class InterruptiblePrompter(Prompter):
                 self._free.set()
 
     async def wait_until_free(self) -> None:
-        """Wait until nothing is asked: the keys would go to the line that begins now, and not to the question."""
+        """Wait until no question is open: otherwise the keys would go to the input line."""
         while not self._free.is_set():
             await self._free.wait()

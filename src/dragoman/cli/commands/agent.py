@@ -1,6 +1,6 @@
-"""`dragoman agent NAME`: be one of the agents that ship with Dragoman, on standard input and output.
+"""`dragoman agent NAME`: run a built-in agent on standard input and output.
 
-The arguments are read by hand: argparse would cost more than everything else the start needs of its own.
+The arguments are parsed by hand: importing argparse would take longer than the rest of the start.
 """
 
 from __future__ import annotations
@@ -10,33 +10,35 @@ import sys
 HELP = """\
 usage: dragoman agent everything [--dialect D]
 
-An agent that needs no model and no network and always does the same, for people who write clients. It speaks over
-standard input and output; start it from your client, or try it here:
+Run a deterministic agent that needs no model and no network. It is made for
+people who write clients. It uses standard input and output; start it from your
+client, or try it here:
 
   dragoman run --prompt /help -- dragoman agent everything
 
-  --dialect D   the dialect to speak: {dialects}, or auto (that of the client; the default)"""
+  --dialect D   the dialect to use: {dialects},
+                or auto (the dialect of the client; the default)"""
 
 
 def main(arguments: list[str]) -> int:
-    """Serve one client until it leaves."""
+    """Serve one client until it disconnects."""
     from dragoman.dialect.dialects import DIALECT_NAMES
 
     dialect, names = "auto", []
     rest = iter(arguments)
-    for word in rest:
-        option, given, value = word.partition("=")
+    for argument in rest:
+        option, has_value, value = argument.partition("=")
         if option in ("-h", "--help"):
             print(HELP.format(dialects=", ".join(DIALECT_NAMES)))
             return 0
         if option == "--dialect":
-            dialect = value if given else next(rest, "")
+            dialect = value if has_value else next(rest, "")
         else:
-            names.append(word)
+            names.append(argument)
     if names != ["everything"]:
-        return _usage_error(f"there is no agent {' '.join(names)!r}" if names else "name an agent")
+        return _usage_error(f"there is no agent {' '.join(names)!r}" if names else "give the name of an agent")
     if dialect not in ("auto", *DIALECT_NAMES):
-        return _usage_error(f"there is no dialect {dialect!r}; there are: auto, {', '.join(DIALECT_NAMES)}")
+        return _usage_error(f"there is no dialect {dialect!r}; choose one of: auto, {', '.join(DIALECT_NAMES)}")
 
     from dragoman.agents.everything.agent import everything
 

@@ -1,4 +1,4 @@
-"""`dragoman attach`: be an agent on stdio for an editor, with a host behind it where the sessions stay."""
+"""`dragoman attach`: act as an agent on stdio for an editor, with a host behind it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,28 @@ from dragoman.store.contract import Summary
 from dragoman.transport.base import Transport
 
 EPILOG = """\
-Put it where the editor starts its agent. What the editor says goes to the host as it is, in whatever dialect; sessions
-stay there when the editor is closed, and others can be in them. A cut connection is mended, a host that was restarted
-is joined again where it was left, and stderr says so.
+Configure this command as the agent of your editor. The editor's messages go to
+the host unchanged, in any dialect. Sessions stay on the host when the editor is
+closed, and other users can join them. If the connection is lost, attach
+reconnects and resumes the session, also after a restart of the host; stderr
+says so.
 
-HOST is a name of `dragoman hosts` or an URL; without it the default host is meant, else the one on this machine. The
-token comes from the file that `dragoman hosts` keeps, from --token-file, or from DRAGOMAN_TOKEN.
+HOST is a name from `dragoman hosts`, or a URL. Without it, attach uses the
+default host, or else the one on this machine. The token comes from the file
+that `dragoman hosts` keeps, from --token-file, or from DRAGOMAN_TOKEN.
 
-With --session, the session that the editor opens is not a new one but this one (a name, an id, or the beginning of
-one): what was said is told, and then everybody in it sees the same. So is one that it wants to load or resume and that
-the host does not know; others that are there stay themselves. Editors need not know of it. A share link, which opens
-one session and no other, does the same by itself.
+With --session (a name, an id, or the beginning of an id), a session that the
+editor opens is not a new one but this one: the editor gets its transcript, and
+then sees the same as all members. The same holds for a session that the editor
+wants to load or resume and that the host does not know. The editor needs no
+support for this. A share link, which gives access to one session only, does the
+same without --session.
 
 exit codes:
-  0  the editor has left      2  wrong usage, no such session, or a file that cannot be used
-  7  the host cannot be reached, or does not let you in      130  ended by Ctrl-C
+    0  the editor disconnected
+    2  wrong usage, no such session, or a file that cannot be used
+    7  the host cannot be reached, or refuses access
+  130  interrupted by Ctrl-C
 
 examples:
   dragoman attach
@@ -48,15 +55,15 @@ examples:
 
 
 def main(arguments: list[str]) -> int:
-    """Read the arguments, then pass frames until the editor leaves."""
-    parser = Parser("attach", "[HOST] [--agent NAME] [--session SESSION]", "Give an editor an agent of a host.", EPILOG)
-    parser.add_argument("host", nargs="?", metavar="HOST", help="a name of `dragoman hosts`, or an URL")
-    parser.add_argument("--agent", metavar="NAME", default="", help="which agent of the host (its first)")
-    parser.add_argument("--session", metavar="SESSION", help="land in this session instead of a new one")
-    parser.add_argument("--token-file", metavar="FILE", help="where the token is (or DRAGOMAN_TOKEN)")
-    options, rest = parser.read(arguments)
-    if rest:
-        parser.error("it takes no command; the host starts the agents")
+    """Parse the arguments, then relay messages until the editor disconnects."""
+    parser = Parser(
+        "attach", "[HOST] [--agent NAME] [--session SESSION]", "Connect an editor to an agent on a host.", EPILOG
+    )
+    parser.add_argument("host", nargs="?", metavar="HOST", help="a name from `dragoman hosts`, or a URL")
+    parser.add_value("--agent", "NAME", "the agent of the host (its first one)", default="")
+    parser.add_value("--session", "SESSION", "join this session instead of opening a new one")
+    parser.add_value("--token-file", "FILE", "file with the access token (or set DRAGOMAN_TOKEN)")
+    options = parser.read_options(arguments, "; the host starts the agents")
     try:
         return run_loop(attach(api.resolve_host(options.host, options.token_file), options))
     except ConfigFault as fault:
@@ -68,27 +75,27 @@ def main(arguments: list[str]) -> int:
 
 
 async def attach(host: api.HostTarget, options: argparse.Namespace) -> int:
-    """Dial, then pass frames."""
+    """Connect to the host, then relay messages."""
     from dragoman.roles.client.reconnect.transport import dial_reconnecting
     from dragoman.roles.proxy.attach import attach
     from dragoman.roles.proxy.attach_session import AttachSession
     from dragoman.transport.remote.client.dial import dial_remote
     from dragoman.transport.stdio import stdio
 
-    landing = None
-    about = await _fetch_host_info(host) if host.token or options.agent else {}
-    api.check_agent(host, about, options.agent)
-    linked = about.get("session")  # the one that a share link opens
+    target_session = None
+    host_info = await _fetch_host_info(host) if host.token or options.agent else {}
+    api.check_agent(host, host_info, options.agent)
+    linked = host_info.get("session")  # the session of a share link
     wanted = linked if options.session is None and isinstance(linked, str) else options.session
     if wanted is not None:
-        found = await _find_session(host, wanted, options.host)
+        summary = await _find_session(host, wanted, options.host)
         listed = SessionInfo(
-            session_id=found.session_id,
-            cwd=found.cwd or "/",
-            title=found.name or found.title or UNSET,
-            updated_at=found.updated_at,
+            session_id=summary.session_id,
+            cwd=summary.cwd or "/",
+            title=summary.name or summary.title or UNSET,
+            updated_at=summary.updated_at,
         )
-        landing = AttachSession(found.session_id, to_json(listed), found.created_at or found.updated_at)
+        target_session = AttachSession(summary.session_id, to_json(listed), summary.created_at or summary.updated_at)
 
     async def dial() -> Transport:
         url = host.agent_url(options.agent)
@@ -101,7 +108,7 @@ async def attach(host: api.HostTarget, options: argparse.Namespace) -> int:
 
     remote = await dial_reconnecting(dial, backoff=host.remote_settings.backoff, report=_report)
     editor = stdio(peer="the editor")
-    reason = await attach(editor, remote, landing)
+    reason = await attach(editor, remote, target_session)
     if isinstance(reason, TransportClosed) and "the editor" in str(reason):
         return exit_codes.OK
     _report(str(reason))
@@ -109,31 +116,33 @@ async def attach(host: api.HostTarget, options: argparse.Namespace) -> int:
 
 
 async def _fetch_host_info(host: api.HostTarget) -> dict[str, Any]:
-    """What the host says of itself and of us; nothing, where it is another server that knows no such thing."""
+    """Return what the host says about itself and about us; empty for a server that is no Dragoman host."""
     try:
-        told = await api.request_json(host, "GET", "/api/host")
+        host_info = await api.request_json(host, "GET", "/api/host")
     except (ProtocolError, ConnectionFailed):
-        return {}  # if nobody is there, or nobody lets us in, that is said when it is dialled
-    return told if isinstance(told, dict) else {}
+        return {}  # the connection attempt reports errors
+    return host_info if isinstance(host_info, dict) else {}
 
 
 async def _find_session(host: api.HostTarget, name: str, host_argument: str | None) -> Summary:
-    """The session to land in; a fault when it is not there, or not for this user to see, which is the same to them."""
+    """Return the session to join; raises ConfigFault when it does not exist or this user may not see it."""
     try:
         return await HostStore(host).find(name)
     except ProtocolError as error:
         if error.kind != Kind.SESSION_NOT_FOUND:
             raise
-        why = str(error) if not error.data else f"there is no session {name!r} at {host.display_name} that you may see"
-        # A link is a secret, so it is not repeated.
+        problem = (
+            str(error) if not error.data else f"there is no session {name!r} at {host.display_name} that you may see"
+        )
+        # A share link is a secret, so it is not repeated.
         shown = host_argument if host_argument and "://" not in host_argument else host.display_name
         listing = f"dragoman sessions --host {shown}"
         raise ConfigFault(
-            [f"{why}; `{listing}` lists those there are, and without --session a new one is opened"]
+            [f"{problem}; `{listing}` lists all sessions; without --session a new one is opened"]
         ) from None
 
 
-# Answers of servers, and of proxies before them, that speak no WebSocket: then there are two streams.
+# HTTP statuses of servers and proxies without WebSocket support: use two HTTP streams instead.
 _NO_WEBSOCKET_STATUSES = frozenset({200, 400, 405, 406, 415, 426, 501})
 
 

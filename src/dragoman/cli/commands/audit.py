@@ -1,7 +1,8 @@
-"""`dragoman audit`: show what agents wanted and what was decided, check that nobody changed it, hand it on."""
+"""`dragoman audit`: show and export the log of permission decisions, and verify that it was not changed."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -9,15 +10,16 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser
+from dragoman.cli.subcommands import Action, ActionParser
+from dragoman.cli.ui.format import print_json
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault
 from dragoman.store.audit import AuditLog, Checkpoint
 
-EXIT_TAMPERED = 1
-
-# As many as are looked at; --last shows others. Entries.
+# Entries that are shown without --last.
 DEFAULT_LAST = 50
 
 COLUMNS = (
@@ -26,13 +28,9 @@ COLUMNS = (
 )  # fmt: skip
 
 EPILOG = """\
-  show       the last entries: who, what, and why it was decided so
-  verify     check every seal; prints a mark of the last entry, to be kept elsewhere
-  export     all entries, as JSON lines or CSV, to standard output
-
 exit codes:
-  0  done; verify: the log is whole
-  1  verify: something was changed, removed or moved; or the log cannot be read
+  0  done; verify: the log is intact
+  1  verify: the log was changed; or it cannot be read
   2  wrong usage
 
 examples:
@@ -42,95 +40,85 @@ examples:
 
 
 def main(arguments: list[str]) -> int:
-    """Read the arguments, then do the one thing."""
-    parser = Parser(
-        "audit",
-        "show|verify|export [OPTIONS]",
-        "What agents wanted, what was decided and why, in a sealed log.",
-        EPILOG,
+    """Parse the arguments, then run the action."""
+    parser = ActionParser(
+        "audit", "ACTION [OPTIONS]", "Show, verify and export the log of permission decisions.", _ACTIONS, EPILOG
     )
-    parser.add_argument("action", choices=("show", "verify", "export"), help="what to do")
-    parser.add_argument("--file", metavar="FILE", help="another log than the user's own")
-    parser.add_argument("--session", metavar="ID", help="show, export: only this session")
-    parser.add_argument(
-        "--last", metavar="N", type=int, default=DEFAULT_LAST, help=f"show: so many entries ({DEFAULT_LAST})"
-    )
-    parser.add_argument("--expect", metavar="N:HASH", action="append", default=[], help="verify: this entry is there")
-    parser.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help="export: as what (jsonl)")
-    parser.add_argument("--json", action="store_true", help="show, verify: print JSON")
-    options, rest = parser.read(arguments)
-    if rest:
-        parser.error(f"there is nothing to say after --: {' '.join(rest)}")
+    parser.add_value("--file", "FILE", "use this log instead of your own")
+    parser.add_value("--session", "ID", "show, export: only this session")
+    parser.add_value("--last", "N", f"show: number of entries ({DEFAULT_LAST})", type=int, default=DEFAULT_LAST)
+    parser.add_value("--expect", "N:HASH", "verify: require this entry; can be repeated", repeated=True)
+    parser.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help="export: format (jsonl)")
+    parser.add_flag("--json", "show, verify: print JSON")
+    options = parser.read_options(arguments)
     if options.last < 1:
-        parser.error("--last: at least 1")
-    marks = [_parse_mark(parser, text) for text in options.expect]
-    # Before anything was asked for there is no log, and that is in order; one that is named has to be there.
-    path = user_paths().audit if options.file is None else options.file
+        parser.error("--last: must be at least 1")
+    options.expect = [_parse_mark(parser, text) for text in options.expect]
+    # Without any decision yet there is no log, and that is fine; but a log given with --file must exist.
+    options.path = user_paths().audit if options.file is None else options.file
     try:
         if options.file is not None:
-            os.stat(path)
-        return _run_action(AuditLog(path), marks, options)
+            os.stat(options.path)
+        return parser.run_action(options)
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise ConfigFault([f"{path}: {error.strerror or error}"]) from None
+        raise ConfigFault([f"{options.path}: {error.strerror or error}"]) from None
 
 
-def _run_action(audit: AuditLog, marks: list[Checkpoint], options: Any) -> int:
-    if options.action == "verify":
-        return verify_log(audit, marks, options.json)
-    entries = (entry for entry in audit.entries() if options.session in (None, entry.get("session", "")))
-    if options.action == "show":
-        return show_entries(deque(entries, maxlen=options.last), options.json)
-    return export_entries(entries, options.format)
+def _selected_entries(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    entries = AuditLog(options.path).entries()
+    return (entry for entry in entries if options.session in (None, entry.get("session", "")))
 
 
-def show_entries(entries: Iterable[dict[str, Any]], as_json: bool) -> int:
-    """The entries, one line each."""
-    if as_json:
-        print(json.dumps(list(entries), indent=1))
-        return 0
+def show_entries(_: Parser, options: argparse.Namespace) -> int:
+    """Show the last entries, one line each."""
+    entries = deque(_selected_entries(options), maxlen=options.last)
+    if options.json:
+        print_json(list(entries))
+        return exit_codes.OK
     for entry in entries:
-        told = [
+        fields = [
             str(entry.get(name, "")) for name in ("seq", "time", "who", "what", "decision", "operation", "resource")
         ]
         reason = f"  ({entry['reason']})" if entry.get("reason") else ""
-        print(sanitize_line("  ".join(part for part in told if part) + reason))
-    return 0
+        print(sanitize_line("  ".join(part for part in fields if part) + reason))
+    return exit_codes.OK
 
 
-def verify_log(audit: AuditLog, expected: list[Checkpoint], as_json: bool) -> int:
-    """Whether the log is as it was written."""
-    checked = audit.verify(expected)
+def verify_log(_: Parser, options: argparse.Namespace) -> int:
+    """Verify the hash chain, and that the expected entries are there."""
+    checked = AuditLog(options.path).verify(options.expect)
     mark = f"{checked.last.seq}:{checked.last.hash}"
-    if as_json:
+    if options.json:
         faults = [{"line": fault.line, "what": fault.what} for fault in checked.faults]
-        print(json.dumps({"whole": not faults, "entries": checked.entries, "mark": mark, "faults": faults}, indent=1))
+        print_json({"whole": not faults, "entries": checked.entries, "mark": mark, "faults": faults})
     elif checked.faults:
         for fault in checked.faults:
-            print(sanitize_line(f"{audit.path}: line {fault.line}: {fault.what}"), file=sys.stderr)
+            print(sanitize_line(f"{options.path}: line {fault.line}: {fault.what}"), file=sys.stderr)
     else:
-        print(f"{checked.entries} entries, whole; mark {mark}")
-    return EXIT_TAMPERED if checked.faults else 0
+        print(f"{checked.entries} entries, intact; mark {mark}")
+    return exit_codes.FAILED if checked.faults else exit_codes.OK
 
 
-def export_entries(entries: Iterable[dict[str, Any]], output_format: str) -> int:
-    """All entries for other programs."""
-    if output_format == "jsonl":
+def export_entries(_: Parser, options: argparse.Namespace) -> int:
+    """Print all entries for other programs."""
+    entries = _selected_entries(options)
+    if options.format == "jsonl":
         for entry in entries:
             print(json.dumps(entry, ensure_ascii=False))
-        return 0
+        return exit_codes.OK
     import csv
 
     table = csv.DictWriter(sys.stdout, COLUMNS, extrasaction="ignore")
     table.writeheader()
     for entry in entries:
         table.writerow({name: _csv_cell(value) for name, value in entry.items()})
-    return 0
+    return exit_codes.OK
 
 
 def _csv_cell(value: Any) -> Any:
-    """A value as a spreadsheet may take it: what looks like a formula is only text."""
+    """Return a value for a spreadsheet: text that looks like a formula is quoted."""
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
     return f"'{text}" if isinstance(text, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
@@ -138,5 +126,14 @@ def _csv_cell(value: Any) -> Any:
 def _parse_mark(parser: Parser, text: str) -> Checkpoint:
     seq, _, hash = text.partition(":")
     if not seq.isdigit() or len(hash) != 64:
-        parser.error("--expect: a mark is a number, a colon and 64 digits, as verify prints it")
+        parser.error("--expect: a mark is a number, a colon and 64 digits, as printed by verify")
     return Checkpoint(int(seq), hash)
+
+
+_ACTIONS = {
+    "show": Action(show_entries, "show", "show the last entries: who, what, the decision and its reason"),
+    "verify": Action(
+        verify_log, "verify", "verify the hash chain; print a mark of the last entry, to be kept elsewhere"
+    ),
+    "export": Action(export_entries, "export", "export all entries to standard output, as JSON lines or CSV"),
+}

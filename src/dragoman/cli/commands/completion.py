@@ -1,7 +1,7 @@
-"""`dragoman completion`: a script that lets a shell complete our commands.
+"""`dragoman completion`: print a completion script for a shell.
 
-Made from the commands' own parsers, so it knows what they know. Names of agents, sessions and hosts are asked for when
-they are needed. Others may have given them: a script compares and quotes them, and never has a shell read them.
+Generated from the parsers of the commands. Names of agents, sessions and hosts are looked up when they are needed.
+Other people may have chosen these names: a script compares and quotes them, and never evaluates them.
 """
 
 from __future__ import annotations
@@ -17,69 +17,67 @@ from dragoman.dialect.dialects import DIALECT_NAMES
 
 EPILOG = """\
 examples:
-  source <(dragoman completion bash)                                    # in ~/.bashrc
-  source <(dragoman completion zsh)                                     # in ~/.zshrc, after compinit
+  source <(dragoman completion bash)    # in ~/.bashrc
+  source <(dragoman completion zsh)     # in ~/.zshrc, after compinit
   dragoman completion fish > ~/.config/fish/completions/dragoman.fish"""
 
-# What an argument wants, by the word that stands for it in the help: files, folders, a session of the user's.
+# Metavar of an argument to the kind of its values.
 _VALUE_KINDS = {"DIR": "dirs", "FILE": "files", "PATH": "files", "SESSION": "sessions", "HOST": "hosts"}
 
 
 class ArgumentSpec(NamedTuple):
-    """Something a command takes: an option, or (without a flag) one of its words."""
+    """An argument of a command: an option, or (without a flag) a positional argument."""
 
     flag: str
     takes_value: bool  # an option that is followed by a value
     choices: tuple[str, ...]
-    value_kind: str  # "files", "dirs", "agents", "sessions" or nothing that we know
+    value_kind: str  # "files", "dirs", "agents", "sessions", "hosts" or empty
     purpose: str
 
 
 def main(arguments: list[str]) -> int:
     """Print the script for a shell."""
-    parser = Parser("completion", "bash|zsh|fish", "Print a script that completes dragoman in your shell.", EPILOG)
-    parser.add_argument("shell", choices=tuple(_SHELLS), help="which shell")
-    options, rest = parser.read(arguments)
-    if rest:
-        parser.error("it takes no command")
+    parser = Parser("completion", "bash|zsh|fish", "Print a completion script for your shell.", EPILOG)
+    parser.add_argument("shell", choices=tuple(_SHELLS), help="the shell")
+    options = parser.read_options(arguments)
     print(_SHELLS[options.shell](argument_table()))
     return 0
 
 
 def argument_table() -> dict[str, list[ArgumentSpec]]:
-    """What each command takes."""
+    """Return the arguments of each command."""
     return {name: list(_command_arguments(name)) for name in COMMANDS}
 
 
 def _command_arguments(name: str) -> Iterable[ArgumentSpec]:
-    # This one reads its arguments by hand, for the sake of its start, and would serve a client if it were called.
+    # This command parses by hand, to start fast; calling it would serve a client.
     if name == "agent":
-        yield ArgumentSpec("", False, ("everything",), "", "the agent to be")
-        yield ArgumentSpec("--dialect", True, ("auto", *DIALECT_NAMES), "", "the dialect to speak")
+        yield ArgumentSpec("", False, ("everything",), "", "the agent to run")
+        yield ArgumentSpec("--dialect", True, ("auto", *DIALECT_NAMES), "", "the dialect to use")
         return
     module = import_module(command_module(name))
     actions: Iterable[str] = getattr(module, "ACTIONS", ())  # a command whose actions have parsers of their own
     if actions:
         yield ArgumentSpec("", False, tuple(actions), "", "what to do")
-    starts = [[action] for action in actions] or [[]]
-    parsers = [parser for start in starts if (parser := capture_parser(module.main, start)) is not None]
-    yield from dict.fromkeys(taken for parser in parsers for taken in _parser_arguments(parser))
+    prefixes = [[action] for action in actions] or [[]]
+    parsers = [parser for prefix in prefixes if (parser := capture_parser(module.main, prefix)) is not None]
+    yield from dict.fromkeys(argument for parser in parsers for argument in _parser_arguments(parser))
 
 
 def _parser_arguments(parser: Parser) -> Iterable[ArgumentSpec]:
     for action in parser._actions:
         metavar = action.metavar if isinstance(action.metavar, str) else ""
-        wants = "agents" if action.dest == "agent" and metavar == "NAME" else _VALUE_KINDS.get(metavar, "")
+        value_kind = "agents" if action.dest == "agent" and metavar == "NAME" else _VALUE_KINDS.get(metavar, "")
         choices = tuple(map(str, action.choices or ()))
-        takes = bool(action.option_strings) and not isinstance(action, argparse._HelpAction) and action.nargs != 0
+        takes_value = bool(action.option_strings) and not isinstance(action, argparse._HelpAction) and action.nargs != 0
         for flag in action.option_strings or [""]:
-            yield ArgumentSpec(flag, takes, choices, wants, (action.help or "").replace("%%", "%"))
+            yield ArgumentSpec(flag, takes_value, choices, value_kind, (action.help or "").replace("%%", "%"))
 
 
-# Words that are names of ours, and after how many words they stand.
+# Kinds of names that are positional arguments, and after how many words they come.
 _NAME_POSITIONS = {"sessions": 2, "hosts": 1}
 
-# What prints such names, one a line.
+# Commands that print such names, one per line.
 _LISTING = {
     "agents": "dragoman agents --names",
     "sessions": "dragoman sessions list --names",
@@ -95,7 +93,7 @@ _BASH_COMPLETIONS = {
     **{what: f"_dragoman_names {command}" for what, command in _LISTING.items()},
 }
 
-# `cur` is the word as it is typed, with its quotes and backslashes; `head` is as much of it as readline leaves alone.
+# `cur` is the word as typed, with quotes and backslashes; `head` is the part of it that readline leaves alone.
 _BASH_FUNCTIONS = r"""
 _dragoman_names() {
   local name quoted character bare i
@@ -134,20 +132,26 @@ _dragoman_files() {
 
 
 def bash_script(commands: dict[str, list[ArgumentSpec]]) -> str:
-    """For bash; nothing beyond bash itself is needed."""
+    """Return the script for bash."""
     values, words = [], []
-    for name, takens in commands.items():
-        for taken in takens:
-            if taken.takes_value:
-                reply = _bash_choices(taken.choices) if taken.choices else _BASH_COMPLETIONS[taken.value_kind]
-                values.append(f"    '{name} {taken.flag}') {reply}; return ;;")
-        known = [taken.flag for taken in takens if taken.flag] + [c for t in takens if not t.flag for c in t.choices]
-        for wanted in sorted(
-            {taken.value_kind for taken in takens if not taken.flag and taken.value_kind in _NAME_POSITIONS}
+    for name, arguments in commands.items():
+        for argument in arguments:
+            if argument.takes_value:
+                reply = _bash_choices(argument.choices) if argument.choices else _BASH_COMPLETIONS[argument.value_kind]
+                values.append(f"    '{name} {argument.flag}') {reply}; return ;;")
+        known = [argument.flag for argument in arguments if argument.flag] + [
+            c for t in arguments if not t.flag for c in t.choices
+        ]
+        for kind in sorted(
+            {
+                argument.value_kind
+                for argument in arguments
+                if not argument.flag and argument.value_kind in _NAME_POSITIONS
+            }
         ):
-            # The word after the action, if there are such; a flag is completed there like everywhere.
-            words.append(f'    {name}) if ((place > {_NAME_POSITIONS[wanted]})) && [ "${{cur#-}}" = "$cur" ]; then')
-            words.append(f"      {_BASH_COMPLETIONS[wanted]}; return; fi; {_bash_choices(known)} ;;")
+            # The argument after the action; flags are completed there as everywhere.
+            words.append(f'    {name}) if ((place > {_NAME_POSITIONS[kind]})) && [ "${{cur#-}}" = "$cur" ]; then')
+            words.append(f"      {_BASH_COMPLETIONS[kind]}; return; fi; {_bash_choices(known)} ;;")
             break
         else:
             words.append(f"    {name}) {_bash_choices(known)} ;;")
@@ -193,24 +197,30 @@ def _bash_choices(choices: Iterable[str]) -> str:
 
 
 def zsh_script(commands: dict[str, list[ArgumentSpec]]) -> str:
-    """For zsh: what the commands are for stands beside them."""
-    wants = {"files": "_files", "dirs": "_files -/", "": " ", **{what: f"_dragoman_{what}" for what in _LISTING}}
+    """Return the script for zsh, with the purpose of each command."""
+    value_actions = {
+        "files": "_files",
+        "dirs": "_files -/",
+        "": " ",
+        **{what: f"_dragoman_{what}" for what in _LISTING},
+    }
     functions = [
         f'_dragoman_{what}() {{\n  local -a names=(${{(f)"$({command} 2>/dev/null)"}})\n  compadd "$@" -a names\n}}'
         for what, command in _LISTING.items()
     ]
     cases = []
-    for name, takens in commands.items():
-        arguments, places = [], iter(("1", "*"))  # zsh takes one description of the first word, and one of the rest
-        for taken in sorted(takens, key=lambda each: not each.choices):
-            value = f"({' '.join(taken.choices)})" if taken.choices else wants[taken.value_kind]
-            purpose = _strip_shell_chars(taken.purpose)
-            if taken.flag:
-                arguments.append(f"'*{taken.flag}[{purpose}]{f': :{value}' if taken.takes_value else ''}'")
-            elif place := next(places, ""):
-                arguments.append(f"'{place}:{purpose}:{value}'")
+    for name, specs in commands.items():
+        arguments = []
+        positions = iter(("1", "*"))  # zsh takes one description of the first argument, and one of the rest
+        for spec in sorted(specs, key=lambda each: not each.choices):
+            value = f"({' '.join(spec.choices)})" if spec.choices else value_actions[spec.value_kind]
+            purpose = _strip_shell_chars(spec.purpose)
+            if spec.flag:
+                arguments.append(f"'*{spec.flag}[{purpose}]{f': :{value}' if spec.takes_value else ''}'")
+            elif position := next(positions, ""):
+                arguments.append(f"'{position}:{purpose}:{value}'")
         cases.append(f"    {name}) _arguments -S : {' '.join(arguments)} ;;")
-    listing = " ".join(f"'{name}:{_strip_shell_chars(COMMANDS[name].purpose)}'" for name in commands)
+    listing = " ".join(f"'{name}:{_strip_shell_chars(COMMANDS[name])}'" for name in commands)
     lines = "\n"
     return f"""\
 #compdef dragoman
@@ -231,31 +241,31 @@ compdef _dragoman dragoman"""
 
 
 def fish_script(commands: dict[str, list[ArgumentSpec]]) -> str:
-    """For fish."""
-    wants = {"files": "-F", "dirs": "-a '(__fish_complete_directories)'"}
-    wants |= {what: f"-a '({command} 2>/dev/null)'" for what, command in _LISTING.items()}
+    """Return the script for fish."""
+    value_options = {"files": "-F", "dirs": "-a '(__fish_complete_directories)'"}
+    value_options |= {what: f"-a '({command} 2>/dev/null)'" for what, command in _LISTING.items()}
     lines = ["complete -c dragoman -f"]
-    for name, takens in commands.items():
-        purpose = _strip_shell_chars(COMMANDS[name].purpose)
+    for name, arguments in commands.items():
+        purpose = _strip_shell_chars(COMMANDS[name])
         lines.append(f"complete -c dragoman -n __fish_use_subcommand -a {name} -d '{purpose}'")
-        for taken in takens:
+        for argument in arguments:
             line = f"complete -c dragoman -n '__fish_seen_subcommand_from {name}'"
-            if taken.flag:
-                line += f" -{'l' if taken.flag.startswith('--') else 's'} {taken.flag.lstrip('-')}"
-                if taken.takes_value:
-                    line += " -r" if taken.value_kind == "files" else " -x"
-            if taken.choices:
-                line += f" -a '{' '.join(taken.choices)}'"
-            elif taken.value_kind:
-                line += f" {wants[taken.value_kind]}"
-            elif not taken.flag:
+            if argument.flag:
+                line += f" -{'l' if argument.flag.startswith('--') else 's'} {argument.flag.lstrip('-')}"
+                if argument.takes_value:
+                    line += " -r" if argument.value_kind == "files" else " -x"
+            if argument.choices:
+                line += f" -a '{' '.join(argument.choices)}'"
+            elif argument.value_kind:
+                line += f" {value_options[argument.value_kind]}"
+            elif not argument.flag:
                 continue
-            lines.append(f"{line} -d '{_strip_shell_chars(taken.purpose)}'")
+            lines.append(f"{line} -d '{_strip_shell_chars(argument.purpose)}'")
     return "\n".join(lines)
 
 
 def _strip_shell_chars(text: str) -> str:
-    """Words that mean nothing to a shell or to its completion."""
+    """Return text without characters that are special to a shell or to its completion."""
     return text.translate(_SHELL_CHARS)
 
 

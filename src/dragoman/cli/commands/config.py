@@ -1,17 +1,20 @@
-"""`dragoman config`: where everything of the user's is, what holds now, and whether the files are in order."""
+"""`dragoman config`: where the user's files are, the effective settings, and errors in the files."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 from importlib.util import find_spec
-from typing import Any
 
 import msgspec
 
+from dragoman.cli import exit_codes
 from dragoman.cli.connect import which_agent
 from dragoman.cli.parser import Parser
+from dragoman.cli.subcommands import Action, ActionParser
+from dragoman.cli.ui.format import print_json
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config import config_file as config
 from dragoman.config.host_section import HostSection, store_address
@@ -19,35 +22,30 @@ from dragoman.config.paths import UserPaths, project_policy_path, user_paths
 from dragoman.config.policy_files import PolicyLoader
 from dragoman.errors import ConfigFault
 
-EXIT_FAULTY = 1
-
-# Variables that change what we do.
+# Environment variables that change our behavior.
 VARIABLES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "NO_COLOR", "TERM")
 
-# Those whose values are nobody's business.
+# Variables whose values are not shown.
 SECRET_VARIABLES = ("DRAGOMAN_TOKEN",)
 
-# What comes along with an extra: the module it brings.
+# Extras, and a module of each.
 EXTRAS = {"tui": "prompt_toolkit", "host": "uvicorn"}
 
 EPILOG = """\
-  show     the places of all files, and what holds now (also without a word)
-  path     the path of config.toml, and nothing else
-  check    read config.toml and the policy files, and tell every fault with its line
-
-config.toml has the user's agents, what `dragoman serve` does ([host], docs/host.md) and hosts by name:
+config.toml holds your agents, the settings of `dragoman serve` ([host], see
+docs/host.md) and named hosts:
 
   version = 1
   default = "opencode"
-  store = true                 # whether sessions are kept
+  store = true                 # whether sessions are stored
 
   [agents.opencode]
   command = "opencode"
   args = ["acp"]
   env = { OPENCODE_DISABLE_AUTOUPDATE = "1" }
-  cwd = "/home/me/project"     # where it works; without it, wherever you are
+  cwd = "/home/me/project"     # working directory; without it, where you are
   dialect = "auto"
-  mode = "plan"                # the agent's own mode to begin in
+  mode = "plan"                # start in this mode of the agent
   sandbox = false
 
   [host]
@@ -60,7 +58,9 @@ config.toml has the user's agents, what `dragoman serve` does ([host], docs/host
   token_file = "~/.config/dragoman/tokens/office"
 
 exit codes:
-  0  in order      1  a file has faults      2  wrong usage
+  0  no errors
+  1  a file has errors
+  2  wrong usage
 
 examples:
   dragoman config
@@ -70,22 +70,23 @@ examples:
 
 
 def main(arguments: list[str]) -> int:
-    """Read the arguments, then do the one thing."""
-    parser = Parser("config", "[show|path|check] [--json]", "Where your settings are, and what they say.", EPILOG)
-    parser.add_argument("action", nargs="?", default="show", choices=("show", "path", "check"), help="what to do")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options, rest = parser.read(arguments)
-    if rest:
-        parser.error("it takes no command")
-    here = user_paths()
-    if options.action == "path":
-        print(json.dumps({"path": here.config_file}) if options.json else here.config_file)
-        return 0
-    return (show_config if options.action == "show" else check_config)(here, options)
+    """Parse the arguments, then run the action."""
+    parser = ActionParser(
+        "config", "[ACTION] [--json]", "Show and check your configuration.", _ACTIONS, EPILOG, default="show"
+    )
+    parser.add_flag("--json", "print JSON")
+    return parser.run(arguments)
+
+
+def print_path(_: Parser, options: argparse.Namespace) -> int:
+    """Print the path of config.toml."""
+    path = user_paths().config_file
+    print(json.dumps({"path": path}) if options.json else path)
+    return exit_codes.OK
 
 
 def file_paths(paths: UserPaths) -> dict[str, str]:
-    """What is kept where."""
+    """Return the paths of all files."""
     return {
         "agents": paths.config_file,
         "policy": paths.policy,
@@ -99,8 +100,9 @@ def file_paths(paths: UserPaths) -> dict[str, str]:
     }
 
 
-def show_config(paths: UserPaths, options: Any) -> int:
-    """Places and values."""
+def show_config(_: Parser, options: argparse.Namespace) -> int:
+    """Show paths and effective settings."""
+    paths = user_paths()
     faults = find_faults(paths)
     try:
         known = config.load_config(paths.config_file)
@@ -108,18 +110,18 @@ def show_config(paths: UserPaths, options: Any) -> int:
         known = config.Config()
     rows = which_agent.available_agents(known)
     candidates = list(known.agents) or [agent.name for agent, _ in rows]
-    meant = known.default or (candidates[0] if len(candidates) == 1 else "")
+    default_agent = known.default or (candidates[0] if len(candidates) == 1 else "")
     mode = PolicyLoader(paths)((os.path.realpath(os.getcwd()),)).mode
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     variables |= {name: "set" for name in SECRET_VARIABLES if name in os.environ}
     extras = {name: find_spec(module) is not None for name, module in EXTRAS.items()}
     if options.json:
-        _print_json(
+        print_json(
             {
                 "files": {
                     name: {"path": path, "exists": os.path.exists(path)} for name, path in file_paths(paths).items()
                 },
-                "agent": meant or None,
+                "agent": default_agent or None,
                 "agents": [agent.name for agent, _ in rows],
                 "policyMode": mode,
                 "host": msgspec.to_builtins(known.host),
@@ -130,47 +132,47 @@ def show_config(paths: UserPaths, options: Any) -> int:
                 "faults": faults,
             }
         )
-        return EXIT_FAULTY if faults else 0
+        return exit_codes.FAILED if faults else exit_codes.OK
     for name, path in file_paths(paths).items():
-        print(f"{name:15} {sanitize_line(path)}{'' if os.path.exists(path) else '  (not there)'}")
-    print(f"{'agent':15} {meant or 'none by default; see dragoman agents'}")
+        print(f"{name:15} {sanitize_line(path)}{'' if os.path.exists(path) else '  (does not exist)'}")
+    print(f"{'agent':15} {default_agent or 'no default; see dragoman agents'}")
     print(f"{'policy mode':15} {mode}")
     print(f"{'host listens':15} {sanitize_line(known.host.bind)}{' (TLS)' if known.host.tls else ''}")
     for name, value in changed_host_settings(known.host).items():
         print(f"{f'host {name}':15} {sanitize_line(value)}")
     if known.hosts:
         print(f"{'hosts':15} {', '.join(known.hosts)} ({known.default_host or 'this machine'} by default)")
-    for name, is_there in extras.items():
-        print(f"{f'extra {name}':15} {'installed' if is_there else f'not installed: pip install dragoman[{name}]'}")
+    for name, is_installed in extras.items():
+        print(f"{f'extra {name}':15} {'installed' if is_installed else f'not installed: pip install dragoman[{name}]'}")
     for name, value in variables.items():
         print(f"{name:15} {sanitize_line(value)}")
     return _print_faults(faults)
 
 
 def changed_host_settings(host: HostSection) -> dict[str, str]:
-    """What the user said about the host, as far as it is not what holds anyway."""
-    usual = HostSection()
-    said = {name: getattr(host, name) for name in HostSection.__struct_fields__ if name not in ("bind", "tls")}
+    """Return the settings of the host that differ from the defaults."""
+    defaults = HostSection()
+    configured = {name: getattr(host, name) for name in HostSection.__struct_fields__ if name not in ("bind", "tls")}
     return {
         name: json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
-        for name, value in said.items()
-        if value != getattr(usual, name)
+        for name, value in configured.items()
+        if value != getattr(defaults, name)
     }
 
 
-def check_config(paths: UserPaths, options: Any) -> int:
-    """Tell every fault."""
-    faults = find_faults(paths)
+def check_config(_: Parser, options: argparse.Namespace) -> int:
+    """Print every error."""
+    faults = find_faults(user_paths())
     if options.json:
-        _print_json({"faults": faults})
-        return EXIT_FAULTY if faults else 0
+        print_json({"faults": faults})
+        return exit_codes.FAILED if faults else exit_codes.OK
     if not faults:
-        print("in order")
+        print("no errors")
     return _print_faults(faults)
 
 
 def find_faults(paths: UserPaths) -> list[str]:
-    """What is wrong in the user's files."""
+    """Return the errors in the user's files."""
     faults: list[str] = []
     readers = (
         lambda: check_host_section(config.load_config(paths.config_file).host),
@@ -186,34 +188,37 @@ def find_faults(paths: UserPaths) -> list[str]:
 
 
 def check_host_section(host: HostSection) -> None:
-    """Look at what only a host makes sense of: names of limits, folders, where sessions are kept, whom it trusts."""
+    """Check what only a host interprets: names of limits, folders, the store, the OIDC issuer."""
     if host != HostSection():
         from dragoman.host import settings
-        from dragoman.host.auth.oidc import settings_faults as distrusted
+        from dragoman.host.auth.oidc import settings_faults
 
         settings.endpoint_limits(host)
         settings.roots_lookup(host)
         store_address(host.store, user_paths())
-        trust = settings.oidc_settings(host)
-        if faults := [] if trust is None else distrusted(trust):
+        oidc = settings.oidc_settings(host)
+        if faults := [] if oidc is None else settings_faults(oidc):
             raise ConfigFault([f"host.issuer: {fault}" for fault in faults])
 
 
 def check_host_agents(configured: config.Config) -> None:
-    """The agents that a host is to serve are configured, or on PATH."""
-    there = [agent.name for agent, _ in which_agent.available_agents(configured)]
-    unknown = [name for name in configured.host.agents if name not in there]
+    """Check that the agents of the host are configured or on PATH."""
+    known = [agent.name for agent, _ in which_agent.available_agents(configured)]
+    unknown = [name for name in configured.host.agents if name not in known]
     if unknown:
         raise ConfigFault(
-            [f"host.agents: there is no agent {name!r}; there are: {', '.join(there) or 'none'}" for name in unknown]
+            [f"host.agents: there is no agent {name!r}; known agents: {', '.join(known) or 'none'}" for name in unknown]
         )
 
 
 def _print_faults(faults: list[str]) -> int:
     for fault in faults:
         print(sanitize_line(fault), file=sys.stderr)
-    return EXIT_FAULTY if faults else 0
+    return exit_codes.FAILED if faults else exit_codes.OK
 
 
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1))
+_ACTIONS = {
+    "show": Action(show_config, "show", "show the paths of all files and the effective settings (the default)"),
+    "path": Action(print_path, "path", "print only the path of config.toml"),
+    "check": Action(check_config, "check", "check config.toml and the policy files; print all errors"),
+}

@@ -1,7 +1,7 @@
-"""`dragoman demo`: a conversation with the everything agent, which runs in a process of its own.
+"""`dragoman demo`: chat with the everything agent, which runs as a process of its own.
 
-On a terminal it is `chat`; without one it plays a single prompt. The agent works in a folder that is gone afterwards,
-and nothing of yours is read or kept: no policy, no grants, no history.
+Without a terminal it runs a single prompt. The agent works in a temporary folder; nothing of the user is read or
+stored: no policy, no grants, no history.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import tempfile
 from dragoman import ConnectionFailed
 from dragoman.cli import exit_codes
 from dragoman.cli.chat import chat
-from dragoman.cli.commands.run import error_text, report_turn_end
 from dragoman.cli.connect import local
 from dragoman.cli.connect.run_turn import Interrupts, run_turn
+from dragoman.cli.messages import error_text, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import TerminalOutput
 from dragoman.config.config_file import NamedAgent
@@ -26,23 +26,22 @@ AGENT = NamedAgent(name="everything", command=sys.executable, args=("-m", "drago
 PROMPT = "/tour"
 SAMPLE_FILE = ("notes.txt", "a line to read\na line to change\n")
 HINTS = (
-    f"It works in a folder of its own, where {SAMPLE_FILE[0]} lies, and needs no model. Try:",
+    f"This agent needs no model. It works in a temporary folder that has a file {SAMPLE_FILE[0]}. Try:",
     f"  /tour    /write note.txt hello    /edit {SAMPLE_FILE[0]} read see    /run ls -l    /plan    /help",
 )
 
 EPILOG = """\
-Ctrl-D leaves. Without a terminal it plays one prompt. The same with an agent of yours: dragoman chat
+Ctrl-D quits. Without a terminal, the demo runs one prompt. To chat with an
+agent of your own: dragoman chat
 
 example:
   dragoman demo"""
 
 
 def main(arguments: list[str]) -> int:
-    """Read the arguments, then talk."""
-    parser = Parser("demo", "", "Talk with the agent that ships with Dragoman; it needs no model.", EPILOG)
-    _, rest = parser.read(arguments)
-    if rest:
-        parser.error("it takes no command; `dragoman chat` does")
+    """Parse the arguments, then start the chat."""
+    parser = Parser("demo", "", "Chat with the built-in demo agent. It needs no model and no network.", EPILOG)
+    parser.read_options(arguments, "; use `dragoman chat`")
     with tempfile.TemporaryDirectory(prefix="dragoman-demo-") as folder:
         with open(os.path.join(folder, SAMPLE_FILE[0]), "w", encoding="utf-8") as file:
             file.write(SAMPLE_FILE[1])
@@ -53,14 +52,14 @@ def main(arguments: list[str]) -> int:
 
 
 async def run_demo_prompt(options: argparse.Namespace) -> int:
-    """One prompt, for those who cannot type."""
-    terminal = TerminalOutput(sys.stdout, None)  # it is all there to be looked at
+    """Run one prompt, where nobody can type."""
+    terminal = TerminalOutput(sys.stdout, None)  # no separate stream: the output is only looked at
     interrupts = Interrupts()
     try:
-        async with local.open_session(AGENT, options, terminal, None, keeps=False) as met:
+        async with local.open_session(AGENT, options, terminal, None, persistent=False) as opened:
             terminal.diagnostics.write_line(f"> {PROMPT}", "bold")
-            screen = met.create_view(met.session)
-            turn = await run_turn(met.session, PROMPT, screen, met.permission_ui, interrupts, terminal.diagnostics)
+            view = opened.create_view(opened.session)
+            turn = await run_turn(opened.session, PROMPT, view, opened.permission_ui, interrupts, terminal.diagnostics)
             return report_turn_end(turn.stop_reason or "", terminal)
     except asyncio.CancelledError:
         return exit_codes.INTERRUPTED

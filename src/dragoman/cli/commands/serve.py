@@ -1,4 +1,4 @@
-"""`dragoman serve`: one process that owns agents and sessions; people and programs come and go."""
+"""`dragoman serve`: run a host, one process that owns agents and sessions."""
 
 from __future__ import annotations
 
@@ -39,29 +39,40 @@ if TYPE_CHECKING:
     from dragoman.host.auth.database import HostDatabase
 
 EPILOG = f"""\
-Sessions live in the host: they go on when every editor is closed, and several people can be in one. Any client of the
-protocol reaches it over HTTP or WebSocket: /acp is the first agent, /acp/NAME each of them. An editor that starts its
-agents itself is given `dragoman attach`. Our own commands take --host. The status page is at /, and there are /healthz,
-/readyz and /metrics.
+Sessions live in the host. They continue when every editor is closed, and
+several users can be in one session. Any ACP client can connect over HTTP or
+WebSocket: /acp is the first agent, /acp/NAME is any agent by name. For an
+editor that starts its agents itself, use `dragoman attach`. Dragoman's own
+commands take --host. The status page is at /; there are also /healthz, /readyz
+and /metrics.
 
-On this machine you need no token. Any other address needs TLS and tokens, or it does not start: first make a token
-(dragoman tokens create USER) or configure an issuer. Sessions of remote users work in the folders you name with --root,
-and nowhere without. Whoever is let in can make an agent run commands as you: roles guard sessions, not the machine.
+On this machine you need no token. Any other address requires TLS and tokens:
+create a token first (dragoman tokens create USER), or configure an OIDC issuer.
+Sessions of remote users can work only in the folders that you name with --root.
+Everybody with access can make an agent run commands as you: roles protect
+sessions, not the machine.
 
-Each session has an agent process of its own. With --share user the sessions of one user share a process of each agent,
-never those of several users. Agents in a sandbox, and those of the draft and of 2025.1, keep one for each session.
+Each session has its own agent process. With --share user, the sessions of one
+user share a process per agent; different users never share one. Sandboxed
+agents, and agents that use the draft or 2025.1, always have one process per
+session.
 
-Sessions are kept with your own, or in another file (--store FILE), or until it ends (--store memory:). One host serves
-one file; its tokens are beside it (dragoman tokens --store FILE).
+Sessions are stored with your own, in another file (--store FILE), or in memory
+only (--store memory:). One host serves one store file; its tokens are stored
+next to it (dragoman tokens --store FILE).
 
-All of it can stand in config.toml as [host]; a flag is stronger. docs/host.md tells the rest, and every limit.
+All options can also be set in config.toml under [host]; flags override them.
+docs/host.md describes everything, including all limits.
 
-modes: {", ".join(MODES)}
+policy modes:
+  {", ".join(MODES)}
 
 exit codes:
-  0  ended by Ctrl-C or SIGTERM       2  wrong usage, a file that cannot be used, or an address that is not safe
-  1  an error                        10  the sessions cannot be kept: the store is locked, full, newer or damaged
-                                    130  ended at once, by a second Ctrl-C
+    0  ended by Ctrl-C or SIGTERM
+    1  an error
+    2  wrong usage, a file that cannot be used, or an address that is not safe
+   10  the store cannot be used (locked, full, read-only, newer or damaged)
+  130  ended at once by a second Ctrl-C
 
 examples:
   dragoman serve
@@ -72,43 +83,45 @@ examples:
   dragoman serve --unattended deny --mode plan -- my-agent --acp
   dragoman serve --json -- dragoman agent everything"""
 
-# How long the second signal waits for what must be put away: nobody presses it twice to wait. Seconds.
+# After the second signal, cleanup gets this much time. Seconds.
 FORCED_EXIT_DELAY = 1.0
 
-USAGE = "[--agent NAME...] [--root DIR...] [--bind ADDRESS] [--tls CERT KEY] [OPTIONS] [-- CMD ARG...]"
+USAGE = "[--agent NAME...] [OPTIONS] [-- CMD ARG...]"
 
 
 def main(arguments: list[str]) -> int:
-    """Read the arguments, then serve until somebody ends it."""
-    parser = Parser("serve", USAGE, "Keep sessions with agents, for everybody who may come.", EPILOG)
+    """Parse the arguments, then serve until a signal comes."""
+    parser = Parser("serve", USAGE, "Run a host: it keeps sessions running, and shares them between clients.", EPILOG)
     many: dict[str, Any] = {"action": "append", "default": []}
-    parser.add_argument("--agent", metavar="NAME", help="an agent of `dragoman agents`; can be repeated", **many)
-    parser.add_argument("--root", metavar="DIR", help="where sessions may work; can be repeated", **many)
-    parser.add_argument("--bind", metavar="ADDRESS", help=f"where to listen: ADDRESS:PORT, or a port ({DEFAULT_BIND})")
-    parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="a certificate and its key, as PEM files")
-    parser.add_argument("--store", metavar="URL", help="where to keep sessions: FILE, sqlite:FILE or memory:")
     parser.add_argument(
-        "--share", choices=SHARE_CHOICES, help="one agent process a session, or one for all of a user's"
+        "--agent", metavar="NAME", help="serve this agent of `dragoman agents`; can be repeated", **many
+    )
+    parser.add_argument("--root", metavar="DIR", help="folder in which sessions may work; can be repeated", **many)
+    parser.add_value("--bind", "ADDRESS", f"listen on ADDRESS:PORT, or on a port of this machine ({DEFAULT_BIND})")
+    parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="certificate and key, as PEM files")
+    parser.add_value("--store", "URL", "where to store sessions: FILE, sqlite:FILE or memory:")
+    parser.add_argument(
+        "--share", choices=SHARE_CHOICES, help="share agent processes: none, or between the sessions of a user"
     )
     parser.add_argument(
         "--unattended",
         choices=UNATTENDED_CHOICES,
-        help="questions while nobody may answer: wait (24 h at most), or deny",
+        help="permission requests while nobody can answer: wait (24 h at most), or deny",
     )
-    parser.add_argument("--policy", metavar="FILE", help="a policy file in place of your own")
-    parser.add_argument("--mode", metavar="MODE", choices=tuple(MODES), help="the policy mode of all sessions")
+    parser.add_value("--policy", "FILE", "use this policy file instead of your own")
+    parser.add_value("--mode", "MODE", "policy mode of all sessions", choices=tuple(MODES))
     parser.add_argument("--mcp", metavar="FILE", help='MCP servers that users may name: {"mcpServers": {...}}', **many)
-    parser.add_argument("--origin", metavar="URL", help="a web page that may use it; can be repeated", **many)
-    parser.add_argument("--name", metavar="DOMAIN", help="what it is called besides its address", **many)
-    parser.add_argument("--no-local", action="store_true", help="you need a token on this machine too (behind a proxy)")
-    parser.add_argument("--verbose", action="store_true", help="say on stderr what happens to agents and clients")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON when it is there")
+    parser.add_argument("--origin", metavar="URL", help="web origin that may connect; can be repeated", **many)
+    parser.add_argument("--name", metavar="DOMAIN", help="additional host name of this server", **many)
+    parser.add_flag("--no-local", "require a token on this machine too (behind a proxy)")
+    parser.add_flag("--verbose", "report agents and clients on stderr")
+    parser.add_flag("--json", "print one line of JSON when the host is ready")
     options, command = parser.read(arguments)
     try:
-        here = user_paths()
-        hosting = check_host_section(apply_flags(options, load_config(here.config_file).host))
-        agents = resolve_agents(parser, options, command, hosting)
-        return run_loop(serve(agents, hosting, here, options))
+        paths = user_paths()
+        section = check_host_section(apply_flags(options, load_config(paths.config_file).host))
+        agents = resolve_agents(parser, options, command, section)
+        return run_loop(serve(agents, section, paths, options))
     except (ConfigFault, StartFailed) as fault:
         for line in fault.faults if isinstance(fault, ConfigFault) else [str(fault)]:
             print(f"{parser.prog}: {sanitize(line)}", file=sys.stderr)
@@ -116,13 +129,13 @@ def main(arguments: list[str]) -> int:
     except StoreFault as fault:
         print(f"{parser.prog}: {sanitize(fault.message)}", file=sys.stderr)
         return exit_codes.NO_STORE
-    except asyncio.CancelledError:  # the second signal did not wait for anybody
+    except asyncio.CancelledError:  # the second signal does not wait for cleanup
         return exit_codes.INTERRUPTED
 
 
 def apply_flags(options: argparse.Namespace, configured: HostSection) -> HostSection:
-    """What is configured, with the flags over it."""
-    said = {
+    """Return the configuration with the flags applied."""
+    flags = {
         "roots": tuple(options.root),
         "bind": options.bind,
         "tls": tuple(options.tls or ()),
@@ -135,22 +148,22 @@ def apply_flags(options: argparse.Namespace, configured: HostSection) -> HostSec
         "origins": tuple(options.origin),
         "names": tuple(options.name),
     }
-    hosting = msgspec.structs.replace(configured, **{name: value for name, value in said.items() if value})
-    return msgspec.structs.replace(hosting, local=False) if options.no_local else hosting
+    section = msgspec.structs.replace(configured, **{name: value for name, value in flags.items() if value})
+    return msgspec.structs.replace(section, local=False) if options.no_local else section
 
 
 def resolve_agents(
-    parser: Parser, options: argparse.Namespace, command: list[str], hosting: HostSection
+    parser: Parser, options: argparse.Namespace, command: list[str], section: HostSection
 ) -> list[NamedAgent]:
-    """The agents: the command, those that are named, those that are configured, or the one that is meant anyway."""
+    """Return the agents: the command, those named by flags, those configured, or the default agent."""
     if command:
         return [which_agent.resolve_agent(parser, options.agent[0] if options.agent else None, command)]
-    names = list(dict.fromkeys(options.agent or hosting.agents))
+    names = list(dict.fromkeys(options.agent or section.agents))
     return [which_agent.resolve_agent(parser, name, []) for name in names or [None]]
 
 
-async def serve(agents: list[NamedAgent], hosting: HostSection, paths: UserPaths, options: argparse.Namespace) -> int:
-    """Serve until a signal comes; the second one does not wait for anybody."""
+async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths, options: argparse.Namespace) -> int:
+    """Serve until a signal comes; the second signal does not wait for cleanup."""
     from dragoman.host import settings
     from dragoman.host.auth.database import HostDatabase, lock_store
     from dragoman.host.auth.oidc import Oidc
@@ -168,13 +181,13 @@ async def serve(agents: list[NamedAgent], hosting: HostSection, paths: UserPaths
         if options.verbose:
             print(f"dragoman: {sanitize(text)}", file=sys.stderr, flush=True)
 
-    ending = _stop_event()
-    for warning in settings.warnings(hosting, paths):
+    stop = _stop_event()
+    for warning in settings.warnings(section, paths):
         print(f"dragoman: {sanitize_line(warning)}", file=sys.stderr, flush=True)
-    limits, bounds, trust = (
-        settings.endpoint_limits(hosting),
-        settings.host_limits(hosting),
-        settings.oidc_settings(hosting),
+    limits, host_limits, oidc = (
+        settings.endpoint_limits(section),
+        settings.host_limits(section),
+        settings.oidc_settings(section),
     )
     metrics = Metrics()
     secrets = [
@@ -182,95 +195,93 @@ async def serve(agents: list[NamedAgent], hosting: HostSection, paths: UserPaths
         *(value for agent in agents for value in environment_secrets(agent.env)),
     ]
     async with AsyncExitStack() as stack:
-        address = store_address(hosting.store, paths)
+        address = store_address(section.store, paths)
         if address.path:
             stack.enter_context(lock_store(address.path))
-        register = stack.enter_context(HostDatabase(host_database_path(address, paths), current_user()))
-        tokens = Tokens(register)
-        issuer = None if trust is None else Oidc(trust, current_user(), report=report)
-        is_near = is_loopback(parse_bind(hosting.bind)[0])
-        has_leave = issuer is not None or tokens.has_user_tokens()
-        check_address(hosting, is_local=is_near, has_authentication=has_leave)
+        database = stack.enter_context(HostDatabase(host_database_path(address, paths), current_user()))
+        tokens = Tokens(database)
+        oidc_auth = None if oidc is None else Oidc(oidc, current_user(), report=report)
+        is_local = is_loopback(parse_bind(section.bind)[0])
+        has_auth = oidc_auth is not None or tokens.has_user_tokens()
+        check_address(section, is_local=is_local, has_authentication=has_auth)
         store = await open_store(address)
         stack.push_async_callback(store.close)
         if not address.is_durable:
-            stack.push_async_callback(remove_session_records, store, register)
-        house = await stack.enter_async_context(
+            stack.push_async_callback(remove_session_records, store, database)
+        host = await stack.enter_async_context(
             Host(
                 agents,
                 store=cast(Store, RedactingStore(cast(Store, TimedStore(store, metrics)), secrets)),
-                session_roles=register,
-                make_guard=settings.guard_factory(hosting, paths),
-                roots_of=settings.roots_lookup(hosting),
+                session_roles=database,
+                make_guard=settings.guard_factory(section, paths),
+                roots_of=settings.roots_lookup(section),
                 mcp_servers={
-                    each.name: each for file in hosting.mcp for each in mcp_file.load(os.path.expanduser(file))
+                    each.name: each for file in section.mcp for each in mcp_file.load(os.path.expanduser(file))
                 },
-                limits=bounds,
+                limits=host_limits,
                 report=report,
-                share_processes=hosting.share == "user",
+                share_processes=section.share == "user",
             )
         )
-        host = HostApp(
-            house,
+        app = HostApp(
+            host,
             tokens=tokens,
-            oidc=issuer,
-            local=authenticate_local if hosting.local and is_near else None,
+            oidc=oidc_auth,
+            local=authenticate_local if section.local and is_local else None,
             limits=limits,
-            origins=hosting.origins,
-            hosts=hosting.names,
+            origins=section.origins,
+            hosts=section.names,
             metrics=metrics,
         )
-        tls = (os.path.expanduser(hosting.tls[0]), os.path.expanduser(hosting.tls[1])) if hosting.tls else None
+        tls = (os.path.expanduser(section.tls[0]), os.path.expanduser(section.tls[1])) if section.tls else None
         served = await stack.enter_async_context(
-            open_listener(host, hosting.bind, tls=tls, limits=limits, has_auth=has_leave)
+            open_listener(app, section.bind, tls=tls, limits=limits, has_auth=has_auth)
         )
-        announce(agents, public_url(served.url, hosting), address, options)
-        await ending.wait()
+        announce(agents, public_url(served.url, section), address, options)
+        await stop.wait()
         if not options.json:
-            print("dragoman: ending; once more ends it at once", file=sys.stderr, flush=True)
+            print("dragoman: stopping; press Ctrl-C again to stop at once", file=sys.stderr, flush=True)
     return exit_codes.OK
 
 
-def check_address(hosting: HostSection, *, is_local: bool, has_authentication: bool) -> None:
-    """Say in our words why an address is not opened, and what to do."""
+def check_address(section: HostSection, *, is_local: bool, has_authentication: bool) -> None:
+    """Raise StartFailed, with advice, for an address that is not safe to open."""
     if is_local:
         return
-    if not hosting.tls:
+    if not section.tls:
         raise StartFailed(
-            f"{hosting.bind}: other machines can reach this address, so it needs TLS: --tls cert.pem key.pem; "
-            "or stay on this machine and forward the port: ssh -L 7437:127.0.0.1:7437 THIS-MACHINE"
+            f"{section.bind}: other machines can reach this address, so it needs TLS: --tls cert.pem key.pem; "
+            "or listen on this machine only and forward the port: ssh -L 7437:127.0.0.1:7437 THIS-MACHINE"
         )
     if not has_authentication:
         raise StartFailed(
-            f"{hosting.bind}: other machines can reach this address, so everybody must show who they are; "
-            "make a token first: dragoman tokens create USER (or configure [host.issuer])"
+            f"{section.bind}: other machines can reach this address, so clients must authenticate; "
+            "create a token first: dragoman tokens create USER (or configure [host.issuer])"
         )
 
 
-def public_url(url: str, hosting: HostSection) -> str:
-    """The address as others can use it: one that means all addresses of this machine means none to them."""
+def public_url(url: str, section: HostSection) -> str:
+    """Return the URL for other machines: an address that means all interfaces is replaced by the host name."""
     for address in ("//0.0.0.0:", "//[::]:"):
         if address in url:
-            return url.replace(address, f"//{hosting.names[0] if hosting.names else socket.gethostname()}:")
+            return url.replace(address, f"//{section.names[0] if section.names else socket.gethostname()}:")
     return url
 
 
 async def remove_session_records(store: Store, database: HostDatabase) -> None:
-    """Sessions that end with the process: nobody is anything in them any more, and links to them lead nowhere."""
+    """Remove roles and share links of sessions that end with the process."""
     for summary in await store.sessions():
         await database.remove_session(summary.session_id)
 
 
 def announce(agents: list[NamedAgent], url: str, store: StoreAddress, options: argparse.Namespace) -> None:
-    """Say where it is: one line; and another where sessions are not kept."""
-    for agent in agents:  # it may be installed later, or be on the PATH of a folder: that is no reason not to start
+    """Print the URLs of the agents, and warn when sessions are not stored."""
+    for agent in agents:  # it may be installed later, so the host starts anyway
         if shutil.which(agent.command, path={**os.environ, **agent.env}.get("PATH")) is None:
-            print(
-                f"dragoman: there is no command {sanitize_line(agent.command)} yet: sessions need it", file=sys.stderr
-            )
+            print(f"dragoman: command not found: {sanitize_line(agent.command)}; sessions need it", file=sys.stderr)
     if not store.is_durable:
-        print("dragoman: sessions are in memory alone: they end with this process", file=sys.stderr, flush=True)
-    addresses = {agent.name: url if at == 0 else f"{url}/{agent.name}" for at, agent in enumerate(agents)}
+        print("dragoman: sessions are only in memory and are lost when this process ends", file=sys.stderr, flush=True)
+    addresses = {agent.name: url if index == 0 else f"{url}/{agent.name}" for index, agent in enumerate(agents)}
     if options.json:
         line = {
             "url": url,
@@ -283,26 +294,26 @@ def announce(agents: list[NamedAgent], url: str, store: StoreAddress, options: a
         print(msgspec.json.encode(line).decode(), flush=True)
         return
     listed = ", ".join(f"{sanitize_line(name)} at {address}" for name, address in addresses.items())
-    print(f"{listed}; status at {url.removesuffix('/acp')}/; Ctrl-C ends it", flush=True)
+    print(f"{listed}; status at {url.removesuffix('/acp')}/; Ctrl-C stops the host", flush=True)
 
 
 def _stop_event() -> asyncio.Event:
-    """Set by the first signal; the second one cancels, the third one does not ask: what is left of agents is ended."""
-    ending = asyncio.Event()
+    """Return an event that the first signal sets. The second signal cancels the task, the third one exits at once."""
+    stop = asyncio.Event()
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    seen = 0
+    count = 0
 
-    def heard(number: int) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 1:
-            ending.set()
-        elif seen == 2 and task is not None:
+    def on_signal(number: int) -> None:
+        nonlocal count
+        count += 1
+        if count == 1:
+            stop.set()
+        elif count == 2 and task is not None:
             task.cancel()
             loop.call_later(FORCED_EXIT_DELAY, os._exit, exit_codes.INTERRUPTED)
         else:
             os._exit(128 + number)
 
     for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, heard, each)
-    return ending
+        loop.add_signal_handler(each, on_signal, each)
+    return stop

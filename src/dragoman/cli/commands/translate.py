@@ -1,4 +1,4 @@
-"""`dragoman translate`: be an agent for an editor of one dialect, with an agent of another one behind it."""
+"""`dragoman translate`: act as an agent for an editor of one dialect, with an agent of another dialect behind it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from dragoman.cli import exit_codes
 from dragoman.cli.connect import sandbox
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize
@@ -13,28 +14,30 @@ from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.engine.loop import run as run_loop
 
 EPILOG = f"""\
-Put it where the editor starts its agent:
+Configure this command as the agent of your editor:
 
   dragoman translate -- my-agent --acp
   dragoman translate --agent-dialect draft -- my-agent
   dragoman translate --agent opencode
 
-Both dialects are found out by themselves unless they are named; which ones they are is said once on stderr. A client
-that cannot be asked for leave (2025.1) is taken to allow what it serves itself; --permission decides for it.
+Both dialects are detected unless you name them; they are reported once on
+stderr. A client that cannot answer permission requests (2025.1) is assumed to
+allow what it does itself; --permission decides for it.
 
 {sandbox.DESCRIPTION}
-The editor's own terminals are the editor's: here only the agent is confined, to the folder that this is started in.
+Terminals of the editor are not confined: only the agent is, to the folder in
+which this command is started.
 
 {sandbox.EXAMPLES.format(name="translate", rest="-- my-agent")}"""
 
 
 def resolve_command(parser: Parser, options: argparse.Namespace, command: list[str]) -> list[str]:
-    """The command of the agent that is meant, whose settings count where no flag says otherwise."""
+    """Return the command of the agent; its settings apply where no flag is given."""
     from dragoman.cli.connect.which_agent import resolve_agent
     from dragoman.transport.sandbox.spec import AUTO
 
     agent = resolve_agent(parser, options.agent, command)
-    os.environ.update(agent.env)  # which the agent inherits
+    os.environ.update(agent.env)  # the agent inherits them
     if options.agent_dialect == "auto":
         options.agent_dialect = agent.dialect
     if agent.sandbox:
@@ -43,26 +46,31 @@ def resolve_command(parser: Parser, options: argparse.Namespace, command: list[s
 
 
 def main(arguments: list[str]) -> int:
-    """Read the arguments, then interpret until one side leaves."""
+    """Parse the arguments, then translate until one side disconnects."""
     parser = Parser(
         "translate",
         "[--agent NAME] [OPTIONS] [-- CMD ARG...]",
-        "Stand between an editor and an agent that speak different dialects of the protocol.",
+        "Connect an editor and an agent that use different dialects of the protocol.",
         EPILOG,
     )
     dialects = ("auto", *DIALECT_NAMES)
-    parser.add_argument("--client-dialect", metavar="D", default="auto", choices=dialects, help=", ".join(dialects))
-    parser.add_argument("--agent-dialect", metavar="D", default="auto", choices=dialects, help="likewise")
+    parser.add_value(
+        "--client-dialect", "D", f"dialect of the editor: {', '.join(dialects)}", default="auto", choices=dialects
+    )
+    parser.add_value("--agent-dialect", "D", "dialect of the agent", default="auto", choices=dialects)
     parser.add_argument(
-        "--permission", default="ask", choices=("ask", "allow", "deny"), help="for clients that cannot be asked"
+        "--permission",
+        default="ask",
+        choices=("ask", "allow", "deny"),
+        help="permission for clients that cannot be asked",
     )
     parser.add_argument(
         "--probe",
         default="ladder",
         choices=("ladder", "polyglot"),
-        help="how to find out the agent's dialect: one after the other, or all in one message",
+        help="how to detect the agent's dialect: one attempt after the other, or all in one message",
     )
-    parser.add_argument("--agent", metavar="NAME", help="an agent of `dragoman agents`; or its command, after --")
+    parser.add_value("--agent", "NAME", "an agent of `dragoman agents`; or give its command after --")
     sandbox.add_options(parser)
     options, command = parser.read(arguments)
     if not command or options.agent:
@@ -71,7 +79,7 @@ def main(arguments: list[str]) -> int:
 
     if reason := sandbox.unavailable_reason(confined):
         print(f"{parser.prog}: {sanitize(reason)}", file=sys.stderr)
-        return sandbox.EXIT_UNAVAILABLE
+        return exit_codes.NO_SANDBOX
 
     from dragoman.roles.proxy.translate import translate
 

@@ -1,6 +1,6 @@
-"""Files that go along with a prompt: as an image, a sound, a text, or a link, whatever the agent takes.
+"""Attachments of a prompt: a file as image, audio, text or link, depending on what the agent supports.
 
-Takes paths, gives content blocks. In a prompt, `@path` names a file; on the command line --file and --image do.
+In a prompt, `@path` names a file; on the command line, --file and --image do.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dragoman.schema.content import (
 )
 from dragoman.schema.initialize import AgentCapabilities, PromptCapabilities
 
-# A text that is longer goes as a link, for the agent to read as much of it as it wants. Bytes.
+# A longer text is sent as a link, so that the agent can read as much as it wants. Bytes.
 MAX_EMBEDDED_TEXT = 256 * 1024
 
-# Larger than any picture a model looks at; what is larger is a mistake. Bytes.
+# Larger than any image a model accepts. Bytes.
 MAX_FILE_SIZE = 20 * 1024 * 1024
 
 _MENTION = re.compile(r"""(?:(?<=\s)|^)@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s"]+))""")
@@ -36,37 +36,37 @@ _TRAILING_PUNCTUATION = ".,;:!?)]}'"
 
 
 def build_prompt(text: str, cwd: str, capabilities: AgentCapabilities) -> list[ContentBlock]:
-    """What is typed, and the files that it mentions."""
+    """Return the typed text and the files that it mentions."""
     return [TextContent(text=text), *(file_block(path, capabilities) for path in mentioned_files(text, cwd))]
 
 
 def mentioned_files(text: str, cwd: str) -> list[str]:
-    """The files that `@path` names in a text, each once; what is not there is no file but words."""
-    found: list[str] = []
+    """Return the files that `@path` names in a text, each once; a path that does not exist is plain text."""
+    paths: list[str] = []
     for match in _MENTION.finditer(text):
         name = match["quoted"] or match["bare"]
         for candidate in (name, name.rstrip(_TRAILING_PUNCTUATION)):
             path = os.path.normpath(os.path.join(cwd, os.path.expanduser(candidate)))
             if candidate and os.path.exists(path):
-                found.append(path)
+                paths.append(path)
                 break
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(paths))
 
 
 def file_block(path: str, capabilities: AgentCapabilities, *, as_image: bool = False) -> ContentBlock:
-    """A file as the best that the agent takes; `as_image`: as a picture, or an error."""
-    takes: PromptCapabilities = capabilities.prompt_capabilities or PromptCapabilities()
+    """Return a file in the best form that the agent supports; `as_image`: as an image, or raise."""
+    supported: PromptCapabilities = capabilities.prompt_capabilities or PromptCapabilities()
     kind = mimetypes.guess_type(path)[0] or ""
     if as_image:
         if not kind.startswith("image/"):
-            raise _unsupported(f"{path} is no image as its name says")
-        if not takes.image:
-            raise _unsupported("this agent takes no images; attach it with --file, as a link")
-    if kind.startswith("image/") and takes.image:
+            raise _unsupported(f"{path} is not an image, judging by its name")
+        if not supported.image:
+            raise _unsupported("this agent does not support images; attach it as a link with --file")
+    if kind.startswith("image/") and supported.image:
         return ImageContent(data=_read_base64(path), mime_type=kind, uri=Path(path).as_uri())
-    if kind.startswith("audio/") and takes.audio:
+    if kind.startswith("audio/") and supported.audio:
         return AudioContent(data=_read_base64(path), mime_type=kind)
-    text = _read_text(path) if takes.embedded_context else None
+    text = _read_text(path) if supported.embedded_context else None
     if text is not None:
         return EmbeddedResource(
             resource=ResourceContents(uri=Path(path).as_uri(), mime_type=kind or "text/plain", text=text)
@@ -89,7 +89,7 @@ def _read_base64(path: str) -> str:
 
 
 def _read_text(path: str) -> str | None:
-    """What a text file holds; None for what is too long, no text or no file."""
+    """Return the content of a text file; None if it is too long, not text or not a file."""
     try:
         with open_regular(path) as file:
             data = file.read(MAX_EMBEDDED_TEXT + 1)

@@ -1,7 +1,4 @@
-"""`--json`: a conversation as entries of its log, one a line on standard output, and how it ended as the last one.
-
-Takes entries once they are kept, gives lines; what the lines mean is docs/store.md. Above is run.
-"""
+"""`--json`: the entries of a session as JSON lines on standard output, then the result (docs/store.md)."""
 
 from __future__ import annotations
 
@@ -13,31 +10,31 @@ from dragoman.schema.base import encode
 from dragoman.store.contract import FORMAT, Entry, EntryKind
 from dragoman.store.session_log import timestamp
 
-# The kind of the last line. It is not in the log: an exit code is of one command, not of a session.
+# The kind of the last line. It is not in the log: an exit code belongs to a command, not to a session.
 RESULT_KIND = "result"
 
 
 def entry_to_json(session: str, entry: Entry) -> dict[str, Any]:
-    """An entry as a line has it."""
+    """Return an entry as a JSON object."""
     line = {"session": session, "seq": entry.seq, "kind": entry.kind, "actor": entry.actor}
     line |= {"time": entry.time, "turn": entry.turn, "body": entry.body}
     return line | ({"format": entry.format} if entry.format != FORMAT else {})
 
 
 class NullStream(io.StringIO):
-    """Where the answer goes as text while it is printed as entries."""
+    """A stream that drops the answer as text, while it is printed as entries."""
 
     def write(self, text: str) -> int:
-        """Forget it."""
+        """Drop the text."""
         return len(text)
 
 
 class JsonOutput:
-    """Writes lines as long as somebody reads them."""
+    """Writes lines while there is a reader."""
 
     def __init__(self, stream: BinaryIO, main_task: asyncio.Task[Any] | None = None) -> None:
-        """`main` is ended when nobody reads any more."""
-        self.is_broken = False  # nobody reads any more
+        """`main_task` is cancelled when the reader is gone."""
+        self.is_broken = False  # the reader is gone
         self._stream = stream
         self._main_task = main_task
         self._session: str | None = None
@@ -45,7 +42,7 @@ class JsonOutput:
         self._turn_end: dict[str, Any] = {}
 
     def write_entry(self, session: str, entry: Entry) -> None:
-        """One entry that is kept now."""
+        """Write one stored entry."""
         self._session = session
         body = entry.body if isinstance(entry.body, dict) else {}
         if entry.kind == EntryKind.TURN_ENDED:
@@ -56,7 +53,7 @@ class JsonOutput:
         self._write(entry_to_json(session, entry))
 
     def write_result(self, code: int, **more: Any) -> int:
-        """The last line; gives the exit code."""
+        """Write the last line; return the exit code."""
         body = {"exitCode": code, **self._turn_end, "text": "".join(self._answer_parts), **more}
         self._write({"session": self._session, "kind": RESULT_KIND, "time": timestamp(), "body": body})
         return code

@@ -1,7 +1,6 @@
-"""Meeting an agent on a terminal: started, guarded, a session opened as the user wants it, a screen to show it on.
+"""Open a session with an agent on this machine: start it, guard it, open or continue a session, create its view.
 
-The one way in which run, chat and demo come to a conversation: `add` gives them the same flags, `agreed` reads these,
-`meet` does the rest. Above are the commands; below are connect, leave and screen.
+run, chat and demo all use `add_options`, `resolve_options` and `open_session`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 from dragoman import ClientSession, Kind, ProtocolError, RemoteAgent, connect, run_in_terminal
 from dragoman.cli.connect import mcp_file, sandbox, settings, which_agent
-from dragoman.cli.connect import record as keeping
+from dragoman.cli.connect import record as records
 from dragoman.cli.connect.presence import Presence
 from dragoman.cli.connect.record import SessionRecord
 from dragoman.cli.parser import Parser, add_host_options
@@ -33,95 +32,88 @@ from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Entry
 from dragoman.transport.sandbox.spec import AUTO
 
-# How long an agent may take to introduce itself: some install themselves first (peers.md 59). Seconds.
+# How long initialize may take: some agents install themselves first (docs/protocol/peers.md#slow-start). Seconds.
 INITIALIZE_TIMEOUT = 120.0
 
 USAGE = "[--agent NAME] [OPTIONS] [-- CMD ARG...]"
 
 
 class OpenSession(NamedTuple):
-    """An agent, one session of it, who answers its questions, and how a session is shown."""
+    """An agent, one session of it, its permission prompts, and its view."""
 
     agent: RemoteAgent
     session: ClientSession
     permission_ui: PermissionUI
     create_view: Callable[[ClientSession], TurnView]
     record: SessionRecord | None = None
-    presence: Presence | None = None  # the others, in a host
-    is_own_update: Callable[[], bool] | None = (
-        None  # whether the next update belongs to one's own turn, where others have some
-    )
+    presence: Presence | None = None  # other members, on a host
+    is_own_update: Callable[[], bool] | None = None  # on a host: whether the next update belongs to our own turn
 
     @property
     def session_ref(self) -> str:
-        """What --session takes to go on with it; nothing when it is not kept."""
+        """What --session takes to continue this session; empty when it is not stored."""
         if self.record is None or not self.record.is_persistent:
             return ""
         return self.record.name or getattr(self.session, "log_id", None) or ""
 
 
 def add_options(parser: Parser) -> None:
-    """The flags of every command that talks with an agent."""
+    """Add the options of every command that opens a session."""
     which_agent.add_agent_option(parser)
-    parser.add_argument("--cwd", metavar="DIR", help="where the agent works (here)")
-    parser.add_argument(
-        "--dialect", metavar="D", choices=("auto", *DIALECT_NAMES), help=f"auto (found out), {', '.join(DIALECT_NAMES)}"
+    parser.add_value("--cwd", "DIR", "working directory of the agent (the current one)")
+    parser.add_value(
+        "--dialect",
+        "D",
+        f"dialect of the agent: auto (detect), {', '.join(DIALECT_NAMES)}",
+        choices=("auto", *DIALECT_NAMES),
     )
-    parser.add_argument(
-        "--yes",
-        action="store_true",
-        help="allow what would be asked about; not what policy denies, and files only in the working directory",
+    parser.add_flag(
+        "--yes", "allow what would be asked; not what the policy denies, and files only in the working directory"
     )
-    parser.add_argument(
-        "--mode", metavar="MODE", choices=tuple(MODES), help="the policy mode (that of your policy file, or default)"
-    )
-    parser.add_argument("--policy", metavar="FILE", help="a policy file in place of your own")
-    parser.add_argument("--agent-mode", metavar="ID", help="the agent's own mode to begin in")
-    parser.add_argument("--model", metavar="ID", help="the model that shall answer, where the agent lets one choose")
-    parser.add_argument(
-        "--option", metavar="ID=VALUE", action="append", default=[], help="another option of the agent; can be repeated"
-    )
-    parser.add_argument(
-        "--mcp", metavar="FILE", action="append", default=[], help='MCP servers for the agent: {"mcpServers": {...}}'
-    )
-    parser.add_argument("--verbose", action="store_true", help="also show what the agent writes to stderr")
-    keeping.add_options(parser)
+    parser.add_value("--mode", "MODE", "policy mode (that of your policy file, or default)", choices=tuple(MODES))
+    parser.add_value("--policy", "FILE", "use this policy file instead of your own")
+    parser.add_value("--agent-mode", "ID", "start in this mode of the agent")
+    parser.add_value("--model", "ID", "use this model, if the agent offers a choice")
+    parser.add_value("--option", "ID=VALUE", "set another option of the agent; can be repeated", repeated=True)
+    parser.add_value("--mcp", "FILE", 'MCP servers for the agent: {"mcpServers": {...}}', repeated=True)
+    parser.add_flag("--verbose", "also show the stderr of the agent")
+    records.add_options(parser)
     sandbox.add_options(parser)
     add_host_options(parser)
-    parser.add_argument(
+    parser.add_value(
         "--lend",
-        metavar="DIR",
+        "DIR",
+        "with --host: the agent uses files and commands in this folder of this machine (the current one)",
         nargs="?",
         const=".",
-        help="with --host: files are read and written, and commands run, in this folder here (where you are)",
     )
 
 
 def default_options(cwd: str) -> argparse.Namespace:
-    """The flags of a command that takes none."""
+    """Return the options of a command that takes none."""
     parser = Parser("", "", "", "")
     add_options(parser)
     options = parser.parse_args(["--cwd", cwd, "--dialect", "auto"])
-    options.servers, options.says_cwd, options.afar = [], True, None
+    options.servers, options.says_cwd, options.host_target = [], True, None
     return options
 
 
 def resolve_options(parser: Parser, options: argparse.Namespace, command: list[str]) -> NamedAgent:
-    """Which agent is meant; the flags are completed with what is configured for it, and checked."""
-    options.afar = None
+    """Return the agent; complete the options with its configuration, and check them."""
+    options.host_target = None
     if options.host or options.token_file:
         from dragoman.cli.connect import hosted
 
         return hosted.resolve_options(parser, options, command)
     if options.lend is not None:
-        parser.error("--lend is for --host; without it the agent works here anyway")
+        parser.error("--lend needs --host; without it, the agent works on this machine")
     agent = which_agent.resolve_agent(parser, options.agent, command)
     if options.sandbox is None and agent.sandbox:
         options.sandbox = AUTO
     options.sandbox = sandbox.from_options(parser, options)
     options.dialect = options.dialect or agent.dialect
     options.agent_mode = options.agent_mode or agent.mode or None
-    keeping.check_options(parser, options)
+    records.check_options(parser, options)
     options.says_cwd = options.cwd is not None
     options.cwd = os.path.expanduser(options.cwd or agent.cwd or ".")
     if not os.path.isdir(options.cwd):
@@ -132,7 +124,7 @@ def resolve_options(parser: Parser, options: argparse.Namespace, command: list[s
 
 
 def resolve_common_options(parser: Parser, options: argparse.Namespace) -> None:
-    """The flags that hold wherever the agent is."""
+    """Check the options that apply to local and hosted agents."""
     pairs = [pair.partition("=") for pair in options.option]
     if not all(id and equals for id, equals, _ in pairs):
         parser.error("--option takes ID=VALUE")
@@ -153,22 +145,22 @@ async def open_session(
     show_line: Callable[[str, str], None] | None = None,
     **view_options: Any,
 ) -> AsyncIterator[OpenSession]:
-    """Start the agent and open a session; `keeps`: in the user's store, by the user's policy, grants and audit."""
-    if options.afar is not None:
+    """Start the agent and open a session; if `persistent`, with the user's store, policy, grants and audit log."""
+    if options.host_target is not None:
         from dragoman.cli.connect import hosted
 
-        visit = hosted.open_session(
-            options, terminal, prompter, timeout=timeout, on_entry=on_entry, tell=show_line, **view_options
+        opening = hosted.open_session(
+            options, terminal, prompter, timeout=timeout, on_entry=on_entry, show_line=show_line, **view_options
         )
-        async with visit as met:
-            yield met
+        async with opening as opened:
+            yield opened
         return
     async with AsyncExitStack() as stack:
         record = None
         if persistent:
-            record = await stack.enter_async_context(keeping.open_record(options, needs_entries=on_entry is not None))
-        options.cwd = keeping.working_directory(record, options)
-        leave = PermissionUI(
+            record = await stack.enter_async_context(records.open_record(options, needs_entries=on_entry is not None))
+        options.cwd = records.working_directory(record, options)
+        permission_ui = PermissionUI(
             terminal.diagnostics,
             prompter,
             cwd=options.cwd,
@@ -178,21 +170,21 @@ async def open_session(
             mode=options.mode,
             sandboxed=options.sandbox is not None,
         )
-        stack.push_async_callback(leave.close)
-        leave.guard.redaction.add_values(environment_secrets(agent.env))
+        stack.push_async_callback(permission_ui.close)
+        permission_ui.guard.redaction.add_values(environment_secrets(agent.env))
         if record is not None:
-            record.redacting_store.redact = leave.guard.redaction.redact_json
+            record.redacting_store.redact = permission_ui.guard.redaction.redact_json
         remote = await stack.enter_async_context(
             connect(
                 agent.argv,
                 dialect=options.dialect,
                 cwd=options.cwd,
                 env=agent.env or None,
-                permission=leave.permission,
-                workspace=leave.workspace,
-                elicit=None if prompter is None else FormPrompt(leave, prompter, terminal.diagnostics),
+                permission=permission_ui.permission,
+                workspace=permission_ui.workspace,
+                elicit=None if prompter is None else FormPrompt(permission_ui, prompter, terminal.diagnostics),
                 terminal_login=None if prompter is None else run_in_terminal,
-                **_output_callbacks(terminal.diagnostics, leave, is_shown=options.verbose),
+                **_output_callbacks(terminal.diagnostics, permission_ui, is_shown=options.verbose),
                 sandbox=options.sandbox,
                 initialize_timeout=INITIALIZE_TIMEOUT if timeout is None else timeout,
                 timeout=timeout,
@@ -201,49 +193,55 @@ async def open_session(
                 on_entry=on_entry,
             )
         )
-        leave.bind_agent(remote, agent.command)
+        permission_ui.bind_agent(remote, agent.command)
 
-        def printed(id: str) -> str:
-            shown = leave.workspace.find_terminal(id)
+        def terminal_output(id: str) -> str:
+            shown = permission_ui.workspace.find_terminal(id)
             return shown.output().text if shown is not None else ""
 
-        show = partial(
+        create_view = partial(
             TurnView,
             terminal,
-            output_of=printed,
-            shown_changes=leave.shown_changes,
+            output_of=terminal_output,
+            shown_changes=permission_ui.shown_changes,
             verbose=options.verbose,
             **view_options,
         )
         enter = partial(
-            enter_session, remote, options, leave, record, terminal.diagnostics, quiet=view_options.get("quiet", False)
+            enter_session,
+            remote,
+            options,
+            permission_ui,
+            record,
+            terminal.diagnostics,
+            quiet=view_options.get("quiet", False),
         )
-        yield OpenSession(remote, await enter_with_login(remote, prompter, enter), leave, show, record)
+        yield OpenSession(remote, await enter_with_login(remote, prompter, enter), permission_ui, create_view, record)
 
 
 def _output_callbacks(diagnostics: OutputStream, permission_ui: PermissionUI, *, is_shown: bool) -> dict[str, Any]:
-    """What is told beside the conversation, by us and by the agent on stderr: shown line by line, or not at all."""
-    begun = bytearray()  # of a line
+    """Return the connect() callbacks for reports and for stderr of the agent: shown line by line, or dropped."""
+    partial_line = bytearray()  # the beginning of a line
 
-    def told(words: str) -> None:
+    def report(text: str) -> None:
         if is_shown:
-            diagnostics.write_line(permission_ui.redact(words), "dim")
+            diagnostics.write_line(permission_ui.redact(text), "dim")
 
-    def wrote(data: bytes) -> None:
+    def on_stderr(data: bytes) -> None:
         if is_shown:
-            begun.extend(data)
-            *lines, rest = bytes(begun).split(b"\n")
-            begun[:] = rest
+            partial_line.extend(data)
+            *lines, rest = bytes(partial_line).split(b"\n")
+            partial_line[:] = rest
             for line in lines:
                 diagnostics.write_line(permission_ui.redact(line.decode("utf-8", "replace")), "dim")
 
-    return {"report": told, "stderr": wrote}
+    return {"report": report, "stderr": on_stderr}
 
 
 async def enter_with_login(
     remote: RemoteAgent, prompter: Prompter | None, enter: Callable[[], Awaitable[ClientSession]]
 ) -> ClientSession:
-    """The session; who has to sign in first is asked how, once."""
+    """Enter the session; if the agent requires a login, let the user choose how, once."""
     try:
         return await enter()
     except ProtocolError as error:
@@ -253,7 +251,7 @@ async def enter_with_login(
 
 
 async def prompt_login(remote: RemoteAgent, prompter: Prompter) -> bool:
-    """Let the person choose a way to sign in; whether one was taken."""
+    """Let the user choose a way to log in; return whether one was used."""
     methods = list(remote.initialize_result.auth_methods or ())[:9]
     if not methods:
         return False
@@ -261,7 +259,7 @@ async def prompt_login(remote: RemoteAgent, prompter: Prompter) -> bool:
         KeyChoice(str(number), sanitize_line(method.name), method.id, sanitize_line(method.description or ""))
         for number, method in enumerate(methods, 1)
     ]
-    lines = [StyledLine("The agent wants you to sign in:", "ask")]
+    lines = [StyledLine("The agent requires you to log in:", "ask")]
     chosen_id = await prompter.choose(lines, [*choices, KeyChoice("n", "not now", "")])
     if not chosen_id:
         return False
@@ -278,7 +276,7 @@ async def enter_session(
     *,
     quiet: bool = False,
 ) -> ClientSession:
-    """The session that goes on, or a new one; it is kept if that is wanted."""
+    """Return the continued session, or a new one; store it if wanted."""
     if record is None or record.previous is None:
         session = await open_new_session(remote, options, permission_ui)
         if record is not None:
@@ -292,14 +290,14 @@ async def enter_session(
 async def open_new_session(
     remote: RemoteAgent, options: argparse.Namespace, permission_ui: PermissionUI
 ) -> ClientSession:
-    """A new session, with servers, modes, model and options as the user wants them."""
+    """Open a new session and apply the MCP servers, mode, model and options."""
     return await apply_settings(await create_session(remote, options, permission_ui), options, permission_ui)
 
 
 async def create_session(
     remote: RemoteAgent, options: argparse.Namespace, permission_ui: PermissionUI
 ) -> ClientSession:
-    """A new session, with the servers that the user wants and policy allows."""
+    """Open a new session with the MCP servers that the policy allows."""
     allowed = await permission_ui.guard.allowed_servers(check_servers(remote, options.servers), options.cwd)
     return await remote.open_session(options.cwd, mcp_servers=allowed, mode=options.agent_mode)
 
@@ -307,7 +305,7 @@ async def create_session(
 async def apply_settings(
     session: ClientSession, options: argparse.Namespace, permission_ui: PermissionUI
 ) -> ClientSession:
-    """Modes, model and options set as the user wants them."""
+    """Set modes, model and options."""
     if options.agent_mode and session.modes is not None:
         await settings.set_mode(session, options.agent_mode)
     if options.mode is not None:
@@ -320,10 +318,10 @@ async def apply_settings(
 
 
 def check_servers(remote: RemoteAgent, servers: list[McpServer]) -> list[McpServer]:
-    """The servers, if the agent can connect to all of them: to leave one out would be a surprise."""
-    offered = remote.capabilities.mcp_capabilities
+    """Return the servers if the agent supports all of them; leaving one out silently would be a surprise."""
+    capabilities = remote.capabilities.mcp_capabilities
     for server in servers:
-        if server.form != "stdio" and not (offered and getattr(offered, server.form, False)):
-            what = f"the agent does not connect to {server.form} servers, such as {sanitize_line(server.name)}"
-            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, what)
+        if server.form != "stdio" and not (capabilities and getattr(capabilities, server.form, False)):
+            message = f"the agent does not support {server.form} MCP servers, such as {sanitize_line(server.name)}"
+            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message)
     return servers

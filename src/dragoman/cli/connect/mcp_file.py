@@ -3,8 +3,7 @@
     {"mcpServers": {"files": {"command": "mcp-files", "args": ["."], "env": {"KEY": "${KEY}"}},
                     "web": {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "..."}}}}
 
-`${NAME}` in a value is a variable of the environment, so that secrets need not stand in the file. Takes a path, gives
-the vocabulary's servers; every fault names the key.
+`${NAME}` in a value is an environment variable, so that secrets need not be in the file.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _FORMS = (McpForm.STDIO, McpForm.HTTP, McpForm.SSE)
 
 
 def load(path: str, environ: Mapping[str, str] = os.environ) -> list[McpServer]:
-    """The servers of a file; raises ConfigFault with all that is wrong."""
+    """Return the servers of a file; raises ConfigFault with all errors."""
     try:
         data = read_bytes(path)
     except OSError as error:
@@ -36,10 +35,10 @@ def load(path: str, environ: Mapping[str, str] = os.environ) -> list[McpServer]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ConfigFault([f"{path}: this is no JSON: {error}"]) from None
+        raise ConfigFault([f"{path}: not valid JSON: {error}"]) from None
     listed = document.get("mcpServers") if isinstance(document, dict) else None
     if not isinstance(listed, dict):
-        raise ConfigFault([f"{path}: mcpServers: must be there, with an entry for each server"])
+        raise ConfigFault([f"{path}: mcpServers: required, an object with an entry for each server"])
     faults: list[str] = []
     servers = [_parse_server(name, entry, environ, faults) for name, entry in listed.items()]
     if faults:
@@ -53,22 +52,22 @@ def _parse_server(name: str, entry: Any, environ: Mapping[str, str], faults: lis
         faults.append(f"{name}: must be an object")
         return None
     for key in entry.keys() - set(_MEMBERS):
-        faults.append(f"{name}.{key}: a server has no such member; it has {', '.join(_MEMBERS)}")
+        faults.append(f"{name}.{key}: unknown member; known members are {', '.join(_MEMBERS)}")
     form = entry.get("type", McpForm.HTTP if "url" in entry else McpForm.STDIO)
     if form not in _FORMS:
-        faults.append(f"{name}.type: there are {', '.join(_FORMS)}")
-    wanted = "command" if form == McpForm.STDIO else "url"
-    if not isinstance(entry.get(wanted), str) or not entry[wanted]:
-        faults.append(f"{name}.{wanted}: must be a text that is not empty")
+        faults.append(f"{name}.type: must be one of {', '.join(_FORMS)}")
+    required = "command" if form == McpForm.STDIO else "url"
+    if not isinstance(entry.get(required), str) or not entry[required]:
+        faults.append(f"{name}.{required}: must be a non-empty string")
     args = entry.get("args", [])
     if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
-        faults.append(f"{name}.args: must be a list of texts")
+        faults.append(f"{name}.args: must be a list of strings")
         args = []
     pairs: dict[str, list[NameValue]] = {}
     for key in ("env", "headers"):
         values = entry.get(key, {})
         if not isinstance(values, dict) or not all(isinstance(each, str) for each in values.values()):
-            faults.append(f"{name}.{key}: must be an object of texts")
+            faults.append(f"{name}.{key}: must be an object of strings")
             values = {}
         pairs[key] = [
             NameValue(name=each, value=_expand_variables(value, f"{name}.{key}.{each}", environ, faults))
@@ -77,8 +76,8 @@ def _parse_server(name: str, entry: Any, environ: Mapping[str, str], faults: lis
     if len(faults) > before:
         return None
     if form == McpForm.STDIO:
-        words = [_expand_variables(each, f"{name}.args", environ, faults) for each in args]
-        return McpServer(name=name, command=entry["command"], args=words, env=pairs["env"])
+        arguments = [_expand_variables(each, f"{name}.args", environ, faults) for each in args]
+        return McpServer(name=name, command=entry["command"], args=arguments, env=pairs["env"])
     url = _expand_variables(entry["url"], f"{name}.url", environ, faults)
     return McpServer(name=name, type=form, url=url, headers=pairs["headers"], command=UNSET)
 
@@ -86,5 +85,5 @@ def _parse_server(name: str, entry: Any, environ: Mapping[str, str], faults: lis
 def _expand_variables(value: str, location: str, environ: Mapping[str, str], faults: list[str]) -> str:
     for name in _VARIABLE.findall(value):
         if name not in environ:
-            faults.append(f"{location}: there is no variable {name} in the environment")
+            faults.append(f"{location}: there is no environment variable {name}")
     return _VARIABLE.sub(lambda found: environ.get(found[1], ""), value)

@@ -1,7 +1,7 @@
-"""A folder that has one path here and another in a host: frames with the one where the other stood.
+"""Path mapping for `--lend`: a folder that has one path here and another on the host.
 
-Takes the transport to a host, gives one on which both ends see their own paths. What people and files say is not
-touched: only where something is, which command is run, and what is told about it. Above is visiting, for `--lend`.
+Wraps the transport to a host so that both ends see their own paths. Message text and file contents are not changed,
+only paths, commands and titles.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from urllib.parse import quote
 from dragoman.transport.base import FrameConsumer, Transport
 from dragoman.wire.frames import Frame
 
-# Members that hold what somebody said, wrote or saw; a path in it is part of the text.
+# Members that hold text of users, files or commands; a path in them is part of the text.
 _TEXT_MEMBERS = frozenset({"text", "newText", "oldText", "content", "output", "data", "blob"})
 
-# What a path may not follow or be followed by, or it is a part of another one.
+# What must not precede or follow a path, or it is part of another one.
 _BEFORE, _AFTER = r"(?<![\w/.~-])", r"(?![\w.~-])"
 
 _FILE_SCHEME = "file://"
@@ -27,33 +27,33 @@ MapFrame = Callable[[bytes], bytes]
 
 
 def build_path_mapper(old: str, new: str) -> MapFrame:
-    """A function that gives a frame in which one folder has the path of the other."""
+    """Return a function that replaces one folder by the other in a frame."""
     paths = {old: new, _FILE_SCHEME + quote(old): _FILE_SCHEME + quote(new)}
     needles = {form.encode() for path in paths for form in (path, json.dumps(path)[1:-1])}
     pattern = re.compile(_BEFORE + "(" + "|".join(map(re.escape, paths)) + ")" + _AFTER)
 
-    def renamed(value: Any, name: str = "") -> Any:
+    def map_value(value: Any, name: str = "") -> Any:
         if isinstance(value, str):
-            return value if name in _TEXT_MEMBERS else pattern.sub(lambda found: paths[found[0]], value)
+            return value if name in _TEXT_MEMBERS else pattern.sub(lambda match: paths[match[0]], value)
         if isinstance(value, list):
-            return [renamed(each, name) for each in value]
+            return [map_value(each, name) for each in value]
         if isinstance(value, dict):
-            return {key: renamed(each, key) for key, each in value.items()}
+            return {key: map_value(each, key) for key, each in value.items()}
         return value
 
-    def rename(frame: bytes) -> bytes:
+    def map_frame(frame: bytes) -> bytes:
         if not any(needle in frame for needle in needles):
             return frame
         try:
-            return json.dumps(renamed(json.loads(frame)), separators=(",", ":")).encode()
-        except (ValueError, RecursionError):  # no message: whoever reads it says so
+            return json.dumps(map_value(json.loads(frame)), separators=(",", ":")).encode()
+        except (ValueError, RecursionError):  # not a message: the reader reports it
             return frame
 
-    return rename
+    return map_frame
 
 
 class PathMappingTransport:
-    """A transport on which a folder has another path."""
+    """A transport that maps the paths of a folder."""
 
     def __init__(self, transport: Transport, local_folder: str, host_folder: str) -> None:
         self.peer = transport.peer
@@ -62,22 +62,22 @@ class PathMappingTransport:
         self._map_incoming = build_path_mapper(host_folder, local_folder)
 
     async def receive(self) -> list[Frame]:
-        """The next frames, with the paths of here."""
+        """Return the next frames, with local paths."""
         return self._map_frames(await self._transport.receive())
 
     def listen(self, take: FrameConsumer) -> None:
-        """Offer frames as the transport does."""
+        """Offer frames as the transport does, with local paths."""
         self._transport.listen(lambda frames: take(self._map_frames(frames)))
 
     def _map_frames(self, frames: list[Frame]) -> list[Frame]:
         return [self._map_incoming(frame) if isinstance(frame, bytes) else frame for frame in frames]
 
     def send(self, data: bytes, session: str | None = None) -> None:
-        """Send a frame, with the paths of there."""
+        """Send a frame, with paths of the host."""
         self._transport.send(self._map_outgoing(data), session)
 
     def congested(self) -> bool:
-        """Whether the sender should wait."""
+        """Return whether the sender should wait."""
         return self._transport.congested()
 
     async def drain(self) -> None:

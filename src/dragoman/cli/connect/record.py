@@ -1,7 +1,6 @@
-"""Where commands keep what is said: the user's store, for one conversation, and without the user's secrets in it.
+"""The stored session of a command: the user's store, with the user's secrets redacted.
 
-`add` and `agreed` are the flags; `recorded` opens the store and finds the session that is to go on. A Record goes on
-with it, or gives a new one its name, and says how. Above is meeting; below are the store and the logged agent.
+`open_record` opens the store and finds the session to continue. A SessionRecord continues it, or names a new one.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, Entry, EntryKind, Retention, Store, Summary
 from dragoman.store.summary import check_name, check_new_name, looks_like_id
 
-# Who types no more of an id than this means a name: a session is found by the beginning of its id from here on.
+# A session is found by the beginning of its id from this length on; shorter text is a name.
 MIN_ID_PREFIX = 8
 
-# How it is said that a session went on.
+# Method to label, for the line that says how a session was continued.
 _RESUME_LABELS = {"session/resume": "resumed", "session/load": "loaded"}
 
 
 def add_options(parser: Parser) -> None:
-    """The flags."""
-    parser.add_argument("--session", metavar="SESSION", help="go on with this session, or begin one of that name")
-    parser.add_argument("--no-store", action="store_true", help="keep nothing of what is said")
+    """Add the options."""
+    parser.add_value("--session", "SESSION", "continue this session, or start one with this name")
+    parser.add_flag("--no-store", "do not store the session")
 
 
 def check_options(parser: Parser, options: argparse.Namespace) -> None:
-    """Check them."""
+    """Check the options."""
     if options.session is None:
         return
     if options.no_store:
-        parser.error("--session needs what --no-store leaves out")
+        parser.error("--session cannot be used with --no-store")
     try:
         check_name(options.session)
     except ProtocolError as error:
@@ -51,7 +50,7 @@ def check_options(parser: Parser, options: argparse.Namespace) -> None:
 
 
 class RedactingRecordStore:
-    """A store to which the user's secrets do not come: they are taken out of entries, and credentials not kept."""
+    """A store wrapper that redacts the user's secrets from entries and stores no credentials."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -61,25 +60,25 @@ class RedactingRecordStore:
         return getattr(self._store, name)
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
-        """Add drafts, without secrets."""
+        """Append entries, redacted."""
         return await self._store.append(session_id, [self._redacted_draft(draft) for draft in drafts])
 
     async def keep_credentials(self, session_id: str, credentials: Any) -> None:
-        """They come from a file of the user's each time; a copy would only be one more place to look after."""
+        """Do nothing: credentials come from the user's file each time."""
 
     def _redacted_draft(self, draft: Draft) -> Draft:
         return msgspec.structs.replace(draft, body=self.redact(msgspec.json.decode(encode(draft.body))))
 
 
 class SessionRecord:
-    """Where one conversation is kept, and what was kept of it before."""
+    """Where one session is stored, and what was stored of it before."""
 
     def __init__(self, store: Store, name: str | None, previous: Summary | None, *, is_persistent: bool = True) -> None:
         self.is_persistent = is_persistent
         self.redacting_store = RedactingRecordStore(store)
         self.name = name
         self.previous = previous
-        self.resume_method = ""  # the method by which the session went on
+        self.resume_method = ""  # the method that continued the session
 
     @property
     def store(self) -> Store:
@@ -87,15 +86,15 @@ class SessionRecord:
         return cast(Store, self.redacting_store)
 
     async def name_session(self, session: ClientSession) -> None:
-        """A new session: it gets the name it was called by."""
-        from dragoman.roles.client.logged_conversation import LoggedClientSession
+        """Give a new session its name."""
+        from dragoman.roles.client.logged_session import LoggedClientSession
 
         if self.name is not None and isinstance(session, LoggedClientSession) and session.log_id:
             try:
                 await self.store.rename(session.log_id, self.name)
             except StoreFault:
                 raise
-            except ProtocolError as error:  # somebody else gave it to another one meanwhile
+            except ProtocolError as error:  # another session got the name meanwhile
                 raise ConfigFault([error.message]) from None
 
     async def continue_session(
@@ -107,29 +106,31 @@ class SessionRecord:
         *,
         quiet: bool = False,
     ) -> ClientSession:
-        """The session of before, by whatever the agent can do; how it goes on is said."""
-        from dragoman.roles.client.logged_sessions import LoggedAgent
+        """Continue the previous session in the best way the agent supports; show how."""
+        from dragoman.roles.client.logged_agent import LoggedAgent
 
         assert isinstance(remote, LoggedAgent)
         assert self.previous is not None
         await self._warn_about_previous(self.previous, servers, diagnostics)
-        went = await remote.continue_session(self.previous.session_id, cwd, mcp_servers=servers, restore_setup=False)
-        self.resume_method = went.method
-        called = sanitize_line(self.previous.name or self.previous.session_id)
+        continued = await remote.continue_session(
+            self.previous.session_id, cwd, mcp_servers=servers, restore_setup=False
+        )
+        self.resume_method = continued.method
+        name = sanitize_line(self.previous.name or self.previous.session_id)
         if self.resume_method == "session/new":
-            because = f" ({sanitize_line(went.reason)})" if went.reason else ""
+            reason = f" ({sanitize_line(continued.reason)})" if continued.reason else ""
             diagnostics.write_line(
-                f"the agent cannot go on with {called}{because}: this is a new session, and it is told what was said",
+                f"the agent cannot continue {name}{reason}: this is a new session that gets the earlier messages",
                 "yellow",
             )
         elif not quiet:
-            diagnostics.write_line(f"{_RESUME_LABELS[self.resume_method]} {called}, in {sanitize_line(cwd)}", "dim")
-        return went.session
+            diagnostics.write_line(f"{_RESUME_LABELS[self.resume_method]} {name} in {sanitize_line(cwd)}", "dim")
+        return continued.session
 
     async def _warn_about_previous(
         self, previous: Summary, servers: Sequence[McpServer], diagnostics: OutputStream
     ) -> None:
-        """What the user has to know of what was before."""
+        """Show what the user has to know about the previous state."""
         last: Any = {}
         opened: Any = {}
         for entry in await self.store.read(previous.session_id, intact=True):
@@ -137,11 +138,16 @@ class SessionRecord:
                 opened = entry.body
             last = entry
         if last and last.kind == EntryKind.AGENT_EXITED:
-            diagnostics.write_line(f"the agent had died: {sanitize_line(str(last.body.get('message', '')))}", "yellow")
-        had = [str(server.get("name")) for server in opened.get("mcpServers") or () if isinstance(server, dict)]
-        if had and not servers:
             diagnostics.write_line(
-                f"it had MCP servers ({sanitize_line(', '.join(had))}); give them again with --mcp", "yellow"
+                f"the agent had exited: {sanitize_line(str(last.body.get('message', '')))}", "yellow"
+            )
+        server_names = [
+            str(server.get("name")) for server in opened.get("mcpServers") or () if isinstance(server, dict)
+        ]
+        if server_names and not servers:
+            diagnostics.write_line(
+                f"the session had MCP servers ({sanitize_line(', '.join(server_names))}); add them again with --mcp",
+                "yellow",
             )
 
 
@@ -149,9 +155,9 @@ class SessionRecord:
 async def open_record(
     options: argparse.Namespace, *, needs_entries: bool = False
 ) -> AsyncIterator[SessionRecord | None]:
-    """Open the store and find the session; None where nothing is kept. Raises StoreFault before anything is started.
+    """Open the store and find the session; None when nothing is stored. Raises StoreFault before anything is started.
 
-    Who needs entries gets a store that forgets them when nothing is to be kept.
+    `needs_entries`: use a memory store when nothing is stored.
     """
     name = options.session
     if options.no_store or (name is None and not config.load_config(user_paths().config_file).store):
@@ -167,22 +173,22 @@ async def open_record(
 
     store = await SqliteStore.open(user_paths().sessions)
     try:
-        await store.expire(Retention(), timestamp())  # takes nothing away, but would find that nothing can be written
+        await store.expire(Retention(), timestamp())  # deletes nothing, but fails now if the store is read-only
         yield SessionRecord(store, name, None if name is None else await find_session(store, name))
     finally:
         await store.close()
 
 
 async def find_session(store: Store, name: str) -> Summary | None:
-    """The session that a name, an id or enough of the beginning of one means; None when it is yet to begin."""
+    """Return the session with this name, id or beginning of an id; None if it is a new name."""
     try:
         summary = await store.find(name)
     except ProtocolError as error:
-        is_several = not error.data and len(name) >= MIN_ID_PREFIX  # whose ids begin so: nobody means a new one
-        if error.kind != Kind.SESSION_NOT_FOUND or is_several:
+        is_ambiguous = not error.data and len(name) >= MIN_ID_PREFIX  # ambiguous beginning of an id, not a new name
+        if error.kind != Kind.SESSION_NOT_FOUND or is_ambiguous:
             raise ConfigFault([error.message]) from None
-        if looks_like_id(name):  # nobody calls a new one so
-            raise ConfigFault([f"there is no session {name!r}; `dragoman sessions` lists those there are"]) from None
+        if looks_like_id(name):  # not a name for a new session
+            raise ConfigFault([f"there is no session {name!r}; `dragoman sessions` lists all sessions"]) from None
         try:
             check_new_name(name)
         except ProtocolError as wrong:
@@ -192,8 +198,8 @@ async def find_session(store: Store, name: str) -> Summary | None:
 
 
 def working_directory(record: SessionRecord | None, options: argparse.Namespace) -> str:
-    """Where the agent works: where the user says, else where the session was before, else here."""
-    before = record.previous if record is not None else None
-    if before is None or options.says_cwd or not before.cwd or not os.path.isdir(before.cwd):
+    """Return the folder of the agent: given by the user, else that of the session before, else the current one."""
+    previous = record.previous if record is not None else None
+    if previous is None or options.says_cwd or not previous.cwd or not os.path.isdir(previous.cwd):
         return str(options.cwd)
-    return before.cwd
+    return previous.cwd

@@ -1,6 +1,6 @@
-"""One prompt in front of a person: sent, shown as it is answered, cancelled by Ctrl-C.
+"""Run one prompt: send it, show the updates, cancel on Ctrl-C.
 
-Used by run and chat. The first Ctrl-C asks the agent to stop (session/cancel), the next one ends the program.
+The first Ctrl-C asks the agent to stop (session/cancel), the second one ends the program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dragoman.schema.content import ContentBlock
 
 
 class Interrupts:
-    """What Ctrl-C means now: whatever was said last, or else the end of the program."""
+    """The action of Ctrl-C: the one that was set last, or else the end of the program."""
 
     def __init__(self) -> None:
         self.on_interrupt: Callable[[], None] | None = None
@@ -25,7 +25,7 @@ class Interrupts:
         try:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._on_sigint)
         except (NotImplementedError, RuntimeError, ValueError):
-            pass  # not the main thread: Ctrl-C is somebody else's
+            pass  # not the main thread: another thread handles Ctrl-C
 
     def _on_sigint(self) -> None:
         action, self.on_interrupt = self.on_interrupt, None
@@ -45,9 +45,9 @@ async def run_turn(
     timeout: float | None = None,
     is_own_update: Callable[[], bool] | None = None,
 ) -> ClientTurn:
-    """Prompt, show everything, and give the turn when it is over; raises what ended it otherwise.
+    """Prompt, show all updates, and return the finished turn; raises what ended it otherwise.
 
-    `ours` tells of each update whether it is of this turn, where others may have theirs before it.
+    `is_own_update` says whether the next update belongs to this turn, where other members have turns.
     """
     async with session.prompt(content, timeout=timeout) as turn:
 
@@ -57,7 +57,7 @@ async def run_turn(
             if permission_ui.is_asking:
                 permission_ui.close_question()
             else:
-                diagnostics.write_line("cancelling; Ctrl-C again ends at once", "yellow")
+                diagnostics.write_line("cancelling; press Ctrl-C again to end at once", "yellow")
 
         interrupts.on_interrupt = cancel
         permission_ui.begin_turn(turn)

@@ -1,7 +1,6 @@
-"""Which agent a command is to use: the one on its command line, the one named, the default, or the only one there is.
+"""Choose the agent of a command: its command line, its name, the default, or the only one.
 
-Used by every command that starts an agent. When it is not clear which one is meant, all are listed and how to choose;
-the agent that ships with Dragoman is never meant by itself.
+If the choice is not clear, list all agents. The built-in agent is never chosen implicitly.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from dragoman.config.paths import user_paths
 
 
 def add_agent_option(parser: Parser) -> None:
-    """Let a command name an agent."""
-    parser.add_argument("--agent", metavar="NAME", help="an agent of `dragoman agents`; or its command, after --")
+    """Add --agent."""
+    parser.add_value("--agent", "NAME", "an agent of `dragoman agents`; or give its command after --")
 
 
 def resolve_agent(
     parser: Parser, name: str | None, command: list[str], environ: Mapping[str, str] = os.environ
 ) -> NamedAgent:
-    """The agent that is meant; ends the command with what to do when that is not clear."""
+    """Return the agent; exit with advice when the choice is not clear."""
     if command:
         if name is not None:
-            parser.error("name the agent with --agent or by its command after --, not both")
+            parser.error("give the agent either with --agent or as a command after --")
         return NamedAgent(name=os.path.basename(command[0]), command=command[0], args=tuple(command[1:]))
     known = config.load_config(user_paths(environ).config_file)
     if name is not None:
@@ -47,7 +46,7 @@ def resolve_agent(
 
 
 def find_agents_on_path(environ: Mapping[str, str] = os.environ) -> dict[str, NamedAgent]:
-    """The well-known agents that are on PATH."""
+    """Return the well-known agents that are on PATH."""
     return {
         name: NamedAgent(name=name, command=known.command[0], args=known.command[1:])
         for name, known in installed_agents(environ).items()
@@ -55,7 +54,7 @@ def find_agents_on_path(environ: Mapping[str, str] = os.environ) -> dict[str, Na
 
 
 def available_agents(configured: Config, environ: Mapping[str, str] = os.environ) -> list[tuple[NamedAgent, str]]:
-    """Every agent that can be named, and why it can: configured ones first."""
+    """Return every agent that can be named, with its source: configured ones first."""
     rows = [
         (agent, "configured, the default" if name == configured.default else "configured")
         for name, agent in configured.agents.items()
@@ -66,24 +65,29 @@ def available_agents(configured: Config, environ: Mapping[str, str] = os.environ
 
 
 def format_agents(rows: list[tuple[NamedAgent, str]]) -> list[str]:
-    """Agents as lines."""
+    """Return agents as lines."""
     names = max((len(agent.name) for agent, _ in rows), default=0)
     lines = [sanitize_line(" ".join([agent.command, *agent.args])) for agent, _ in rows]
     width = max(map(len, lines), default=0)
-    return [f"{agent.name:{names}}  {line:{width}}  {why}" for (agent, why), line in zip(rows, lines, strict=True)]
+    return [
+        f"{agent.name:{names}}  {line:{width}}  {source}" for (agent, source), line in zip(rows, lines, strict=True)
+    ]
 
 
 def _exit_with_choices(parser: Parser, problem: str, configured: Config, environ: Mapping[str, str]) -> NoReturn:
     rows = available_agents(configured, environ)
     if not rows:
-        parser.error(
-            f"{problem} none is configured or on PATH: give its command after --, as in: -- my-agent --acp, "
-            "or keep it under a name with: dragoman agents add NAME -- my-agent --acp"
-            if problem.endswith("?")
-            else f"{problem}; keep it under that name with: dragoman agents add NAME -- my-agent --acp"
-        )
-    how = "choose with --agent NAME, or for good with: dragoman agents default NAME"
-    print(f"{parser.prog}: {problem}{'' if problem.endswith('?') else ';'} {how}; there are:", file=sys.stderr)
+        how = "dragoman agents add NAME -- my-agent --acp"
+        if problem.endswith("?"):
+            parser.error(
+                f"{problem} none is configured or on PATH: give its command after --, as in: -- my-agent --acp, "
+                f"or add it with: {how}"
+            )
+        parser.error(f"{problem}; add it with: {how}")
+    advice = "choose one with --agent NAME, or permanently with: dragoman agents default NAME"
+    print(
+        f"{parser.prog}: {problem}{'' if problem.endswith('?') else ';'} {advice}; available agents:", file=sys.stderr
+    )
     for line in format_agents(rows):
         print(f"  {line}", file=sys.stderr)
     sys.exit(2)

@@ -1,8 +1,4 @@
-"""Hosts from the command line: which one is meant, how it is reached, and its JSON API.
-
-`meant` finds the host by name, URL or default; `ask` calls its API. Tokens come
-from files and the environment. Above are attach, run, chat and sessions; below are config and the remote transports.
-"""
+"""Hosts from the command line: find the host, and call its JSON API."""
 
 from __future__ import annotations
 
@@ -25,12 +21,12 @@ from dragoman.errors import ConfigFault, Kind, ProtocolError, Unreachable
 from dragoman.transport.remote.address import RemoteOptions, parse_address, tls_context
 from dragoman.transport.remote.errors import network_error, status_error
 
-# How long the API may take: the longest log is given in pages. Seconds.
+# Timeout of an API request: the longest log comes in pages. Seconds.
 API_TIMEOUT = 60.0
 
 _SCHEMES = {"ws": "http", "wss": "https"}
 
-# What the API's statuses mean to a command, where the body does not say.
+# HTTP status to error kind, where the body does not say.
 _STATUS_KINDS = {
     401: Kind.AUTH_REQUIRED,
     403: Kind.PERMISSION_DENIED,
@@ -40,39 +36,39 @@ _STATUS_KINDS = {
 
 
 class HostTarget(NamedTuple):
-    """A host and how to come to it."""
+    """A host and how to reach it."""
 
-    base_url: str  # http(s)://host:port, and the path it is mounted at
-    agent_path: str  # of the agents below that: /acp
+    base_url: str  # http(s)://host:port, and the path of the host
+    agent_path: str  # path of the agents below that: /acp
     token: str
     ca_file: str
     display_name: str
-    host_argument: str = ""  # what --host takes to mean it; "" where it need not be said
+    host_argument: str = ""  # what --host takes for it; "" for the default
 
     @property
     def flag(self) -> str:
-        """The flag that means it, and a space; without a token that was in it."""
+        """The --host option and a space, without a token."""
         return f"--host {shlex.quote(self.host_argument)} " if self.host_argument else ""
 
     def agent_url(self, name: str = "") -> str:
-        """The address of an agent."""
+        """Return the URL of an agent."""
         return f"{self.base_url}{self.agent_path}{f'/{quote(name)}' if name else ''}"
 
     @property
     def is_local(self) -> bool:
-        """Whether it runs on this machine, so that folders here are folders there."""
+        """Whether it runs on this machine, so that paths are the same."""
         return parse_address(self.base_url, RemoteOptions(tls=False)).is_loopback
 
     @property
     def remote_settings(self) -> RemoteOptions:
-        """How transports come to it: by WebSocket, which needs one socket and no second stream."""
+        """Options of the transport: WebSocket, which needs only one connection."""
         return RemoteOptions(token=self.token, tls=self.ca_file or None, upgrade=True)
 
 
 def resolve_host(
     name_or_url: str | None, token_file: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> HostTarget:
-    """The host of this name or URL; without one the default, else the one on this machine."""
+    """Return the host with this name or URL; without one the default, else the one on this machine."""
     known = config.load_config(user_paths(environ).config_file)
     name_or_url = known.default_host if name_or_url in (None, "", DEFAULT_HOST) else name_or_url
     if not name_or_url:
@@ -83,30 +79,32 @@ def resolve_host(
         host = known.hosts[name_or_url]
     else:
         named = ", ".join(known.hosts) or "none"
-        what = f"there is no host {name_or_url!r}; there are: {named}; or give its URL, as in https://host:7437"
-        raise ConfigFault([f"{what}; a prompt stands before --host" if " " in name_or_url else what])
+        problem = (
+            f"there is no host {name_or_url!r}; configured hosts: {named}; or give its URL, as in https://host:7437"
+        )
+        raise ConfigFault([f"{problem}; put the prompt before --host" if " " in name_or_url else problem])
     if token_file:
         host = NamedHost(name=host.name, url=host.url, ca=host.ca, token_file=token_file)
-    url, inside = split_token(host.url)
+    url, url_token = split_token(host.url)
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
-    mounted, found, rest = path.partition("/acp")
-    base = urlunsplit((_SCHEMES.get(parts.scheme, parts.scheme), parts.netloc, mounted, "", ""))
+    mount_path, has_agent_path, rest = path.partition("/acp")
+    base = urlunsplit((_SCHEMES.get(parts.scheme, parts.scheme), parts.netloc, mount_path, "", ""))
     ca = os.path.expanduser(host.ca)
-    token = inside or hosts.read_token(host, environ)
-    called = split_token(name_or_url)[0] if name_or_url and "://" in name_or_url else name_or_url or ""
+    token = url_token or hosts.read_token(host, environ)
+    argument = split_token(name_or_url)[0] if name_or_url and "://" in name_or_url else name_or_url or ""
     return HostTarget(
         base,
-        f"/acp{rest}" if found else "/acp",
+        f"/acp{rest}" if has_agent_path else "/acp",
         token,
         ca,
         parse_address(base, RemoteOptions(tls=False)).display_url,
-        called,
+        argument,
     )
 
 
 def local_host() -> HostTarget:
-    """The host on this machine, whichever is the default; to its owner, who needs no token."""
+    """Return the host on this machine, for its owner, who needs no token."""
     url = _local_named_host(config.load_config(user_paths().config_file)).url
     return HostTarget(url, "/acp", "", "", parse_address(url, RemoteOptions(tls=False)).display_url)
 
@@ -117,7 +115,7 @@ def _local_named_host(configured: config.Config) -> NamedHost:
 
 
 def split_token(url: str) -> tuple[str, str]:
-    """An URL without the token in it, and that token."""
+    """Return a URL without the token in it, and the token."""
     parts = urlsplit(url)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     token = next((value for name, value in pairs if name == "token"), "")
@@ -126,19 +124,19 @@ def split_token(url: str) -> tuple[str, str]:
 
 
 def check_agent(host: HostTarget, host_info: Mapping[str, Any], name: str | None) -> None:
-    """An agent that the host does not have is a mistake of the command line; `about` is what /api/host says."""
+    """Raise ConfigFault for an agent that the host does not have; `host_info` is the answer of /api/host."""
     names = [str(each) for each in host_info.get("agents") or ()]
     if name and names and name not in names:
-        raise ConfigFault([f"{host.display_name} has no agent {name!r}; there are: {', '.join(names)}"])
+        raise ConfigFault([f"{host.display_name} has no agent {name!r}; its agents: {', '.join(names)}"])
 
 
 async def request_json(host: HostTarget, method: str, path: str, body: Any = None, **query: Any) -> Any:
-    """Call the API: JSON back; Unreachable when nobody is there, ProtocolError when it refuses."""
+    """Call the API and decode the JSON; raises Unreachable without an answer, ProtocolError for a refusal."""
     return _decode_json(host, await request_bytes(host, method, path, body, **query))
 
 
 def request_json_blocking(host: HostTarget, method: str, path: str, timeout: float = API_TIMEOUT) -> Any:
-    """The same on a thread of one's own, within that time."""
+    """Call the API from the current thread, with a timeout."""
     parse_address(f"{host.base_url}{path}", host.remote_settings)
     return _decode_json(host, _send_request(host, method, f"{host.base_url}{path}", None, timeout))
 
@@ -147,14 +145,14 @@ def _decode_json(host: HostTarget, data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError:
-        raise Unreachable(f"{host.display_name}: this is no Dragoman host; what it answers is no JSON") from None
+        raise Unreachable(f"{host.display_name}: this is not a Dragoman host: its answer is not JSON") from None
 
 
 async def request_bytes(host: HostTarget, method: str, path: str, body: Any = None, **query: Any) -> bytes:
-    """The same, as bytes."""
-    said = urlencode({name: value for name, value in query.items() if value is not None})
-    url = f"{host.base_url}{path}{f'?{said}' if said else ''}"
-    parse_address(url, host.remote_settings)  # refuses to send a token in the clear to another machine
+    """Call the API and return the bytes."""
+    encoded_query = urlencode({name: value for name, value in query.items() if value is not None})
+    url = f"{host.base_url}{path}{f'?{encoded_query}' if encoded_query else ''}"
+    parse_address(url, host.remote_settings)  # refuses to send a token unencrypted to another machine
     return await asyncio.to_thread(
         _send_request, host, method, url, None if body is None else json.dumps(body).encode()
     )
@@ -169,8 +167,8 @@ def _send_request(host: HostTarget, method: str, url: str, data: bytes | None, t
     request = Request(url, data=data, headers=headers, method=method)
     try:
         with _create_opener(host).open(request, timeout=timeout) as answer:
-            given: bytes = answer.read()
-            return given
+            data_read: bytes = answer.read()
+            return data_read
     except HTTPError as error:
         raise _response_error(host, error.code, dict(error.headers), error.read()) from None
     except (URLError, OSError) as error:

@@ -1,7 +1,6 @@
-"""How hosts are, all asked at once: whether they answer, how fast, what they are, and who one is there.
+"""Probe hosts in parallel, for `dragoman hosts`: whether they answer, how fast, and the user's role.
 
-Takes hosts, gives what each said within a bounded time; a name that no server resolves holds nobody up. Above is
-`dragoman hosts`; below is afar.
+Each host gets a limited time; a slow DNS server delays nobody.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from dragoman.cli.host_client import api
 from dragoman.cli.messages import with_cli_advice
 from dragoman.errors import ConfigFault, ConnectionFailed, ProtocolError
 
-# How long a host may take to say how it is: somebody looks at a list and waits for it. Seconds.
+# Somebody looks at the list and waits. Seconds.
 PROBE_TIMEOUT = 3.0
 
 
 class ProbeResult(NamedTuple):
-    """What one host said, or why it said nothing."""
+    """The answer of one host, or the error."""
 
-    milliseconds: int | None = None  # of the whole call, the handshake with it
+    milliseconds: int | None = None  # of the whole request, with the handshake
     host_info: Mapping[str, Any] = {}
     error: str = ""
 
     @property
     def to_json(self) -> dict[str, Any]:
-        """For machines."""
+        """The result for --json."""
         return {
             "reachable": not self.error,
             "milliseconds": self.milliseconds,
@@ -41,7 +40,7 @@ class ProbeResult(NamedTuple):
 
     @property
     def summary_line(self) -> str:
-        """For people."""
+        """The result in one line."""
         if self.error:
             return self.error
         agents = self.host_info.get("agents")
@@ -53,34 +52,34 @@ class ProbeResult(NamedTuple):
 def probe_hosts(
     hosts: Mapping[str, Callable[[], api.HostTarget]], progress: Callable[[int], None], timeout: float = PROBE_TIMEOUT
 ) -> dict[str, ProbeResult]:
-    """Ask all of them; `progress` hears how many have not said anything yet."""
-    found: dict[str, ProbeResult] = {}
+    """Probe all hosts; `progress` gets the number of missing answers."""
+    results: dict[str, ProbeResult] = {}
     changed = threading.Condition()
 
     def ask(name: str, host: Callable[[], api.HostTarget]) -> None:
         result = _probe_host(host, timeout)
         with changed:
-            found[name] = result
+            results[name] = result
             changed.notify()
 
     for name, host in hosts.items():
-        # Not a thread that the program waits for at its end: a resolver may take as long as it likes.
+        # Daemon threads: the program must not wait for a slow resolver at exit.
         threading.Thread(target=ask, args=(name, host), daemon=True).start()
     end = time.monotonic() + timeout
     with changed:
-        while len(found) < len(hosts) and time.monotonic() < end:
-            progress(len(hosts) - len(found))
+        while len(results) < len(hosts) and time.monotonic() < end:
+            progress(len(hosts) - len(results))
             changed.wait(max(0.0, end - time.monotonic()))
-        late = ProbeResult(error=f"it did not answer within {timeout:g} s")
-        return {name: found.get(name, late) for name in hosts}
+        timed_out = ProbeResult(error=f"no answer within {timeout:g} s")
+        return {name: results.get(name, timed_out) for name in hosts}
 
 
 def _probe_host(host: Callable[[], api.HostTarget], timeout: float) -> ProbeResult:
-    begun = time.monotonic()
+    started = time.monotonic()
     try:
-        about = api.request_json_blocking(host(), "GET", "/api/host", timeout=timeout)
+        answer = api.request_json_blocking(host(), "GET", "/api/host", timeout=timeout)
     except (ConnectionFailed, ProtocolError, ConfigFault) as error:
         return ProbeResult(error=with_cli_advice(str(error)))
-    if not isinstance(about, dict):
-        return ProbeResult(error="this is no Dragoman host")
-    return ProbeResult(round((time.monotonic() - begun) * 1000), about)
+    if not isinstance(answer, dict):
+        return ProbeResult(error="this is not a Dragoman host")
+    return ProbeResult(round((time.monotonic() - started) * 1000), answer)

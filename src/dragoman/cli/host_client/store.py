@@ -1,7 +1,6 @@
-"""The sessions of a host as a store: so that `dragoman sessions --host` reads and changes them as it does its own.
+"""The sessions of a host as a store, for `dragoman sessions --host`.
 
-Takes a host, gives what of the store contract its API has; what only the host's own machine can do is refused and says
-so. Above are the actions of `dragoman sessions`; below is afar.
+Has the part of the store contract that the API offers; the rest is refused with advice.
 """
 
 from __future__ import annotations
@@ -17,113 +16,105 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.store.contract import Entry, Hit, Retention, Summary
 from dragoman.store.summary import expired_ids, find_summary
 
-# Entries that are asked for at once; the host gives no more.
+# Entries per request; the host sends no more.
 PAGE_SIZE = 2000
 
 _entry_decoder = msgspec.json.Decoder(Entry)
 
 
 class HostStore:
-    """The sessions of a host that its visitor may see."""
+    """The sessions of a host that the user may see."""
 
     def __init__(self, host: HostTarget) -> None:
         self.host = host
 
     async def sessions(self) -> list[Summary]:
-        """All of them, the one that changed last first."""
-        given = await request_json(self.host, "GET", "/api/sessions")
-        return [msgspec.convert(each, Summary) for each in given["sessions"]]
+        """Return all sessions, the last changed first."""
+        answer = await request_json(self.host, "GET", "/api/sessions")
+        return [msgspec.convert(each, Summary) for each in answer["sessions"]]
 
     async def deletable_sessions(self) -> list[Summary]:
-        """Those that the visitor may delete, and that nobody is in now."""
-        given = await request_json(self.host, "GET", "/api/sessions")
-        mine = [each for each in given["sessions"] if each.get("role") == "admin" and not each.get("members")]
-        return [msgspec.convert(each, Summary) for each in mine]
+        """Return the sessions that the user may delete and that have no members now."""
+        answer = await request_json(self.host, "GET", "/api/sessions")
+        deletable = [each for each in answer["sessions"] if each.get("role") == "admin" and not each.get("members")]
+        return [msgspec.convert(each, Summary) for each in deletable]
 
     async def find(self, name: str) -> Summary:
-        """The session somebody means."""
+        """Return the session with this name or id."""
         return find_summary(name, await self.sessions())
 
     async def lines(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[bytes]:
-        """Entries of a log, as lines of JSON."""
-        gathered: list[bytes] = []
-        while limit is None or len(gathered) < limit:
-            wanted = PAGE_SIZE if limit is None else min(PAGE_SIZE, limit - len(gathered))
+        """Return entries of a log, as JSON lines."""
+        result: list[bytes] = []
+        while limit is None or len(result) < limit:
+            page_limit = PAGE_SIZE if limit is None else min(PAGE_SIZE, limit - len(result))
             page = await request_bytes(
                 self.host,
                 "GET",
                 f"/api/sessions/{_quote_id(session_id)}/log",
-                after=after + len(gathered),
-                limit=wanted,
+                after=after + len(result),
+                limit=page_limit,
                 intact=1 if intact else None,
             )
             lines = page.split(b"\n")[:-1]
-            gathered += lines
-            if len(lines) < wanted:
+            result += lines
+            if len(lines) < page_limit:
                 break
-        return gathered
+        return result
 
     async def read(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[Entry]:
-        """The same as entries."""
+        """Return entries of a log."""
         return [_entry_decoder.decode(line) for line in await self.lines(session_id, after, limit, intact=intact)]
 
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:
-        """Passages that hold all words."""
-        given = await request_json(self.host, "GET", "/api/search", q=query, limit=limit, session=session_id)
-        return [msgspec.convert(each, Hit) for each in given["hits"]]
+        """Return passages that contain all words."""
+        answer = await request_json(self.host, "GET", "/api/search", q=query, limit=limit, session=session_id)
+        return [msgspec.convert(each, Hit) for each in answer["hits"]]
 
     async def rename(self, session_id: str, name: str | None) -> Summary:
-        """Give a session a name, or take it away."""
+        """Give a session a name, or remove it."""
         return msgspec.convert(
             await request_json(self.host, "POST", f"/api/sessions/{_quote_id(session_id)}/name", {"name": name}),
             Summary,
         )
 
     async def fork(self, session_id: str, new_id: str, upto: int | None = None, name: str | None = None) -> Summary:
-        """A copy, with its name at once; the host chooses its id."""
+        """Copy a session and name it; the host chooses the id."""
         body = {"upto": upto, "name": name}
         return msgspec.convert(
             await request_json(self.host, "POST", f"/api/sessions/{_quote_id(session_id)}/fork", body), Summary
         )
 
     async def delete(self, session_id: str) -> bool:
-        """Forget a session."""
+        """Delete a session."""
         await request_json(self.host, "DELETE", f"/api/sessions/{_quote_id(session_id)}")
         return True
 
-    async def share(self, session_id: str, role: str, seconds: float, name: str) -> dict[str, Any]:
-        """A link to a session: its token, and what is known of it."""
-        body = {"role": role, "seconds": seconds, "name": name}
-        given: dict[str, Any] = await request_json(
-            self.host, "POST", f"/api/sessions/{_quote_id(session_id)}/shares", body
-        )
-        return given
-
     async def append(self, session_id: str, drafts: Sequence[Any]) -> NoReturn:
-        """Nobody writes into the log of a host but the host."""
+        """Refuse: only the host writes its logs."""
         raise _unsupported("import")
 
     async def expire(self, retention: Retention, now: str) -> list[str]:
-        """Forget the old ones among those that may be deleted."""
-        gone = expired_ids(retention, await self.deletable_sessions(), now)
-        for session_id in gone:
+        """Delete old sessions among those that may be deleted."""
+        expired = expired_ids(retention, await self.deletable_sessions(), now)
+        for session_id in expired:
             await self.delete(session_id)
-        return gone
+        return expired
 
     async def verify(self, session_id: str) -> NoReturn:
-        """Damage is looked at where it is."""
+        """Refuse: damage is repaired on the host."""
         raise _unsupported("repair")
 
     async def repair(self, session_id: str) -> NoReturn:
-        """Damage is mended where it is."""
+        """Refuse: damage is repaired on the host."""
         raise _unsupported("repair")
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 def _quote_id(session_id: str) -> str:
@@ -131,5 +122,5 @@ def _quote_id(session_id: str) -> str:
 
 
 def _unsupported(action: str) -> ProtocolError:
-    said = f"`dragoman sessions {action}` is done on the machine where the host runs, without --host"
-    return ProtocolError(Kind.CAPABILITY_UNSUPPORTED, said)
+    message = f"run `dragoman sessions {action}` on the machine of the host, without --host"
+    return ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message)

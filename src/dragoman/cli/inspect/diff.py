@@ -1,4 +1,4 @@
-"""`dragoman inspect diff`: two recordings compared by structure; ids and times never count."""
+"""`dragoman inspect diff`: compare two recordings by structure; ids and times are ignored."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from dragoman.inspect.reader import RecordingReader
 EXIT_DIFFERENT = 3
 
 EPILOG = """\
--  only in the first       +  only in the second       ~  in both, but not the same
+-  only in the first
++  only in the second
+~  in both, but different
 
-Ids of requests, sessions, tool calls and terminals, folders and times never count, and runs of chunks count as one.
+Ids of requests, sessions, tool calls and terminals, folders and times are
+ignored; a sequence of chunks counts as one.
 
-exit codes: 0 the same, 1 a file cannot be read, 2 wrong usage, 3 different.
+exit codes: 0 equal, 1 a file cannot be read, 2 wrong usage, 3 different.
 
 examples:
   dragoman inspect diff before.ndjson after.ndjson
@@ -24,13 +27,13 @@ examples:
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, then compare."""
-    parser = Parser(f"inspect {name}", "FILE FILE [OPTIONS]", "Two recordings, compared by structure.", EPILOG)
-    parser.add_argument("first", metavar="FILE", help="a recording")
-    parser.add_argument("second", metavar="FILE", help="another one")
-    parser.add_argument("--ignore", metavar="NAME", action="append", default=[], help="a member that may differ")
-    parser.add_argument("--dialect", default="auto", choices=DIALECTS, metavar="D", help=", ".join(DIALECTS))
-    parser.add_argument("--json", action="store_true", help="one JSON object for each difference")
+    """Parse the arguments, then compare."""
+    parser = Parser(f"inspect {name}", "FILE FILE [OPTIONS]", "Compare the structure of two recordings.", EPILOG)
+    parser.add_argument("first", metavar="FILE", help="the first recording")
+    parser.add_argument("second", metavar="FILE", help="the second recording")
+    parser.add_value("--ignore", "NAME", "ignore this member; can be repeated", repeated=True)
+    parser.add_value("--dialect", "D", ", ".join(DIALECTS), default="auto", choices=DIALECTS)
+    parser.add_flag("--json", "print one JSON object per difference")
     options, _ = parser.read(arguments)
     readers = RecordingReader(), RecordingReader()
     paths = options.first, options.second
@@ -52,5 +55,5 @@ def main(name: str, arguments: list[str]) -> int:
     for path, reader in zip(paths, readers, strict=True):
         report_problems(path, reader)
     if not count and not options.json:
-        print("the same, but for ids and times")
+        print("no difference, except for ids and times")
     return EXIT_DIFFERENT if count else 0

@@ -1,4 +1,4 @@
-"""`dragoman inspect export`: a copy of a recording without secrets, as a recording again or as one HTML page."""
+"""`dragoman inspect export`: a copy of a recording without secrets, or one HTML page."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Iterator
 
-from dragoman.cli.inspect.files import DIALECTS, format_size, report_problems
+from dragoman.cli.inspect.files import DIALECTS, report_problems
 from dragoman.cli.parser import Parser
+from dragoman.cli.ui.format import format_size
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
 from dragoman.inspect.format import Header, end_line, frame_line, gap_line, header_line
@@ -17,87 +18,90 @@ from dragoman.inspect.reader import RecordingEnd, RecordingReader
 from dragoman.inspect.redaction import RecordingRedactor
 
 EPILOG = """\
-What MCP servers are given in env and headers, credentials, and everything that looks like a key or a token is replaced
-by [redacted], also where it is repeated. Read the copy before you hand it on all the same: only you know what else is
-private. --keep-secrets leaves everything in.
+Values in env and headers of MCP servers, credentials, and everything that looks
+like a key or a token are replaced by [redacted], everywhere in the recording.
+Read the copy before you share it anyway: only you know what else is private.
+With --keep-secrets, secrets stay in the copy.
 
---html makes one page that needs nothing else and loads nothing: the messages as arrows between client and agent, turns
-and tool calls around them, search, filters, the whole JSON of each. --with adds the recording from behind a proxy.
+--html makes one self-contained page: the messages as arrows between client and
+agent, with turns and tool calls, search, filters, and the JSON of each message.
+--with adds the recording from behind a proxy.
 
-exit codes: 0, 1 when a file cannot be read or written, 2 for wrong usage.
+exit codes: 0 done, 1 a file cannot be read or written, 2 wrong usage.
 
 examples:
   dragoman inspect export talk.ndjson > share.ndjson
   dragoman inspect export talk.ndjson --html --out talk.html
-  dragoman inspect export client-side.ndjson --with agent-side.ndjson --html --out both.html"""
+  dragoman inspect export client-side.ndjson --with agent-side.ndjson \\
+      --html --out both.html"""
 
 
-# A page beyond this is said to be large: browsers need seconds, and a lot of memory, to open it. Bytes.
+# Above this size there is a warning: browsers need seconds, and a lot of memory, to open the page. Bytes.
 LARGE_PAGE = 20 * 1024 * 1024
 
-# On a terminal it is said how far we are, every so many lines: about a second.
+# On a terminal, show the progress after this many lines: about once a second.
 PROGRESS_INTERVAL = 10_000
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, then write the copy."""
-    parser = Parser(f"inspect {name}", "FILE [OPTIONS]", "A copy to hand on.", EPILOG)
+    """Parse the arguments, then write the copy."""
+    parser = Parser(f"inspect {name}", "FILE [OPTIONS]", "Copy a recording, without secrets.", EPILOG)
     parser.add_argument("file", metavar="FILE", help="a recording")
-    parser.add_argument("--html", action="store_true", help="as one HTML page")
-    parser.add_argument("--with", dest="behind", metavar="FILE", help="html: the recording from behind the proxy")
-    parser.add_argument("--out", metavar="FILE", help="where to write (standard output); never the recording itself")
-    parser.add_argument("--title", metavar="TEXT", help="html: what stands above it")
-    parser.add_argument("--dialect", default="auto", choices=DIALECTS, metavar="D", help=", ".join(DIALECTS))
-    parser.add_argument("--keep-secrets", action="store_true", help="leave everything in")
+    parser.add_flag("--html", "write one HTML page")
+    parser.add_value("--with", "FILE", "html: add the recording from behind the proxy", dest="second_file")
+    parser.add_value("--out", "FILE", "output file (standard output); never the recording itself")
+    parser.add_value("--title", "TEXT", "html: title of the page")
+    parser.add_value("--dialect", "D", ", ".join(DIALECTS), default="auto", choices=DIALECTS)
+    parser.add_flag("--keep-secrets", "do not remove secrets")
     options, _ = parser.read(arguments)
-    paths = [options.file, *([options.behind] if options.behind else [])]
+    paths = [options.file, *([options.second_file] if options.second_file else [])]
     if "-" in paths:
-        parser.error("a recording is read twice here; name a file, not standard input")
-    if options.behind and not options.html:
-        parser.error("--with goes with --html")
+        parser.error("export reads a recording twice; give a file, not standard input")
+    if options.second_file and not options.html:
+        parser.error("--with needs --html")
     if options.out:
         check_not_source(options.out, paths)
-    cleaner = None if options.keep_secrets else collect_secrets(paths)
+    redactor = None if options.keep_secrets else collect_secrets(paths)
     if options.html:
         from dragoman.inspect.page import render_page
 
-        hops = [read_clean_events(path, cleaner, options.dialect) for path in paths]
-        made = render_page(hops, options.title or os.path.basename(options.file)).encode()
-        _write(options.out, [made])
-        if len(made) > LARGE_PAGE:
+        hops = [read_clean_events(path, redactor, options.dialect) for path in paths]
+        page = render_page(hops, options.title or os.path.basename(options.file)).encode()
+        _write(options.out, [page])
+        if len(page) > LARGE_PAGE:
             count = sum(len(events) for _, events in hops)
-            text = f"the page has {count} messages and {format_size(len(made))}: a browser takes a while to open it"
+            text = f"the page has {count} messages and {format_size(len(page))}: browsers need some time to open it"
             print(f"dragoman inspect: {text}", file=sys.stderr)
     else:
-        _write(options.out, copy_lines(options.file, cleaner))
+        _write(options.out, copy_lines(options.file, redactor))
     return 0
 
 
 def collect_secrets(paths: list[str]) -> RecordingRedactor:
-    """The first pass: which values are secrets."""
-    cleaner = RecordingRedactor()
+    """First pass: collect the values that are secrets."""
+    redactor = RecordingRedactor()
     for path in paths:
         reader = RecordingReader()
         with open_recording(path) as file:
             for recorded in reader.read(read_lines(file, reader)):
-                cleaner.learn_secrets(recorded)
-    return cleaner
+                redactor.learn_secrets(recorded)
+    return redactor
 
 
-def copy_lines(path: str, cleaner: RecordingRedactor | None) -> Iterator[bytes]:
-    """The lines of the copy."""
+def copy_lines(path: str, redactor: RecordingRedactor | None) -> Iterator[bytes]:
+    """Yield the lines of the copy."""
     reader = RecordingReader()
     part, lost, count, t = -1, 0, 0, 0
     with open_recording(path) as file:
         for recorded in reader.read(read_lines(file, reader)):
-            yield from _boundary_lines(reader, part, recorded.part, cleaner)
+            yield from _boundary_lines(reader, part, recorded.part, redactor)
             part, count, t = recorded.part, count + 1, recorded.t or t
             if reader.lost_bytes > lost:
                 yield gap_line(t, reader.lost_bytes - lost)
                 lost = reader.lost_bytes
-            clean = cleaner.redact(recorded) if cleaner is not None else recorded
+            clean = redactor.redact(recorded) if redactor is not None else recorded
             yield frame_line(clean.t or 0, clean.direction, clean.data, clean.eol, clean.cut)
-    yield from _boundary_lines(reader, part, reader.part, cleaner)
+    yield from _boundary_lines(reader, part, reader.part, redactor)
     if not reader.is_incomplete:
         ending = reader.ending or RecordingEnd("the recording of another recorder ended", None, count, t)
         yield end_line(ending.t or 0, ending.reason, ending.status, ending.frames)
@@ -105,39 +109,41 @@ def copy_lines(path: str, cleaner: RecordingRedactor | None) -> Iterator[bytes]:
 
 
 def _boundary_lines(
-    reader: RecordingReader, part: int, until: int, cleaner: RecordingRedactor | None
+    reader: RecordingReader, part: int, until: int, redactor: RecordingRedactor | None
 ) -> Iterator[bytes]:
-    """Ends and headers, from one part of a file that holds several recordings to another."""
+    """Yield ends and headers between two parts of a file with several recordings."""
     for number in range(part, until):
         if ending := reader.endings.get(number):
             yield end_line(ending.t or 0, ending.reason, ending.status, ending.frames)
-        yield header_line(_clean_header(reader, number + 1, cleaner))
+        yield header_line(_clean_header(reader, number + 1, redactor))
 
 
-def read_clean_events(path: str, cleaner: RecordingRedactor | None, dialect: str) -> tuple[Header, list[RecordedEvent]]:
-    """All events of a recording, without secrets; of several in one file, with all times since the first began."""
+def read_clean_events(
+    path: str, redactor: RecordingRedactor | None, dialect: str
+) -> tuple[Header, list[RecordedEvent]]:
+    """Return all events of a recording, without secrets; with several recordings, all times count from the first."""
     reader, observer = RecordingReader(), Analyzer(dialect)
     events: list[RecordedEvent] = []
     with open_recording(path) as file:
         for recorded in reader.read(read_lines(file, reader)):
             if recorded.part and recorded.t is not None:
                 recorded.t += max(0, reader.headers[recorded.part].epoch - reader.headers[0].epoch)
-            events.append(observer.analyze_line(cleaner.redact(recorded) if cleaner is not None else recorded))
+            events.append(observer.analyze_line(redactor.redact(recorded) if redactor is not None else recorded))
             if not len(events) % PROGRESS_INTERVAL:
                 _show_progress(f"{len(events)} messages read")
     _show_progress("")
     report_problems(path, reader)
-    return _clean_header(reader, 0, cleaner), events
+    return _clean_header(reader, 0, redactor), events
 
 
-def _clean_header(reader: RecordingReader, part: int, cleaner: RecordingRedactor | None) -> Header:
+def _clean_header(reader: RecordingReader, part: int, redactor: RecordingRedactor | None) -> Header:
     header = reader.headers[part] if reader.headers else reader.header
     header.format = 1
-    return header if cleaner is None else cleaner.redact_header(header)
+    return header if redactor is None else redactor.redact_header(header)
 
 
 def _show_progress(text: str) -> None:
-    """How far we are, on one line of a terminal; nothing where nobody watches."""
+    """Show the progress on one line of a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""`dragoman inspect replay`: play a recording as a mock agent for a client under test, or as a client for an agent."""
+"""`dragoman inspect replay`: play a recording as a mock agent for a client, or as a mock client for an agent."""
 
 from __future__ import annotations
 
@@ -18,53 +18,67 @@ from dragoman.inspect.replay_script import ReplayScript
 EXIT_MISMATCH = 3
 
 EPILOG = """\
-As an agent it speaks on standard input and output, for the client under test to start; as a client it starts the agent
-after `--`. Ids of requests, sessions and terminals, folders and times never have to match. Strict wants the rest as it
-was recorded, in that order, and ends at the first difference; lenient takes requests in any order and with other
-content, answers those that come once more as before, and refuses those that were never made.
+As an agent, it uses standard input and output; the client under test starts it.
+As a client, it starts the agent after `--`. Ids of requests, sessions and
+terminals, folders and times never have to match. With --strict, everything else
+must match in the recorded order, and the first difference ends the replay. With
+--lenient, requests can come in any order and with other content; a repeated
+request gets the recorded answer, and an unknown request is refused.
 
-exit codes: 0 as recorded, 1 an error, 2 wrong usage, 3 the peer did something else (stderr says what).
+exit codes: 0 as recorded, 1 an error, 2 wrong usage, 3 the peer did something
+else (stderr says what).
 
 examples:
-  dragoman inspect replay talk.ndjson --as agent                (the command to give to a client under test)
-  dragoman inspect replay talk.ndjson --as client --strict --ignore params.clientInfo -- my-agent --acp
+  dragoman inspect replay talk.ndjson --as agent
+      (configure this as the agent of the client under test)
+  dragoman inspect replay talk.ndjson --as client --strict \\
+      --ignore params.clientInfo -- my-agent --acp
   dragoman inspect replay talk.ndjson --as agent --speed original"""
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, then play."""
-    parser = Parser(f"inspect {name}", "FILE --as agent|client [OPTIONS] [-- CMD ARG...]", "Play a recording.", EPILOG)
-    parser.add_argument("file", metavar="FILE", help="a recording")
-    parser.add_argument("--as", dest="role", required=True, choices=("agent", "client"), help="which peer to play")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--strict", action="store_true", help="order and content must match")
-    how.add_argument("--lenient", action="store_true", help="any order; this is the way without either")
-    parser.add_argument("--speed", choices=("fast", "original"), default="fast", help="at once, or as it was (fast)")
-    parser.add_argument(
-        "--ignore", metavar="PATH", action="append", default=[], help="strict: a member that may differ"
+    """Parse the arguments, then play the recording."""
+    parser = Parser(
+        f"inspect {name}",
+        "FILE --as agent|client [OPTIONS] [-- CMD ARG...]",
+        "Play a recording as a mock peer.",
+        EPILOG,
     )
+    parser.add_argument("file", metavar="FILE", help="a recording")
+    parser.add_argument("--as", dest="role", required=True, choices=("agent", "client"), help="the peer to play")
+    mode_group = parser.add_mutually_exclusive_group()
+    mode_group.add_argument("--strict", action="store_true", help="order and content must match")
+    mode_group.add_argument("--lenient", action="store_true", help="requests can come in any order (the default)")
     parser.add_argument(
-        "--timeout", metavar="S", type=float, default=REPLY_TIMEOUT, help=f"client: patience ({REPLY_TIMEOUT:g})"
+        "--speed", choices=("fast", "original"), default="fast", help="send at once, or with the recorded timing (fast)"
+    )
+    parser.add_value("--ignore", "PATH", "strict: ignore this member; can be repeated", repeated=True)
+    parser.add_value(
+        "--timeout",
+        "S",
+        f"client: timeout of an answer in seconds ({REPLY_TIMEOUT:g})",
+        type=float,
+        default=REPLY_TIMEOUT,
     )
     options, command = parser.read(arguments)
     if options.role == "client" and not command:
-        parser.error("name the agent to start after --, as in: -- my-agent --acp")
+        parser.error("give the command of the agent after --, as in: -- my-agent --acp")
     if options.role == "agent" and command:
-        parser.error("as an agent it is started by the client under test; leave the command out")
+        parser.error("with --as agent, the client under test starts it; omit the command")
     if options.role == "agent" and options.file == "-":
-        parser.error("standard input is the client's; name a file")
+        parser.error("standard input belongs to the client; give a file")
     reader = RecordingReader()
     with open_recording(options.file) as file:
         frames = list(reader.read(read_lines(file, reader)))
     if not any(frame.direction in (TO_AGENT, TO_CLIENT) for frame in frames):
-        raise NotARecording(f"{options.file}: no message was recorded, so there is nothing to play")
+        raise NotARecording(f"{options.file}: no messages were recorded, so there is nothing to play")
     report_problems(options.file, reader)
-    we = TO_CLIENT if options.role == "agent" else TO_AGENT
-    script = ReplayScript(frames, we, options.strict, frozenset(options.ignore))
-    wrong = run_loop(_replay(script, command, options.speed == "original", options.timeout, frames))
-    for each in wrong:
+    own_direction = TO_CLIENT if options.role == "agent" else TO_AGENT
+    script = ReplayScript(frames, own_direction, options.strict, frozenset(options.ignore))
+    mismatches = run_loop(_replay(script, command, options.speed == "original", options.timeout, frames))
+    for each in mismatches:
         print(f"dragoman inspect replay: {sanitize(each)}", file=sys.stderr)
-    return EXIT_MISMATCH if wrong else 0
+    return EXIT_MISMATCH if mismatches else 0
 
 
 async def _replay(
@@ -74,7 +88,7 @@ async def _replay(
         from dragoman.transport.process.transport import spawn
 
         transport = await spawn(command, stderr=_forward_stderr)
-        # In its own time, an agent may need as long as it did then, and the patience on top.
+        # With the recorded timing, an agent gets its longest recorded pause on top of the timeout.
         pauses = [(after.t or 0) - (before.t or 0) for before, after in pairwise(frames)] if original_speed else []
         longest = max(pauses, default=0) / 1e6
         try:

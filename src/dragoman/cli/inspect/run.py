@@ -1,4 +1,4 @@
-"""`dragoman inspect run`: be the agent for a client, with the real one behind, and record all that passes."""
+"""`dragoman inspect run`: start an agent for a client and record all messages."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ import time
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize
 
-# The thread that writes gives way to the one that passes messages after so long; the usual 5 ms would be felt. Seconds.
+# The writer thread yields to the thread that relays messages after this time; the default 5 ms would be noticeable.
+# Seconds.
 SWITCH_INTERVAL = 0.0001
 
 EPILOG = """\
-Put it where the client starts its agent. The traffic passes byte for byte, with stderr, signals and the agent's exit
-code; the recording never slows or breaks it. A recording holds everything that was said, secrets too: its file is for
-you alone (mode 0600), and `dragoman inspect export` makes a copy to hand on.
+Configure this command as the agent of your client. It relays all bytes
+unchanged, with stderr, signals and the agent's exit code; recording never slows
+down or breaks the connection. A recording contains everything, secrets too:
+only you can read the file (mode 0600). To share it, make a copy with `dragoman
+inspect export`.
 
-A file that is there is never written over: each start of the agent gets a recording of its own, talk.ndjson, then
-talk-2.ndjson, talk-3.ndjson and so on. Without --out the recording goes to the folder of Dragoman's state. Both times
-stderr says where.
+An existing file is never overwritten: each start of the agent gets its own
+recording, talk.ndjson, then talk-2.ndjson, talk-3.ndjson and so on. Without
+--out the recording goes to Dragoman's state folder. stderr says where.
 
-exit codes: those of the agent; 1 when it could not be started, 2 for wrong usage.
+exit codes: those of the agent; 1 if it could not be started, 2 for wrong usage.
 
 examples:
   dragoman inspect run --out talk.ndjson -- my-agent --acp
@@ -29,15 +32,15 @@ examples:
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, then stand between the two until the agent ends."""
+    """Parse the arguments, then relay until the agent exits."""
     parser = Parser(
         f"inspect {name}",
         "[--out FILE] -- CMD ARG...",
-        "Start an agent for a client and record all that passes.",
+        "Start an agent for a client and record all messages.",
         EPILOG,
     )
-    parser.add_argument("--out", metavar="FILE", help="where to record; where that is taken, FILE-2, FILE-3, ...")
-    parser.add_argument("--quiet", action="store_true", help="do not say where the recording is")
+    parser.add_value("--out", "FILE", "file to record to; if it exists, FILE-2, FILE-3, ...")
+    parser.add_flag("--quiet", "do not print the path of the recording")
     options, command = parser.read_with_agent(arguments)
 
     from dragoman.inspect.recorder import Recorder
@@ -46,20 +49,20 @@ def main(name: str, arguments: list[str]) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL)
     recorder = Recorder(options.out or _default_path(), command, _report)
     if recorder.path != options.out and not options.quiet:
-        known = f"{options.out} is there already; " if options.out else ""
-        _report(f"{known}recording to {recorder.path}")
-    why = "the agent could not be started"
+        note = f"{options.out} exists; " if options.out else ""
+        _report(f"{note}recording to {recorder.path}")
+    reason = "the agent could not be started"
     status: int | None = None
     try:
-        ended = pump_stdio(command, recorder.record)
-        why, status = ended.description, ended.status
+        agent_exit = pump_stdio(command, recorder.record)
+        reason, status = agent_exit.description, agent_exit.status
     finally:
-        recorder.close(why, status)
-    return exit_like_agent(ended)
+        recorder.close(reason, status)
+    return exit_like_agent(agent_exit)
 
 
 def _default_path() -> str:
-    """A file of its own in the folder of our state: editors start agents in any folder."""
+    """Return a new file in the state folder: editors start agents in any folder."""
     from dragoman.config.paths import user_paths
 
     folder = os.path.join(user_paths().state, "recordings")
@@ -71,4 +74,4 @@ def _report(text: str) -> None:
     try:
         print(f"dragoman inspect: {sanitize(text)}", file=sys.stderr, flush=True)
     except OSError:
-        pass  # nobody listens; the traffic matters more
+        pass  # nobody reads stderr; the connection matters more

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from dragoman.cli.inspect.files import DIALECTS, format_duration, read_events, report_problems
+from dragoman.cli.inspect.files import DIALECTS, read_events, report_problems
 from dragoman.cli.parser import Parser
+from dragoman.cli.ui.format import format_duration
 from dragoman.cli.ui.terminal import OutputStream, clip, sanitize_line
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
@@ -19,10 +20,11 @@ from dragoman.inspect.open_recording import wait_for_file
 from dragoman.inspect.reader import RecordingReader
 
 EPILOG = """\
-→ goes to the agent, ← to the client, ! is stderr. An answer shows how long it took; ✗ marks what breaks the schema.
-Runs of chunks are shown as one line; --all shows each. --tree shows turns and tool calls only.
+→ goes to the agent, ← to the client, ! is stderr. An answer shows its latency;
+✗ marks schema violations. A sequence of chunks is shown as one line; with --all,
+each chunk is. --tree shows only turns and tool calls.
 
-exit codes: 0, 1 when the file cannot be read, 2 for wrong usage.
+exit codes: 0 done, 1 the file cannot be read, 2 wrong usage.
 
 examples:
   dragoman inspect show talk.ndjson
@@ -31,7 +33,7 @@ examples:
   dragoman inspect show talk.ndjson --grep error --full
   dragoman inspect tail -f talk.ndjson"""
 
-# What `tail` shows first. Lines.
+# Lines that `tail` shows first.
 TAIL_LINES = 20
 
 _ARROWS = {TO_AGENT: "→", STDERR: "!"}
@@ -39,73 +41,75 @@ _CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, then show."""
-    parser = Parser(f"inspect {name}", "FILE [OPTIONS]", "What happened, message by message.", EPILOG)
+    """Parse the arguments, then show."""
+    parser = Parser(f"inspect {name}", "FILE [OPTIONS]", "Show the messages of a recording.", EPILOG)
     parser.add_argument("file", metavar="FILE", help="a recording; - is standard input")
-    parser.add_argument("--method", metavar="M", help="only methods (or kinds of updates) with this in their name")
-    parser.add_argument("--session", metavar="ID", help="only this session")
-    parser.add_argument("--direction", choices=("c2a", "a2c", "err"), help="only what one side said")
-    parser.add_argument("--grep", metavar="TEXT", help="only messages with this text in them, whatever its case")
-    parser.add_argument("--slow", metavar="MS", type=float, help="only answers that took at least so long")
-    parser.add_argument("--faults", action="store_true", help="only what breaks the schema")
-    parser.add_argument("--dialect", default="auto", choices=DIALECTS, metavar="D", help=", ".join(DIALECTS))
-    parser.add_argument("--all", action="store_true", help="every chunk on a line of its own")
-    parser.add_argument("--full", action="store_true", help="with the whole message, indented")
-    parser.add_argument("--tree", action="store_true", help="turns and tool calls only")
-    parser.add_argument("--json", action="store_true", help="one JSON object a message")
+    parser.add_value("--method", "M", "only methods (or kinds of updates) whose name contains this")
+    parser.add_value("--session", "ID", "only this session")
+    parser.add_argument("--direction", choices=("c2a", "a2c", "err"), help="only messages of one side")
+    parser.add_value("--grep", "TEXT", "only messages that contain this text (case is ignored)")
+    parser.add_value("--slow", "MS", "only answers that took at least this long", type=float)
+    parser.add_flag("--faults", "only messages that violate the schema")
+    parser.add_value("--dialect", "D", ", ".join(DIALECTS), default="auto", choices=DIALECTS)
+    parser.add_flag("--all", "show every chunk on its own line")
+    parser.add_flag("--full", "also show the whole message, indented")
+    parser.add_flag("--tree", "show only turns and tool calls")
+    parser.add_flag("--json", "print one JSON object per message")
     if name == "tail":
-        parser.add_argument("-f", "--follow", action="store_true", help="wait for more, also for the file itself")
         parser.add_argument(
-            "-n", metavar="N", type=_parse_line_count, default=TAIL_LINES, help=f"so many lines first ({TAIL_LINES})"
+            "-f", "--follow", action="store_true", help="wait for more messages, and for the file itself"
+        )
+        parser.add_value(
+            "-n", "N", f"number of lines to show first ({TAIL_LINES})", type=_parse_line_count, default=TAIL_LINES
         )
     options, _ = parser.read(arguments)
     reader, observer = RecordingReader(), Analyzer(options.dialect)
     follows = name == "tail" and options.follow
-    sheet = OutputStream(sys.stdout)
-    view = TimelineView(options, sheet, reader)
-    held: deque[RecordedEvent] = deque(maxlen=options.n if name == "tail" else None)
+    output = OutputStream(sys.stdout)
+    view = TimelineView(options, output, reader)
+    recent: deque[RecordedEvent] = deque(maxlen=options.n if name == "tail" else None)
 
-    def caught_up() -> bool:
-        """At the end of what was written: show the last of it, and wait for more."""
-        view.show(held)
-        held.clear()
+    def on_caught_up() -> bool:
+        """Show the last events when the end is reached, then wait for more."""
+        view.show(recent)
+        recent.clear()
         sys.stdout.flush()
         view.is_live = True
         return True
 
     try:
         if follows:
-            wait_for_file(options.file, lambda: _report(f"{options.file} is not there yet; waiting for it"))
-        found = (
+            wait_for_file(options.file, lambda: _report(f"{options.file} does not exist yet; waiting for it"))
+        events = (
             event
-            for event in read_events(options.file, reader, observer, caught_up if follows else None)
+            for event in read_events(options.file, reader, observer, on_caught_up if follows else None)
             if matches_filters(event, options)
         )
         if options.tree:
-            deque(found, maxlen=0)
+            deque(events, maxlen=0)
             for line in tree_lines(observer):
-                sheet.write_line(line)
+                output.write_line(line)
         elif follows:
-            for event in found:
+            for event in events:
                 if view.is_live:
                     view.show([event])
                 else:
-                    held.append(event)
+                    recent.append(event)
         else:
-            view.show(deque(found, maxlen=options.n) if name == "tail" else found)
+            view.show(deque(events, maxlen=options.n) if name == "tail" else events)
     finally:
         report_problems(options.file, reader, is_live=follows)
     if not observer.line_count:
-        _report(f"{options.file}: no message was recorded")
+        _report(f"{options.file}: no messages were recorded")
     if not options.json and not options.tree and observer.unanswered:
-        sheet.write_line(
+        output.write_line(
             f"{len(observer.unanswered)} unanswered: " + ", ".join(_unanswered_requests(observer)), "yellow"
         )
     return 0
 
 
 def matches_filters(event: RecordedEvent, options: argparse.Namespace) -> bool:
-    """Whether the filters let an event through."""
+    """Return whether an event passes the filters."""
     if options.method and options.method not in event.name and options.method not in event.wire_method:
         return False
     if options.session and event.session != options.session:
@@ -121,18 +125,18 @@ def matches_filters(event: RecordedEvent, options: argparse.Namespace) -> bool:
 
 
 class TimelineView:
-    """Shows events as lines, one after the other."""
+    """Shows events as lines."""
 
     def __init__(self, options: argparse.Namespace, output: OutputStream, reader: RecordingReader) -> None:
-        self.is_live = False  # each event comes at its own time
+        self.is_live = False  # new events arrive one by one
         self._options = options
         self._output = output
         self._reader = reader
         self._part = 0
 
     def show(self, events: Iterable[RecordedEvent]) -> None:
-        """These events."""
-        options, sheet = self._options, self._output
+        """Show events."""
+        options, output = self._options, self._output
         if options.json:
             for event in events:
                 print(msgspec.json.encode(event_to_json(event)).decode(), flush=self.is_live)
@@ -142,42 +146,42 @@ class TimelineView:
             if event.recorded.part != self._part:
                 self._show_recording_header(event.recorded.part)
             line = event_line(event)
-            sheet.write_line(clip(line, sheet.width - 1) if sheet.is_tty else line, _event_style(event))
+            output.write_line(clip(line, output.width - 1) if output.is_tty else line, _event_style(event))
             for flaw in event.flaws:
-                sheet.write_line(sanitize_line(f"{'':>24}✗ {flaw}"), "red" if flaw.fatal else "yellow")
+                output.write_line(sanitize_line(f"{'':>24}✗ {flaw}"), "red" if flaw.fatal else "yellow")
             if options.full:
-                sheet.write_line(_pretty_json(event), "dim")
+                output.write_line(_pretty_json(event), "dim")
 
     def _show_recording_header(self, part: int) -> None:
-        """Another recording in the same file: its times count anew."""
+        """Show the header of another recording in the same file; its times start again."""
         self._part = part
         header = self._reader.headers[part]
-        said = f"another recording: {' '.join(header.command)} {header.start}"
-        self._output.write_line(sanitize_line(f"── {said.rstrip()} ──"), "bold")
+        title = f"another recording: {' '.join(header.command)} {header.start}"
+        self._output.write_line(sanitize_line(f"── {title.rstrip()} ──"), "bold")
 
 
 def _merge_chunks(events: Iterable[RecordedEvent]) -> Iterator[RecordedEvent]:
-    """Runs of chunks of one kind as one event that has all their text."""
-    held: RecordedEvent | None = None
+    """Merge a sequence of chunks of one kind into one event with all their text."""
+    merged: RecordedEvent | None = None
     count = 0
     for event in events:
-        same = held is not None and _is_same_run(event, held) and not event.flaws
-        if held is not None and same:
+        is_same = merged is not None and _is_same_run(event, merged) and not event.flaws
+        if merged is not None and is_same:
             count += 1
-            held.text += event.text if len(held.text) < 400 else ""
+            merged.text += event.text if len(merged.text) < 400 else ""
             continue
-        if held is not None:
-            yield _with_count(held, count)
-        held, count = (event, 1) if event.update in _CHUNKS else (None, 0)
-        if held is None:
+        if merged is not None:
+            yield _with_count(merged, count)
+        merged, count = (event, 1) if event.update in _CHUNKS else (None, 0)
+        if merged is None:
             yield event
-    if held is not None:
-        yield _with_count(held, count)
+    if merged is not None:
+        yield _with_count(merged, count)
 
 
-def _is_same_run(event: RecordedEvent, held: RecordedEvent) -> bool:
-    parts = event.recorded.part, held.recorded.part
-    return (event.update, event.session) == (held.update, held.session) and parts[0] == parts[1]
+def _is_same_run(event: RecordedEvent, previous: RecordedEvent) -> bool:
+    parts = event.recorded.part, previous.recorded.part
+    return (event.update, event.session) == (previous.update, previous.session) and parts[0] == parts[1]
 
 
 def _with_count(event: RecordedEvent, count: int) -> RecordedEvent:
@@ -187,7 +191,7 @@ def _with_count(event: RecordedEvent, count: int) -> RecordedEvent:
 
 
 def event_line(event: RecordedEvent) -> str:
-    """One line of the timeline."""
+    """Return one line of the timeline."""
     time = f"{event.t / 1e6:10.4f}" if event.t is not None else f"{event.line:>10}"
     depth = "" if event.turn is None else "│ " if event.tool_call is None else "│ ┆ "
     if event.method == "session/prompt":
@@ -221,18 +225,18 @@ def _pretty_json(event: RecordedEvent) -> str:
 
 
 def tree_lines(observer: Analyzer) -> Iterator[str]:
-    """Turns, and their tool calls below them."""
+    """Yield turns, and their tool calls below them."""
     client, agent = observer.decoder.dialect_names
-    yield f"{len(observer.turns)} turns; the client speaks {client}, the agent {agent}"
+    yield f"{len(observer.turns)} turns; dialect of the client: {client}, of the agent: {agent}"
     for turn in observer.turns:
-        stop = turn.stop_reason or "never answered"
+        stop = turn.stop_reason or "not answered"
         yield sanitize_line(
             f"turn {turn.number}  {format_duration(turn.duration)}  {stop}  {turn.session}  “{turn.prompt[:80]}”"
         )
-        news = ", ".join(f"{kind} ×{count}" for kind, count in turn.updates.most_common())
-        asked = ", ".join(f"{method} ×{count}" for method, count in turn.client_requests.most_common())
-        if news or asked:
-            yield sanitize_line(f"  {news}{'; asked ' if asked else ''}{asked}")
+        updates = ", ".join(f"{kind} ×{count}" for kind, count in turn.updates.most_common())
+        requests = ", ".join(f"{method} ×{count}" for method, count in turn.client_requests.most_common())
+        if updates or requests:
+            yield sanitize_line(f"  {updates}{'; requested ' if requests else ''}{requests}")
         for call in turn.tool_calls.values():
             took = format_duration(call.end - call.start if call.end is not None and call.start is not None else None)
             yield sanitize_line(
@@ -242,17 +246,18 @@ def tree_lines(observer: Analyzer) -> Iterator[str]:
 
 
 def event_to_json(event: RecordedEvent) -> dict[str, object]:
-    """An event for machines."""
-    said: dict[str, object] = {
+    """Return an event for --json."""
+    fields: dict[str, object] = {
         "line": event.line, "t": event.t, "dir": event.direction, "kind": event.kind, "id": event.id,
-        "method": event.method, "update": event.update, "session": event.session, "text": event.text, "latency": event.latency,
+        "method": event.method, "update": event.update, "session": event.session, "text": event.text,
+        "latency": event.latency,
         "outcome": event.outcome, "size": event.size, "traceparent": event.traceparent, "tracestate": event.tracestate,
         "asked": event.request.line if event.request else None, "turn": event.turn.number if event.turn else None,
         "recording": event.recorded.part + 1 if event.recorded.part else None,
         "toolCall": event.tool_call.id if event.tool_call else None,
         "faults": [{"path": flaw.path, "message": flaw.message, "fatal": flaw.fatal} for flaw in event.flaws],
     }  # fmt: skip
-    return {name: value for name, value in said.items() if value not in ("", None, [])}
+    return {name: value for name, value in fields.items() if value not in ("", None, [])}
 
 
 def _unanswered_requests(observer: Analyzer) -> list[str]:
@@ -265,5 +270,5 @@ def _report(text: str) -> None:
 
 def _parse_line_count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines; give 0 or more, as in -n {TAIL_LINES}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines; give 0 or more, as in -n {TAIL_LINES}")
     return int(text)

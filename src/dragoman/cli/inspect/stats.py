@@ -4,37 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.cli.inspect.files import format_duration, format_size, report_problems
+from dragoman.cli.inspect.files import report_problems
 from dragoman.cli.parser import Parser
+from dragoman.cli.ui.format import format_duration, format_size, print_json
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.inspect.open_recording import open_recording, read_blocks
 from dragoman.inspect.stats import Distribution, RecordingStats
 
 EPILOG = """\
-Latencies are from a request to its answer, both as they passed the recorder. → goes to the agent, ← to the client.
+A latency is the time from a request to its answer, as seen by the recorder.
+→ goes to the agent, ← to the client.
 
-exit codes: 0, 1 when the file cannot be read, 2 for wrong usage.
+exit codes: 0 done, 1 the file cannot be read, 2 wrong usage.
 
 examples:
   dragoman inspect stats talk.ndjson
-  dragoman inspect stats talk.ndjson --json | jq '.methods[] | select(.p99_us > 500000)'"""
+  dragoman inspect stats talk.ndjson --json \\
+      | jq '.methods[] | select(.p99_us > 500000)'"""
 
 _ARROWS = {"c2a": "→", "a2c": "←", "err": "!"}
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, count, and print."""
-    parser = Parser(f"inspect {name}", "FILE [--json]", "Counts, sizes and latencies by method; turns.", EPILOG)
+    """Parse the arguments, then print the figures."""
+    parser = Parser(f"inspect {name}", "FILE [--json]", "Counts, sizes and latencies by method, and turns.", EPILOG)
     parser.add_argument("file", metavar="FILE", help="a recording; - is standard input")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_flag("--json", "print JSON")
     options, _ = parser.read(arguments)
     figures = RecordingStats()
     with open_recording(options.file) as file:
         figures.count(read_blocks(file, figures.reader))
     if options.json:
-        import json
-
-        print(json.dumps(figures_to_json(figures), indent=1))
+        print_json(figures_to_json(figures))
     else:
         for line in figures_table(figures):
             print(sanitize_line(line))
@@ -43,9 +44,9 @@ def main(name: str, arguments: list[str]) -> int:
 
 
 def figures_table(figures: RecordingStats) -> list[str]:
-    """The figures for people."""
+    """Return the figures as lines."""
     count = len(figures.reader.headers)
-    several = f" of {count} recordings, together" if count > 1 else ""
+    several = f" from {count} recordings" if count > 1 else ""
     rows = [
         f"{sum(figures.frames.values())} lines in {format_duration(figures.duration)}{several}; "
         f"{figures.noise} noise, {figures.stray_answers} stray answers",
@@ -75,7 +76,7 @@ def figures_table(figures: RecordingStats) -> list[str]:
 
 
 def figures_to_json(figures: RecordingStats) -> dict[str, Any]:
-    """The figures for machines; times in microseconds."""
+    """Return the figures for --json; times are in microseconds."""
     return {
         "frames": dict(figures.frames),
         "bytes": dict(figures.bytes),

@@ -1,4 +1,4 @@
-"""`dragoman inspect validate`: every message of a recording against the schema of its dialect; an exit code for CI."""
+"""`dragoman inspect validate`: check every message of a recording against the schema of its dialect."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from dragoman.inspect.reader import NotARecording, RecordingReader
 EXIT_BROKEN = 3
 
 EPILOG = """\
-A fault (✗) breaks a message: a peer would have to refuse it. A slip (~) costs one optional part, or is read all the
-same. --strict counts slips too, lines that could not be read, and a recording without its end.
+An error (✗) makes a message invalid: a peer would have to refuse it. A warning
+(~) affects one optional part, or is tolerated. --strict also counts warnings,
+unreadable lines, and a missing end of the recording.
 
-exit codes: 0 nothing is wrong, 1 the file cannot be read, is no recording or has no message to check, 2 wrong usage,
-3 something breaks the schema.
+exit codes: 0 valid; 1 the file cannot be read, is not a recording or has no
+messages to check; 2 wrong usage; 3 a message violates the schema.
 
 examples:
   dragoman inspect validate talk.ndjson
@@ -24,25 +25,25 @@ examples:
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, check, and list what is wrong."""
-    parser = Parser(f"inspect {name}", "FILE [OPTIONS]", "Every message against the schema.", EPILOG)
-    parser.add_argument("file", metavar="FILE", help="a recording; - is standard input")
-    parser.add_argument("--dialect", default="auto", choices=DIALECTS, metavar="D", help=", ".join(DIALECTS))
-    parser.add_argument("--direction", choices=("c2a", "a2c"), help="only what one side said")
-    parser.add_argument(
-        "--strict", action="store_true", help="slips count, too, and so does what is missing or unreadable"
+    """Parse the arguments, then print all violations."""
+    parser = Parser(
+        f"inspect {name}", "FILE [OPTIONS]", "Check all messages of a recording against the schema.", EPILOG
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object for each message with a fault")
+    parser.add_argument("file", metavar="FILE", help="a recording; - is standard input")
+    parser.add_value("--dialect", "D", ", ".join(DIALECTS), default="auto", choices=DIALECTS)
+    parser.add_argument("--direction", choices=("c2a", "a2c"), help="only messages of one side")
+    parser.add_flag("--strict", "also count warnings, unreadable lines and a missing end")
+    parser.add_flag("--json", "print one JSON object per message with an error")
     options, _ = parser.read(arguments)
     reader, observer = RecordingReader(), Analyzer(options.dialect)
-    faults = slips = checked = 0
+    errors = warnings = checked = 0
     for event in read_events(options.file, reader, observer):
         if options.direction and event.direction != options.direction:
             continue
         checked += event.kind not in ("stderr", "blank")
         fatal = sum(flaw.fatal for flaw in event.flaws)
-        faults += fatal
-        slips += len(event.flaws) - fatal
+        errors += fatal
+        warnings += len(event.flaws) - fatal
         if event.flaws and options.json:
             import msgspec
 
@@ -54,10 +55,10 @@ def main(name: str, arguments: list[str]) -> int:
     report_problems(options.file, reader)
     if not checked:
         of = f" of {options.direction}" if options.direction else ""
-        raise NotARecording(f"{options.file}: no message{of} was recorded, so there is nothing to check")
+        raise NotARecording(f"{options.file}: no messages{of} were recorded, so there is nothing to check")
     if not options.json:
         client, agent = observer.decoder.dialect_names
-        spoken = client if client == agent else f"{client} and {agent}"
-        print(f"{checked} messages in {spoken}: {faults} faults, {slips} slips")
+        dialects = client if client == agent else f"{client} and {agent}"
+        print(f"{checked} messages in {dialects}: {errors} errors, {warnings} warnings")
     is_partial = bool(reader.problem_count or reader.lost_bytes or reader.is_incomplete)
-    return EXIT_BROKEN if faults or (options.strict and (slips or is_partial)) else 0
+    return EXIT_BROKEN if errors or (options.strict and (warnings or is_partial)) else 0

@@ -1,34 +1,32 @@
-"""`dragoman sessions`: what was said to agents, kept: list it, read it, search it, take it elsewhere.
-
-Each action has its own parser; here is the table of them. Below are shelf and the store.
-"""
+"""`dragoman sessions`: list, show, search, change and share stored sessions."""
 
 from __future__ import annotations
 
 from dragoman.cli.subcommands import Subcommand, SubcommandGroup
 
 ACTIONS: dict[str, Subcommand] = {
-    "list": Subcommand("sessions.read", "list", "what is kept, the newest first (also without a word)"),
-    "show": Subcommand("sessions.read", "show SESSION", "what was said and done in one"),
-    "search": Subcommand("sessions.read", "search WORDS", "find words in all of them"),
-    "fork": Subcommand("sessions.change", "fork SESSION [NAME]", "a copy that goes its own way"),
-    "rename": Subcommand("sessions.change", "rename SESSION [NAME]", "give it a name, or take it away"),
-    "export": Subcommand("sessions.transfer", "export SESSION [FILE]", "one file to take elsewhere"),
-    "import": Subcommand("sessions.transfer", "import FILE", "keep a session that was exported"),
-    "share": Subcommand("sessions.share", "share SESSION", "a link to a session in a host, or another member of it"),
-    "delete": Subcommand("sessions.change", "delete SESSION...", "forget them"),
-    "expire": Subcommand("sessions.change", "expire --older 90d", "forget the old ones"),
-    "repair": Subcommand("sessions.repair", "repair [SESSION]", "make a damaged store readable again"),
+    "list": Subcommand("sessions.read", "list", "list stored sessions, the newest first (default)"),
+    "show": Subcommand("sessions.read", "show SESSION", "show the messages and tool calls of a session"),
+    "search": Subcommand("sessions.read", "search WORDS", "search in all sessions"),
+    "fork": Subcommand("sessions.change", "fork SESSION [NAME]", "copy a session"),
+    "rename": Subcommand("sessions.change", "rename SESSION [NAME]", "give a session a name, or remove its name"),
+    "export": Subcommand("sessions.transfer", "export SESSION [FILE]", "write a session to a file"),
+    "import": Subcommand("sessions.transfer", "import FILE", "store an exported session"),
+    "share": Subcommand("sessions.share", "share SESSION", "share a session on a host: a link, or a member"),
+    "delete": Subcommand("sessions.change", "delete SESSION...", "delete sessions"),
+    "expire": Subcommand("sessions.change", "expire --older 90d", "delete old sessions"),
+    "repair": Subcommand("sessions.repair", "repair [SESSION]", "repair a damaged store"),
 }
 
 COMMAND = SubcommandGroup(
     "sessions",
     "[ACTION] ...",
-    "What was said to agents, kept.",
+    "List, show, search, change and share stored sessions.",
     ACTIONS,
     """\
-A SESSION is a name, an id, or the beginning of an id (eight characters or more). `dragoman run --session NAME` and
-`dragoman chat --session NAME` begin a session of that name, or go on with it.
+A SESSION is a name, an id, or the beginning of an id (at least eight
+characters). `dragoman run --session NAME` and `dragoman chat --session NAME`
+start a session with that name, or continue it.
 
 examples:
   dragoman sessions
@@ -39,7 +37,8 @@ examples:
   dragoman sessions --host office
   dragoman sessions share roof --role editor --for 2h
 
-`dragoman sessions ACTION --help` tells the rest; docs/store.md, how it is kept.""",
+Run `dragoman sessions ACTION --help` for the options of an action;
+docs/store.md describes how sessions are stored.""",
     default_action="list",
 )
 

@@ -1,22 +1,18 @@
-"""The user's store for commands that look at it: opened, its faults told in one line, sessions named and dated.
-
-Takes what to do with a store, gives the exit code. Above are the actions of `dragoman sessions`; below is the store.
-"""
+"""The store of `dragoman sessions`: open it, report its errors, find and label sessions."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import record
 from dragoman.cli.messages import with_cli_advice
 from dragoman.cli.parser import Parser
+from dragoman.cli.ui.format import print_json
 from dragoman.cli.ui.terminal import sanitize, sanitize_line
 from dragoman.config.paths import user_paths
 from dragoman.engine.loop import run
@@ -31,10 +27,7 @@ exit codes:
    1  there is no such session, nothing was found, or a file cannot be used
    2  wrong usage
    7  the host cannot be reached
-  10  the store cannot be used: locked, full, read-only, newer or damaged"""
-
-# How long ago something was: below this many seconds, counted in that many, called so.
-_AGE_UNITS = ((3600, 60, "minute"), (86400, 3600, "hour"), (30 * 86400, 86400, "day"))
+  10  the store cannot be used (locked, full, read-only, newer or damaged)"""
 
 
 def run_with_store(
@@ -45,9 +38,9 @@ def run_with_store(
     creates_store: bool = False,
     needs_host: bool = False,
 ) -> int:
-    """Do something with the user's store; where there is none yet, with an empty one, unless it `makes` one.
+    """Run an action on the user's store; an empty one if none exists, unless it `creates_store`.
 
-    With --host, or where it can only be done `afar`, with what a host keeps.
+    With --host or `needs_host`, run it on the sessions of a host.
     """
     try:
         if needs_host or getattr(options, "host", None) or getattr(options, "token_file", None):
@@ -83,7 +76,7 @@ async def _run_with_local_store(action: Callable[[Store], Awaitable[int]], creat
 
 
 def report_failure(parser: Parser, options: argparse.Namespace, error: ProtocolError) -> int:
-    """Say what went wrong: one line, and JSON for who wants that."""
+    """Report an error: one line, and JSON with --json."""
     kind = f"store_{error.why}" if isinstance(error, StoreFault) else error.kind
     if getattr(options, "json", False):
         print_json({"error": {"kind": kind, "message": error.message}})
@@ -92,7 +85,7 @@ def report_failure(parser: Parser, options: argparse.Namespace, error: ProtocolE
 
 
 async def find_session(store: Store, name: str) -> Summary:
-    """The session with this name or id, or whose id begins so (with eight characters at least)."""
+    """Return the session with this name, id or beginning of an id (at least eight characters)."""
     summary = await store.find(name)
     if name in (summary.name, summary.session_id) or len(name) >= record.MIN_ID_PREFIX:
         return summary
@@ -100,7 +93,7 @@ async def find_session(store: Store, name: str) -> Summary:
 
 
 def session_label(summary: Summary, others: Iterable[Summary] = ()) -> str:
-    """What a person types to mean this session: its name, else as much of its id as it takes."""
+    """Return what the user types for this session: its name, else as much of its id as needed."""
     if summary.name is not None:
         return sanitize_line(summary.name)
     id = summary.session_id
@@ -109,34 +102,3 @@ def session_label(summary: Summary, others: Iterable[Summary] = ()) -> str:
     while length < len(id) and any(other.startswith(id[:length]) for other in ids):
         length += 1
     return sanitize_line(id[:length])
-
-
-def format_age(time: str, now: datetime | None = None) -> str:
-    """When that was, as people say it."""
-    try:
-        then = datetime.fromisoformat(time)
-    except ValueError:
-        return "at some time"
-    then = then if then.tzinfo else then.replace(tzinfo=UTC)
-    seconds = ((now or datetime.now(UTC)) - then).total_seconds()
-    if seconds < 60:
-        return "just now"
-    for below, unit, word in _AGE_UNITS:
-        if seconds < below:
-            return format_count(int(seconds // unit), word) + " ago"
-    return f"{then:%Y-%m-%d}"
-
-
-def format_expiry(time: float | None) -> str:
-    """How long something holds, as people say it."""
-    return "for ever" if time is None else f"until {datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def format_count(number: int, noun: str) -> str:
-    """A number of things."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def print_json(value: Any) -> None:
-    """Something for machines."""
-    print(json.dumps(value, indent=1, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""`dragoman sessions list`, `show` and `search`: looking at what is kept, and changing nothing."""
+"""`dragoman sessions list`, `show` and `search`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from dragoman.cli import exit_codes
 from dragoman.cli.connect import json_output
 from dragoman.cli.parser import Parser, add_host_options
 from dragoman.cli.sessions import open_store
-from dragoman.cli.sessions.open_store import format_age, format_count, print_json, session_label
+from dragoman.cli.sessions.open_store import session_label
+from dragoman.cli.ui.format import format_age, format_count, print_json
 from dragoman.cli.ui.terminal import OutputStream, clip, sanitize, sanitize_line
 from dragoman.cli.ui.transcript_view import TranscriptView
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import encode
 from dragoman.store.contract import Entry, Hit, Store, Summary
 
-# Passages that a search shows.
+# Search hits shown without --limit.
 DEFAULT_LIMIT = 20
 
 LIST_HELP = f"""\
-The first column is what --session takes. With --here, only sessions of this folder.
+The first column is what --session takes. With --here, list only sessions of
+this folder.
 
 {open_store.EXIT_CODES_HELP}
 
@@ -35,8 +37,10 @@ examples:
   dragoman sessions list --json | jq -r '.[] | select(.turns > 10).sessionId'"""
 
 SHOW_HELP = f"""\
-Text and tool calls; --thoughts also shows what the agent thought. --json prints the log itself, an entry a line, as
-`dragoman run --json` does (docs/store.md). Of a damaged log everything is shown that is intact; the exit code is 1.
+Shows messages and tool calls; --thoughts also shows the agent's thoughts.
+--json prints the log, one entry per line, like `dragoman run --json`
+(docs/store.md). For a damaged log, it shows everything that is intact; the exit
+code is 1.
 
 {open_store.EXIT_CODES_HELP}
 
@@ -46,8 +50,8 @@ examples:
   dragoman sessions show roof --json | jq -c 'select(.kind == "decided").body'"""
 
 SEARCH_HELP = f"""\
-All words must be in one passage: what one speaker said in one go, a tool call, a plan. "A phrase" and begin* are
-understood; case and accents do not count.
+All words must occur in one message, tool call or plan. "A phrase" and prefix*
+are supported; case and accents are ignored.
 
 {open_store.EXIT_CODES_HELP}
 
@@ -58,7 +62,7 @@ examples:
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, then look."""
+    """Run one of the actions."""
     return _ACTIONS[name](arguments)
 
 
@@ -66,26 +70,28 @@ def main(name: str, arguments: list[str]) -> int:
 
 
 def run_list(arguments: list[str]) -> int:
-    """What is kept."""
-    parser = Parser("sessions list", "[--here] [--last N] [--json]", "What is kept, the newest first.", LIST_HELP)
-    parser.add_argument("--here", action="store_true", help="only sessions of this folder")
-    parser.add_argument("--all", action="store_true", help="also those that were put away (archived)")
-    parser.add_argument("--last", metavar="N", type=int, help="only so many")
-    parser.add_argument("--names", action="store_true", help="only what --session takes")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """List the stored sessions."""
+    parser = Parser(
+        "sessions list", "[--here] [--last N] [--json]", "List stored sessions, the newest first.", LIST_HELP
+    )
+    parser.add_flag("--here", "only sessions of this folder")
+    parser.add_flag("--all", "also archived sessions")
+    parser.add_value("--last", "N", "at most this many", type=int)
+    parser.add_flag("--names", "print only what --session takes")
+    parser.add_flag("--json", "print JSON")
     add_host_options(parser)
-    options, rest = parser.read(arguments)
-    if rest or (options.last is not None and options.last < 1):
-        parser.error("it takes no command" if rest else "--last: at least 1")
+    options = parser.read_options(arguments)
+    if options.last is not None and options.last < 1:
+        parser.error("--last: must be at least 1")
     return open_store.run_with_store(parser, options, partial(_list, options))
 
 
 async def _list(options: argparse.Namespace, store: Store) -> int:
-    known = await store.sessions()
+    all_sessions = await store.sessions()
     here = os.path.realpath(os.getcwd())
     shown = [
         each
-        for each in known
+        for each in all_sessions
         if (options.all or not each.archived)
         and (not options.here or (each.cwd and os.path.realpath(each.cwd) == here))
     ][: options.last]
@@ -93,16 +99,16 @@ async def _list(options: argparse.Namespace, store: Store) -> int:
         print_json([msgspec.to_builtins(summary) for summary in shown])
     elif options.names:
         for summary in shown:
-            print(session_label(summary, known))
+            print(session_label(summary, all_sessions))
     elif not shown:
-        print("nothing is kept" + (" of this folder" if options.here and known else " yet"))
+        print("no sessions are stored" + (" for this folder" if options.here and all_sessions else " yet"))
     else:
-        show_table(OutputStream(sys.stdout), shown, known)
+        show_table(OutputStream(sys.stdout), shown, all_sessions)
     return exit_codes.OK
 
 
 def show_table(output: OutputStream, selected: list[Summary], all_sessions: list[Summary]) -> None:
-    """Sessions as lines: names stand out, what matters less is dimmed."""
+    """Print sessions as lines: names stand out, details are dimmed."""
     rows = [
         (
             session_label(each, all_sessions),
@@ -114,27 +120,27 @@ def show_table(output: OutputStream, selected: list[Summary], all_sessions: list
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for (name, when, turns, agent), each in zip(rows, selected, strict=True):
-        aside = f"  {when:{widths[1]}}  {turns:{widths[2]}}  {agent:{widths[3]}}  "
+        details = f"  {when:{widths[1]}}  {turns:{widths[2]}}  {agent:{widths[3]}}  "
         title = sanitize_line(each.title or "")
         if output.is_tty:
-            title = clip(title, max(output.width - 1 - widths[0] - len(aside), 10))
+            title = clip(title, max(output.width - 1 - widths[0] - len(details), 10))
         style = "bold" if each.name else "cyan"
-        output.write_pieces([(f"{name:{widths[0]}}", style), (aside, "dim"), (f"{title}\n", "")])
+        output.write_pieces([(f"{name:{widths[0]}}", style), (details, "dim"), (f"{title}\n", "")])
 
 
 # --- show -------------------------------------------------------------------------------------------------------
 
 
 def run_show(arguments: list[str]) -> int:
-    """One session."""
-    parser = Parser("sessions show", "SESSION [--thoughts] [--json]", "What was said and done in a session.", SHOW_HELP)
-    parser.add_argument("session", metavar="SESSION", help="its name or id")
-    parser.add_argument("--thoughts", action="store_true", help="also what the agent thought")
-    parser.add_argument("--json", action="store_true", help="print the log, an entry a line")
+    """Show one session."""
+    parser = Parser(
+        "sessions show", "SESSION [--thoughts] [--json]", "Show the messages and tool calls of a session.", SHOW_HELP
+    )
+    parser.add_argument("session", metavar="SESSION", help="name or id of the session")
+    parser.add_flag("--thoughts", "also show the agent's thoughts")
+    parser.add_flag("--json", "print the log, one entry per line")
     add_host_options(parser)
-    options, rest = parser.read(arguments)
-    if rest:
-        parser.error("it takes no command")
+    options = parser.read_options(arguments)
     return open_store.run_with_store(parser, options, partial(_show, parser, options))
 
 
@@ -150,8 +156,8 @@ async def _show(parser: Parser, options: argparse.Namespace, store: Store) -> in
         lines = await store.lines(summary.session_id, intact=True)
     if options.json:
         for line in lines:
-            told = json_output.entry_to_json(summary.session_id, msgspec.json.decode(line, type=Entry))
-            sys.stdout.buffer.write(encode(told) + b"\n")
+            entry = json_output.entry_to_json(summary.session_id, msgspec.json.decode(line, type=Entry))
+            sys.stdout.buffer.write(encode(entry) + b"\n")
         sys.stdout.flush()
     else:
         TranscriptView(OutputStream(sys.stdout), thoughts=options.thoughts).show_session(summary, lines)
@@ -164,27 +170,23 @@ async def _show(parser: Parser, options: argparse.Namespace, store: Store) -> in
 
 
 def run_search(arguments: list[str]) -> int:
-    """Words in all of them."""
-    parser = Parser(
-        "sessions search", "WORDS [--session SESSION] [OPTIONS]", "Find words in what was said.", SEARCH_HELP
-    )
-    parser.add_argument("words", nargs="+", metavar="WORDS", help="what to look for")
-    parser.add_argument("--session", metavar="SESSION", help="only in this one")
-    parser.add_argument(
-        "--limit", metavar="N", type=int, default=DEFAULT_LIMIT, help=f"so many passages ({DEFAULT_LIMIT})"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Search in all sessions."""
+    parser = Parser("sessions search", "WORDS [--session SESSION] [OPTIONS]", "Search in stored sessions.", SEARCH_HELP)
+    parser.add_argument("query", nargs="+", metavar="WORDS", help="words to search for")
+    parser.add_value("--session", "SESSION", "search only in this session")
+    parser.add_value("--limit", "N", f"at most this many hits ({DEFAULT_LIMIT})", type=int, default=DEFAULT_LIMIT)
+    parser.add_flag("--json", "print JSON")
     add_host_options(parser)
     options, rest = parser.read(arguments)
-    options.words += rest
+    options.query += rest
     if options.limit < 1:
-        parser.error("--limit: at least 1")
+        parser.error("--limit: must be at least 1")
     return open_store.run_with_store(parser, options, partial(_search, parser, options))
 
 
 async def _search(parser: Parser, options: argparse.Namespace, store: Store) -> int:
-    within = None if options.session is None else (await open_store.find_session(store, options.session)).session_id
-    hits = await store.search(" ".join(options.words), limit=options.limit, session_id=within)
+    session_id = None if options.session is None else (await open_store.find_session(store, options.session)).session_id
+    hits = await store.search(" ".join(options.query), limit=options.limit, session_id=session_id)
     if options.json:
         print_json([msgspec.to_builtins(hit) for hit in hits])
     else:
@@ -196,11 +198,11 @@ async def _search(parser: Parser, options: argparse.Namespace, store: Store) -> 
 
 
 def _show_passages(output: OutputStream, hits: list[Hit], all_sessions: list[Summary]) -> None:
-    """Passages below the sessions they are in; what was looked for stands out."""
-    order = {id: place for place, id in enumerate(dict.fromkeys(hit.session_id for hit in hits))}
-    of = {summary.session_id: summary for summary in all_sessions}
+    """Print hits below their sessions; matches stand out."""
+    order = {id: index for index, id in enumerate(dict.fromkeys(hit.session_id for hit in hits))}
+    summaries = {summary.session_id: summary for summary in all_sessions}
     for id, found in groupby(sorted(hits, key=lambda hit: order[hit.session_id]), key=lambda hit: hit.session_id):
-        summary = of[id]
+        summary = summaries[id]
         output.ensure_blank_line()
         output.write_line(
             f"{session_label(summary, all_sessions)}, {format_age(summary.updated_at)}: "

@@ -1,4 +1,4 @@
-"""`dragoman sessions repair`: what is damaged made readable again, in place or in a new file."""
+"""`dragoman sessions repair`: repair a damaged store, in place or in a new file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser, add_host_options, reject_host_options
 from dragoman.cli.sessions import open_store
-from dragoman.cli.sessions.open_store import print_json
+from dragoman.cli.ui.format import format_count, print_json
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.paths import user_paths
 from dragoman.engine.loop import run
@@ -19,9 +19,10 @@ from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.store.contract import LogReport
 
 EPILOG = f"""\
-Every entry is held against its checksum. What cannot be read any more is replaced by an entry that says so; all others
-keep their numbers. A file that SQLite itself cannot read is made anew from what is intact; the old one is kept beside
-it. Without SESSION, all sessions are looked at. A store that is in order is not touched.
+Checks the checksum of every entry. Unreadable entries are replaced by an entry
+that says so; all others keep their numbers. If SQLite cannot read the file, a
+new file is created from what is intact, and the old file is kept next to it.
+Without SESSION, all sessions are checked. An intact store is not changed.
 
 {open_store.EXIT_CODES_HELP}
 
@@ -32,35 +33,33 @@ examples:
 
 
 class RepairResult(NamedTuple):
-    """What came of it: the sessions that were looked at, and where the old file is, if there is a new one."""
+    """The sessions that were checked, and the path of the old file, if there is a new one."""
 
     reports: list[LogReport]
     old_path: str | None = None
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, then mend."""
-    parser = Parser(f"sessions {name}", "[SESSION] [--json]", "Make a damaged store readable again.", EPILOG)
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="only this one")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Parse the arguments, then repair."""
+    parser = Parser(f"sessions {name}", "[SESSION] [--json]", "Repair a damaged store.", EPILOG)
+    parser.add_argument("session", nargs="?", metavar="SESSION", help="check only this session")
+    parser.add_flag("--json", "print JSON")
     add_host_options(parser)
-    options, rest = parser.read(arguments)
-    reject_host_options(parser, options, "end the host, and say dragoman sessions repair")
-    if rest:
-        parser.error("it takes no command")
+    options = parser.read_options(arguments)
+    reject_host_options(parser, options, "stop the host, then run: dragoman sessions repair")
     path = user_paths().sessions
     if not os.path.exists(path):
-        print("nothing is kept yet") if not options.json else print_json({"sessions": [], "old": None})
+        print("no sessions are stored yet") if not options.json else print_json({"sessions": [], "old": None})
         return exit_codes.OK
     try:
-        mended = repair_store(path, options.session)
+        result = repair_store(path, options.session)
     except ProtocolError as error:
         return open_store.report_failure(parser, options, error)
-    return report_result(options, mended)
+    return report_result(options, result)
 
 
 def repair_store(path: str, name: str | None) -> RepairResult:
-    """Mend what can be mended in place; else make the file anew."""
+    """Repair in place what can be repaired; else create a new file."""
     from dragoman.store.sqlite import rebuild
 
     try:
@@ -91,17 +90,17 @@ async def _repair_in_place(path: str, name: str | None) -> RepairResult:
 
 
 def report_result(options: argparse.Namespace, result: RepairResult) -> int:
-    """What was kept and what was lost."""
+    """Print what was kept and what was lost."""
     if options.json:
         print_json({"sessions": [msgspec.to_builtins(report) for report in result.reports], "old": result.old_path})
         return exit_codes.OK
-    hurt = [report for report in result.reports if not report.is_intact]
-    for report in hurt:
+    damaged = [report for report in result.reports if not report.is_intact]
+    for report in damaged:
         lost = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in report.lost)
         kept = sum(high - low + 1 for low, high in report.kept)
-        print(f"{sanitize_line(report.session_id)}: {kept} entries are kept; lost: {lost}")
+        print(f"{sanitize_line(report.session_id)}: {kept} entries kept; lost: {lost}")
     if result.old_path is not None:
-        print(f"the file was made anew; the damaged one is {sanitize_line(result.old_path)}")
-    whole = len(result.reports) - len(hurt)
-    print(f"{open_store.format_count(whole, 'session')} in order" + (f", {len(hurt)} repaired" if hurt else ""))
+        print(f"created a new file; the damaged one is {sanitize_line(result.old_path)}")
+    intact = len(result.reports) - len(damaged)
+    print(f"{format_count(intact, 'session')} intact" + (f", {len(damaged)} repaired" if damaged else ""))
     return exit_codes.OK

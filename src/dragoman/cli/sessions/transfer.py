@@ -1,4 +1,4 @@
-"""`dragoman sessions export` and `import`: a session as one file, without credentials, from one machine to another."""
+"""`dragoman sessions export` and `import`: a session as one file, without credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import msgspec
 from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser, add_host_options, reject_host_options
 from dragoman.cli.sessions import open_store
-from dragoman.cli.sessions.open_store import format_count, print_json, session_label
+from dragoman.cli.sessions.open_store import session_label
+from dragoman.cli.ui.format import format_count, print_json
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.errors import Kind, ProtocolError
 from dragoman.store.contract import Store
@@ -24,12 +25,13 @@ from dragoman.store.export import export_session, import_session
 from dragoman.store.session_log import timestamp
 from dragoman.store.summary import check_new_name
 
-# As much of a session that comes through a pipe is held in memory; more goes to a file that has no name. Bytes.
+# A piped session is held in memory up to this size; above, in a temporary file. Bytes.
 MAX_IN_MEMORY = 16 * 1024 * 1024
 
 EXPORT_HELP = f"""\
-The file holds everything that was said and done, readable by you alone. Credentials are not in it; a secret that
-somebody said is, unless it was known to be one when it was said. Without FILE it is written to standard output.
+The file contains all messages and tool calls; only you can read it. Credentials
+are not in it. A secret in a message is, unless it was known as a secret when it
+was stored. Without FILE, the session is written to standard output.
 
 {open_store.EXIT_CODES_HELP}
 
@@ -38,8 +40,10 @@ examples:
   dragoman sessions export roof | ssh laptop dragoman sessions import -"""
 
 IMPORT_HELP = f"""\
-The file is checked first: one that was changed or cut, or is from a newer Dragoman, is refused. It keeps its id and,
-if that is free, its name. Who goes on with it works in its folder, where there is one of that path here.
+The file is checked first: a file that was changed or truncated, or is from a
+newer Dragoman, is refused. The session keeps its id and, if it is free, its
+name. When you continue it, the agent works in the folder of the session, if
+there is a folder with this path on this machine.
 
 {open_store.EXIT_CODES_HELP}
 
@@ -50,22 +54,20 @@ examples:
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, then carry it."""
+    """Run one of the actions."""
     return (run_export if name == "export" else run_import)(arguments)
 
 
 def run_export(arguments: list[str]) -> int:
-    """One file to take elsewhere."""
-    parser = Parser("sessions export", "SESSION [FILE] [--force]", "Write a session into one file.", EXPORT_HELP)
-    parser.add_argument("session", metavar="SESSION", help="its name or id")
-    parser.add_argument("file", nargs="?", metavar="FILE", default="-", help="where to; - is standard output")
-    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    """Write a session to a file."""
+    parser = Parser("sessions export", "SESSION [FILE] [--force]", "Write a session to a file.", EXPORT_HELP)
+    parser.add_argument("session", metavar="SESSION", help="name or id of the session")
+    parser.add_argument("file", nargs="?", metavar="FILE", default="-", help="output file; - is standard output")
+    parser.add_flag("--force", "overwrite an existing file")
     add_host_options(parser)
-    options, rest = parser.read(arguments)
-    if rest:
-        parser.error("it takes no command")
+    options = parser.read_options(arguments)
     if options.file != "-" and os.path.lexists(options.file) and not options.force:
-        parser.error(f"{sanitize_line(options.file)} is there already; --force replaces it")
+        parser.error(f"{sanitize_line(options.file)} exists already; use --force to overwrite it")
     return open_store.run_with_store(parser, options, partial(_export, options))
 
 
@@ -75,7 +77,7 @@ async def _export(options: argparse.Namespace, store: Store) -> int:
         await export_session(store, summary.session_id, sys.stdout.buffer, timestamp())
         sys.stdout.buffer.flush()
         return exit_codes.OK
-    # Under another name until it is whole: who takes the file away takes all of it.
+    # Under a temporary name until it is complete.
     part = f"{options.file}.part-{os.getpid()}"
     try:
         file = _create_private_file(part)
@@ -88,21 +90,19 @@ async def _export(options: argparse.Namespace, store: Store) -> int:
             raise
     except OSError as error:
         raise _file_error(options.file, error) from None
-    print(f"{sanitize_line(options.file)} has {session_label(summary)}: {count} entries")
+    print(f"exported {session_label(summary)} to {sanitize_line(options.file)}: {count} entries")
     return exit_codes.OK
 
 
 def run_import(arguments: list[str]) -> int:
-    """Keep a session that was exported."""
-    parser = Parser("sessions import", "FILE [--name NAME] [--json]", "Keep a session that was exported.", IMPORT_HELP)
-    parser.add_argument("file", metavar="FILE", help="what was exported; - is standard input")
-    parser.add_argument("--name", metavar="NAME", help="what it is called here")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Store an exported session."""
+    parser = Parser("sessions import", "FILE [--name NAME] [--json]", "Store an exported session.", IMPORT_HELP)
+    parser.add_argument("file", metavar="FILE", help="exported file; - is standard input")
+    parser.add_value("--name", "NAME", "name of the session here")
+    parser.add_flag("--json", "print JSON")
     add_host_options(parser)
-    options, rest = parser.read(arguments)
-    reject_host_options(parser, options, "take the file there, and say dragoman sessions import FILE")
-    if rest:
-        parser.error("it takes no command")
+    options = parser.read_options(arguments)
+    reject_host_options(parser, options, "copy the file there, then run: dragoman sessions import FILE")
     if options.name is not None:
         try:
             check_new_name(options.name)
@@ -121,24 +121,24 @@ async def _import(options: argparse.Namespace, store: Store) -> int:
         print_json(msgspec.to_builtins(summary))
         return exit_codes.OK
     name = session_label(summary)
-    folder = sanitize_line(summary.cwd) if summary.cwd and os.path.isdir(summary.cwd) else "the folder you are in then"
+    folder = sanitize_line(summary.cwd) if summary.cwd and os.path.isdir(summary.cwd) else "the current folder"
     print(f"{name}: {format_count(summary.turns, 'turn')}, {sanitize_line(summary.title or '')}")
-    print(f"go on with: dragoman run --session {shlex.quote(name)} 'PROMPT' (it works in {folder})")
+    print(f"continue with: dragoman run --session {shlex.quote(name)} 'PROMPT' (in {folder})")
     return exit_codes.OK
 
 
 def _create_private_file(path: str) -> BinaryIO:
-    """A new file that only its owner reads."""
+    """Create a file that only its owner can read."""
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb")
 
 
 def _open_source(path: str) -> BinaryIO:
     if path != "-":
         return open(path, "rb")
-    held = cast(BinaryIO, tempfile.SpooledTemporaryFile(MAX_IN_MEMORY))  # noqa: SIM115
-    shutil.copyfileobj(sys.stdin.buffer, held)
-    held.seek(0)
-    return held
+    buffer = cast(BinaryIO, tempfile.SpooledTemporaryFile(MAX_IN_MEMORY))  # noqa: SIM115
+    shutil.copyfileobj(sys.stdin.buffer, buffer)
+    buffer.seek(0)
+    return buffer
 
 
 def _file_error(path: str, error: OSError) -> ProtocolError:

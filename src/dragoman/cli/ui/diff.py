@@ -1,26 +1,24 @@
-"""A change of a file as lines a person reads: what goes and what comes, with a little around it."""
+"""A file change as lines of a unified diff."""
 
 from __future__ import annotations
 
 from dragoman.cli.ui.terminal import StyledLine
 
-# Comparing takes time that grows with the square of what differs; beyond this the sizes must do. Characters.
+# The time to compare grows with the square of the difference; above this only the sizes are shown. Characters.
 MAX_COMPARED = 400_000
 
 _CONTEXT_LINES = 3  # lines shown around a change
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def diff_lines(old: str | None, new: str, limit: int) -> list[StyledLine]:
-    """The change, in at most `limit` lines and one that says how many more there are."""
+    """Return the change in at most `limit` lines, and one more that counts the rest."""
     if old is None:
-        lines = [StyledLine(f"+ {text}", "green") for text in new.splitlines()] or [
-            StyledLine("(an empty file)", "dim")
-        ]
+        lines = [StyledLine(f"+ {text}", "green") for text in new.splitlines()] or [StyledLine("(empty file)", "dim")]
     elif len(old) + len(new) > MAX_COMPARED:
         lines = [StyledLine(f"(from {len(old)} to {len(new)} characters: too long to compare here)", "dim")]
     else:
-        lines = _unified_diff(old, new) or [StyledLine("(nothing changes)", "dim")]
+        lines = _unified_diff(old, new) or [StyledLine("(no change)", "dim")]
     return truncate_lines(lines, limit)
 
 
@@ -28,17 +26,17 @@ def _unified_diff(old: str, new: str) -> list[StyledLine]:
     import difflib
 
     differ = old.endswith("\n") != new.endswith("\n")
-    found = list(
+    changed = list(
         difflib.unified_diff(_split_lines(old, differ), _split_lines(new, differ), n=_CONTEXT_LINES, lineterm="")
     )[2:]
     return [
-        StyledLine(text if text.startswith("@") else f"{text[:1]} {text[1:]}", _COLOURS.get(text[:1], "dim"))
-        for text in found
+        StyledLine(text if text.startswith("@") else f"{text[:1]} {text[1:]}", _COLORS.get(text[:1], "dim"))
+        for text in changed
     ]
 
 
 def _split_lines(text: str, mark_missing_newline: bool) -> list[str]:
-    """The lines; one that lacks its newline says so where that is a part of the change."""
+    """Return the lines; a note marks a missing newline at the end where that is part of the change."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -48,7 +46,7 @@ def _split_lines(text: str, mark_missing_newline: bool) -> list[str]:
 
 
 def truncate_lines(lines: list[StyledLine], limit: int) -> list[StyledLine]:
-    """The first lines, and how many more there are."""
+    """Return the first lines, and one more that counts the rest."""
     if len(lines) <= limit:
         return lines
     more = len(lines) - limit

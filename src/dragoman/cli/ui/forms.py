@@ -1,7 +1,6 @@
-"""Forms and links that an agent puts before the person: shown like every question, filled in field by field.
+"""Elicitation on a terminal: forms and links from an agent, shown like every question and filled in field by field.
 
-Takes what the protocol asks (elicitation), gives the values, a yes, a no, or nothing. A link is shown whole and opened
-by nobody but the person. Below are leave, for its turn at the terminal, and the person.
+Returns the values, True or False, or None. A link is shown in full; only the user opens it.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from dragoman.schema.elicitation import (
 # Choices that have a key of their own; more are typed.
 MAX_KEY_CHOICES = 9
 
-# The longest name of a field, in characters, so that there is room to type behind it.
+# The longest field label in characters, so that there is room to type after it.
 MAX_LABEL = 50
 
 
 class FormPrompt:
-    """Asks the person of one conversation."""
+    """Asks the user of one session."""
 
     def __init__(self, permission_ui: PermissionUI, prompter: Prompter, output: OutputStream) -> None:
         self._permission_ui = permission_ui
@@ -38,7 +37,7 @@ class FormPrompt:
         self._output = output
 
     async def __call__(self, params: CreateElicitationParams) -> dict[str, Any] | bool | None:
-        """The values of a form, True for a link that was followed, False for no, None for no answer."""
+        """Return the values of a form, True for a link that was opened, False for no, None for no answer."""
         async with self._permission_ui.open_question() as is_wanted:
             if not is_wanted:
                 return None
@@ -47,11 +46,11 @@ class FormPrompt:
 
     async def _ask_link(self, params: CreateElicitationParams) -> bool | None:
         lines = [
-            StyledLine("The agent wants you to follow a link:", "ask"),
+            StyledLine("The agent asks you to open a link:", "ask"),
             StyledLine(sanitize_line(params.message), "bold"),
             StyledLine(f"  {sanitize_line(params.url or '')}"),
         ]
-        return await self._confirm(lines, "yes, I have it open", "no")
+        return await self._confirm(lines, "yes, I opened it", "no")
 
     async def _ask_form(self, params: CreateElicitationParams) -> dict[str, Any] | bool | None:
         schema = params.requested_schema or None
@@ -62,7 +61,7 @@ class FormPrompt:
             StyledLine(f"  {_field_label(name, field)}{'' if name in required else ' (optional)'}")
             for name, field in fields.items()
         ]
-        agreed = await self._confirm(lines, "answer it", "decline")
+        agreed = await self._confirm(lines, "answer", "decline")
         if not agreed:
             return agreed
         values: dict[str, Any] = {}
@@ -79,7 +78,7 @@ class FormPrompt:
         return None if typed is None else typed == "y"
 
     async def _ask_value(self, name: str, field: Any, is_required: bool) -> Any:
-        """The value of one field; None for none."""
+        """Return the value of one field, or None."""
         label = _field_label(name, field)
         if isinstance(field, BooleanProperty):
             typed = await self._prompter.choose(
@@ -111,12 +110,12 @@ class FormPrompt:
 def _field_label(name: str, field: Any) -> str:
     title = sanitize_line(getattr(field, "title", None) or name)
     about = sanitize_line(getattr(field, "description", None) or "")
-    # It stands on the line where the person types, which must stay one line of ours.
+    # It is on the line where the user types, which must stay one line of ours.
     return (f"{title} ({about})" if about else title).replace(QUESTION_BAR, "|")[:MAX_LABEL]
 
 
 def _field_choices(field: Any) -> list[tuple[str, str]]:
-    """What can be chosen: values and titles."""
+    """Return what can be chosen: values and titles."""
     source = field.items if isinstance(field, MultiSelectProperty) else field
     titled = getattr(source, "one_of", None) or getattr(source, "any_of", None)
     if titled:
@@ -125,21 +124,21 @@ def _field_choices(field: Any) -> list[tuple[str, str]]:
 
 
 def _parse_value(field: Any, text: str, choices: Sequence[str]) -> Any:
-    """A typed text as the field wants it; ValueError says how."""
+    """Convert typed text to the type of the field; ValueError says what is expected."""
     if isinstance(field, IntegerProperty | NumberProperty):
         is_whole = isinstance(field, IntegerProperty)
         try:
             number = int(text) if is_whole else float(text)
         except ValueError:
-            raise ValueError("a whole number, please" if is_whole else "a number, please") from None
+            raise ValueError("type a whole number" if is_whole else "type a number") from None
         if (field.minimum and number < field.minimum) or (field.maximum and number > field.maximum):
-            raise ValueError(f"between {field.minimum or 'any'} and {field.maximum or 'any'}, please")
+            raise ValueError(f"type a number between {field.minimum or 'any'} and {field.maximum or 'any'}")
         return number
     if isinstance(field, MultiSelectProperty):
         chosen = [word.strip() for word in text.split(",")]
         if choices and not set(chosen) <= set(choices):
-            raise ValueError(f"some of these, with commas between: {', '.join(map(sanitize_line, choices))}")
+            raise ValueError(f"type some of these, separated by commas: {', '.join(map(sanitize_line, choices))}")
         return chosen
     if choices and text not in choices:
-        raise ValueError(f"one of these: {', '.join(map(sanitize_line, choices))}")
+        raise ValueError(f"type one of these: {', '.join(map(sanitize_line, choices))}")
     return text

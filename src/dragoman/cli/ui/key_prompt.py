@@ -1,7 +1,7 @@
-"""Asking the person at the terminal: a question on lines of its own, answered with one key.
+"""Questions to the user on the terminal, answered with one key.
 
-Takes lines and choices, gives the choice, or None when there is no answer (end of input, or the question was
-dismissed). What was typed before the question stood there does not answer it, nor does a key out of a whole word.
+Takes lines and choices, returns the choice, or None when there is no answer (end of input, or the question was closed).
+Keys typed before the question was shown do not answer it, nor does a key that is part of a longer word.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from dragoman.cli.ui.terminal import QUESTION_BAR, OutputStream, StyledLine, sanitize_line
 
-# One read takes a whole line of a terminal: the kernel keeps no longer ones.
+# One read returns a whole line of a terminal: the kernel keeps no longer ones.
 _READ_SIZE = 4096
 
-# What Ctrl-D sends where lines are not waited for.
+# What Ctrl-D sends in raw mode.
 EOF_KEY = b"\x04"
 
 
 class KeyChoice(NamedTuple):
-    """One answer: the key to type, what it means in our words, and what the peer calls it."""
+    """One answer: the key, what it means in our words, and what the peer calls it."""
 
     key: str
     meaning: str
@@ -32,19 +32,19 @@ class KeyChoice(NamedTuple):
 
 
 class Prompter:
-    """Somebody who sees a sheet and types on a terminal."""
+    """Asks the user who sees an output stream and types on a terminal."""
 
     def __init__(self, output: OutputStream, fd: int) -> None:
         self._output = output
         self._fd = fd
         self._input: asyncio.Future[bytes] | None = None
-        self.on_eof: Callable[[], None] | None = None  # who leaves leaves the question open; else it has no answer
-        self._type_ahead = bytearray()  # what is typed while nobody asks
+        self.on_eof: Callable[[], None] | None = None  # called on Ctrl-D; without it, Ctrl-D means no answer
+        self._type_ahead = bytearray()  # keys typed while no question is open
         self._captures_type_ahead = False
         self._question_prompt = ""  # the line at which a question waits for a key
 
     async def choose(self, question: Sequence[StyledLine], choices: Sequence[KeyChoice]) -> str | None:
-        """Ask until one of the choices is typed."""
+        """Ask until the user types one of the choices."""
         width = self._output.width - 24
         shown = [StyledLine(_choice_text(choice, width)) for choice in choices]
         self._output.ensure_blank_line()
@@ -57,9 +57,8 @@ class Prompter:
                 try:
                     typed = await self._read_input(self._question_prompt, "ask")
                 except asyncio.CancelledError:
-                    self._output.write_line(
-                        ""
-                    )  # taken back, as when somebody else answered: what comes next stands below it
+                    # Withdrawn, for example because another member answered: continue below it.
+                    self._output.write_line("")
                     raise
                 finally:
                     self._question_prompt = ""
@@ -72,10 +71,10 @@ class Prompter:
                     if answer == choice.key:
                         self._output.write_line(answer)
                         return choice.value
-                self._output.clear_prompt()  # it is asked again on the same line
+                self._output.clear_prompt()  # ask again on the same line
 
     def show_above_question(self, text: str, style: str) -> bool:
-        """Say something above the line at which a question waits for a key; whether one does."""
+        """Write a line above the question that waits for a key. Return False when there is none."""
         if not self._question_prompt:
             return False
         self._output.clear_prompt()
@@ -84,12 +83,12 @@ class Prompter:
         return True
 
     async def read(self, prompt: str, style: str = "ask") -> str | None:
-        """One line that the person types; None at the end of input, or when dismissed."""
+        """Return the line that the user types; None at the end of input or when the question is closed."""
         with line_mode(self._fd):
             data = await self._read_input(prompt, style)
         if data.endswith(b"\n"):
             return data[:-1].decode("utf-8", "replace")
-        self._output.write_line("")  # no Enter ended the line
+        self._output.write_line("")  # the line was not ended with Enter
         return None if not data else data.decode("utf-8", "replace")
 
     async def _read_input(self, prompt: str, style: str) -> bytes:
@@ -107,7 +106,7 @@ class Prompter:
 
     @contextmanager
     def capture_type_ahead(self) -> Iterator[None]:
-        """Hear the keys also while nothing is asked, as while an agent works: who leaves need not wait."""
+        """Read keys also while no question is open, for example while an agent works."""
         loop = asyncio.get_running_loop()
         self._captures_type_ahead = True
         loop.add_reader(self._fd, self._on_readable)
@@ -118,13 +117,13 @@ class Prompter:
             loop.remove_reader(self._fd)
 
     def take_type_ahead(self) -> bytes:
-        """What was typed while nobody asked; it is given once."""
+        """Return what was typed while no question was open, once."""
         typed, self._type_ahead = bytes(self._type_ahead), bytearray()
         return typed
 
     @asynccontextmanager
     async def hold_terminal(self) -> AsyncIterator[None]:
-        """Have the terminal for several questions in a row."""
+        """Keep the terminal for several questions in a row."""
         yield
 
     def close_question(self) -> None:
@@ -139,7 +138,7 @@ class Prompter:
         except OSError:  # the terminal was closed
             data = b""
         if not data:
-            asyncio.get_running_loop().remove_reader(self._fd)  # it would tell of its end for ever
+            asyncio.get_running_loop().remove_reader(self._fd)  # it would report its end again and again
         if self.on_eof is not None and (not data or EOF_KEY in data):
             self.on_eof()
         elif self._input is None:
@@ -157,16 +156,16 @@ class Prompter:
         try:
             termios.tcflush(self._fd, termios.TCIFLUSH)
         except termios.error:
-            pass  # closed meanwhile: reading will tell
+            pass  # closed meanwhile: the next read reports it
 
 
 def raw_key_mode(fd: int) -> AbstractContextManager[None]:
-    """A terminal that gives every key as it is, at once, and shows none of them; Ctrl-C stays what it is."""
+    """Set the terminal to raw mode: every key at once, without echo; Ctrl-C still works."""
     return _terminal_mode(fd, for_lines=False)
 
 
 def line_mode(fd: int) -> AbstractContextManager[None]:
-    """A terminal that gives whole lines and shows what is typed."""
+    """Set the terminal to line mode, with echo."""
     return _terminal_mode(fd, for_lines=True)
 
 
@@ -177,7 +176,7 @@ def _terminal_mode(fd: int, *, for_lines: bool) -> Iterator[None]:
     try:
         before = termios.tcgetattr(fd)
     except termios.error:
-        yield  # closed meanwhile: reading will tell
+        yield  # closed meanwhile: the next read reports it
         return
     now = termios.tcgetattr(fd)
     for part, flags in ((0, termios.ICRNL), (3, termios.ICANON | termios.ECHO)):
@@ -193,12 +192,12 @@ def _terminal_mode(fd: int, *, for_lines: bool) -> Iterator[None]:
 
 
 def find_prompter(output: OutputStream) -> Prompter | None:
-    """The person in front of this sheet; None when it is no terminal or nothing can be typed."""
+    """Return a prompter for the user of this output; None when it is no terminal or nothing can be typed."""
     if not output.is_tty:
         return None
     if sys.stdin is not None and sys.stdin.isatty():
         return Prompter(output, sys.stdin.fileno())
-    try:  # the prompt came through a pipe; the person is still there
+    try:  # the prompt came through a pipe; the user still has a terminal
         return Prompter(output, os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
         return None

@@ -1,8 +1,7 @@
-"""Markdown as it streams in: what is certain is shown at once, what may still become a mark waits for its end.
+"""Streaming Markdown: text is shown as soon as its style is certain; a possible mark waits for its end.
 
-Takes pieces of an agent's text, gives pieces with a style (words of the sheet's own table). Headings, lists, quotes,
-tables, code, emphasis and links; anything else stays as it was written, and no character of it is lost unseen. Lines
-are broken between words. Knows nothing of terminals but their width; what could act is made visible first.
+Takes pieces of an agent's text, returns pieces with a style of OutputStream. Supports headings, lists, quotes, tables,
+code, emphasis and links; everything else stays as written. Wraps lines between words and sanitizes the text.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 from dragoman.cli.ui.terminal import char_width, clip, sanitize
 
-# Text set wider than this is hard to read, however wide the terminal is. Columns.
+# Wider text is hard to read, however wide the terminal is. Columns.
 MAX_WIDTH = 100
 
-# A mark whose end has not come within so many characters is no mark.
+# A mark that has not ended within this many characters is plain text.
 MAX_PENDING_MARK = 500
 
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
@@ -26,13 +25,13 @@ _QUOTE = re.compile(r"[ \t]*>[ \t]?")
 _TABLE_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
 _TABLE_RULE = re.compile(r"[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)+(?:[ \t]*:?-+:?[ \t]*)?$")
 
-# The beginning of a line that may still become one of the above, when more of it comes.
+# The beginning of a line that can still become one of the above.
 _UNDECIDED = re.compile(
     r"[ \t]*(?:#{0,6}|`{1,2}|~{1,2}|>|[-+]|\*{1,2}|_{1,2}|\d{1,9}[.)]?|([-*_])(?:[ \t]*\1)*)[ \t]*$"
 )
 
-# Marks inside a line, with the style they give; the longer ones first. Two underscores are left alone, for where
-# people speak of code they are more often a part of a name.
+# Inline marks and their styles, the longer ones first. `__` is left alone: in texts about code it is usually part of a
+# name.
 _INLINE_MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(`+)(?!`)(?P<text>.+?)(?<!`)\1(?!`)"), "code"),
     (re.compile(r"\*\*\*(?=\S)(?P<text>.+?)(?<=\S)\*\*\*"), "bold italic"),
@@ -49,16 +48,16 @@ Piece = tuple[str, str]  # text and style
 
 
 class Markdown:
-    """One text, from its first piece to its end; `show` takes what can be shown, in which newlines are said."""
+    """One text, from its first piece to its end; `show` takes the styled pieces, newlines included."""
 
     def __init__(self, show: Callable[[list[Piece]], None], width: Callable[[], int], base_style: str = "") -> None:
         self._show = show
         self._out: list[Piece] = []
         self._width = width
         self._base_style = base_style
-        self._line = ""  # what came of the line and is not shown yet
+        self._line = ""  # text of the line that is not shown yet
         self._is_line_started = False  # whether the kind of the line is known and shown
-        self._previous_char = ""  # the character before what is not shown yet
+        self._previous_char = ""  # the character before the text that is not shown yet
         self._line_style = ""  # of the whole line
         self._fence = ""
         self._table_rows: list[str] = []
@@ -68,10 +67,10 @@ class Markdown:
         self._hanging_indent = 0
         self._quote_depth = 0
 
-    # --- taking ---------------------------------------------------------------------------------------------
+    # --- input ----------------------------------------------------------------------------------------------
 
     def feed(self, text: str) -> None:
-        """The next piece of the text."""
+        """Add the next piece of text."""
         *lines, rest = (self._line + text).replace("\r\n", "\n").split("\n")
         for line in lines:
             self._line = line
@@ -83,12 +82,12 @@ class Markdown:
         self._flush_output()
 
     def flush_partial(self) -> None:
-        """Nothing came for a while: show the word that was kept back in case it goes on."""
+        """Show the incomplete word, because nothing came for a while."""
         self._flush_word()
         self._flush_output()
 
     def finish(self) -> None:
-        """The text is over, or something else has to be said: show all that was kept back."""
+        """Show everything that is held back: the text is over, or something else has to be written."""
         if self._line or self._table_rows:
             self._advance(is_whole=True)
             self._line = ""
@@ -107,7 +106,7 @@ class Markdown:
     # --- lines ----------------------------------------------------------------------------------------------
 
     def _advance(self, *, is_whole: bool) -> None:
-        """Show of the line what can be shown."""
+        """Show as much of the line as is certain."""
         line = self._line
         if self._fence:
             self._show_code(line, is_whole)
@@ -126,7 +125,7 @@ class Markdown:
         self._show_inline(is_whole)
 
     def _start_line(self, line: str, is_whole: bool) -> bool:
-        """Decide what the line is; whether there is more of it to show."""
+        """Decide what the line is; return whether there is more of it to show."""
         if is_whole and (fence := _FENCE.match(line)):
             self._fence = fence[1]
             self._write_styled(line.strip(), "dim")
@@ -138,7 +137,7 @@ class Markdown:
             return False
         if line.lstrip().startswith("#") and re.match(r"#{1,6}[ \t]", line):
             if not is_whole:
-                return False  # headings are short, and their end may be a mark too
+                return False  # headings are short, and their end can be a mark too
             found = _HEADING.match(line)
             self._line_style = "bold underline" if found and len(found[1]) == 1 else "bold"
             self._line = found[2] if found else line
@@ -161,7 +160,6 @@ class Markdown:
         return True
 
     def _end_line(self) -> None:
-        """The newline."""
         if self._table_rows:
             self._line = ""
             return
@@ -178,7 +176,7 @@ class Markdown:
 
     def _show_code(self, line: str, is_whole: bool) -> None:
         if not is_whole:
-            return  # a line of code is short, and may be the end of it
+            return  # a line of code is short, and can be the closing fence
         found = _FENCE.match(line)
         if found and found[1].startswith(self._fence) and line.strip() == found[1]:
             self._fence = ""
@@ -201,7 +199,7 @@ class Markdown:
         self._line = text[shown:]
 
     def _wrap_words(self, text: str, style: str) -> None:
-        """Words, broken into lines where the terminal ends."""
+        """Add words; they are wrapped at the width of the terminal."""
         for part in re.split(r"([ \t]+)", sanitize(text)):
             if not part:
                 continue
@@ -215,10 +213,10 @@ class Markdown:
         word, space = self._word, self._pending_space
         self._word, self._pending_space = [], ""
         if not word:
-            self._pending_space = space  # spaces are shown before a word only: none at the end of a line
+            self._pending_space = space  # spaces are written before a word only: none at the end of a line
             return
         width = sum(char_width(character) for text, _ in word for character in text)
-        # Without a space before it, it is the rest of a word that is there already.
+        # Without a space before it, it continues a word that is already shown.
         if space and self._column > self._hanging_indent and self._column + len(space) + width > self._text_width:
             self._write("\n", self._base_style)
             self._write("│ " * self._quote_depth, self._with_base_style("dim"))
@@ -246,9 +244,9 @@ class Markdown:
         count = max(map(len, rows))
         cells = [[list(_parse_inline(cell)) for cell in [*row, *[""] * (count - len(row))]] for row in rows]
         widths = [max(_cell_width(row[index]) for row in cells) for index in range(count)]
-        most = max(4, (self._text_width - 3 * (count - 1)) // count)
+        limit = max(4, (self._text_width - 3 * (count - 1)) // count)
         if sum(widths) + 3 * (count - 1) > self._text_width:
-            widths = [min(width, most) for width in widths]
+            widths = [min(width, limit) for width in widths]
         for number, row in enumerate(cells):
             for index, cell in enumerate(row):
                 if index:
@@ -301,14 +299,14 @@ def _cell_width(cell: list[Piece]) -> int:
 
 
 def _parse_inline(text: str, style: str = "") -> Iterator[Piece]:
-    """A whole text with the marks in it."""
+    """Return a whole text as styled pieces."""
     for _, pieces in _parse_pieces(text, "", True):
         for piece, inner in pieces:
             yield sanitize(piece), f"{style} {inner}".strip()
 
 
 def _parse_pieces(text: str, previous_char: str, is_whole: bool) -> Iterator[tuple[int, list[Piece]]]:
-    """What can be shown of a text, piece by piece, each with where it ends."""
+    """Yield the pieces of a text that can be shown, each with its end."""
     at = 0
     while at < len(text):
         found = _SPECIAL.search(text, at)
@@ -324,11 +322,11 @@ def _parse_pieces(text: str, previous_char: str, is_whole: bool) -> Iterator[tup
             yield at + 2, [(text[at + 1], "")]
             at += 2
             continue
-        # An underscore inside a word is a part of its name.
-        spent = _parse_mark(text, at) if not (mark == "_" and (previous.isalnum() or previous == "_")) else None
-        if spent is not None and (is_whole or spent[0] < len(text)):
-            yield spent
-            at = spent[0]
+        # An underscore inside a word is part of a name.
+        parsed = _parse_mark(text, at) if not (mark == "_" and (previous.isalnum() or previous == "_")) else None
+        if parsed is not None and (is_whole or parsed[0] < len(text)):
+            yield parsed
+            at = parsed[0]
             continue
         follows = text[at:].lstrip(mark)[:1]
         opens = follows not in (" ", "\t") and not (mark == "_" and (previous.isalnum() or text[at : at + 2] == "__"))
@@ -340,13 +338,13 @@ def _parse_pieces(text: str, previous_char: str, is_whole: bool) -> Iterator[tup
 
 
 def _parse_mark(text: str, at: int) -> tuple[int, list[Piece]] | None:
-    """The mark that begins here, with its end and what it shows."""
+    """Return the mark that begins here: its end and its pieces."""
     link = _LINK.match(text, at)
     if link:
-        words, address = link["text"], link["address"]
-        shown = [(piece, f"underline {style}".strip()) for piece, style in _parse_inline(words)]
-        # Where a link leads is always said: its words may claim anything.
-        return link.end(), shown if words == address else [*shown, (f" ({address})", "dim")]
+        label, address = link["text"], link["address"]
+        shown = [(piece, f"underline {style}".strip()) for piece, style in _parse_inline(label)]
+        # The target of a link is always shown: its label can claim anything.
+        return link.end(), shown if label == address else [*shown, (f" ({address})", "dim")]
     for pattern, style in _INLINE_MARKS:
         found = pattern.match(text, at)
         if found:

@@ -1,8 +1,8 @@
-"""What reaches the terminal: our own styles, and the text of peers with everything removed that could act.
+"""Terminal output: styles, and peer text with control characters removed.
 
-`visible` is the one way peer text goes. A Sheet is a stream that knows where its cursor is; a Terminal is two of them:
-the agent's answer goes to stdout, everything else beside it on a terminal and to stderr otherwise, so that stdout can
-be piped. Knows nothing of the protocol.
+Peer text is always written through `sanitize`. An OutputStream is a stream that tracks its cursor. A TerminalOutput is
+two of them: the agent's answer goes to stdout; everything else goes to the same terminal, or to stderr when stdout is
+piped.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TextIO
 
-# What a terminal obeys or hides: C0 and C1 controls but not tab and newline, DEL, marks that turn the direction of
-# writing or take no room, line separators, surrogates, tags. The joiners inside words and emoji are left.
+# Characters that a terminal obeys or hides: C0 and C1 controls except tab and newline, DEL, direction marks, zero-width
+# characters, line separators, surrogates, tags. Joiners inside words and emoji stay.
 _CONTROL_CHARS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
-# Begins each line of a question to the user. In the text of peers it is replaced, so no agent can draw a question.
+# Begins each line of a question to the user. It is replaced in peer text, so that no agent can imitate a question.
 QUESTION_BAR = "▌"
 
-# A style is one of these words, or several.
+# A style is one of these names, or several separated by spaces.
 _STYLES = {
     "bold": "1",
     "dim": "2",
@@ -40,14 +40,14 @@ _STYLES = {
 
 
 class StyledLine(NamedTuple):
-    """One line of our own making; its text may come from a peer and is made visible when it is printed."""
+    """One styled line. The text may come from a peer; it is sanitized when it is printed."""
 
     text: str
     style: str = ""
 
 
 def sanitize(text: str) -> str:
-    """Peer text with every character that could act made into one that can be seen; newline and tab stay."""
+    """Return peer text with every control character replaced by a visible one; newline and tab stay."""
     return _CONTROL_CHARS.sub(_visible_form, text.replace("\r\n", "\n"))
 
 
@@ -59,12 +59,12 @@ def _visible_form(match: re.Match[str]) -> str:
 
 
 def sanitize_line(text: str) -> str:
-    """Peer text as one visible line."""
+    """Return peer text as one sanitized line."""
     return sanitize(text.replace("\r\n", "\n").replace("\n", "␊")).replace("\t", " ")
 
 
 def clip(text: str, width: int) -> str:
-    """At most so many columns of a line; what is cut off is shown to be missing."""
+    """Cut a line to at most `width` columns; an ellipsis marks the cut."""
     if len(text) * 2 <= width:
         return text
     used = 0
@@ -79,47 +79,47 @@ def clip(text: str, width: int) -> str:
 
 
 def char_width(character: str) -> int:
-    """How many columns a character takes."""
+    """Return how many columns a character takes."""
     if unicodedata.combining(character) or character in "\u200c\u200d\ufe0f":
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 class OutputStream:
-    """A stream we write on, and what stands at its end."""
+    """A stream, and what is at its end."""
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str] = os.environ) -> None:
         self.is_tty = stream.isatty()
         self.has_ansi = self.is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-        self.redact: Callable[[str], str] = str  # takes the user's secrets out of lines, where somebody knows them
+        self.redact: Callable[[str], str] = str  # removes the user's secrets from lines
         self._stream = stream
         self._at_line_start = True
         self._is_empty = True
         self._ends_blank = False
         self._block: tuple[object, int, int] | None = None
         self._has_footer = False
-        self.flush_pending: Callable[[], None] | None = None  # shows what somebody keeps back, before a new line begins
+        self.flush_pending: Callable[[], None] | None = None  # writes text that is held back, before a new line begins
         reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:  # an odd character is no reason to die
+        if reconfigure is not None:  # a character that cannot be encoded must not end the program
             reconfigure(errors="backslashreplace")
 
     @property
     def width(self) -> int:
-        """The columns of the terminal."""
+        """Columns of the terminal."""
         try:
-            return max(20, os.get_terminal_size(self._stream.fileno()).columns or 80)  # 0: nobody said how many
+            return max(20, os.get_terminal_size(self._stream.fileno()).columns or 80)  # 0: unknown
         except (OSError, ValueError):
             return 80
 
     def write_text(self, text: str, style: str = "") -> None:
-        """A piece of peer text, as it streams in."""
+        """Write a piece of peer text, as it streams in."""
         if text:
             self._write_tracked(
                 self._styled(self._without_question_bar(sanitize(text)), style), ends_line=text.endswith("\n")
             )
 
     def write_pieces(self, pieces: Iterable[tuple[str, str]]) -> None:
-        """Several pieces of peer text, each with its style, written at once."""
+        """Write several pieces of peer text, each with its style, at once."""
         shown = [(self._without_question_bar(sanitize(text)), style) for text, style in pieces]
         text = "".join(text for text, _ in shown)
         if text:
@@ -128,19 +128,19 @@ class OutputStream:
             )
 
     def write_line(self, text: str, style: str = "") -> None:
-        """A whole line, on a line of its own; several if the text has several."""
+        """Write text that starts on a line of its own and ends with a newline."""
         self.ensure_line_start()
         self._write_tracked(
             self._styled(self._without_question_bar(sanitize(self.redact(text))), style) + "\n", ends_line=True
         )
 
     def write_lines(self, lines: Iterable[StyledLine]) -> None:
-        """Several lines."""
+        """Write several lines."""
         for line in lines:
             self.write_line(line.text, line.style)
 
     def draw_block(self, key: object, lines: list[StyledLine]) -> None:
-        """Lines that are drawn over when the same block comes again and nothing stands below it."""
+        """Write lines that are redrawn when the same block comes again and nothing was written below it."""
         if self.can_redraw(key) and self._block is not None:
             self._write_tracked(f"\x1b[{self._block[1]}A\x1b[J", ends_line=True)
         width = self.width
@@ -151,23 +151,23 @@ class OutputStream:
         self._block = (key, len(lines), width)
 
     def can_redraw(self, key: object) -> bool:
-        """Whether this block stands at the end and can be drawn over; not after the window became another one."""
+        """Return whether this block is at the end and can be redrawn; not after the window was resized."""
         return self.has_ansi and self._block is not None and self._block[::2] == (key, self.width)
 
     def show_footer(self, text: str) -> None:
-        """A line that stands at the end until anything else is written; not in the middle of a line."""
+        """Show a line at the end until anything else is written; not in the middle of a line."""
         if self.has_ansi and self._at_line_start and self.flush_pending is None:
             self._write("\r\x1b[K" + self._styled(clip(sanitize_line(text), self.width - 1), "dim"))
             self._has_footer = True
 
     def clear_footer(self) -> None:
-        """Take the footer away."""
+        """Remove the footer."""
         if self._has_footer:
             self._has_footer = False
             self._write("\r\x1b[K")
 
     def write_question(self, lines: Iterable[StyledLine]) -> None:
-        """Lines of a question: each begins with what no peer can write, however long it is."""
+        """Write the lines of a question. Each screen line begins with the question bar, which no peer can write."""
         self.ensure_line_start()
         for line in lines:
             for part in self._wrap(self._without_question_bar(sanitize(line.text))):
@@ -176,20 +176,20 @@ class OutputStream:
                 )
 
     def show_prompt(self, text: str, style: str = "ask") -> None:
-        """The beginning of a line that the user ends."""
+        """Write the beginning of a line that the user completes."""
         self.ensure_line_start()
-        self._write_tracked(self._styled(text, style), ends_line=True)  # the Enter of the user ends the line
+        self._write_tracked(self._styled(text, style), ends_line=True)  # the user's Enter ends the line
 
     def clear_prompt(self) -> None:
-        """Take the prompt away again, for something has to be said in between."""
+        """Remove the prompt, because something has to be written in between."""
         self._write_tracked("\r\x1b[K" if self.has_ansi else "\n", ends_line=True)
 
     def note_terminal_echo(self) -> None:
-        """The terminal itself wrote something, such as the ^C that was typed: go on below it."""
+        """Note that the terminal itself wrote something, such as ^C: continue below it."""
         self._at_line_start, self._block = False, None
 
     def ensure_line_start(self) -> None:
-        """Begin a new line unless one has just begun."""
+        """Start a new line unless the cursor is at the start of one."""
         if self.flush_pending is not None:
             show, self.flush_pending = self.flush_pending, None
             show()
@@ -197,7 +197,7 @@ class OutputStream:
             self._write_tracked("\n", ends_line=True)
 
     def ensure_blank_line(self) -> None:
-        """Leave an empty line, but not at the top, and not below another one."""
+        """Write an empty line, but not at the top and not below another one."""
         self.ensure_line_start()
         if not self._is_empty and not self._ends_blank:
             self._write_tracked("\n", ends_line=True)
@@ -228,7 +228,7 @@ class OutputStream:
         except OSError:
             if not self.is_tty:
                 raise
-            # The terminal was closed: nobody reads, and whoever reads what is typed hears of it.
+            # The terminal was closed. Nobody reads the output, and the code that reads the keys gets the end of file.
 
     def _write_tracked(self, text: str, *, ends_line: bool) -> None:
         self.clear_footer()
@@ -240,7 +240,7 @@ class OutputStream:
 
 
 class TerminalOutput:
-    """Where the answer goes, and where everything else goes: without `err`, always to the same place."""
+    """Where the answer goes (`out`) and where everything else goes (`err`, or `out` without it)."""
 
     def __init__(self, out: TextIO, err: TextIO | None, environ: Mapping[str, str] = os.environ) -> None:
         self.answer = OutputStream(out, environ)

@@ -1,7 +1,6 @@
-"""A kept session told again on a sheet: who said what, which tools were used, and how turns ended out of the ordinary.
+"""A stored session on an output stream: messages, tool calls, and turns that ended abnormally.
 
-Takes lines of a log, writes a sheet. What only a running conversation has (live status, questions) is not here. Above
-is `dragoman sessions show`; chat shows the end of a session that goes on with it.
+`dragoman sessions show` shows the whole session, chat shows the end of the one it continues.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.cli.sessions.open_store import format_age, format_count
+from dragoman.cli.ui.format import format_age, format_count
 from dragoman.cli.ui.markdown import Markdown
 from dragoman.cli.ui.terminal import OutputStream, sanitize_line
 from dragoman.cli.ui.turn_view import content_text, tool_call_line
@@ -20,35 +19,35 @@ from dragoman.session.toolcall import ToolCall
 from dragoman.store.contract import Entry, EntryKind, Store, Summary
 from dragoman.store.replay import build_transcript
 
-# Entries at the end of a session in which its last turn is looked for: more than anybody reads again.
+# Entries at the end of a session in which the last turn is searched.
 LAST_TURN_ENTRIES = 2000
 
 
 class TranscriptView:
-    """Tells sessions on one sheet."""
+    """Writes sessions to one output stream."""
 
     def __init__(self, output: OutputStream, *, thoughts: bool = False) -> None:
         self._output = output
         self._thoughts = thoughts
 
     def show_session(self, summary: Summary, lines: list[bytes]) -> None:
-        """A whole one, with what it is before it."""
+        """Show a whole session, with a header."""
         self._output.write_line(sanitize_line(summary.name or summary.title or summary.session_id), "bold")
-        told = {
+        fields = {
             "id": summary.session_id,
             "agent": summary.agent,
             "folder": summary.cwd,
             "last": f"{format_age(summary.updated_at)}, {format_count(summary.turns, 'turn')}",
             "forked from": summary.forked_from,
-            "who was there": ", ".join(_past_members(lines)),
+            "members": ", ".join(_past_members(lines)),
         }
-        for name, value in told.items():
+        for name, value in fields.items():
             if value:
                 self._output.write_line(f"{name}: {sanitize_line(value)}", "dim")
         self.show_entries(lines)
 
     def show_entries(self, lines: list[bytes]) -> None:
-        """What was said and done; ends out of the ordinary stand where they were."""
+        """Show messages and tool calls, and abnormal ends of turns in their place."""
         part: list[bytes] = []
         for line in lines:
             entry = msgspec.json.decode(line, type=Entry)
@@ -63,10 +62,10 @@ class TranscriptView:
         self._show_transcript(part)
 
     def _show_transcript(self, lines: list[bytes]) -> None:
-        was_call = False
+        follows_call = False
         for each in build_transcript(lines):
             if isinstance(each, ToolCall):
-                if not was_call:
+                if not follows_call:
                     self._output.ensure_blank_line()
                 shown = tool_call_line(each)
                 self._output.write_line(sanitize_line(shown.text), shown.style)
@@ -74,7 +73,7 @@ class TranscriptView:
                 self._show_message(each)
             else:
                 continue
-            was_call = isinstance(each, ToolCall)
+            follows_call = isinstance(each, ToolCall)
 
     def _show_message(self, message: Message) -> None:
         text = "".join(map(_block_text, message.content)).strip()
@@ -84,45 +83,45 @@ class TranscriptView:
         if message.role == "user":
             self._output.write_line("\n".join(f"> {line}" for line in text.split("\n")), "cyan")
         elif self._output.has_ansi:
-            flowing = Markdown(
+            markdown = Markdown(
                 self._output.write_pieces, lambda: self._output.width, "dim" if message.role == "thought" else ""
             )
-            flowing.feed(text)
-            flowing.finish()
+            markdown.feed(text)
+            markdown.finish()
             self._output.ensure_line_start()
         else:
             self._output.write_line(text)
 
 
 async def read_last_turn(store: Store, summary: Summary) -> list[bytes]:
-    """The lines of the last turn of a session; of a long one, the end of it."""
+    """Return the lines of the last turn; of a very long one, the end of it."""
     after = max(0, summary.entries - LAST_TURN_ENTRIES)
     lines = await store.lines(summary.session_id, after=after, limit=summary.entries - after, intact=True)
-    for place in range(len(lines) - 1, -1, -1):
-        if msgspec.json.decode(lines[place], type=Entry).kind == EntryKind.TURN_STARTED:
-            return lines[place:]
+    for index in range(len(lines) - 1, -1, -1):
+        if msgspec.json.decode(lines[index], type=Entry).kind == EntryKind.TURN_STARTED:
+            return lines[index:]
     return lines
 
 
 def _past_members(lines: list[bytes]) -> list[str]:
-    """Everybody who was in a session of a host while something was said, in the order they came."""
+    """Return the members of a session on a host, in the order in which they joined."""
     entries = (msgspec.json.decode(line, type=Entry) for line in lines if b'"member"' in line)
-    came = [each for one in entries if one.kind == EntryKind.MEMBER for each in one.body.get("came", ())]
-    return list(dict.fromkeys(f"{each['user']} ({each['role']})" for each in came))
+    joined = [each for one in entries if one.kind == EntryKind.MEMBER for each in one.body.get("came", ())]
+    return list(dict.fromkeys(f"{each['user']} ({each['role']})" for each in joined))
 
 
 def _block_text(block: Any) -> str:
-    """A block in words; what was sent along is named, not spread out."""
+    """Return a block as text; an attachment is named, not shown."""
     if isinstance(block, EmbeddedResource):
         return f"[{sanitize_line(block.resource.uri)}]\n"
     return content_text(block)
 
 
 def _end_note(entry: Entry) -> str:
-    """How a turn ended, where that is worth a line."""
+    """Return a note when a turn ended abnormally."""
     body = entry.body if isinstance(entry.body, dict) else {}
     if entry.kind == EntryKind.AGENT_EXITED:
-        return f"the agent died: {body.get('message', '')}"
+        return f"the agent exited: {body.get('message', '')}"
     if entry.kind == EntryKind.LOST:
         return f"entry {entry.seq} is lost"
     if entry.kind == EntryKind.TURN_ENDED and isinstance(body.get("error"), dict):

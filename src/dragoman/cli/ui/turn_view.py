@@ -1,7 +1,6 @@
-"""A turn on a terminal: Markdown as it comes, thoughts dimmed, tool calls with their status, plans as checklists.
+"""A turn on a terminal: Markdown as it streams in, thoughts dimmed, tool calls with their status, plans as checklists.
 
-Takes updates, writes sheets; one row of a table for each kind of update. What a peer says goes through the sheets,
-which let nothing act. Above are run, chat and demo; knows nothing of connections.
+Takes updates, writes output streams; a table has one row per type of update.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from dragoman.schema.update import (
 )
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall
 
-# Lines shown of what a tool found, of a change, and of what a command printed (its end).
+# Lines shown of a tool's result, of a diff, and of a command's output (its end).
 MAX_RESULT_LINES, MAX_DIFF_LINES, MAX_OUTPUT_LINES = 8, 40, 16
 
-# A word is kept back until it is whole, so that it can begin a line; not longer than an eye would notice. Seconds.
+# An incomplete word is held back so that it can move to the next line, but no longer than this. Seconds.
 WORD_FLUSH_DELAY = 0.1
 
-# How a status looks: a sign and a style.
+# Status to sign and style.
 _STATUS_SIGNS = {
     "pending": ("·", "dim"),
     "awaiting_permission": ("?", "yellow"),
@@ -53,15 +52,15 @@ _STATUS_SIGNS = {
 
 _PLAN_BOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 
-# How a host begins its notice of an agent's death, for clients that know no other word for it.
+# The title of a host's notice that the agent exited.
 AGENT_ENDED = "The agent ended"
 
-# News of what could be chosen: for programs with menus.
+# Updates of what can be chosen: only programs with menus need them.
 _SILENT_UPDATES = (AvailableCommandsUpdate, ConfigOptionUpdate)
 
 
 class TurnView:
-    """Shows the updates of one conversation."""
+    """Shows the updates of one session."""
 
     def __init__(
         self,
@@ -81,9 +80,9 @@ class TurnView:
         self._output_of = output_of
         self._shown_changes = shown_changes
         self._verbose = verbose
-        self._quiet = quiet  # nothing but the answer
-        self._prompt_author = prompt_author  # who asked, where it may have been somebody else
-        self._hide_status = hide_status  # somebody else shows mode, title and usage
+        self._quiet = quiet  # only the answer
+        self._prompt_author = prompt_author  # the author of a prompt, where it can be another member
+        self._hide_status = hide_status  # the status line shows mode, title and usage
         self._markdown = {
             "message": Markdown(self._answer.write_pieces, lambda: self._answer.width),
             "thought": Markdown(self._diagnostics.write_pieces, lambda: self._diagnostics.width, "dim"),
@@ -92,28 +91,28 @@ class TurnView:
         self._sections: dict[OutputStream, str] = {}
         self._statuses: dict[str, str] = {}
         self._plan: list[tuple[str, str]] = []
-        self._call_ids: list[str] = []  # those whose lines stand together at the end
+        self._call_ids: list[str] = []  # tool calls whose lines are together at the end
 
     def show(self, update: Any) -> None:
-        """One update."""
+        """Show one update."""
         if isinstance(update, Notice) and self.is_silent(update):
             return
         if self._quiet and not (isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContent)):
             return
-        shown = self._SHOW_BY_TYPE.get(type(update))
-        if shown is not None:
-            shown(self, update)
+        show_update = self._SHOW_BY_TYPE.get(type(update))
+        if show_update is not None:
+            show_update(self, update)
         elif self._verbose and not isinstance(update, _SILENT_UPDATES):
             self._write_note(f"({type(update).__name__})")
 
     def is_silent(self, update: Any) -> bool:
-        """Whether nothing would be shown."""
-        if isinstance(update, Notice):  # who has the others' company is told there that the agent ended
+        """Return whether nothing would be shown."""
+        if isinstance(update, Notice):  # in a host, the presence lines report that the agent exited
             return self._prompt_author is not None and update.title == AGENT_ENDED
         return isinstance(update, _SILENT_UPDATES) or (self._hide_status and isinstance(update, UsageUpdate))
 
     def end_turn(self) -> None:
-        """The turn is over: the answer ends with a newline, and a later turn begins anew."""
+        """End the turn: the answer ends with a newline, and the next turn begins anew."""
         self._answer.ensure_line_start()
         self._diagnostics.ensure_line_start()
         self._sections.clear()
@@ -134,16 +133,16 @@ class TurnView:
             self._stream_text(self._diagnostics, "thought", update.content.text)
 
     def _stream_text(self, output: OutputStream, section: str, text: str) -> None:
-        """Text as it streams in: as Markdown where there is ink for it, else as it is."""
+        """Write text as it streams in: as Markdown where styles are possible, else as it is."""
         if not text:
-            return  # some agents send empty chunks that carry only _meta (peers.md 35)
+            return  # some agents send empty chunks that carry only _meta (docs/protocol/peers.md#empty-chunks)
         self._begin_section(output, section)
         if not output.has_ansi:
             output.write_text(text, "dim" if section == "thought" else "")
             return
-        flowing = self._markdown[section]
-        flowing.feed(text)
-        output.flush_pending = flowing.finish
+        markdown = self._markdown[section]
+        markdown.feed(text)
+        output.flush_pending = markdown.finish
         if self._flush_timer is None:
             self._flush_timer = asyncio.get_running_loop().call_later(WORD_FLUSH_DELAY, self._flush_words)
 
@@ -165,21 +164,21 @@ class TurnView:
 
     def _show_tool_call(self, update: ToolCallStart | ToolCallProgress) -> None:
         call = self._session.tool_calls[update.tool_call_id]
-        again = isinstance(update, ToolCallStart)  # some agents use an id again (peers.md 18)
-        before = None if again else self._statuses.get(call.tool_call_id)
+        is_new = isinstance(update, ToolCallStart)  # some agents reuse an id (docs/protocol/peers.md#tool-call-order)
+        before = None if is_new else self._statuses.get(call.tool_call_id)
         if call.status == before:
             return
         self._statuses[call.tool_call_id] = call.status
-        # Where a line cannot be drawn over, the beginning and the end of a call must do.
-        stands = self._diagnostics.can_redraw("calls") and call.tool_call_id in self._call_ids
-        if before is None or call.status in FINAL_STATUSES or stands:
+        # Where a line cannot be redrawn, show only the beginning and the end of a call.
+        is_drawn = self._diagnostics.can_redraw("calls") and call.tool_call_id in self._call_ids
+        if before is None or call.status in FINAL_STATUSES or is_drawn:
             self._begin_section(self._diagnostics, "work")
-            together = self._call_ids if self._diagnostics.can_redraw("calls") else []
-            if call.status in FINAL_STATUSES or call.tool_call_id not in together:
-                # What it found stands below, so it goes to the end.
-                together = [*(id for id in together if id != call.tool_call_id), call.tool_call_id]
-            self._call_ids = together
-            self._diagnostics.draw_block("calls", [tool_call_line(self._session.tool_calls[id]) for id in together])
+            drawn = self._call_ids if self._diagnostics.can_redraw("calls") else []
+            if call.status in FINAL_STATUSES or call.tool_call_id not in drawn:
+                # Its result is shown below, so it goes to the end.
+                drawn = [*(id for id in drawn if id != call.tool_call_id), call.tool_call_id]
+            self._call_ids = drawn
+            self._diagnostics.draw_block("calls", [tool_call_line(self._session.tool_calls[id]) for id in drawn])
         if call.status in FINAL_STATUSES:
             self._diagnostics.write_lines(
                 StyledLine(f"    {line.text}", line.style) for line in self._result_lines(call)
@@ -197,10 +196,10 @@ class TurnView:
                         block.old_text if block.old_text is not UNSET else None, block.new_text, MAX_DIFF_LINES
                     )
                 case TerminalEmbed():
-                    printed = [StyledLine(text, "dim") for text in self._output_of(block.terminal_id).splitlines()]
-                    left_out = len(printed) - MAX_OUTPUT_LINES
-                    lines += [StyledLine(f"… {left_out} lines before", "dim")] if left_out > 0 else []
-                    lines += printed[-MAX_OUTPUT_LINES:]
+                    output = [StyledLine(text, "dim") for text in self._output_of(block.terminal_id).splitlines()]
+                    omitted = len(output) - MAX_OUTPUT_LINES
+                    lines += [StyledLine(f"… {omitted} earlier lines", "dim")] if omitted > 0 else []
+                    lines += output[-MAX_OUTPUT_LINES:]
                 case ToolCallBlock(content=TextContent(text=text)):
                     lines += truncate_lines([StyledLine(line, "dim") for line in text.splitlines()], MAX_RESULT_LINES)
                 case ToolCallBlock():
@@ -223,17 +222,17 @@ class TurnView:
     # --- the session ------------------------------------------------------------------------------------------
 
     def _show_mode(self, update: CurrentModeUpdate) -> None:
-        self._write_note(f"the mode is {sanitize_line(update.current_mode_id)} now")
+        self._write_note(f"mode is now {sanitize_line(update.current_mode_id)}")
 
     def _show_title(self, update: SessionInfoUpdate) -> None:
         if update.title:
-            self._write_note(f"the session is called {sanitize_line(update.title)!r} now")
+            self._write_note(f"session title is now {sanitize_line(update.title)!r}")
 
     def _show_usage(self, update: UsageUpdate) -> None:
         if self._hide_status:
             return
         cost = f", {update.cost.amount:g} {sanitize_line(update.cost.currency)}" if update.cost else ""
-        self._write_note(f"{update.used} of {update.size} tokens of the context used{cost}")
+        self._write_note(f"context: {update.used} of {update.size} tokens used{cost}")
 
     def _show_notice(self, update: Notice) -> None:
         more = (
@@ -248,7 +247,7 @@ class TurnView:
         self._diagnostics.write_line(text, "dim")
 
     def _begin_section(self, output: OutputStream, section: str) -> None:
-        """Different things stand apart: an empty line between them, a new line at least."""
+        """Separate sections of different kinds with an empty line."""
         before = self._sections.get(output)
         if before != section:
             self._sections[output] = section
@@ -275,14 +274,14 @@ class TurnView:
 
 
 def tool_call_line(call: ToolCall) -> StyledLine:
-    """A tool call in one line."""
+    """Return a tool call in one line."""
     sign, style = _STATUS_SIGNS.get(call.status, ("·", "dim"))
     kind = f" ({call.status})" if call.status in ("denied", "cancelled") else ""
     return StyledLine(f"{sign} {call.title or call.name or call.tool_call_id}{kind}", style)
 
 
 def content_text(block: Any) -> str:
-    """A content block that a terminal cannot show, in words."""
+    """Return a content block as text."""
     match block:
         case TextContent():
             return block.text

@@ -1,0 +1,76 @@
+"""Numbers, times and results as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from dragoman.cli.ui.terminal import sanitize_line
+
+# Below this many seconds, count in units of that many seconds, with this name.
+_AGE_UNITS = ((3600, 60, "minute"), (86400, 3600, "hour"), (30 * 86400, 86400, "day"))
+
+
+def format_age(time: str, now: datetime | None = None) -> str:
+    """Return how long ago a time was."""
+    try:
+        then = datetime.fromisoformat(time)
+    except ValueError:
+        return "at some time"
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    seconds = ((now or datetime.now(UTC)) - then).total_seconds()
+    if seconds < 60:
+        return "just now"
+    for below, unit, word in _AGE_UNITS:
+        if seconds < below:
+            return format_count(int(seconds // unit), word) + " ago"
+    return f"{then:%Y-%m-%d}"
+
+
+def format_expiry(time: float | None) -> str:
+    """Return how long something is valid."""
+    return "forever" if time is None else f"until {datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def format_duration(microseconds: int | None) -> str:
+    """Return a duration as text."""
+    if microseconds is None:
+        return "-"
+    if microseconds < 1000:
+        return f"{microseconds} µs"
+    if microseconds < 1_000_000:
+        return f"{microseconds / 1000:.3g} ms"
+    return f"{microseconds / 1e6:.3g} s" if microseconds < 100_000_000 else f"{microseconds // 1_000_000} s"
+
+
+def format_size(size: int | None) -> str:
+    """Return a size as text."""
+    if size is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024 or unit == "MiB":
+            break
+        size /= 1024  # type: ignore[assignment]
+    return f"{size:.3g} {unit}" if unit != "B" else f"{size} B"
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    # A lone surrogate (from a file name that is not UTF-8) becomes its JSON escape.
+    print(json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
+
+
+def report(options: argparse.Namespace, json_value: Any, text: str) -> int:
+    """Print the result of an action: JSON with --json, else one line; return the exit code 0."""
+    if options.json:
+        print_json(json_value)
+    else:
+        print(sanitize_line(text))
+    return 0
