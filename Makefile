@@ -32,7 +32,7 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(PATIENC
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: run test check suite test-all fuzz kill-run fault-run interop bench docs clean help
+.PHONY: run test check suite test-all fuzz kill-run fault-run interop bench docs site clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -85,6 +85,12 @@ docs: $(VENV)/.dev ## write the generated pages again: docs/generate/NAME.py pri
 		name=$$(basename $$script .py); echo "docs/$$name.md"; \
 		$(BIN)/python $$script > docs/.$$name.tmp && mv docs/.$$name.tmp docs/$$name.md || exit 1; \
 	done
+
+site: $(VENV)/.run ## build the guides and the API reference as HTML in build/site, to open from the folder
+	$(PIP) --editable '.[docs]'
+	$(BIN)/python docs/site/stage.py build/pages
+	$(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+	@echo build/site/index.html
 
 clean: ## remove environments, packages and caches
 	rm -rf .venv .venv-3.* .cache tests/interop/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

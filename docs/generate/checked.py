@@ -1,7 +1,7 @@
-"""Prints docs/checked.md: which requirement of `dragoman check` asks for which item of the protocol documents.
+"""Print docs/checked.md: which requirement of `dragoman check` tests which item of the protocol documents.
 
-Reads the items and the table of tests/conformance, and the requirements themselves. `make docs` runs it, and a test
-compares; another keeps the table whole.
+Reads the items and the table of tests/conformance, and the requirements. `make docs` runs this script, and a test
+compares the result; another test checks that the table is complete.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ OPENING = """\
 
 <!-- Written by docs/generate/checked.py. Change tests/conformance/items.toml, then run `make docs`. -->
 
-Everything that the protocol documents ask for ([the list](acceptance.md)), and the requirements of
-[`dragoman check`](check.md) that try it on an agent or on a client; `dragoman check agent --list` prints their
-sentences. A name without a number is a whole chapter. Where a side is not asked, it is said why.
+Everything that the protocol documents require ([the list](acceptance.md)), and the requirements of
+[`dragoman check`](check.md) that test it on an agent or a client. `dragoman check agent --list` prints their sentences.
+A name without a number is a whole chapter. If a side is not tested, the last column says why.
 
-**{seen} of {all}** items are tried on the wire.
+**{seen} of {all}** items are tested on the wire.
 """
 
 
@@ -51,7 +51,7 @@ def lines() -> Iterator[str]:
     yield OPENING.format(seen=is_seen[True], all=len(table))
     for chapter in read("docs/acceptance_items.toml")["chapter"]:
         yield f"## {chapter['title']}\n"
-        yield "| id | what is asked for | agents | clients | why not |\n|---|---|---|---|---|"
+        yield "| id | requirement | agents | clients | why not |\n|---|---|---|---|---|"
         for item in chapter["items"]:
             asked = table[item["id"]]
             says = item["says"].replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")

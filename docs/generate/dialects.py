@@ -1,7 +1,7 @@
-"""Prints docs/dialects.md: what each dialect can say, found out by asking the code that says it.
+"""Print docs/dialects.md: what each dialect can express, read from the code.
 
 Every cell comes from a table or from lowering a message; the examples are those of tests/data/dialects. Only the prose
-is written here. `make docs` runs it, and a test compares.
+is written here. `make docs` runs this script, and a test compares the result.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from dragoman.schema.toolcall import ToolCallStatus
 EXAMPLES = Path(__file__).parents[2] / "tests" / "data" / "dialects"
 DIALECTS = [load_dialect(name) for name in DIALECT_NAMES]
 
-UNSAID = "–"
-# The dialect's nearest word; the true one travels beside it.
+MISSING = "–"
+# The dialect's nearest value; the exact one is in the side data.
 NEAREST = "*"
 
 ABOUT = {
-    "v1": "The official protocol as it is today, in camelCase. The vocabulary is v1: nearly all is said as it stands.",
+    "v1": "The current official protocol, in camelCase. The vocabulary is v1: nearly everything passes unchanged.",
     "banjo": "v1 with a list of models, `session/set_model`, `unstable_resumeSession`, the stop reason `auth_required` "
-    "and plan entries that have an id and no priority. v1 reads all of that too, so detection never says banjo.",
+    "and plan entries that have an id and no priority. v1 reads all of that too, so detection never returns banjo.",
     "2025.1": "snake_case throughout. The client chooses the session ids, the working directory belongs to the "
-    "connection, files and terminals belong to no session, and nobody can be asked for leave.",
-    "crow": 'A mixture of both cases. Updates are told apart by `"@type"`, a question is an update that is answered by '
-    "`permission_response`, and `cancel` is a request.",
-    "draft": "camelCase with other words: `workingDirectory`, updates of `type` and `data`, questions about an "
-    "`operation` on a `resource`, terminal output that is pushed, and an error number for almost every kind.",
+    "connection, files and terminals belong to no session, and there are no permission requests.",
+    "crow": 'A mixture of both cases. `"@type"` names the kind of an update, a permission request is an update that is '
+    "answered by `permission_response`, and `cancel` is a request.",
+    "draft": "camelCase with other names: `workingDirectory`, updates of `type` and `data`, permission requests for an "
+    "`operation` on a `resource`, pushed terminal output, and an error number for almost every kind.",
 }
 
 OPENING = """\
@@ -44,33 +44,33 @@ OPENING = """\
 
 <!-- Written by docs/generate/dialects.py. Change that or the tables it reads, then run `make docs`. -->
 
-The Agent Client Protocol is in circulation in five spellings. Dragoman reads each of them into one vocabulary, which is
-official v1, and writes it back in any other. This page is made from the code's own tables: it says what each dialect
-has words for, and what becomes of the rest. How the two meet is in [ARCHITECTURE.md](../ARCHITECTURE.md).
+The Agent Client Protocol exists in five dialects. Dragoman reads each of them into one vocabulary, which is official
+v1, and writes every dialect from it. This page is generated from the tables of the code. It lists what each dialect can
+express, and what happens to the rest. [ARCHITECTURE.md](../ARCHITECTURE.md) describes how translation works.
 
-What a dialect cannot say is never silently dropped. Members travel under `_meta.dragoman` of the object they belong to.
-A request that cannot be said is emulated where that is possible, else it is refused by name (`capability_unsupported`);
-a notification that cannot be said is left out, and reported once."""
+Dragoman never silently drops what a dialect cannot express. It carries members as *side data* under `_meta.dragoman` of
+the object they belong to. It emulates a request where that is possible, and refuses it by name otherwise
+(`capability_unsupported`). It drops a notification that cannot be expressed, and reports that once."""
 
 METHODS_TEXT = f"""\
-One row of `schema/methods.py` each. The *receiver* is the side that is called. The *gate* is the capability without
-which the method is not used. In the columns of the dialects, "yes" means under the same name; `{UNSAID}` means that the
-dialect has no words for it. Whether a peer of a dialect that can say a method also serves it is for its capabilities
-to tell. Names that begin with `_` or `$/` belong to nobody and pass through every dialect as they are."""
+Each row is one row of `schema/methods.py`. The *receiver* is the side that handles the method. The *gate* is the
+capability that the method requires. In the columns of the dialects, "yes" means the same name; `{MISSING}` means that
+the dialect has no such method. The capabilities of a peer say whether it supports a method of its dialect. Names that
+begin with `_` or `$/` are extensions and pass through every dialect unchanged."""
 
 UPDATES_TEXT = """\
-What stands in `update.sessionUpdate` in v1 and banjo, in `update["@type"]` in crow, and in `type` in 2025.1 and the
-draft. Kinds that the vocabulary does not know pass through every dialect under their own name."""
+The value of `update.sessionUpdate` in v1 and banjo, of `update["@type"]` in crow, and of `type` in 2025.1 and the
+draft. Unknown kinds pass through every dialect under their own name."""
 
 VALUES_TEXT = """\
-A star marks the nearest word of a dialect that has none of its own; the true value stands beside it, in
-`_meta.dragoman`. `error: KIND` means that the prompt is answered with an error of that kind."""
+A star marks the nearest value of a dialect that has no exact one; the exact value is in `_meta.dragoman`. `error: KIND`
+means that the prompt is answered with an error of that kind."""
 
 ERRORS_TEXT = """\
-Inside there are kinds, and each dialect has a column of numbers. Every error that Dragoman writes has its kind in
-`data.kind`. Reading goes by a known `data.kind`, else by the first kind of the column that has the number."""
+Dragoman uses kinds internally, and each dialect has a column of numbers. Every error that Dragoman sends has its kind
+in `data.kind`. Dragoman reads a known `data.kind`, otherwise the first kind of the column with that number."""
 
-BESIDE_TEXT = """\
+SIDE_DATA_TEXT = """\
 Found by running every example of the dialects' documents and every canonical message of
 [tests/data/dialects](../tests/data/dialects/README.md) through the code. Paths name the object; `[]` is any item."""
 
@@ -92,7 +92,7 @@ def constants(kind: type) -> list[str]:
     return [value for name, value in vars(kind).items() if name.isupper()]
 
 
-# --- what can be said -------------------------------------------------------------------------------------------
+# --- tables -------------------------------------------------------------------------------------------
 
 
 def method_cells(method: Method) -> Iterator[str]:
@@ -103,15 +103,15 @@ def method_cells(method: Method) -> Iterator[str]:
     yield code(method.gate)
     yield method.scope
     yield method.stability if method.stability == "stable" else f"{method.stability}, {method.since}"
-    yield from (said(method.name, method_name, spoken, method) for spoken in DIALECTS)
+    yield from (name_cell(method.name, method_name, spoken, method) for spoken in DIALECTS)
 
 
-def said(name: str, lower: Callable[..., str], *arguments: object) -> str:
-    """How something is said: yes, by another name, or not at all."""
+def name_cell(name: str, lower: Callable[..., str], *arguments: object) -> str:
+    """How a dialect names something: yes, another name, or a dash."""
     try:
         wire = lower(*arguments)
     except Unsayable:
-        return UNSAID
+        return MISSING
     return "yes" if wire == name else code(wire)
 
 
@@ -129,15 +129,15 @@ def update_name(spoken: Dialect, kind: str) -> str:
 
 
 def status_word(spoken: Dialect, status: str) -> str:
-    """A dialect's word for the status of a tool call."""
+    """A dialect's value for the status of a tool call."""
     update = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}
     wire = spoken.lower_call(Side.CLIENT, "session/update", {"sessionId": "s", "update": update})[1]
-    told = wire.get("data") or wire["update"]
-    return word(told["status"], told)
+    sent = wire.get("data") or wire["update"]
+    return word(sent["status"], sent)
 
 
 def stop_word(spoken: Dialect, reason: str) -> str:
-    """A dialect's word for the end of a turn."""
+    """A dialect's value for a stop reason."""
     try:
         wire = spoken.lower_result(Side.AGENT, "session/prompt", {"stopReason": reason})
     except ProtocolError as error:
@@ -146,11 +146,11 @@ def stop_word(spoken: Dialect, reason: str) -> str:
 
 
 def word(value: str, where: Mapping[str, Any]) -> str:
-    """A word, marked when it only stands in for another."""
+    """A value, marked if it replaces another."""
     return code(value) + (NEAREST if json_side_data(where) else "")
 
 
-# --- what travels beside ----------------------------------------------------------------------------------------
+# --- side data ----------------------------------------------------------------------------------------
 
 
 def examples(name: str) -> list[dict[str, Any]]:
@@ -159,73 +159,73 @@ def examples(name: str) -> list[dict[str, Any]]:
     return loaded
 
 
-def beside(value: Any, path: str = "") -> Iterator[str]:
-    """The paths of everything that stands under `_meta.dragoman`."""
+def side_data_paths(value: Any, path: str = "") -> Iterator[str]:
+    """The paths of everything under `_meta.dragoman`."""
     if isinstance(value, list):
         for item in value:
-            yield from beside(item, f"{path}[]")
+            yield from side_data_paths(item, f"{path}[]")
     if isinstance(value, dict):
         where = f"{path}." if path else ""
         yield from (f"{where}{name}" for name in json_side_data(value) if name != INFERRED_KEY)
         for name, item in value.items():
             if name != "_meta":
-                yield from beside(item, f"{where}{name}")
+                yield from side_data_paths(item, f"{where}{name}")
 
 
-def known_beyond(spoken: Dialect) -> dict[str, set[str]]:
-    """What peers of a dialect say that v1 has no place for, by message."""
+def lost_in_v1(spoken: Dialect) -> dict[str, set[str]]:
+    """What peers of a dialect send that v1 has no member for, by message."""
     found: dict[str, set[str]] = {}
     for case in examples(spoken.name):
         side, wire = Side(case["side"]), case["wire"]
         try:
             if case["kind"] == "call":
-                method, heard = spoken.lift_call(side, wire["method"], wire.get("params"))
+                method, lifted = spoken.lift_call(side, wire["method"], wire.get("params"))
             else:
                 method = case["vocabulary"]["method"]
-                heard = spoken.lift_result(side, method, wire.get("result"))
+                lifted = spoken.lift_result(side, method, wire.get("result"))
         except ProtocolError:
             continue  # a result that means an error
-        found.setdefault(message(case["kind"], method, heard), set()).update(beside(heard))
+        found.setdefault(message(case["kind"], method, lifted), set()).update(side_data_paths(lifted))
     return found
 
 
-def left_unsaid(spoken: Dialect) -> dict[str, set[str]]:
-    """What v1 says that a dialect has no place for, by message."""
+def lost_in_dialect(spoken: Dialect) -> dict[str, set[str]]:
+    """What v1 sends that a dialect has no member for, by message."""
     found: dict[str, set[str]] = {}
     for case in examples("canonical"):
         side, method = Side(case["side"]), case["vocabulary"]["method"]
         try:
             if case["kind"] == "call":
-                told = case["vocabulary"].get("params")
-                wire = spoken.lower_call(side, method, told)[1]
+                sent = case["vocabulary"].get("params")
+                wire = spoken.lower_call(side, method, sent)[1]
             else:
-                told = case["vocabulary"].get("result")
-                wire = spoken.lower_result(side, method, told)
+                sent = case["vocabulary"].get("result")
+                wire = spoken.lower_result(side, method, sent)
         except ProtocolError:
             continue  # refused as a whole: the tables above say so
-        found.setdefault(message(case["kind"], method, told), set()).update(beside(wire))
+        found.setdefault(message(case["kind"], method, sent), set()).update(side_data_paths(wire))
     return found
 
 
-def message(kind: str, method: str, told: Any) -> str:
+def message(kind: str, method: str, sent: Any) -> str:
     """How a message is named in the tables: its method, and for updates their kind."""
-    update = told.get("update") if isinstance(told, dict) else None
+    update = sent.get("update") if isinstance(sent, dict) else None
     which = update.get("sessionUpdate") if isinstance(update, dict) else None
     return f"{code(method)} {which or ''}".rstrip() if kind == "call" else f"{code(method)} result"
 
 
-def listed(found: Mapping[str, set[str]]) -> list[list[str]]:
+def member_rows(found: Mapping[str, set[str]]) -> list[list[str]]:
     """Rows of messages and the members found in them; messages without any are left out."""
     return [[name, ", ".join(map(code, sorted(paths)))] for name, paths in sorted(found.items()) if paths]
 
 
 def section(spoken: Dialect) -> Iterator[str]:
-    """Everything about the side data of one dialect."""
+    """The side data of one dialect."""
     for title, found in (
-        (f"Said by {spoken.name} peers, kept as `_meta.{SIDE_DATA_KEY}` in the vocabulary", known_beyond(spoken)),
-        (f"Said by others, told to {spoken.name} peers as `_meta.{SIDE_DATA_KEY}`", left_unsaid(spoken)),
+        (f"Sent by {spoken.name} peers, carried as `_meta.{SIDE_DATA_KEY}` in the vocabulary", lost_in_v1(spoken)),
+        (f"Sent by others, carried to {spoken.name} peers as `_meta.{SIDE_DATA_KEY}`", lost_in_dialect(spoken)),
     ):
-        rows = listed(found)
+        rows = member_rows(found)
         yield f"{title}:" + ("\n\n" + table(("message", "members"), rows) if rows else " nothing.")
 
 
@@ -241,7 +241,7 @@ def page() -> Iterator[str]:
     yield UPDATES_TEXT
     yield table(
         ("update", *DIALECT_NAMES),
-        ([code(k), *(said(k, update_name, spoken, k) for spoken in DIALECTS)] for k in sorted(UPDATE_KINDS)),
+        ([code(k), *(name_cell(k, update_name, spoken, k) for spoken in DIALECTS)] for k in sorted(UPDATE_KINDS)),
     )
     yield "## Stop reasons and statuses"
     yield VALUES_TEXT
@@ -259,8 +259,8 @@ def page() -> Iterator[str]:
         ("kind", *DIALECT_NAMES),
         ([code(kind), *(str(spoken.error_codes[kind]) for spoken in DIALECTS)] for kind in KINDS),
     )
-    yield "## What travels beside"
-    yield BESIDE_TEXT
+    yield "## Side data"
+    yield SIDE_DATA_TEXT
     for spoken in DIALECTS:
         yield f"### {spoken.name}"
         yield from section(spoken)
