@@ -6,7 +6,7 @@ from dragoman import WorkspaceAccess
 from dragoman.testing import SessionUnderTest
 from examples.keeper import agent
 
-pytestmark = pytest.mark.acp_agent(agent, permission="allow", lend=WorkspaceAccess())
+pytestmark = pytest.mark.acp_agent(agent, permission="allow", workspace=WorkspaceAccess())
 
 
 def test_a_note_is_kept(acp_session: SessionUnderTest) -> None:
@@ -21,6 +21,6 @@ def test_the_note_is_a_tool_call_that_can_be_seen(acp_session: SessionUnderTest)
     assert [(call.title, call.status) for call in acp_session.tool_calls] == [("Add a note", "completed")]
 
 
-@pytest.mark.acp_agent(agent, permission="deny", lend=WorkspaceAccess())
+@pytest.mark.acp_agent(agent, permission="deny", workspace=WorkspaceAccess())
 def test_nothing_is_kept_when_the_user_refuses(acp_session: SessionUnderTest) -> None:
     assert acp_session.ask("buy milk") == "Then I keep nothing."

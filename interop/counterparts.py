@@ -1,7 +1,7 @@
 """The table of counterparts: what is installed for each, how it is started, and how it finds the fake model.
 
 Takes the folder an agent was installed into and the address of its model; gives a command, variables and files of its
-home. The facts are those of peers.md ("Real counterparts that run offline"). Knows nothing of cells.
+home. The facts are those of docs/protocol/peers.md#offline-counterparts. Knows nothing of cells.
 """
 
 from __future__ import annotations

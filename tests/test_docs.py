@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -98,3 +99,56 @@ def test_generated_pages_are_up_to_date(generator: Path) -> None:
     )
     page = ROOT / "docs" / f"{generator.stem}.md"
     assert page.read_text(encoding="utf-8") == run.stdout, "run `make docs`"
+
+
+TREE_ROW = re.compile(r"^(?P<indent> +)(?P<name>\w+)/ {2,}\S")
+TOUR_STEP = re.compile(r"^\d+\. `(?P<file>[\w/]+\.py)`: (?P<functions>`[\w.]+`(?:, `[\w.]+`)*)", re.M)
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+SOURCE = ROOT / "src" / "dragoman"
+
+
+def listed_folders(text: str) -> set[str]:
+    """The folders of the tree in ARCHITECTURE.md, as paths below src/dragoman."""
+    found: set[str] = set()
+    parents: list[str] = []
+    for line in text.partition("## The tree")[2].partition("## ")[0].splitlines():
+        if row := TREE_ROW.match(line):
+            depth = (len(row["indent"]) - 6) // 2
+            parents = [*parents[:depth], row["name"]]
+            found.add("/".join(parents))
+    return found
+
+
+def functions_of(file: Path) -> set[str]:
+    """The qualified names of all functions and methods of a module."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    methods = {f"{each.name}.{item.name}" for each in classes for item in each.body if isinstance(item, functions)}
+    return {node.name for node in ast.walk(tree) if isinstance(node, functions)} | methods
+
+
+def tour_steps(text: str) -> list[tuple[str, str]]:
+    """File and function of each step of a walk."""
+    return [
+        (step["file"], function)
+        for step in TOUR_STEP.finditer(text)
+        for function in re.findall(r"`([\w.]+)`", step["functions"])
+    ]
+
+
+def test_the_tree_lists_every_package() -> None:
+    packages = {str(path.parent.relative_to(SOURCE)) for path in SOURCE.rglob("__init__.py")} - {"."}
+    assert listed_folders(ARCHITECTURE) == packages
+
+
+def test_the_tour_names_functions_that_exist() -> None:
+    steps = tour_steps(ARCHITECTURE)
+    assert len(steps) > 100
+    assert [f"{file}: {name}" for file, name in steps if name not in functions_of(SOURCE / file)] == []
+
+
+def test_the_walk_of_a_prompt_is_short() -> None:
+    walk = set(tour_steps(ARCHITECTURE.partition("### Walk A")[2].partition("### Walk B")[0]))
+    assert 30 < len(walk) <= 60
+    assert len({file for file, _ in walk}) <= 26

@@ -14,13 +14,14 @@ from typing import Any
 
 from dragoman import Agent, Turn, WorkspaceAccess, connect
 from dragoman.config.paths import user_paths
+from dragoman.ids import now
 from dragoman.policy.decide import Policy, decide
 from dragoman.policy.decision import ALLOW
 from dragoman.policy.grants import build_grant
 from dragoman.policy.parse import parse_rule_file
 from dragoman.policy.question import Question
 from dragoman.policy.redaction import Redactor
-from dragoman.roles.client.permission.audit_writer import AuditWriter, now
+from dragoman.roles.client.permission.audit_writer import AuditWriter
 from dragoman.roles.client.permission.guard import Guard
 from dragoman.store.audit import AuditEntry, AuditLog
 
@@ -109,9 +110,9 @@ async def files(count: int, folder: Path) -> Figures:
     return free | {f"guarded_{name}": value for name, value in guarded.items()}
 
 
-async def _talk(lend: WorkspaceAccess, permission: Any, count: int, work: Path, guard: Guard | None) -> Figures:
+async def _talk(workspace: WorkspaceAccess, permission: Any, count: int, work: Path, guard: Guard | None) -> Figures:
     command = [sys.executable, "-m", "bench.peers.guarding", "--agent"]
-    async with connect(command, workspace=lend, permission=permission) as agent:
+    async with connect(command, workspace=workspace, permission=permission) as agent:
         if guard is not None:
             guard.set_agent(agent)
         session = await agent.open_session(str(work))

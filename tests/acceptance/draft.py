@@ -1,7 +1,7 @@
-"""Peers of the draft in raw JSON, for tests that look at the wire: a client for our agents, an agent for our client.
+"""Draft peers in raw JSON, for tests on the wire: a client for our agents, an agent for our client.
 
-Nothing here knows how Dragoman spells the draft; every frame is written by hand. `serving` puts our agent before a raw
-client, `during_turn` puts our client before a raw agent and lets that do something in the middle of a turn.
+Every frame is written by hand, without Dragoman's tables of the draft. `serving` connects our agent to a raw client,
+`during_turn` connects our client to a raw agent that does something during a turn.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AGENT: dict[str, Json] = {
 
 
 def run(work: Awaitable[Any]) -> Any:
-    """Run a test's coroutine, within bounds."""
+    """Run a test's coroutine with a time limit."""
 
     async def bounded() -> Any:
         async with asyncio.timeout(BOUND):
@@ -50,7 +50,7 @@ def run(work: Awaitable[Any]) -> Any:
 
 
 async def kind_of(work: Awaitable[Any]) -> str:
-    """The kind of error that something fails with, "" when it does not: for code that runs inside an agent."""
+    """Return the kind of an error, "" if there is none: for code that runs inside an agent."""
     try:
         await work
     except ProtocolError as error:
@@ -59,7 +59,7 @@ async def kind_of(work: Awaitable[Any]) -> str:
 
 
 class Raw(ScriptedPeer):
-    """One end of a draft connection: `answers` says how it answers what it is asked, by method."""
+    """One end of a draft connection; `answers` has its answers by method."""
 
     def __init__(self, transport: Any) -> None:
         super().__init__(transport)
@@ -67,7 +67,7 @@ class Raw(ScriptedPeer):
         self._last = 1000
 
     def ask(self, method: str, params: Json) -> int:
-        """Send a request; gives its id."""
+        """Send a request; return its id."""
         self._last += 1
         self.send({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params})
         return self._last
@@ -77,15 +77,15 @@ class Raw(ScriptedPeer):
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def reply(self, asked: Json, result: Json) -> None:
-        """Answer a request that was heard."""
+        """Answer a received request."""
         self.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
 
     def refuse(self, asked: Json, code: int, message: str) -> None:
-        """Answer a request that was heard with an error."""
+        """Answer a received request with an error."""
         self.send({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": code, "message": message}})
 
     async def until(self, is_it: Callable[[Json], bool]) -> Json:
-        """The next message that is meant; what is asked before is answered."""
+        """Return the next matching message; answer requests before it."""
         while True:
             message = await self.receive()
             if is_it(message):
@@ -98,40 +98,40 @@ class Raw(ScriptedPeer):
                     self.reply(message, answer(message["params"]))
 
     async def answer(self, id: int) -> Json:
-        """The whole answer to a request of ours."""
+        """Return the whole answer to a request of ours."""
         return await self.until(lambda message: "method" not in message and message.get("id") == id)
 
     async def call(self, method: str, params: Json) -> Json:
-        """Ask, and give the whole answer."""
+        """Send a request; return the whole answer."""
         return await self.answer(self.ask(method, params))
 
     async def heard_call(self, method: str) -> Json:
-        """Wait until the other end calls this; it is not answered."""
+        """Wait until the other end calls this method; do not answer it."""
         return await self.until(lambda message: message.get("method") == method)
 
     async def result(self, method: str, params: Json) -> Json:
-        """Ask, and give the result, which must be one."""
+        """Send a request; return the result, which must exist."""
         answered = await self.call(method, params)
         assert "result" in answered, answered
         return answered["result"]
 
     async def error(self, method: str, params: Json) -> Json:
-        """Ask, and give the error, which must be one."""
+        """Send a request; return the error, which must exist."""
         answered = await self.call(method, params)
         assert "error" in answered, answered
         return answered["error"]
 
     def said(self, method: str) -> list[Json]:
-        """The params of every call of a method that was heard, in order."""
+        """Return the params of every received call of a method, in order."""
         return [message["params"] for message in self.heard if message.get("method") == method]
 
     def updates(self, kind: str | None = None) -> list[Json]:
-        """The data of every update that was heard (of one type), in order."""
+        """Return the data of every received update (of one type), in order."""
         return [params["data"] for params in self.said("session/update") if kind in (None, params["type"])]
 
 
 def initialize(capabilities: Json = None, **members: Json) -> dict[str, Json]:
-    """The params of a draft client's initialize."""
+    """Return the params of a draft client's initialize."""
     return {
         "protocolVersion": 1,
         "clientInfo": {"name": "VS Code", "version": "1.85.0"},
@@ -142,7 +142,7 @@ def initialize(capabilities: Json = None, **members: Json) -> dict[str, Json]:
 
 @asynccontextmanager
 async def serving(agent: Agent, capabilities: Json = None) -> AsyncIterator[Raw]:
-    """Our agent, and a raw client that has introduced itself to it."""
+    """Connect our agent to an initialized raw client."""
     ours, theirs = memory_pair()
     connection = agent.start_connection(theirs)
     client = Raw(ours)
@@ -154,26 +154,26 @@ async def serving(agent: Agent, capabilities: Json = None) -> AsyncIterator[Raw]
 
 
 async def opened(client: Raw, folder: Any = "/home/user/project", **members: Json) -> str:
-    """A new session in a folder; gives its id."""
+    """Open a session in a folder; return its id."""
     result = await client.result("session/new", {"workingDirectory": str(folder), **members})
     return str(result["sessionId"])
 
 
 async def prompted(client: Raw, session: str, text: str = "go", **members: Json) -> Json:
-    """Prompt, and give the whole answer; what the agent asks meanwhile is answered."""
+    """Prompt and return the whole answer; answer the agent's requests meanwhile."""
     content = [{"type": "text", "text": text}]
     return await client.call("session/prompt", {"sessionId": session, "content": content, **members})
 
 
 def bare(value: Json) -> Json:
-    """The same JSON without `_meta`, where we carry what the draft has no word for."""
+    """Return the same JSON without `_meta`, which has what the draft cannot carry."""
     if isinstance(value, dict):
         return {name: bare(member) for name, member in value.items() if name != "_meta"}
     return [bare(member) for member in value] if isinstance(value, list) else value
 
 
 def text_prompt(session: str, text: str = "go") -> dict[str, Json]:
-    """The params of a prompt that is one text."""
+    """Return the params of a prompt with one text."""
     return {"sessionId": session, "content": [{"type": "text", "text": text}]}
 
 
@@ -181,7 +181,7 @@ def text_prompt(session: str, text: str = "go") -> dict[str, Json]:
 async def playing(
     part: Callable[[Raw], Awaitable[None]], introduction: Json = None, **options: Any
 ) -> AsyncIterator[RemoteAgent]:
-    """Our client, and a raw agent that introduces itself and then plays its part, which must come to its end."""
+    """Connect our client to a raw agent that answers initialize and then runs its part to the end."""
     ours, theirs = memory_pair()
     agent = Raw(theirs)
 
@@ -208,7 +208,7 @@ async def playing(
 
 
 class Played(NamedTuple):
-    """What is left of a turn: the raw agent with what it heard, our client's session, its turn and its updates."""
+    """The result of a turn: the raw agent with its messages, our client's session, its turn and its updates."""
 
     agent: Raw
     session: ClientSession
@@ -224,7 +224,7 @@ async def during_turn(
     result: Json = None,
     **options: Any,
 ) -> Played:
-    """Our client opens a session in a folder and prompts; the raw agent does its work and ends the turn."""
+    """Open a session in a folder with our client and prompt; the raw agent works and ends the turn."""
     kept: list[Raw] = []
 
     async def part(agent: Raw) -> None:

@@ -1,4 +1,4 @@
-"""What an official v1 client and agent say, and one turn of theirs."""
+"""The messages of an official v1 client and agent, and one turn."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SESSION = "sess_1"
 
 
 def hello(capabilities: Json = None, **more: Json) -> Json:
-    """The params of an initialize."""
+    """Return the params of initialize."""
     offered = ALL if capabilities is None else capabilities
     return {"protocolVersion": 1, "clientInfo": INFO, "clientCapabilities": offered, **more}
 
 
 def introduction(**capabilities: Json) -> Json:
-    """The result of an initialize."""
+    """Return the result of initialize."""
     info = {"name": "agent", "version": "1.0"}
     return {"protocolVersion": 1, "agentInfo": info, "agentCapabilities": capabilities, "authMethods": []}
 
@@ -31,14 +31,14 @@ def prompt(session: str, text: str) -> Json:
 
 
 async def begin(peer: ScriptedPeer, capabilities: Json = None, cwd: str = CWD, **more: Json) -> str:
-    """Initialize and open a session; gives its id."""
+    """Initialize and open a session; return its id."""
     await peer.request("hello", "initialize", hello(capabilities))
     answer = await peer.request("new", "session/new", {"cwd": cwd, "mcpServers": [], **more})
     return str(answer["result"]["sessionId"])
 
 
 async def said(peer: ScriptedPeer, session: str, text: str) -> tuple[list[Json], Json]:
-    """The updates of one turn and the frame that ends it."""
+    """Return the updates of one turn and the frame that ends it."""
     start = len(peer.heard)
     answer = await peer.request("turn", "session/prompt", prompt(session, text))
     frames = [frame for frame in peer.heard[start:] if frame.get("method") == "session/update"]
@@ -47,17 +47,17 @@ async def said(peer: ScriptedPeer, session: str, text: str) -> tuple[list[Json],
 
 
 async def open_session(peer: ScriptedPeer, result: Json = None, **capabilities: Json) -> Json:
-    """The agent's part up to an open session; gives the params of session/new."""
+    """Play the agent's part up to an open session; return the params of session/new."""
     await serve(peer, "initialize", introduction(**capabilities))
     return (await serve(peer, "session/new", {"sessionId": SESSION, **(result or {})}))["params"]
 
 
 def text(words: str) -> Json:
-    """A text block."""
+    """Return a text block."""
     return {"type": "text", "text": words}
 
 
 async def hold(turn: Turn) -> None:
-    """Say something and then nothing more."""
+    """Send one text and then nothing."""
     await turn.say("Working")
     await asyncio.get_running_loop().create_future()

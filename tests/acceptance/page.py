@@ -21,7 +21,7 @@ PREAMBLE = """\
 
 **{shown} of {total}** items shown.
 
-Everything that the protocol documents ask for, one row an item; the ids are those of our protocol notes.
+Everything that the protocol documents ask for, one row an item; the ids never change.
 `make test` writes this page from marks on tests, and counts only tests that ran and passed in that run: a
 skipped test shows nothing. **W** items are seen on the wire, and their tests look at raw JSON; **B** items
 are behaviour, and their tests drive a command or the public API. The sentences are in
@@ -30,7 +30,7 @@ are behaviour, and their tests drive a command or the public API. The sentences 
 
 
 class Item(NamedTuple):
-    """One thing asked for: its id, W (wire), B (behaviour) or W/B, and a sentence."""
+    """A requirement: its id, W (wire), B (behavior) or W/B, and a sentence."""
 
     id: str
     kind: str
@@ -46,7 +46,7 @@ class Chapter(NamedTuple):
 
 
 def read_table(path: Path = TABLE) -> tuple[Chapter, ...]:
-    """The chapters in the order of the file."""
+    """Return the chapters in the order of the file."""
     table = tomllib.loads(path.read_text(encoding="utf-8"))
     return tuple(
         Chapter(chapter["seed"], chapter["title"], tuple(Item(**item) for item in chapter["items"]))
@@ -55,17 +55,17 @@ def read_table(path: Path = TABLE) -> tuple[Chapter, ...]:
 
 
 def item_ids(chapters: Iterable[Chapter]) -> list[str]:
-    """All ids, in order."""
+    """Return all ids, in order."""
     return [item.id for chapter in chapters for item in chapter.items]
 
 
 def base_name(nodeid: str) -> str:
-    """A test's name without its parameters: the cases of one test are one line on the page."""
+    """Return a test's name without its parameters: the cases of one test are one line on the page."""
     return nodeid.partition("[")[0]
 
 
 def render(chapters: Iterable[Chapter], shown_by: Mapping[str, Iterable[str]]) -> str:
-    """The page's text. `shown_by` has, for an item's id, the node ids of tests that ran and passed."""
+    """Return the page's text. `shown_by` maps an item's id to the node ids of tests that passed."""
     chapters = tuple(chapters)
     names = {id: sorted({base_name(nodeid) for nodeid in shown_by.get(id, ())}) for id in item_ids(chapters)}
     lines = [PREAMBLE.format(shown=sum(map(bool, names.values())), total=len(names))]
@@ -84,5 +84,5 @@ def render(chapters: Iterable[Chapter], shown_by: Mapping[str, Iterable[str]]) -
 
 
 def cell(text: str) -> str:
-    """A sentence made safe for a table cell: JSON and names with underscores are not Markdown."""
+    """Escape a sentence for a table cell: JSON and names with underscores are not Markdown."""
     return re.sub(r"([|_*<\[\]])", r"\\\1", text)

@@ -1,4 +1,6 @@
-"""Seed 004, sections 10 to 13: capability trees, their intersection, MCP servers of a session, modes, extension."""
+"""docs/protocol/draft.md#agent-capabilities to #custom-capabilities: capability trees, their intersection, MCP servers
+of a session, modes, extension.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,12 @@ MODES = [SessionMode(id=name, name=name.title()) for name in ("default", "plan",
 
 
 def side(**members: Any) -> dict[str, Any]:
-    """What only the draft has a place for, in a typed message."""
+    """Return what only the draft can carry, from a typed message."""
     return {"dragoman": members}
 
 
 def doing(work: Callable[[Turn], Awaitable[None]], **options: Any) -> Agent:
-    """An agent that does this in every turn."""
+    """Return an agent that does this in every turn."""
     agent = Agent("worker", version="1", dialect="draft", **options)
 
     @agent.prompt
@@ -60,7 +62,7 @@ async def nothing(_: Turn) -> None:
 
 
 async def introduced(agent: Agent, capabilities: Any = None) -> Any:
-    """What our agent answers to a raw client's initialize."""
+    """Return our agent's answer to a raw client's initialize."""
     ours, theirs = memory_pair()
     connection = agent.start_connection(theirs)
     result = await Raw(ours).result("initialize", initialize(capabilities))
@@ -310,7 +312,7 @@ def test_our_client_uses_only_what_the_agent_announced() -> None:
 
 @pytest.mark.item("004-41")
 @pytest.mark.parametrize(
-    ("lend", "served"),
+    ("workspace", "served"),
     [
         (None, set()),
         (WorkspaceAccess(terminals=False), {"fs/read_text_file", "fs/write_text_file"}),
@@ -319,7 +321,7 @@ def test_our_client_uses_only_what_the_agent_announced() -> None:
     ids=["nothing", "files", "terminals"],
 )
 async def test_an_agent_that_calls_what_our_client_did_not_announce_is_refused(
-    tmp_path: Path, lend: WorkspaceAccess | None, served: set[str]
+    tmp_path: Path, workspace: WorkspaceAccess | None, served: set[str]
 ) -> None:
     """-32007 for every call that was not announced, and nothing happens."""
     (tmp_path / "a.txt").write_text("before")
@@ -337,7 +339,7 @@ async def test_an_agent_that_calls_what_our_client_did_not_announce_is_refused(
             else:
                 assert answered["error"]["code"] == -32007
 
-    await during_turn(tmp_path, part, lend=lend)
+    await during_turn(tmp_path, part, workspace=workspace)
     assert (tmp_path / "a.txt").read_text() == ("after" if "fs/write_text_file" in served else "before")
 
 
@@ -533,7 +535,7 @@ def test_what_we_say_under_meta_is_always_an_object(tmp_path: Path) -> None:
             metas(client.heard)
 
     run(work())
-    run(during_turn(tmp_path, part, lend=WorkspaceAccess()))
+    run(during_turn(tmp_path, part, workspace=WorkspaceAccess()))
     assert seen
     assert all(isinstance(meta, dict) for meta in seen)
 

@@ -1,4 +1,6 @@
-"""Seed 004, section 15: the error codes, what errors carry, limits and timeouts (recovery is in tests/roles)."""
+"""docs/protocol/draft.md#error-codes: the error codes, what errors carry, limits and timeouts (recovery is in
+tests/roles).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ STANDARD = {
 
 
 def doing(work: Callable[[Turn], Awaitable[None]]) -> Agent:
-    """An agent that does this in every turn."""
+    """Return an agent that does this in every turn."""
     agent = Agent("worker", version="1", dialect="draft")
 
     @agent.prompt
@@ -137,8 +139,8 @@ async def test_our_client_gives_each_code_for_its_own_reason(tmp_path: Path) -> 
         assert refused["code"] == -32002
         assert (await agent.error("terminal/create", {"command": "true"}))["code"] == -32007
 
-    lend = WorkspaceAccess(terminals=False, approve=lambda question: question.operation == "read")
-    await during_turn(tmp_path, part, lend=lend)
+    workspace = WorkspaceAccess(terminals=False, approve=lambda question: question.operation == "read")
+    await during_turn(tmp_path, part, workspace=workspace)
 
 
 # --- 15.2 what an error carries -------------------------------------------------------------------------------
@@ -235,7 +237,7 @@ async def test_our_client_lends_only_so_many_terminals_and_says_so(tmp_path: Pat
         await agent.result("terminal/release", {"terminalId": terminals[0]})
         assert "result" in await agent.call("terminal/create", {"command": "true"})
 
-    await during_turn(tmp_path, part, lend=WorkspaceAccess())
+    await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
 @pytest.mark.item("004-62")

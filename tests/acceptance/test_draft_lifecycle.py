@@ -1,4 +1,4 @@
-"""Seed 004, sections 3 and 4: messages, transports, parts, sessions, and the life of a connection."""
+"""docs/protocol/draft.md#architecture to #cancel: messages, transports, sessions, and the life of a connection."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PATIENCE = 60.0
 
 
 def parrot(**options: Any) -> Agent:
-    """An agent that says back what it hears."""
+    """Return an echo agent."""
     agent = Agent("parrot", version="1.0.0", dialect="draft", **options)
 
     @agent.prompt
@@ -191,9 +191,9 @@ async def test_the_parts_of_a_client_are_parts_of_their_own(tmp_path: Path) -> N
         return said, {"files": offered.fs.read_text_file, "terminals": offered.terminal}
 
     files = WorkspaceAccess(terminals=False, approve=approve)
-    assert await ask("file", lend=files) == ("inside", {"files": True, "terminals": False})
+    assert await ask("file", workspace=files) == ("inside", {"files": True, "terminals": False})
     terminals = WorkspaceAccess(files=False, approve=approve)
-    assert await ask("command", lend=terminals) == ("ran", {"files": False, "terminals": True})
+    assert await ask("command", workspace=terminals) == ("ran", {"files": False, "terminals": True})
     nothing = {"files": False, "terminals": False}
     assert await ask("leave", permission="allow") == ("allowed: True", nothing)
     assert await ask("leave", permission="deny") == ("allowed: False", nothing)
@@ -310,7 +310,7 @@ async def test_our_client_says_the_drafts_initialize_and_reads_its_answer() -> N
         interactive=False,
         max_terminals=None,
     )
-    async with playing(part, name="MyEditor", version="1.0", lend=plain) as remote:
+    async with playing(part, name="MyEditor", version="1.0", workspace=plain) as remote:
         assert remote.info is not None
         assert (remote.info.name, remote.info.version) == ("Claude Agent", "1.0.0")
         assert remote.capabilities.load_session is True
@@ -507,7 +507,7 @@ async def test_our_client_follows_the_drawn_turn(tmp_path: Path) -> None:
 
     usage = {"inputTokens": 1500, "outputTokens": 2300}
     played = await during_turn(
-        tmp_path, part, lend=WorkspaceAccess(), result={"stopReason": "end_turn", "usage": usage}
+        tmp_path, part, workspace=WorkspaceAccess(), result={"stopReason": "end_turn", "usage": usage}
     )
     kinds = [type(update).__struct_config__.tag for update in played.updates]
     assert kinds == ["agent_thought_chunk", "tool_call", "tool_call_update", "agent_message_chunk"]

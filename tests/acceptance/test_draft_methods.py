@@ -1,4 +1,4 @@
-"""Seed 004, sections 5 and 6: every method and notification, as our agent and our client serve and say them."""
+"""docs/protocol/draft.md#initialize to #update-frame: every method and notification of our agent and our client."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ SLEEP = {"command": "sleep", "args": ["600"]}
 
 
 def settable() -> Agent:
-    """An agent with modes and options."""
+    """Return an agent with modes and options."""
     return Agent("settable", version="1", dialect="draft", modes=MODES, options=OPTIONS)
 
 
 def doing(work: Any) -> Agent:
-    """An agent that does this in every turn."""
+    """Return an agent that does this in every turn."""
     agent = Agent("worker", version="1", dialect="draft")
     agent.prompt(work)
     return agent
 
 
 def side(**members: Any) -> dict[str, Any]:
-    """What only the draft has a place for, in a typed message."""
+    """Return what only the draft can carry, from a typed message."""
     return {"dragoman": members}
 
 
@@ -503,7 +503,7 @@ async def test_our_client_reads_with_encoding_and_line_range(tmp_path: Path) -> 
         assert (await read("utf8.txt", encoding="no-such"))["error"]["code"] == -32602
         assert (await read("missing.txt"))["error"]["code"] == -32004
 
-    await during_turn(tmp_path, part, lend=WorkspaceAccess())
+    await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
 @pytest.mark.item("004-23")
@@ -564,7 +564,7 @@ async def test_our_client_writes_with_encoding_directories_and_overwrite(tmp_pat
         assert (await write("d.txt", "€", encoding="latin-1"))["error"]["code"] == -32602
         assert not (tmp_path / "d.txt").exists()
 
-    await during_turn(tmp_path, part, lend=WorkspaceAccess())
+    await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
 @pytest.mark.item("004-24")
@@ -602,7 +602,7 @@ async def test_our_agent_writes_with_encoding_directories_and_overwrite() -> Non
 
 
 def pushes(agent: Raw) -> None:
-    """Take what is pushed."""
+    """Receive pushed output."""
     agent.answers["terminal/output"] = lambda _: {"received": True}
 
 
@@ -633,7 +633,7 @@ async def test_our_client_starts_a_command_with_args_folder_environment_and_time
         assert ended == {"exitCode": 143, "signal": "SIGTERM", "timedOut": True}
         assert (await agent.error("terminal/create", {"command": "no-such-command-here"}))["code"] == -32004
 
-    await during_turn(tmp_path, part, lend=WorkspaceAccess())
+    await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
 @pytest.mark.item("004-26")
@@ -661,7 +661,7 @@ async def test_our_client_pushes_output_while_the_command_runs_each_stream_by_it
         last = agent.said("terminal/output")[-1]
         assert (last["data"], last["stream"]) == ("last\n", "stdout")
 
-    await during_turn(tmp_path, part, lend=WorkspaceAccess())
+    await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
 @pytest.mark.item("004-26")
@@ -676,7 +676,7 @@ async def test_an_agent_that_does_not_take_pushed_output_does_no_harm(tmp_path: 
         created = await agent.result("terminal/create", {"command": "echo", "args": ["again"]})
         assert (await agent.result("terminal/wait_for_exit", {"terminalId": created["terminalId"]}))["exitCode"] == 0
 
-    await during_turn(tmp_path, part, lend=WorkspaceAccess())
+    await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
 @pytest.mark.item("004-27")
@@ -697,7 +697,7 @@ async def test_our_client_stops_waiting_after_the_timeout_and_says_so(tmp_path: 
         quick = await agent.result("terminal/create", {"command": "sh", "args": ["-c", "exit 7"]})
         assert await agent.result("terminal/wait_for_exit", {"terminalId": quick["terminalId"]}) == {"exitCode": 7}
 
-    await during_turn(tmp_path, part, lend=WorkspaceAccess())
+    await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
 @pytest.mark.item("004-28")
@@ -726,7 +726,7 @@ async def test_our_client_kills_with_the_signal_that_is_named_sigterm_otherwise_
         nonsense = {"terminalId": created["terminalId"], "signal": "SIGNONSENSE"}
         assert (await agent.error("terminal/kill", nonsense))["code"] == -32602
 
-    await during_turn(tmp_path, part, lend=WorkspaceAccess())
+    await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
 @pytest.mark.item("004-29")
@@ -742,14 +742,14 @@ async def test_our_client_releases_a_terminal_with_what_still_runs_in_it(tmp_pat
         for method in ("terminal/release", "terminal/kill", "terminal/wait_for_exit"):
             assert (await agent.error(method, terminal))["code"] == -32004
 
-    await during_turn(tmp_path, part, lend=WorkspaceAccess())
+    await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
 # --- 5.2.4 to 5.2.8 terminals: our agent in a client's --------------------------------------------------------
 
 
 class Terminals:
-    """The terminals of a raw client: what they print is pushed as soon as they are created."""
+    """The terminals of a raw client, which push their output as soon as they are created."""
 
     def __init__(self, client: Raw, *printed: tuple[str, str]) -> None:
         self.client = client
@@ -762,7 +762,7 @@ class Terminals:
         }
 
     def create(self, _: Any) -> Any:
-        """Answer first: a terminal has to be known before it is pushed to."""
+        """Answer first, because a terminal must be known before it pushes."""
         asyncio.get_running_loop().call_soon(self.push)
         return {"terminalId": "term_abc", "pid": 4242}
 

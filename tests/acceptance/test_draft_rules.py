@@ -1,4 +1,4 @@
-"""Seed 004, sections 14, 16 and 17 and its schemas, as far as they go now: leave, folders, guides, versions."""
+"""docs/protocol/draft.md#trust to #schemas: permission, folders, guides, versions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DIALECT = ("--dialect", "draft")
 
 
 def doing(work: Callable[[Turn], Awaitable[None]], **options: Any) -> Agent:
-    """An agent that does this in every turn."""
+    """Return an agent that does this in every turn."""
     agent = Agent("worker", version="1", dialect="draft", **options)
 
     @agent.prompt
@@ -61,7 +61,7 @@ def test_nothing_delicate_happens_without_explicit_leave(tmp_path: Path, prompt:
     assert not made.exists()
     for key, is_allowed in (("n", False), ("y", True)):
         with OnTerminal("run", "--prompt", prompt, *DIALECT, "--", *AGENT_COMMAND, cwd=tmp_path) as terminal:
-            terminal.await_text("The agent asks for leave:")
+            terminal.await_text("The agent asks for permission:")
             terminal.await_text("n? ")
             assert not made.exists()
             terminal.type(f"{key}\n")
@@ -89,7 +89,7 @@ async def test_an_agent_that_does_not_ask_is_stopped_by_the_client_all_the_same(
         refused = await agent.error("terminal/create", {"command": "touch", "args": ["made"]})
         assert refused["code"] == -32002
 
-    await during_turn(tmp_path, part, lend=WorkspaceAccess(approve=approve))
+    await during_turn(tmp_path, part, workspace=WorkspaceAccess(approve=approve))
     assert asked == [("read", f"{tmp_path}/a.txt"), ("write", f"{tmp_path}/a.txt"), ("execute", "touch made")]
     assert (tmp_path / "a.txt").read_text() == "before"
     assert not (tmp_path / "made").exists()
@@ -136,7 +136,7 @@ async def test_files_stay_inside_the_working_directory_and_relative_paths_start_
         assert (await agent.error("terminal/create", {"command": "pwd", "cwd": ".."}))["code"] == -32005
         agent.reply(asked, {"stopReason": "end_turn"})
 
-    async with playing(part, lend=WorkspaceAccess()) as remote:
+    async with playing(part, workspace=WorkspaceAccess()) as remote:
         session = await remote.open_session(str(inside), directories=[str(allowed)])
         async with session.prompt("go"):
             pass
@@ -232,7 +232,7 @@ async def test_a_client_answers_the_agent_at_any_time_and_asks_before_it_writes(
             await serves(agent)
             agent.reply(message, answer)
 
-    async with playing(part, lend=WorkspaceAccess(approve=approve), permission="allow") as remote:
+    async with playing(part, workspace=WorkspaceAccess(approve=approve), permission="allow") as remote:
         session = await remote.open_session(str(tmp_path))
         await remote.request("_between", {})  # no turn is running
         async with session.prompt("go"):
@@ -249,7 +249,7 @@ async def test_a_client_is_ready_as_soon_as_a_session_is_answered_for(tmp_path: 
         agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
         assert (await agent.result("fs/read_text_file", {"path": "AGENTS.md"}))["content"] == "rules"
 
-    async with playing(part, lend=WorkspaceAccess()) as remote:
+    async with playing(part, workspace=WorkspaceAccess()) as remote:
         await remote.open_session(str(tmp_path))
 
 
@@ -392,7 +392,7 @@ async def test_what_is_old_goes_on_working_for_at_least_one_version() -> None:
     """The policy is written down where users look for changes, and an agent answers a client of a later version with
     the one it has instead of turning it away."""
     text = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
-    assert "deprecated goes on working for at least one major version" in text
+    assert "deprecated feature works for at least one more major version" in text
 
     async def echo(turn: Turn) -> None:
         await turn.say(turn.text)

@@ -1,4 +1,4 @@
-"""Seed 004, section 5.1.4: sessions that outlive their agent, and the three ways in which one cannot be loaded."""
+"""docs/protocol/draft.md#load-session: stored sessions, and the three reasons why one cannot be loaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.acceptance.draft import Raw, opened, prompted, run, serving
 
 
 def echo(store: SqliteStore) -> Agent:
-    """An agent of the draft that keeps what was said."""
+    """Return a draft agent with a store."""
     agent = Agent("keeper", version="1", dialect="draft", store=store)
 
     @agent.prompt

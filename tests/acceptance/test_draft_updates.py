@@ -1,4 +1,6 @@
-"""Seed 004, sections 7 to 9: the nine updates, tool calls and their states, locations, content blocks."""
+"""docs/protocol/draft.md#plan to #content-blocks: the nine updates, tool calls and their states, locations, content
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,12 @@ from tests.acceptance.draft import (
 
 
 def side(**members: Any) -> dict[str, Any]:
-    """What only the draft has a place for, in a typed message."""
+    """Return what only the draft can carry, from a typed message."""
     return {"dragoman": members}
 
 
 def doing(work: Callable[[Turn], Awaitable[None]], **options: Any) -> Agent:
-    """An agent that does this in every turn."""
+    """Return an agent that does this in every turn."""
     agent = Agent("worker", version="1", dialect="draft", **options)
 
     @agent.prompt
@@ -278,7 +280,7 @@ ARROWS: dict[str, set[str]] = {
 
 
 async def bring(call: Tool, status: str, client: Raw) -> None:
-    """Bring a fresh call into a state, along the arrows."""
+    """Bring a new call into a status through allowed transitions."""
     if status in ("in_progress", "completed", "failed"):
         await call.start()
     if status in ("completed", "failed", "cancelled"):
@@ -289,7 +291,7 @@ async def bring(call: Tool, status: str, client: Raw) -> None:
 
 
 async def try_move(call: Tool, to: str) -> None:
-    """Ask for one move through the public calls of a tool."""
+    """Request one transition through the public methods of a tool."""
     if to == "in_progress":
         await call.start()
     elif to == "awaiting_permission":
@@ -565,7 +567,7 @@ async def test_content_goes_from_our_client_to_our_agent_unchanged(tmp_path: Pat
     async def keep(turn: Turn) -> None:
         got.extend(turn.prompt)
 
-    async with joined(doing(keep, image=True), dialect="draft", lend=WorkspaceAccess()) as remote:
+    async with joined(doing(keep, image=True), dialect="draft", workspace=WorkspaceAccess()) as remote:
         session = await remote.open_session(str(tmp_path))
         async with session.prompt(blocks):
             pass

@@ -1,4 +1,4 @@
-"""What only the official material asks for: all of stable v1 on the wire, and what passes a proxy untouched."""
+"""What only the official material requires: all of stable v1 on the wire, and what passes a proxy unchanged."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ CHOICE = SessionConfigOption(
 
 
 def whole(**acts: Any) -> Agent:
-    """An agent that declares everything an author can declare."""
+    """Return an agent that declares everything an author can declare."""
     agent = Agent(
         "whole",
         version="1",
@@ -159,7 +159,7 @@ async def test_every_stable_method_of_a_client_is_served(tmp_path: Any) -> None:
         )
         peer.send(result(turn, {"stopReason": "end_turn"}))
 
-    options: Any = {"lend": WorkspaceAccess(), "permission": "allow", "elicit": lambda _: {"branch": "main"}}
+    options: Any = {"workspace": WorkspaceAccess(), "permission": "allow", "elicit": lambda _: {"branch": "main"}}
     async with agent_played(part, **options) as remote:
         assert await (await remote.open_session(str(tmp_path))).ask("go") == "x"
     assert {*asked, "session/update", "elicitation/complete", "$/cancel_request"} == STABLE[Side.CLIENT]
@@ -338,7 +338,7 @@ def test_more_directories_are_roots_of_the_session(tmp_path: Any) -> None:
         assert codes == ["inside", "more", None]
 
     async def connecting() -> None:
-        async with agent_played(part, lend=WorkspaceAccess()) as remote:
+        async with agent_played(part, workspace=WorkspaceAccess()) as remote:
             await remote.open_session(str(inside), directories=[str(more)])
 
     run(serving())

@@ -1,4 +1,4 @@
-"""The table of items is whole, its page tells the truth, and no test names an item that is not there."""
+"""The table of items is complete, its page is correct, and every item that a test names exists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHAPTERS = (
 
 
 def named_ids(source: str) -> Iterator[str]:
-    """The literal ids of every `mark.item(...)` in a module."""
+    """Return the literal ids of every `mark.item(...)` in a module."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="mark"), attr="item"), args=args):
@@ -119,7 +119,7 @@ def test_the_page_is_written_after_a_full_green_run_from_what_passed(
 
 
 def copy_of_plugin(root: Path) -> None:
-    """A project that has nothing but our plug-in and our table."""
+    """Create a project with only our plug-in and our table."""
     (root / "pyproject.toml").write_text((page.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for name in ("tests/conftest.py", "tests/acceptance/page.py", "docs/acceptance_items.toml"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def copy_of_plugin(root: Path) -> None:
 
 
 def run_pytest(root: Path, *arguments: str) -> None:
-    """A test run of its own, without what the outer run put into the environment."""
+    """Run tests without the environment of the outer run."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV_"))}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     subprocess.run(command, cwd=root, env=env, timeout=120, capture_output=True, check=False)

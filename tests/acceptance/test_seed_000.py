@@ -1,4 +1,4 @@
-"""What the 2025.1 document asks for, item by item, up to its content blocks: raw frames of both ends, and commands."""
+"""The requirements of the 2025.1 document up to its content blocks: raw frames of both ends, and commands."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ async def test_our_client_understands_requests_notifications_and_error_answers(t
         peer.send(note("session/update", update))
         peer.send(error(asked, -32003, "Invalid state"))
 
-    options: Any = {"dialect": "2025.1", "cwd": str(tmp_path), "lend": WorkspaceAccess()}
+    options: Any = {"dialect": "2025.1", "cwd": str(tmp_path), "workspace": WorkspaceAccess()}
     async with agent_played(part, **options) as agent:
         session = await agent.open_session(str(tmp_path))
         updates: list[Any] = []
@@ -271,7 +271,7 @@ def test_the_four_shapes_are_exact_and_nothing_to_tell_is_ok(tmp_path: Path) -> 
         assert await peer.receive() == result(14, {"status": "ok"})
 
     async def connecting() -> None:
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=WorkspaceAccess()) as agent:
+        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), workspace=WorkspaceAccess()) as agent:
             await agent.open_session(str(tmp_path))
 
     run(serving())
@@ -331,7 +331,7 @@ def test_all_nine_codes_come_from_real_situations(tmp_path: Path) -> None:
 
     async def connecting() -> None:
         lending = WorkspaceAccess(terminals=False, approve=lambda question: question.operation == "read")
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=lending) as remote:
+        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), workspace=lending) as remote:
             await remote.open_session(str(tmp_path))
 
     run(serving())
@@ -542,7 +542,7 @@ async def test_the_five_updates_are_said_as_a_type_and_its_data() -> None:
     agent.prompt(acting(all=all_))
 
     def bare(data: Json) -> Json:
-        """Without what 2025.1 has no place for and therefore stands beside."""
+        """Remove what 2025.1 cannot carry and is therefore side data."""
         if isinstance(data, list):
             return [bare(item) for item in data]
         return {k: bare(v) for k, v in data.items() if k != "_meta"} if isinstance(data, dict) else data
@@ -644,7 +644,7 @@ def test_text_files_are_read_and_written_without_a_session(tmp_path: Path) -> No
         assert written == result(11, {"status": "ok"})
 
     async def connecting() -> None:
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=WorkspaceAccess()) as remote:
+        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), workspace=WorkspaceAccess()) as remote:
             await remote.open_session(str(tmp_path))
 
     run(serving())
@@ -677,7 +677,7 @@ def test_a_terminal_starts_from_one_line_and_is_named_by_its_id(tmp_path: Path) 
         assert await peer.request(24, "terminal/release", created["result"]) == result(24, {"status": "ok"})
 
     async def connecting() -> None:
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=WorkspaceAccess()) as remote:
+        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), workspace=WorkspaceAccess()) as remote:
             await remote.open_session(str(tmp_path))
 
     async def build(turn: Turn) -> None:

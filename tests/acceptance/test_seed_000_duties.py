@@ -1,4 +1,4 @@
-"""What the 2025.1 document asks for, item by item, from its capabilities on: gates, duties, states, security."""
+"""The requirements of the 2025.1 document from its capabilities on: gates, duties, states, security."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_text_files_and_terminal_open_the_calls_of_agents(tmp_path: Path, is_ope
 
     async def connecting() -> None:
         lending = WorkspaceAccess(files=is_open, terminals=is_open)
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=lending) as remote:
+        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), workspace=lending) as remote:
             await remote.open_session(str(tmp_path))
 
     run(serving())
@@ -376,7 +376,7 @@ def test_paths_that_are_not_absolute_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
 
     async def connecting() -> None:
-        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=WorkspaceAccess()) as remote:
+        async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), workspace=WorkspaceAccess()) as remote:
             await remote.open_session(str(tmp_path))
 
     run(connecting())
@@ -411,7 +411,7 @@ async def test_a_client_decides_about_each_file_and_each_command(tmp_path: Path)
         assert [answer["error"]["code"] for answer in answers[1:]] == [-32002] * 3
 
     lending = WorkspaceAccess(approve=lambda question: question.resource.endswith("open.txt"))
-    async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), lend=lending) as remote:
+    async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), workspace=lending) as remote:
         await remote.open_session(str(tmp_path))
     assert (tmp_path / "shut.txt").read_text() == "shut"
     assert not (tmp_path / "made").exists()

@@ -1,4 +1,4 @@
-"""What the overview of official v1 asks for, item by item: raw frames of both ends, and commands."""
+"""The requirements of the overview of official v1: raw frames of both ends, and commands."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ async def test_our_client_announces_what_it_lends_and_serves_nothing_else(tmp_pa
         }
         assert results[5:] == [{}, {}]
 
-    async with agent_played(part, lend=WorkspaceAccess() if lends else None) as remote:
+    async with agent_played(part, workspace=WorkspaceAccess() if lends else None) as remote:
         await remote.open_session(str(tmp_path))
     assert (tmp_path / "a").read_text() == ("new" if lends else "one\ntwo\n")
 
@@ -391,7 +391,7 @@ def test_paths_are_absolute_and_lines_count_from_one_on_the_wire(tmp_path: Path)
             assert (await ask(method, **params))["error"]["code"] == -32602, (method, params)
 
     async def connecting() -> None:
-        async with agent_played(part, lend=WorkspaceAccess()) as remote:
+        async with agent_played(part, workspace=WorkspaceAccess()) as remote:
             await remote.open_session(str(tmp_path))
 
     agent = Agent("a", version="1")
@@ -529,7 +529,9 @@ async def test_our_client_starts_the_agent_and_ends_it_by_closing_its_streams(tm
 
 @pytest.mark.item("001-13")
 async def test_an_agent_that_needs_a_login_says_so_with_its_own_code() -> None:
-    """-32000 until authenticate names an advertised method; a terminal one cannot be named (reference 1.4)."""
+    """-32000 until authenticate names an advertised method; a terminal one cannot be named
+    (docs/protocol/auth.md#authenticate).
+    """
     methods = [AuthMethod(id="in-terminal", name="Terminal", type="terminal", args=["login"])]
     agent = Agent("a", version="1", auth_required=True, auth_methods=methods)
     agent.prompt(greet)
@@ -554,7 +556,7 @@ async def test_an_agent_that_needs_a_login_says_so_with_its_own_code() -> None:
 @pytest.mark.item("001-13")
 @pytest.mark.parametrize("version", [0, 1, 2, 65535])
 async def test_an_agent_answers_with_the_version_it_speaks(version: int) -> None:
-    """Whatever version a client offers, it hears the newest one that we speak (reference 1.3)."""
+    """Whatever version a client offers, it hears the newest one that we speak (docs/protocol/initialize.md#version)."""
 
     async with client_of(Agent("a", dialect="v1")) as peer:
         answer = await peer.request(1, "initialize", {**hello(), "protocolVersion": version})
@@ -563,7 +565,9 @@ async def test_an_agent_answers_with_the_version_it_speaks(version: int) -> None
 
 @pytest.mark.item("001-13")
 def test_only_what_prompt_capabilities_announce_may_be_in_a_prompt() -> None:
-    """Text and links always; images, sounds and embedded resources where they were announced (reference 1.7)."""
+    """Text and links always; images, sounds and embedded resources where they were announced
+    (docs/protocol/prompt-turns.md#prompt-content).
+    """
     blocks = {
         "image": {"type": "image", "data": "aWE=", "mimeType": "image/png"},
         "audio": {"type": "audio", "data": "aWE=", "mimeType": "audio/wav"},
@@ -592,7 +596,9 @@ def test_only_what_prompt_capabilities_announce_may_be_in_a_prompt() -> None:
 
 @pytest.mark.item("001-13")
 def test_a_cancelled_turn_answers_its_questions_and_never_fails() -> None:
-    """Open questions get the outcome cancelled, open tool calls an end, the prompt `cancelled` (reference 1.7)."""
+    """Open questions get the outcome cancelled, open tool calls an end, the prompt `cancelled`
+    (docs/protocol/prompt-turns.md#cancel).
+    """
     agent = Agent("a", version="1")
 
     async def ask(turn: Turn) -> None:
@@ -646,7 +652,9 @@ def test_a_cancelled_turn_answers_its_questions_and_never_fails() -> None:
 
 @pytest.mark.item("001-13")
 async def test_load_tells_the_history_before_its_answer_and_resume_tells_none() -> None:
-    """And both want the folder of the session, whose extra folders are never restored (reference 1.5)."""
+    """And both want the folder of the session, whose extra folders are never restored
+    (docs/protocol/sessions.md#roots).
+    """
     agent = Agent("a", version="1")
 
     async def roots(turn: Turn) -> None:
@@ -697,5 +705,5 @@ async def test_terminals_keep_the_end_of_their_output_and_whole_characters(tmp_p
         assert (await peer.request(9, "terminal/release", handle))["result"] == {}
         assert (await peer.request(10, "terminal/output", handle))["error"]["code"] == -32002
 
-    async with agent_played(part, lend=WorkspaceAccess()) as remote:
+    async with agent_played(part, workspace=WorkspaceAccess()) as remote:
         await remote.open_session(str(tmp_path))

@@ -1,4 +1,4 @@
-"""What the crow document asks for, item by item: raw frames of both ends, and commands."""
+"""The requirements of the crow document: raw frames of both ends, and commands."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ def prompt(session: str, text: str) -> Json:
 
 
 async def begin(peer: ScriptedPeer, cwd: str = CWD) -> str:
-    """Initialize and open a session; gives its id."""
+    """Initialize and open a session; return its id."""
     await peer.request(1, "initialize", HELLO)
     answer = await peer.request(2, "session/new", {"cwd": cwd, "mcpServers": []})
     return str(answer["result"]["sessionId"])
 
 
 async def said(peer: ScriptedPeer, session: str, text: str) -> tuple[list[Json], Json]:
-    """The updates of one turn and the frame that ends it."""
+    """Return the updates of one turn and the frame that ends it."""
     start = len(peer.heard)
     answer = await peer.request(3, "session/prompt", prompt(session, text))
     return [frame["params"]["update"] for frame in peer.heard[start:-1]], answer
 
 
 def bare(value: Json) -> Json:
-    """An object without what crow has no place for and therefore stands beside."""
+    """Remove what crow cannot carry and is therefore side data."""
     return {name: bare(inner) for name, inner in value.items() if name != "_meta"} if isinstance(value, dict) else value
 
 
 async def open_session(peer: ScriptedPeer) -> None:
-    """The agent's part up to an open session."""
+    """Play the agent's part up to an open session."""
     await serve(peer, "initialize", INTRODUCTION)
     await serve(peer, "session/new", {"sessionId": SESSION})
 
@@ -283,7 +283,7 @@ async def test_a_loaded_session_tells_its_history_first_and_whole(tmp_path: Path
 
 
 def state(updates: list[Json]) -> Json:
-    """What a client keeps of updates: messages as whole texts, tool calls as they ended, the latest plan."""
+    """Return the state after updates: messages as whole texts, tool calls as they ended, the latest plan."""
     texts: list[tuple[str, str]] = []
     calls: dict[str, Json] = {}
     plan: Json = None
@@ -478,8 +478,8 @@ async def test_logs_go_to_stderr_while_stdout_has_messages_only(tmp_path: Path) 
         assert status == 0
         for line in [*(line.decode() for line in agent.lines), *rest.splitlines()]:
             assert json.loads(line)["jsonrpc"] == "2.0"
-        assert "no message" in aside
-        assert "nobody" in aside
+        assert "not a message" in aside
+        assert "never sent" in aside
 
 
 @pytest.mark.item("002-11")

@@ -1,4 +1,4 @@
-"""What the Banjo document asks for on the wire, item by item: raw frames of both ends, and commands."""
+"""The requirements of the Banjo document on the wire: raw frames of both ends, and commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MODES = [SessionMode(id=id, name=id) for id in ("default", "plan", "acceptEdits"
 
 
 def choice(id: str, *values: str, category: str | None = None) -> SessionConfigOption:
-    """A select option; the first value is the current one."""
+    """Return a select option; the first value is the current one."""
     option = SessionConfigOption(
         id=id,
         name=id.replace("_", " "),
@@ -50,7 +50,7 @@ def choice(id: str, *values: str, category: str | None = None) -> SessionConfigO
 
 
 def banjo(**acts: Any) -> Agent:
-    """An agent with everything that a Banjo client hears of when a session is opened."""
+    """Return an agent with everything that a Banjo client gets when a session is opened."""
     options = [
         choice("auto_resume", "true", "false"),
         choice("route", "claude", "codex"),
@@ -67,7 +67,7 @@ async def greet(turn: Turn) -> None:
 
 
 async def open_session(peer: ScriptedPeer, **more: Json) -> None:
-    """The agent's part up to an open session."""
+    """Play the agent's part up to an open session."""
     await serve(peer, "initialize", introduction(promptCapabilities={}, sessionCapabilities={}))
     await serve(peer, "session/new", {"sessionId": SESSION, **more})
 
@@ -154,7 +154,7 @@ async def test_our_client_has_every_method_of_the_document(tmp_path: Path) -> No
         resumed = await serve(peer, "unstable_resumeSession", {})
         assert resumed["params"]["sessionId"] == "earlier"
 
-    async with agent_played(part, dialect="banjo", lend=WorkspaceAccess()) as remote:
+    async with agent_played(part, dialect="banjo", workspace=WorkspaceAccess()) as remote:
         await remote.authenticate("any")
         session = await remote.open_session(str(tmp_path))
         await session.set_mode("plan")

@@ -1,4 +1,4 @@
-"""Seed 004, appendix C: its words are ours, in the glossary and in the names of the code."""
+"""docs/protocol/draft.md#glossary: its terms are in our glossary and in the names of the code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORDS = {
 @pytest.mark.item("004-81")
 @pytest.mark.parametrize("word", WORDS)
 def test_a_word_of_the_appendix_is_in_our_glossary_and_names_what_it_means(word: str) -> None:
-    glossary = ARCHITECTURE.read_text().partition("## Words")[2].lower()
+    glossary = ARCHITECTURE.read_text().partition("## Glossary")[2].lower()
     assert re.search(rf"\b{word}\b", glossary), f"the glossary does not have {word!r}"
     module, _, name = WORDS[word].rpartition(".")
     try:

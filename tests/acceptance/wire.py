@@ -1,6 +1,6 @@
-"""Both ends of the wire in the hands of a test: a client or an agent that is only frames, and our commands.
+"""Both ends of the wire for tests: a raw client or agent that only sends frames, and our commands.
 
-What a frame holds is for the tests to say. Nothing here knows a dialect beyond how a connection is opened.
+Tests write the frames. Nothing here knows a dialect, except how a connection is opened.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DRAGOMAN = [sys.executable, "-m", "dragoman"]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a test's coroutine, within bounds."""
+    """Run a test's coroutine with a time limit."""
 
     async def bounded() -> T:
         async with asyncio.timeout(BOUND):
@@ -39,27 +39,27 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def call(id: Json, method: str, params: Json) -> dict[str, Json]:
-    """A request."""
+    """Return a request."""
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
 def note(method: str, params: Json) -> dict[str, Json]:
-    """A notification."""
+    """Return a notification."""
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
 def result(asked: Json, value: Json) -> dict[str, Json]:
-    """The answer to a request that was heard, or to the one with this id."""
+    """Return the answer to a received request, or to the one with this id."""
     return {"jsonrpc": "2.0", "id": asked["id"] if isinstance(asked, dict) else asked, "result": value}
 
 
 def error(asked: dict[str, Json], code: int, message: str) -> dict[str, Json]:
-    """The refusal of a request that was heard."""
+    """Return an error for a received request."""
     return {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": code, "message": message}}
 
 
 def acting(**acts: Callable[[Turn], Awaitable[str | None]]) -> Callable[[Turn], Awaitable[str | None]]:
-    """A prompt function that does the act which the prompt names."""
+    """Return a prompt function that runs the act that the prompt names."""
 
     async def act(turn: Turn) -> str | None:
         return await acts[turn.text](turn)
@@ -69,7 +69,7 @@ def acting(**acts: Callable[[Turn], Awaitable[str | None]]) -> Callable[[Turn], 
 
 @asynccontextmanager
 async def client_of(agent: Agent) -> AsyncIterator[ScriptedPeer]:
-    """A client that is only frames, at an agent of ours; nothing has been said yet."""
+    """Connect a raw client to one of our agents; nothing is sent yet."""
     ours, theirs = memory_pair()
     connection = agent.start_connection(theirs)
     try:
@@ -80,7 +80,7 @@ async def client_of(agent: Agent) -> AsyncIterator[ScriptedPeer]:
 
 @asynccontextmanager
 async def agent_played(part: Part, **options: Any) -> AsyncIterator[RemoteAgent]:
-    """Our client at an agent that is only frames, which must come to the end of its part."""
+    """Connect our client to a raw agent, whose part must run to its end."""
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
@@ -104,14 +104,14 @@ async def agent_played(part: Part, **options: Any) -> AsyncIterator[RemoteAgent]
 
 
 async def serve(peer: ScriptedPeer, method: str, value: Json) -> dict[str, Json]:
-    """Expect a request and answer it; gives what was asked."""
+    """Expect a request and answer it; return the request."""
     asked = await peer.expect(method=method)
     peer.send(result(asked, value))
     return asked
 
 
 class Child:
-    """One of our commands as a process of its own, spoken to in lines. Stderr is kept."""
+    """One of our commands as a process, driven by lines. Stderr is kept."""
 
     def __init__(self, *words: str, cwd: Path | None = None) -> None:
         self._command: Sequence[str] = [*DRAGOMAN, *words]
@@ -134,13 +134,13 @@ class Child:
             await self._process.wait()
 
     def send(self, message: dict[str, Json] | bytes) -> None:
-        """One line."""
+        """Send one line."""
         assert self._process.stdin is not None
         line = message if isinstance(message, bytes) else json.dumps(message).encode()
         self._process.stdin.write(line + b"\n")
 
     async def receive(self) -> dict[str, Json]:
-        """The next line, which must be whole and a message."""
+        """Return the next line, which must be a complete message."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         assert line.endswith(b"\n"), f"{line!r} is no line"
@@ -150,19 +150,19 @@ class Child:
         return message
 
     async def until(self, id: Json) -> list[dict[str, Json]]:
-        """Everything up to the answer to this request, which is the last of what is given."""
+        """Return everything up to the answer to this request, which is last."""
         heard = [await self.receive()]
         while "method" in heard[-1] or heard[-1].get("id") != id:
             heard.append(await self.receive())
         return heard
 
     async def request(self, id: Json, method: str, params: Json) -> dict[str, Json]:
-        """Ask and give the answer; what else is said meanwhile is in `heard`."""
+        """Send a request and return the answer; other messages are in `heard`."""
         self.send(call(id, method, params))
         return (await self.until(id))[-1]
 
     async def end(self) -> tuple[int | None, str, str]:
-        """Close its input and wait: its exit status, the rest of its output, its stderr."""
+        """Close its input and wait; return its exit status, the rest of its output, and its stderr."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         rest, aside = await self._process.communicate()

@@ -1,4 +1,4 @@
-"""What a 2025.1 client and a 2025.1 agent say, as the document shows it, and one turn of theirs."""
+"""The messages of a 2025.1 client and agent as in the document, and one turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PNG, WAV = "iVBORw0KGgo=", "UklGRg=="
 
 
 def hello(capabilities: Json = None, cwd: str = PROJECT, **more: Json) -> Json:
-    """The params of an initialize, as the document shows them."""
+    """Return the params of initialize as in the document."""
     return {
         "protocol_version": "2025.1",
         "client_info": {"name": "my-editor", "version": "1.0.0"},
@@ -26,7 +26,7 @@ def hello(capabilities: Json = None, cwd: str = PROJECT, **more: Json) -> Json:
 
 
 def introduction(**capabilities: Json) -> Json:
-    """The result of an initialize, as the document shows it."""
+    """Return the result of initialize as in the document."""
     said = {"streaming": True, "audio": False, "image": True, "supported_modes": ["agent", "ask"], **capabilities}
     return {"agent_info": {"name": "my-agent", "version": "1.0.0"}, "capabilities": said}
 
@@ -36,14 +36,14 @@ def prompt(text: str, session: str = "abc123") -> Json:
 
 
 async def begin(peer: ScriptedPeer, capabilities: Json = None, cwd: str = PROJECT, mode: str = "agent") -> Json:
-    """Initialize and open a session; gives the answer to initialize."""
+    """Initialize and open a session; return the answer to initialize."""
     answer = await peer.request(1, "initialize", hello(capabilities, cwd))
     assert (await peer.request(2, "session/new", {"session_id": "abc123", "mode": mode}))["result"]["status"] == "ok"
     return answer["result"]
 
 
 async def said(peer: ScriptedPeer, text: str, id: int = 9) -> tuple[list[Json], Json]:
-    """The updates of one turn, as type and data, and the frame that ends it."""
+    """Return the updates of one turn, as type and data, and the frame that ends it."""
     start = len(peer.heard)
     answer = await peer.request(id, "session/prompt", prompt(text))
     updates = [frame["params"] for frame in peer.heard[start:] if frame.get("method") == "session/update"]

@@ -186,7 +186,7 @@ SETTINGS = "model=opus, style=verbose, colour=True, max_tokens=4096"
 CHOSEN = ["invalid_params", [f"plan: {SETTINGS}", f"default: {SETTINGS}"], [["approve"]]]
 THOUGHT = ("thought", "Both languages at the same time.")
 ONE_SWITCH = "main at https://main.example with 0 headers. "
-LENT: dict[str, Any] = {"lend": WorkspaceAccess()}
+LENT: dict[str, Any] = {"workspace": WorkspaceAccess()}
 ALLOWED = {**LENT, "permission": "allow"}
 ANSWERED = {"elicit": reply}
 

@@ -47,7 +47,7 @@ def poem(*marked: int) -> Lines:
     ]
 
 
-LATER = "The agent is asked too often; the next try has to wait: you asked for the error rate_limited"
+LATER = "The agent limits the rate of requests; the next attempt has to wait: you asked for the error rate_limited"
 DENIED = "This was not allowed: you asked for the error permission_denied"
 PLANS = [
     "plans: read the question (pending), think about it (pending),",
@@ -80,7 +80,7 @@ CASES = [
     Case("recover", "everything", ("draft", "crow"), [DENIED, DENIED, "gave up: permission_denied"],
          arguments=("/error permission_denied",), items=("004-60",)),
     Case("patience", "everything", ("draft", "crow"),
-         ["True: nothing was heard of the agent for 0.5 s", "still there"], items=("004-62",)),
+         ["True: the agent sent no update for 0.5 s", "still there"], items=("004-62",)),
     Case("elicit", "curious", ("banjo", "draft"), [
         "The agent asks: Who are you?",
         "The agent wants you to visit https://guests.example.org/sign?from=curious",

@@ -103,7 +103,9 @@ def test_a_client_of_an_official_sdk_works_with_an_agent_of_any_dialect(
 
 
 def test_noise_that_ends_an_official_client_does_not_reach_it(client: RemoteClient, folder: Path) -> None:
-    """A line of JSON that is no message ends the official Python client (peers.md P6); through us it is unheard."""
+    """A line of JSON that is no message ends the official Python client (docs/protocol/peers.md#sdk-non-object);
+    through us it is unheard.
+    """
     noisy = ["/bin/sh", "-c", f"echo 5; echo '[1]'; echo loading...; exec {shlex.join(EVERYTHING)}"]
     client("start", command=translate(*noisy), cwd=str(folder))
     session = client("new", cwd=str(folder)).result["sessionId"]
@@ -128,9 +130,9 @@ async def test_our_client_opens_sessions_of_a_2025_agent_in_several_folders_at_o
     for name in set(names):
         (tmp_path / name).mkdir()
 
-    lend = WorkspaceAccess()
+    workspace = WorkspaceAccess()
     command = [*EVERYTHING, "--dialect", "2025.1"]
-    async with asyncio.timeout(30), connect(command, cwd=str(tmp_path), workspace=lend) as agent:
+    async with asyncio.timeout(30), connect(command, cwd=str(tmp_path), workspace=workspace) as agent:
         assert agent.dialect == "2025.1"
         sessions = await asyncio.gather(*(agent.open_session(str(tmp_path / name)) for name in names))
         for session, name in zip(sessions, names, strict=True):

@@ -15,9 +15,9 @@ from dragoman.conformance.verdict import Outcome, Verdict
 from tests.interop.commands import peer
 
 # What never comes is not waited for as long as that of a stranger.
-BRISK = msgspec.structs.replace(PROCESS, answer=4.0, leave=4.0)
+FAST = msgspec.structs.replace(PROCESS, answer=4.0, exit=4.0)
 
-# By the names of peers.md: what is wrong, and the requirement that finds it.
+# By the numbers of docs/protocol/peers.md: what is wrong, and the requirement that finds it.
 PYTHON = {
     "P1 unread stderr": "client.process.01",
     "P2 orphaned behind a wrapper": "client.process.04",
@@ -41,8 +41,8 @@ def checked(name: str, ids: list[str]) -> dict[str, Verdict]:
     """Check one of the clients."""
 
     async def work() -> dict[str, Verdict]:
-        client = CommandClient(peer(name), "v1", pace=BRISK)
-        client.leaves = True
+        client = CommandClient(peer(name), "v1", timeouts=FAST)
+        client.exits_after_turn = True
         wanted = [requirements()[id] for id in ids]
         return {verdict.requirement: verdict async for verdict in check(client, wanted, 2)}
 

@@ -321,7 +321,9 @@ def test_leaving_in_the_middle_of_everything_leaves_nothing_running(mark: str, f
 async def test_an_agent_behind_a_wrapper_that_fills_stderr_works_and_is_ended(
     mark: str, folder: Path, name: str
 ) -> None:
-    """What the official Python client hangs on, and what it leaves running (peers.md P1, P2)."""
+    """What the official Python client hangs on, and what it leaves running (docs/protocol/peers.md#sdk-stderr,
+    docs/protocol/peers.md#sdk-wrapper).
+    """
     before = set(leftovers.marked(mark))
     noise = "head -c 400000 /dev/zero | tr '\\0' x >&2"
     wrapper = ["/bin/sh", "-c", f"{noise}; {shlex.join(peer(name))}; :"]

@@ -1,6 +1,7 @@
 """Our client and the servers of the official SDKs, over HTTP and WebSocket: turns, questions, load where they can.
 
-Reference 3.3 and 3.4 tell how these servers deviate from the documents; what is absorbed is shown here.
+docs/protocol/http.md#python-sdk and #typescript-sdk tell how these servers deviate from the documents; what is absorbed
+is shown here.
 """
 
 from __future__ import annotations
@@ -159,7 +160,8 @@ def test_a_session_is_loaded_over_another_connection_where_the_server_can(
     if server[0] == "ts_server":
         visit(url, go_on)
         return
-    # The official Python server makes an agent for each connection, and has no way back over HTTP (reference 3.3).
+    # The official Python server makes an agent for each connection, and has no way back over HTTP
+    # (docs/protocol/http.md#python-sdk).
     with pytest.raises(ProtocolError) as told:
         visit(url, go_on)
     assert told.value.kind in (Kind.RESOURCE_NOT_FOUND, Kind.SESSION_NOT_FOUND)

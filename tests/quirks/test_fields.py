@@ -1,4 +1,4 @@
-"""What real peers put into their messages, numbers 20 to 26 and 32 to 38 of peers.md, and what becomes of it here."""
+"""What real peers put into their messages, docs/protocol/peers.md#fields, and what becomes of it here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ async def hear(*frames: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("key", ["modelId", "id"])
 async def test_models_are_an_option_and_are_set_the_way_their_agent_knows(key: str) -> None:
-    """peers.md 20: `models` and session/set_model are gone from the schema and in use; droid needs them."""
+    """docs/protocol/peers.md#models: `models` and session/set_model are gone from the schema and in use; droid needs
+    them.
+    """
     models = {
         "currentModelId": "$runtime|openai|fake-model(openai)",
         "availableModels": [
@@ -74,7 +76,7 @@ async def test_models_are_an_option_and_are_set_the_way_their_agent_knows(key: s
 @pytest.mark.item("003-16")
 @pytest.mark.parametrize("dialect", ["v1", "banjo"])
 async def test_members_nobody_told_of_fail_nothing(dialect: str) -> None:
-    """peers.md 21"""
+    """docs/protocol/peers.md#unknown-fields"""
     introduction = {
         "agentCapabilities": {
             **ALL,
@@ -111,12 +113,12 @@ async def test_members_nobody_told_of_fail_nothing(dialect: str) -> None:
 
 
 async def test_a_reason_in_session_cancel_is_no_fault() -> None:
-    """peers.md 21: acp.el says why it cancels."""
+    """docs/protocol/peers.md#unknown-fields: acp.el says why it cancels."""
     agent = Agent("quiet", version="1")
 
     @agent.prompt
     async def answer(turn: Any) -> None:
-        await turn.ask("wait")
+        await turn.ask_permission("wait")
 
     async with agent_served(agent) as peer:
         session = await open_session(peer)
@@ -139,7 +141,7 @@ async def test_a_reason_in_session_cancel_is_no_fault() -> None:
 async def test_what_was_advertised_may_be_refused_and_the_session_lives_on(
     method: str, refusal: dict[str, Any]
 ) -> None:
-    """peers.md 22"""
+    """docs/protocol/peers.md#offered-but-missing"""
 
     async def part(peer: ScriptedPeer) -> None:
         await serve(peer, "session/new", {"sessionId": SESSION})
@@ -174,14 +176,14 @@ DIFF = {"type": "diff", "path": "/a", "oldText": None, "newText": "x"}
     ],
 )
 def test_null_is_as_good_as_nothing(frame: dict[str, Any]) -> None:
-    """peers.md 23"""
+    """docs/protocol/peers.md#nulls"""
     session = run(hear(frame))
-    assert len(session.between) == 1
-    assert not isinstance(session.between[0], Unknown)
+    assert len(session.updates_outside_turns) == 1
+    assert not isinstance(session.updates_outside_turns[0], Unknown)
 
 
 async def test_null_in_results_is_as_good_as_nothing() -> None:
-    """peers.md 23"""
+    """docs/protocol/peers.md#nulls"""
     option = {"id": "m", "name": "M", "description": None, "type": "select", "currentValue": "a", "category": None}
     choices = [{"value": "a", "name": "A", "description": None}]
 
@@ -212,7 +214,7 @@ async def test_null_in_results_is_as_good_as_nothing() -> None:
     ],
 )
 async def test_an_agent_may_introduce_itself_with_next_to_nothing(introduction: dict[str, Any]) -> None:
-    """peers.md 24"""
+    """docs/protocol/peers.md#absent-members"""
 
     async def part(peer: ScriptedPeer) -> None:
         await serve(peer, "session/new", {"sessionId": SESSION})
@@ -229,12 +231,12 @@ async def test_an_agent_may_introduce_itself_with_next_to_nothing(introduction: 
     [{}, {"clientCapabilities": {}}, {"clientCapabilities": {"fs": {}, "auth": {}}}, {"clientCapabilities": None}],
 )
 async def test_a_client_may_introduce_itself_with_next_to_nothing(introduction: dict[str, Any]) -> None:
-    """peers.md 24: no capabilities are none, and such a client is not asked for files."""
+    """docs/protocol/peers.md#absent-members: no capabilities are none, and such a client is not asked for files."""
     agent = Agent("reader", version="1")
 
     @agent.prompt
     async def answer(turn: Any) -> None:
-        await turn.say(str(turn.terminals.lent))
+        await turn.say(str(turn.terminals.uses_client))
 
     async with agent_served(agent, introduction) as peer:
         peer.send(prompting(await open_session(peer)))
@@ -245,17 +247,17 @@ async def test_a_client_may_introduce_itself_with_next_to_nothing(introduction: 
     "meta", [{}, {"field_meta": {"a": 1}}, {"terminal-auth": {"command": "x"}}, {"claudeCode": {"toolName": "Read"}}]
 )
 def test_meta_is_carried_wherever_it_stands(meta: dict[str, Any]) -> None:
-    """peers.md 25"""
+    """docs/protocol/peers.md#meta-shapes"""
     said = update("agent_message_chunk", _meta=meta, content={"type": "text", "text": "x", "_meta": meta})
     said["params"]["_meta"] = meta
     session = run(hear(said))
-    (heard,) = session.between
+    (heard,) = session.updates_outside_turns
     assert heard.meta == meta
     assert heard.content.meta == meta
 
 
 def test_a_terminal_nobody_made_is_shown_not_looked_up() -> None:
-    """peers.md 26: codex names its own call where a terminal's id is due."""
+    """docs/protocol/peers.md#foreign-terminals: codex names its own call where a terminal's id is due."""
     shown = {"type": "terminal", "terminalId": "call_1", "_meta": {"terminal_info": {"cwd": "/"}}}
     session = run(hear(update("tool_call", toolCallId="call_1", title="ls", content=[shown])))
     (content,) = session.tool_calls["call_1"].content
@@ -264,18 +266,18 @@ def test_a_terminal_nobody_made_is_shown_not_looked_up() -> None:
 
 
 def test_an_unknown_kind_of_update_is_given_as_it_came_and_answered_by_nobody() -> None:
-    """peers.md 32, peers.md P5"""
+    """docs/protocol/peers.md#unknown-updates, docs/protocol/peers.md#sdk-unknown-update"""
     session = run(hear(update("brand_new_update_kind", stuff=[1, {"a": None}]), chunk("after")))
-    unknown, after = session.between
+    unknown, after = session.updates_outside_turns
     assert isinstance(unknown, Unknown)
     assert (unknown.tag, unknown.raw["stuff"]) == ("brand_new_update_kind", [1, {"a": None}])
     assert isinstance(after, AgentMessageChunk)
 
 
 def test_unknown_content_is_given_as_it_came() -> None:
-    """peers.md 32"""
+    """docs/protocol/peers.md#unknown-updates"""
     session = run(hear(update("agent_message_chunk", content={"type": "hologram", "data": 1})))
-    (heard,) = session.between
+    (heard,) = session.updates_outside_turns
     assert isinstance(heard.content, Unknown)
     assert heard.content.tag == "hologram"
 
@@ -287,7 +289,7 @@ URL = "https://agentclientprotocol.com/protocol/session-modes#agent"
     "session_id", ["ses_e1f74f042ffe94LUmHgIQTu0T2", "2611151854-9cS2PP", "excellent-taupe-hound", "0", "", "a b/ü\n"]
 )
 async def test_ids_are_any_text(session_id: str) -> None:
-    """peers.md 33: sessions of all shapes, modes that are URLs, values with brackets and bars."""
+    """docs/protocol/peers.md#id-texts: sessions of all shapes, modes that are URLs, values with brackets and bars."""
     modes = {"currentModeId": URL, "availableModes": [{"id": URL, "name": "A"}, {"id": URL + "2", "name": "B"}]}
     option = {"id": "$runtime|openai", "name": "R", "type": "select", "currentValue": "a[low]", "options": []}
 
@@ -309,7 +311,7 @@ async def test_ids_are_any_text(session_id: str) -> None:
 
 
 async def test_a_list_of_sessions_is_taken_as_it_is() -> None:
-    """peers.md 34: times without a zone, sessions of other folders, _meta."""
+    """docs/protocol/peers.md#session-lists: times without a zone, sessions of other folders, _meta."""
     listed = [
         {"sessionId": "a", "cwd": "/one", "updatedAt": "2026-11-15T18:54:12.624176"},
         {"sessionId": "b", "cwd": "/two", "updatedAt": "2026-11-15T18:54:12Z", "_meta": {"size": 1}},
@@ -329,16 +331,20 @@ async def test_a_list_of_sessions_is_taken_as_it_is() -> None:
 
 
 def test_chunks_without_text_are_chunks() -> None:
-    """peers.md 35: qwen and fast-agent send them for their _meta; warnings come as text of the agent."""
+    """docs/protocol/peers.md#empty-chunks: qwen and fast-agent send them for their _meta; warnings come as text of the
+    agent.
+    """
     empty = update("agent_message_chunk", content={"type": "text", "text": ""}, _meta={"usage": {"tokens": 1}})
     session = run(hear(chunk("Model metadata not found\n"), empty))
-    assert [one.content.text for one in session.between] == ["Model metadata not found\n", ""]
-    assert session.between[1].meta == {"usage": {"tokens": 1}}
+    assert [one.content.text for one in session.updates_outside_turns] == ["Model metadata not found\n", ""]
+    assert session.updates_outside_turns[1].meta == {"usage": {"tokens": 1}}
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_history_comes_before_the_answer_and_commands_after_it(method: str) -> None:
-    """peers.md 36: also from agents that replay when they are only to resume; also for a session we have open."""
+    """docs/protocol/peers.md#replay: also from agents that replay when they are only to resume; also for a session we
+    have open.
+    """
 
     async def part(peer: ScriptedPeer) -> None:
         await serve(peer, "session/new", {"sessionId": SESSION})
@@ -361,7 +367,7 @@ async def test_history_comes_before_the_answer_and_commands_after_it(method: str
 
 
 async def test_our_agent_replays_on_load_and_not_on_resume() -> None:
-    """peers.md 36"""
+    """docs/protocol/peers.md#replay"""
     agent = Agent("talker", version="1")
 
     @agent.prompt
@@ -383,7 +389,7 @@ async def test_our_agent_replays_on_load_and_not_on_resume() -> None:
 
 
 def test_an_update_may_be_nothing_but_meta() -> None:
-    """peers.md 37: codex tells the state of its thread so; what was known stays known."""
+    """docs/protocol/peers.md#info-with-only-meta: codex tells the state of its thread so; known values stay."""
     session = run(
         hear(
             update("session_info_update", title="kept"),
@@ -392,7 +398,7 @@ def test_an_update_may_be_nothing_but_meta() -> None:
         )
     )
     assert session.title == "kept"
-    assert isinstance(session.between[1], SessionInfoUpdate)
+    assert isinstance(session.updates_outside_turns[1], SessionInfoUpdate)
     assert session.tool_calls["guardian_assessment:1"].kind == "think"
 
 
@@ -412,7 +418,7 @@ STABLE = {
 
 @pytest.mark.parametrize(("side", "name"), [(side, name) for side, names in STABLE.items() for name in names])
 def test_every_stable_method_of_v1_has_a_row(side: Side, name: str) -> None:
-    """peers.md 38"""
+    """docs/protocol/peers.md#stable-methods"""
     row = find_method(side, name)
     assert row is not None
     assert row.stability == "stable"

@@ -1,4 +1,4 @@
-"""What real peers do at the level of JSON-RPC, numbers 1 to 12 of peers.md, and what becomes of it here."""
+"""What real peers do at the level of JSON-RPC, docs/protocol/peers.md#json-rpc-level, and what becomes of it here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def talker() -> Agent:
 
 @pytest.mark.parametrize("stray", [{"jsonrpc": "2.0"}, {"jsonrpc": "2.0", "id": None}], ids=["no id", "id null"])
 async def test_errors_outside_any_request_are_reported_and_the_turn_goes_on(stray: dict[str, Any]) -> None:
-    """peers.md 1"""
+    """docs/protocol/peers.md#errors-without-id"""
     reports: list[str] = []
 
     async def part(peer: ScriptedPeer) -> None:
@@ -56,7 +56,9 @@ async def test_errors_outside_any_request_are_reported_and_the_turn_goes_on(stra
 
 
 async def test_a_client_that_answers_our_updates_with_errors_is_borne_with() -> None:
-    """peers.md 1: toad answers a notification it cannot read with an error whose id is null."""
+    """docs/protocol/peers.md#errors-without-id: toad answers a notification it cannot read with an error whose id is
+    null.
+    """
 
     async with agent_served(talker()) as peer:
         session = await open_session(peer)
@@ -69,7 +71,7 @@ async def test_a_client_that_answers_our_updates_with_errors_is_borne_with() -> 
 
 @pytest.mark.item("001-10")
 async def test_our_agent_answers_each_request_and_no_notification_even_a_wrong_one() -> None:
-    """peers.md 1: the Rust SDK answers some of them with errors that have no id."""
+    """docs/protocol/peers.md#errors-without-id: the Rust SDK answers some of them with errors that have no id."""
     wrong: list[tuple[str, Any]] = [
         ("_x/notif", {}),
         ("no/such_method", {}),
@@ -93,7 +95,9 @@ async def test_our_agent_answers_each_request_and_no_notification_even_a_wrong_o
 
 @pytest.mark.parametrize("id", ["ef73ebb7-f98f-42e9-881b-d0d9f3a30127", 0, 2, -1, 1.5], ids=str)
 async def test_ids_of_the_agent_are_its_own_affair(id: Any) -> None:
-    """peers.md 2: strings, and numbers that are also those of our own open requests (our prompt has id 2)."""
+    """docs/protocol/peers.md#id-shapes: strings, and numbers that are also those of our own open requests (our prompt
+    has id 2).
+    """
 
     async def part(peer: ScriptedPeer) -> None:
         prompt = await peer.expect(method="session/prompt")
@@ -123,7 +127,7 @@ OPTION = {"optionId": "yes", "name": "Yes", "kind": "allow_once"}
     ],
 )
 async def test_a_line_that_is_no_message_is_told_to_the_client_and_the_next_is_served(line: bytes, code: int) -> None:
-    """peers.md 3 and peers.md 4: neither silence nor death."""
+    """docs/protocol/peers.md#malformed-lines, docs/protocol/peers.md#batches: neither silence nor death."""
 
     async with agent_served(talker()) as peer:
         peer.send(line)
@@ -134,7 +138,7 @@ async def test_a_line_that_is_no_message_is_told_to_the_client_and_the_next_is_s
 
 @pytest.mark.parametrize("line", [b"{not json", b"Model metadata not found", b"[1]", b"5", b'[{"id":1}]', b"\xff\xfe"])
 async def test_lines_of_an_agent_that_are_no_messages_are_reported_and_survived(line: bytes) -> None:
-    """peers.md 3, peers.md 4, peers.md P6"""
+    """docs/protocol/peers.md#malformed-lines, docs/protocol/peers.md#batches, docs/protocol/peers.md#sdk-non-object"""
     reports: list[str] = []
 
     async def part(peer: ScriptedPeer) -> None:
@@ -145,7 +149,7 @@ async def test_lines_of_an_agent_that_are_no_messages_are_reported_and_survived(
 
     async with client(part, report=reports.append) as agent:
         await agent.request("_end", {})
-    assert any("no message" in report for report in reports)
+    assert any("not a message" in report for report in reports)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +163,7 @@ async def test_lines_of_an_agent_that_are_no_messages_are_reported_and_survived(
     ],
 )
 async def test_method_not_found_is_known_by_its_number_whatever_its_words(refusal: dict[str, Any]) -> None:
-    """peers.md 5 and peers.md 6"""
+    """docs/protocol/peers.md#method-not-found-text, docs/protocol/peers.md#extension-answers"""
 
     async def part(peer: ScriptedPeer) -> None:
         peer.send(error(await peer.expect(method="foo/bar"), refusal))
@@ -172,7 +176,9 @@ async def test_method_not_found_is_known_by_its_number_whatever_its_words(refusa
 
 @pytest.mark.parametrize("answer", [None, {}, {"error": "ext_method not supported"}, [], "text", 0])
 async def test_any_answer_to_an_extension_is_given_as_it_came(answer: Any) -> None:
-    """peers.md 6: null, {} or an error inside a result, where others say method not found."""
+    """docs/protocol/peers.md#extension-answers: null, {} or an error inside a result, where others say method not
+    found.
+    """
 
     async def part(peer: ScriptedPeer) -> None:
         await serve(peer, "_vendor/thing", answer)
@@ -182,7 +188,7 @@ async def test_any_answer_to_an_extension_is_given_as_it_came(answer: Any) -> No
 
 
 async def test_our_agent_keeps_the_underscore_of_extensions() -> None:
-    """peers.md 6"""
+    """docs/protocol/peers.md#extension-answers"""
     agent = talker()
     agent.on("_vendor/thing")(lambda params: {"got": params})
 
@@ -195,7 +201,9 @@ async def test_our_agent_keeps_the_underscore_of_extensions() -> None:
 
 
 async def test_vendor_methods_without_underscore_are_refused_ignored_or_served() -> None:
-    """peers.md 7: qwen asks `craft/drainMidTurnQueue` and notifies `qwen/notify/session/prompt-suggestion`."""
+    """docs/protocol/peers.md#vendor-methods: qwen asks `craft/drainMidTurnQueue` and notifies
+    `qwen/notify/session/prompt-suggestion`.
+    """
     drained: list[Any] = []
 
     async def part(peer: ScriptedPeer) -> None:
@@ -216,7 +224,7 @@ async def test_vendor_methods_without_underscore_are_refused_ignored_or_served()
 
 
 async def test_a_client_that_never_answers_an_extension_does_not_hold_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """peers.md 7: CodeCompanion leaves unknown requests unanswered."""
+    """docs/protocol/peers.md#vendor-methods: CodeCompanion leaves unknown requests unanswered."""
     monkeypatch.setattr("dragoman.roles.agent.session.EXTENSION_TIMEOUT", 0.01)
     agent = Agent("asker", version="1")
 
@@ -235,7 +243,9 @@ async def test_a_client_that_never_answers_an_extension_does_not_hold_the_turn(m
 
 
 async def test_an_agent_may_call_its_question_off() -> None:
-    """peers.md 8: claude sends $/cancel_request for its open question when the turn was cancelled."""
+    """docs/protocol/peers.md#late-permission-answers: claude sends $/cancel_request for its open question when the turn
+    was cancelled.
+    """
     closed: list[bool] = []
     asked = asyncio.Event()
 
@@ -261,7 +271,9 @@ async def test_an_agent_may_call_its_question_off() -> None:
 
 
 async def test_cancelling_a_turn_answers_its_open_questions_before_the_agent_must_wait() -> None:
-    """peers.md 8: agents answer the prompt at once; the user's late answer is nobody's any more."""
+    """docs/protocol/peers.md#late-permission-answers: agents answer the prompt at once; the user's late answer is
+    nobody's any more.
+    """
     asked = asyncio.Event()
 
     async def ask_user(_: Any) -> str:
@@ -284,12 +296,14 @@ async def test_cancelling_a_turn_answers_its_open_questions_before_the_agent_mus
 
 
 async def test_a_late_answer_to_a_question_of_a_cancelled_turn_is_ignored() -> None:
-    """peers.md 8: the other way round, our agent has answered the prompt when the client answers the question."""
+    """docs/protocol/peers.md#late-permission-answers: the other way round, our agent has answered the prompt when the
+    client answers the question.
+    """
     agent = Agent("asker", version="1")
 
     @agent.prompt
     async def answer(turn: Any) -> None:
-        await turn.ask("May I?")
+        await turn.ask_permission("May I?")
 
     async with agent_served(agent) as peer:
         session = await open_session(peer)
@@ -303,7 +317,7 @@ async def test_a_late_answer_to_a_question_of_a_cancelled_turn_is_ignored() -> N
 
 
 async def test_an_unheard_of_code_keeps_its_number_and_data() -> None:
-    """peers.md 9: codex answers initialize with 1001 when its backend died."""
+    """docs/protocol/peers.md#other-codes: codex answers initialize with 1001 when its backend died."""
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
@@ -321,7 +335,7 @@ async def test_an_unheard_of_code_keeps_its_number_and_data() -> None:
 
 @pytest.mark.parametrize("code", [-32602, -32603, -32002])
 async def test_a_refused_prompt_raises_with_the_agents_number(code: int) -> None:
-    """peers.md 10: an unknown session has three numbers among agents."""
+    """docs/protocol/peers.md#unknown-session: an unknown session has three numbers among agents."""
 
     async def part(peer: ScriptedPeer) -> None:
         peer.send(error(await peer.expect(method="session/prompt"), {"code": code, "message": "no"}))
@@ -334,7 +348,10 @@ async def test_a_refused_prompt_raises_with_the_agents_number(code: int) -> None
 
 @pytest.mark.parametrize("reason", ["refusal", "cancelled", "end_turn"])
 async def test_some_agents_answer_an_unknown_session_as_if_it_were_one(reason: str) -> None:
-    """peers.md 10: a success, where an error is due, is told as it came. Our own agent says session_not_found."""
+    """docs/protocol/peers.md#unknown-session: a success, where an error is due, is told as it came.
+
+    Our own agent says session_not_found.
+    """
 
     async def part(peer: ScriptedPeer) -> None:
         await serve(peer, "session/prompt", {"stopReason": reason})
@@ -359,7 +376,7 @@ async def test_some_agents_answer_an_unknown_session_as_if_it_were_one(reason: s
     ],
 )
 async def test_the_data_of_an_error_may_have_any_shape(code: int, data: Any) -> None:
-    """peers.md 11"""
+    """docs/protocol/peers.md#missing-params"""
 
     async def part(peer: ScriptedPeer) -> None:
         refusal = {"code": code, "message": "Invalid params", "data": data}
@@ -373,7 +390,7 @@ async def test_the_data_of_an_error_may_have_any_shape(code: int, data: Any) -> 
 
 
 async def test_missing_params_are_listed_by_our_agent() -> None:
-    """peers.md 11"""
+    """docs/protocol/peers.md#missing-params"""
 
     async with agent_served(talker()) as peer:
         refused = (await peer.request(1, "session/prompt", {}))["error"]
@@ -392,7 +409,7 @@ time.sleep(600)
 
 
 def test_an_agent_that_stays_when_its_input_ends_is_ended(tmp_path: Path) -> None:
-    """peers.md 12: zcodex and openhands ignore the end of their input."""
+    """docs/protocol/peers.md#end-of-input: zcodex and openhands ignore the end of their input."""
     script = tmp_path / "deaf.py"
     script.write_text(DEAF)
 

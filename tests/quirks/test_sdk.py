@@ -1,4 +1,4 @@
-"""Defects of the official Python SDK that were reproduced, P1 to P12 of peers.md: each is done right here."""
+"""Reproduced defects of the official Python SDK, docs/protocol/peers.md#python-sdk: each is done right here."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ async def said_by(command: list[str], **options: Any) -> list[str]:
 
 
 def test_a_flood_on_stderr_before_the_first_answer_holds_nobody_up(script: str) -> None:
-    """peers.md P1"""
+    """docs/protocol/peers.md#sdk-stderr"""
     pid, _ = run(said_by([sys.executable, script], env={"NOISE": "400000"}))
     assert int(pid)
 
 
 def test_an_agent_behind_a_wrapper_ends_with_it(script: str) -> None:
-    """peers.md P2"""
+    """docs/protocol/peers.md#sdk-wrapper"""
     pid, _ = run(said_by(["/bin/sh", "-c", f"{sys.executable} {script}; :"]))
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
 
 
 async def test_handlers_of_updates_run_one_after_the_other() -> None:
-    """peers.md P3: also when one of them waits, and all before the turn is over."""
+    """docs/protocol/peers.md#sdk-order: also when one of them waits, and all before the turn is over."""
     agent = Agent("talker", version="1")
 
     @agent.prompt
@@ -85,7 +85,7 @@ async def test_handlers_of_updates_run_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("reason", ["tool_budget_exceeded", "", "END_TURN"])
 async def test_an_unknown_stop_reason_is_told_as_it_came(reason: str) -> None:
-    """peers.md P4"""
+    """docs/protocol/peers.md#sdk-stop-reason"""
 
     async def part(peer: ScriptedPeer) -> None:
         asked = await peer.expect(method="session/prompt")
@@ -100,7 +100,7 @@ async def test_an_unknown_stop_reason_is_told_as_it_came(reason: str) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 65535])
 async def test_our_agent_answers_the_version_it_speaks(version: int) -> None:
-    """peers.md P8"""
+    """docs/protocol/peers.md#sdk-version-echo"""
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
@@ -111,7 +111,7 @@ async def test_our_agent_answers_the_version_it_speaks(version: int) -> None:
 
 
 def test_a_frame_has_a_limit_and_is_not_held_beyond_it() -> None:
-    """peers.md P11: of what is too large only both ends are kept."""
+    """docs/protocol/peers.md#sdk-large-message: of what is too large only both ends are kept."""
     splitter = LineSplitter(limit=1000)
     frames = [frame for _ in range(100) for frame in splitter.feed(b"x" * 100)]
     assert frames == []
@@ -123,14 +123,14 @@ def test_a_frame_has_a_limit_and_is_not_held_beyond_it() -> None:
 
 
 def test_the_environment_reaches_the_agent(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """peers.md P12: keys in the user's shell are meant for the agents the user starts."""
+    """docs/protocol/peers.md#sdk-environment: keys in the user's shell are meant for the agents the user starts."""
     monkeypatch.setenv("API_KEY", "k1")
     assert run(said_by([sys.executable, script]))[1] == "k1"
     assert run(said_by([sys.executable, script], env={"API_KEY": "k2"}))[1] == "k2"
 
 
 async def test_an_update_of_an_unknown_kind_reaches_the_application() -> None:
-    """peers.md P5"""
+    """docs/protocol/peers.md#sdk-unknown-update"""
 
     async def part(peer: ScriptedPeer) -> None:
         asked = await peer.expect(method="session/prompt")

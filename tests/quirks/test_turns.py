@@ -1,4 +1,4 @@
-"""The order in which real peers say things, numbers 13 to 19 of peers.md, and what becomes of it here."""
+"""The order in which real peers say things, docs/protocol/peers.md#ordering, and what becomes of it here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def texts(updates: Any) -> list[str]:
 
 
 async def test_updates_before_the_answer_that_names_their_session_are_kept() -> None:
-    """peers.md 13: commands before session/new is answered, a whole history before session/fork is."""
+    """docs/protocol/peers.md#early-updates: commands before session/new is answered, a whole history before
+    session/fork is.
+    """
 
     async def part(peer: ScriptedPeer) -> None:
         asked = await peer.expect(method="session/new")
@@ -57,7 +59,9 @@ async def test_updates_before_the_answer_that_names_their_session_are_kept() -> 
 
 
 async def test_updates_outside_turns_are_given_as_such() -> None:
-    """peers.md 14: after the answer, with no prompt at all (codex's goals), after `cancelled` (claude 0.49)."""
+    """docs/protocol/peers.md#updates-outside-turns: after the answer, with no prompt at all (codex's goals), after
+    `cancelled` (claude 0.49).
+    """
     seen: list[Any] = []
 
     async def part(peer: ScriptedPeer) -> None:
@@ -76,18 +80,20 @@ async def test_updates_outside_turns_are_given_as_such() -> None:
     async with in_session(part) as session:
         session.on_update = seen.append
         await session.remote.request("_end", {})
-        assert texts(session.between) == ["unasked ", "work"]
+        assert texts(session.updates_outside_turns) == ["unasked ", "work"]
         async with session.prompt("go") as turn:
             turn.cancel()
             assert texts([one async for one in turn]) == ["in the turn"]
         await session.remote.request("_end", {})
-        assert texts(session.between) == ["unasked ", "work", "after it"]
+        assert texts(session.updates_outside_turns) == ["unasked ", "work", "after it"]
         assert session.title == "a title"
     assert len(seen) == 5
 
 
 async def test_a_cancelled_turn_may_end_as_the_agent_likes() -> None:
-    """peers.md 15: with last words, as end_turn, and every later prompt may be `cancelled` (gptme)."""
+    """docs/protocol/peers.md#after-cancel: with last words, as end_turn, and every later prompt may be `cancelled`
+    (gptme).
+    """
 
     async def part(peer: ScriptedPeer) -> None:
         asked = await peer.expect(method="session/prompt")
@@ -107,7 +113,7 @@ async def test_a_cancelled_turn_may_end_as_the_agent_likes() -> None:
 
 
 async def test_an_error_in_answer_to_a_cancelled_turn_is_its_end_and_reported() -> None:
-    """peers.md 15: hermes breaks when it is cancelled with a question open."""
+    """docs/protocol/peers.md#after-cancel: hermes breaks when it is cancelled with a question open."""
     reports: list[str] = []
 
     async def part(peer: ScriptedPeer) -> None:
@@ -125,7 +131,9 @@ async def test_an_error_in_answer_to_a_cancelled_turn_is_its_end_and_reported() 
 @pytest.mark.item("001-05", "003-08")
 @pytest.mark.parametrize("dialect", ["v1", "banjo"])
 async def test_our_agent_ends_a_cancelled_turn_as_cancelled_and_the_next_is_not(dialect: str) -> None:
-    """peers.md 15: whatever the author's code does when it is stopped; the cancel itself is not answered."""
+    """docs/protocol/peers.md#after-cancel: whatever the author's code does when it is stopped; the cancel itself is not
+    answered.
+    """
     agent = Agent("sleeper", version="1", dialect=dialect)
 
     @agent.prompt
@@ -151,7 +159,7 @@ async def test_our_agent_ends_a_cancelled_turn_as_cancelled_and_the_next_is_not(
 
 
 async def test_our_agent_refuses_a_second_prompt_at_once_and_goes_on_with_the_first() -> None:
-    """peers.md 16"""
+    """docs/protocol/peers.md#second-prompt"""
     agent = Agent("slow", version="1")
     go_on = asyncio.Event()
 
@@ -173,14 +181,14 @@ async def test_our_agent_refuses_a_second_prompt_at_once_and_goes_on_with_the_fi
 
 
 async def test_our_client_begins_one_turn_at_a_time() -> None:
-    """peers.md 16: no two agents do the same with a second prompt, so none is sent."""
+    """docs/protocol/peers.md#second-prompt: no two agents do the same with a second prompt, so none is sent."""
 
     async def part(peer: ScriptedPeer) -> None:
         asked = await peer.expect(method="session/prompt")
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
     async with in_session(part) as session, session.prompt("one"):
-        with pytest.raises(RuntimeError, match="a turn is running"):
+        with pytest.raises(RuntimeError, match="a turn is already running"):
             await session.ask("two")
 
 
@@ -195,7 +203,7 @@ async def test_our_client_begins_one_turn_at_a_time() -> None:
     ids=["second refused", "first cancelled", "first fails", "parallel"],
 )
 def test_prompts_beside_a_turn_are_answered_in_any_order(answers: list[Any]) -> None:
-    """peers.md 16: whoever sends a second prompt by hand gets what the agent makes of both."""
+    """docs/protocol/peers.md#second-prompt: whoever sends a second prompt by hand gets what the agent makes of both."""
 
     async def part(peer: ScriptedPeer) -> None:
         asked = {1: await peer.expect(method="session/prompt"), 2: await peer.expect(method="session/prompt")}
@@ -219,7 +227,7 @@ def test_prompts_beside_a_turn_are_answered_in_any_order(answers: list[Any]) -> 
 
 
 async def test_the_users_own_words_in_a_turn_are_no_answer() -> None:
-    """peers.md 17: vibe repeats the prompt as user_message_chunk."""
+    """docs/protocol/peers.md#prompt-echo: vibe repeats the prompt as user_message_chunk."""
 
     async def part(peer: ScriptedPeer) -> None:
         asked = await peer.expect(method="session/prompt")
@@ -289,7 +297,7 @@ TOOL_CALLS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", TOOL_CALLS)
 async def test_tool_calls_are_followed_whatever_their_agents_leave_out(case: str) -> None:
-    """peers.md 18"""
+    """docs/protocol/peers.md#tool-call-order"""
     frames, expected = TOOL_CALLS[case]
 
     async def part(peer: ScriptedPeer) -> None:
@@ -305,7 +313,9 @@ async def test_tool_calls_are_followed_whatever_their_agents_leave_out(case: str
 
 
 async def test_tool_calls_that_a_cancelled_turn_leaves_open_are_cancelled() -> None:
-    """peers.md 18: copilot, kimi and others never finish them; one that still ends is believed."""
+    """docs/protocol/peers.md#tool-call-order: copilot, kimi and others never finish them; one that still ends is
+    believed.
+    """
     announced = asyncio.Event()
 
     async def part(peer: ScriptedPeer) -> None:
@@ -327,7 +337,7 @@ async def test_tool_calls_that_a_cancelled_turn_leaves_open_are_cancelled() -> N
 
 
 async def test_modes_and_options_said_in_every_turn_are_just_the_latest() -> None:
-    """peers.md 19: droid repeats both at each turn."""
+    """docs/protocol/peers.md#repeated-mode-updates: droid repeats both at each turn."""
     modes = {"currentModeId": "off", "availableModes": [{"id": "off", "name": "Off"}, {"id": "low", "name": "Low"}]}
     option = {"id": "model", "name": "Model", "type": "select", "currentValue": "a", "options": []}
 

@@ -1,4 +1,4 @@
-"""Files and terminals between real peers, numbers 27 to 31 of peers.md, and what becomes of it here."""
+"""Files and terminals between real peers, docs/protocol/peers.md#files-and-terminals, and what becomes of it here."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ async def ask(peer: ScriptedPeer, method: str, **params: Any) -> dict[str, Any]:
     return await peer.request(method, method, {"sessionId": SESSION, **params})
 
 
-async def lend(folder: Path, part: Any, **introduction: Any) -> None:
+async def workspace(folder: Path, part: Any, **introduction: Any) -> None:
     """Our client, lending this folder to an agent that plays a part."""
 
     async def opened(peer: ScriptedPeer) -> None:
         await serve(peer, "session/new", {"sessionId": SESSION})
         await whole(part)(peer)
 
-    async with client(opened, introduction, lend=WorkspaceAccess()) as agent:
+    async with client(opened, introduction, workspace=WorkspaceAccess()) as agent:
         await agent.open_session(str(folder))
         await agent.request("_end", {})
 
@@ -50,7 +50,9 @@ async def lend(folder: Path, part: Any, **introduction: Any) -> None:
     ids=["a line", "a shell", "words", "nulls"],
 )
 async def test_commands_are_run_however_they_are_given(command: dict[str, Any], tmp_path: Path) -> None:
-    """peers.md 27: droid gives a whole line, kimi a shell, fast-agent words; droid kills and then releases."""
+    """docs/protocol/peers.md#terminal-commands: droid gives a whole line, kimi a shell, fast-agent words; droid kills
+    and then releases.
+    """
 
     async def part(peer: ScriptedPeer) -> None:
         terminal = (await ask(peer, "terminal/create", **command))["result"]
@@ -62,7 +64,7 @@ async def test_commands_are_run_however_they_are_given(command: dict[str, Any], 
         assert (await ask(peer, "terminal/release", **terminal))["result"] == {}
         assert "error" in await ask(peer, "terminal/output", **terminal)
 
-    await lend(tmp_path, part)
+    await workspace(tmp_path, part)
 
 
 async def with_agent(author: Any, part: Any) -> None:
@@ -85,7 +87,9 @@ async def with_agent(author: Any, part: Any) -> None:
     ],
 )
 async def test_the_end_of_a_command_is_told_in_several_ways(status: dict[str, Any], code: Any, signal: Any) -> None:
-    """peers.md 27 and peers.md 30: acpx has two ways for one kill, toad leaves the signal out."""
+    """docs/protocol/peers.md#terminal-commands, docs/protocol/peers.md#line-slices: acpx has two ways for one kill,
+    toad leaves the signal out.
+    """
 
     async def author(turn: Any) -> None:
         finished = await turn.terminals.run("sleep", ["30"])
@@ -101,17 +105,17 @@ async def test_the_end_of_a_command_is_told_in_several_ways(status: dict[str, An
 
 
 async def test_a_missing_file_is_an_error_with_its_uri(tmp_path: Path) -> None:
-    """peers.md 28: kimi probes for files that are mostly not there."""
+    """docs/protocol/peers.md#missing-files: kimi probes for files that are mostly not there."""
 
     async def part(peer: ScriptedPeer) -> None:
         refused = (await ask(peer, "fs/read_text_file", path=str(tmp_path / "AGENTS.md")))["error"]
         assert (refused["code"], refused["data"]["uri"]) == (-32002, f"file://{tmp_path}/AGENTS.md")
 
-    await lend(tmp_path, part, agentInfo={"name": "kimi", "version": "1"})
+    await workspace(tmp_path, part, agentInfo={"name": "kimi", "version": "1"})
 
 
 async def test_an_agent_that_takes_a_missing_file_for_a_failure_is_told_it_is_empty(tmp_path: Path) -> None:
-    """peers.md 28: gemini-cli can make no file otherwise."""
+    """docs/protocol/peers.md#missing-files: gemini-cli can make no file otherwise."""
 
     async def part(peer: ScriptedPeer) -> None:
         path = str(tmp_path / "out.txt")
@@ -119,11 +123,11 @@ async def test_an_agent_that_takes_a_missing_file_for_a_failure_is_told_it_is_em
         assert (await ask(peer, "fs/write_text_file", path=path, content="new"))["result"] == {}
         assert (await ask(peer, "fs/read_text_file", path=path))["result"] == {"content": "new"}
 
-    await lend(tmp_path, part, agentInfo={"name": "gemini-cli", "version": "0.61.0"})
+    await workspace(tmp_path, part, agentInfo={"name": "gemini-cli", "version": "0.61.0"})
 
 
 async def test_a_limit_without_a_line_and_notes_on_writes_are_no_faults(tmp_path: Path) -> None:
-    """peers.md 28: qwen reads `limit` lines from the first one and writes with `_meta.bom`."""
+    """docs/protocol/peers.md#missing-files: qwen reads `limit` lines from the first one and writes with `_meta.bom`."""
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\nthree\n")
 
@@ -134,7 +138,7 @@ async def test_a_limit_without_a_line_and_notes_on_writes_are_no_faults(tmp_path
             "result"
         ] == {}
 
-    await lend(tmp_path, part)
+    await workspace(tmp_path, part)
     assert path.read_text() == "x"
 
 
@@ -146,7 +150,7 @@ async def test_a_limit_without_a_line_and_notes_on_writes_are_no_faults(tmp_path
     ],
 )
 async def test_what_a_client_says_of_a_missing_file_reaches_the_author(refusal: dict[str, Any]) -> None:
-    """peers.md 28"""
+    """docs/protocol/peers.md#missing-files"""
 
     async def author(turn: Any) -> None:
         with pytest.raises(ProtocolError) as caught:
@@ -163,7 +167,7 @@ async def test_what_a_client_says_of_a_missing_file_reaches_the_author(refusal: 
 
 
 async def test_null_is_an_answer_where_nothing_is_to_be_said_and_an_error_where_something_is() -> None:
-    """peers.md 29: toad and CodeCompanion write and say null; openclaw says null to everything."""
+    """docs/protocol/peers.md#null-results: toad and CodeCompanion answer writes with null, openclaw everything."""
 
     async def author(turn: Any) -> None:
         await turn.files.write("/a", "text")
@@ -181,7 +185,7 @@ async def test_null_is_an_answer_where_nothing_is_to_be_said_and_an_error_where_
 
 
 async def test_a_slice_of_lines_has_no_newline_at_its_end(tmp_path: Path) -> None:
-    """peers.md 30: all clients agree."""
+    """docs/protocol/peers.md#line-slices: all clients agree."""
     path = tmp_path / "hello.txt"
     path.write_text("line one\nline two\nline three\n")
 
@@ -191,11 +195,11 @@ async def test_a_slice_of_lines_has_no_newline_at_its_end(tmp_path: Path) -> Non
         answer = await ask(peer, "fs/read_text_file", path=str(path), line=0, limit=1)
         assert answer["result"] == {"content": "line one"}
 
-    await lend(tmp_path, part)
+    await workspace(tmp_path, part)
 
 
 async def test_a_wait_that_is_never_answered_after_a_kill_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """peers.md 30: toad; how the command ended stands beside its output."""
+    """docs/protocol/peers.md#line-slices: toad; how the command ended stands beside its output."""
     monkeypatch.setattr("dragoman.roles.agent.client_terminals.WAIT_AFTER_KILL", 0.01)
 
     async def author(turn: Any) -> None:
@@ -216,18 +220,18 @@ async def test_a_wait_that_is_never_answered_after_a_kill_ends(monkeypatch: pyte
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "relative.txt", "../outside"])
 async def test_files_outside_the_session_are_refused_by_our_client(path: str, tmp_path: Path) -> None:
-    """peers.md 31: as acpx does; toad and nvim read anything."""
+    """docs/protocol/peers.md#path-limits: as acpx does; toad and nvim read anything."""
 
     async def part(peer: ScriptedPeer) -> None:
         assert "error" in await ask(peer, "fs/read_text_file", path=path)
         assert "error" in await ask(peer, "fs/write_text_file", path=path, content="x")
 
-    await lend(tmp_path, part)
+    await workspace(tmp_path, part)
 
 
 @pytest.mark.parametrize("details", ["Path is outside allowed cwd subtree", "Path must be absolute"])
 async def test_a_client_that_refuses_a_path_does_not_end_the_turn(details: str) -> None:
-    """peers.md 31"""
+    """docs/protocol/peers.md#path-limits"""
 
     async def author(turn: Any) -> None:
         with pytest.raises(ProtocolError) as caught:
@@ -242,7 +246,7 @@ async def test_a_client_that_refuses_a_path_does_not_end_the_turn(details: str) 
 
 
 async def test_questions_without_a_turn_are_answered(tmp_path: Path) -> None:
-    """peers.md 14: an agent that works unasked uses files unasked."""
+    """docs/protocol/peers.md#updates-outside-turns: an agent that works unasked uses files unasked."""
     (tmp_path / "a").write_text("x")
 
     async def part(peer: ScriptedPeer) -> None:
@@ -250,4 +254,4 @@ async def test_questions_without_a_turn_are_answered(tmp_path: Path) -> None:
         await peer.expect(id=0, error={"code": -32602})
         assert (await ask(peer, "fs/read_text_file", path=str(tmp_path / "a")))["result"] == {"content": "x"}
 
-    await lend(tmp_path, part)
+    await workspace(tmp_path, part)

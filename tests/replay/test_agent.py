@@ -93,7 +93,9 @@ class Replay:
     # --- the author's part ------------------------------------------------------------------------------------
 
     def opened(self, session: Session) -> None:
-        """Before the client knows the session: what the recorded agent said so early (peers.md 13)."""
+        """Before the client knows the session: what the recorded agent said so early
+        (docs/protocol/peers.md#early-updates).
+        """
         for update in self._early:
             session.send_update(typed(session.id, update))
 

@@ -96,14 +96,16 @@ class Replay:
             return
         if step.method in (*SERVED, "session/request_permission"):
             self._questions[step.id] = (step, await self._asked.get())
-        else:  # our client answers what it does not know; some never do (peers.md 7)
+        else:  # our client answers what it does not know; some never do (docs/protocol/peers.md#vendor-methods)
             heard = await self.peer.expect(id=step.id, error={"code": -32601})
             assert heard["error"]["data"]["method"] == step.method
             self.frames += 1
             self._answered.add(("c2a", step.id))
 
     def check(self, step: Step, error: BaseException | None) -> None:
-        """An error is raised with its number; one that answers a cancelled turn is told as its end (peers.md 15)."""
+        """An error is raised with its number; one that answers a cancelled turn is told as its end
+        (docs/protocol/peers.md#after-cancel).
+        """
         if error is None:
             assert "result" in step.message or any(turn.cancelled for turn in self.all_turns())
         else:
@@ -155,7 +157,9 @@ class Replay:
             session.cancel()
         await self.peer.expect(method=step.method, params=step.params)
         self.frames += 1
-        if session is not None and session.is_turn_cancelled:  # all open questions are answered at once (reference 1.7)
+        if (
+            session is not None and session.is_turn_cancelled
+        ):  # all open questions are answered at once (docs/protocol/prompt-turns.md#cancel)
             for id, (question, _) in list(self._questions.items()):
                 if question.method == "session/request_permission" and question.session == step.session:
                     await self.peer.expect(id=id, result={"outcome": {"outcome": "cancelled"}})
@@ -352,7 +356,9 @@ async def open_other(name: str) -> None:
 
 
 def test_errors_of_an_agent_outside_any_request_are_reported() -> None:
-    """peers.md 1: the Rust SDK answers notifications and broken lines with errors that have no id."""
+    """docs/protocol/peers.md#errors-without-id: the Rust SDK answers notifications and broken lines with errors that
+    have no id.
+    """
     replay = replayed("zcodex")
     strays = [step for step in replay.steps if step.way == "a2c" and not step.method and not step.is_answer]
     assert len(strays) == 4
