@@ -141,3 +141,74 @@ def test_the_architecture_page_draws_the_same_order() -> None:
 def test_nothing_is_called_after_a_drawer() -> None:
     names = [path.relative_to(SOURCE) for path in SOURCE.rglob("*") if path.is_dir() or path.suffix == ".py"]
     assert [str(path) for path in names if path.stem.strip("_") in DRAWERS] == []
+
+
+# The order inside the large layers, lowest first; "*" is every other module of a layer. Type-only imports are ignored.
+INNER_ORDER = {
+    "transport": [("base", "flow_control", "memory", "stream", "stdio", "socket"), ("sandbox",), ("process",),
+                  ("remote",), ("remote.client", "remote.server")],
+    "roles": [("agent", "client"), ("client.permission",), ("proxy",)],
+    "host": [("limits", "refusals"), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
+             ("http",)],
+    "cli": [("main", "exit_codes", "messages", "parser", "subcommands", "ui"), ("host_client",), ("connect",),
+            ("sessions", "chat", "inspect", "check"), ("commands",)],
+}  # fmt: skip
+
+
+def inner_rank(layer: str, name: str) -> int | None:
+    """The place of a module in the order of its layer: that of the longest part of its name that has one."""
+    parts = name.split(".")[2:]
+    found = [
+        (len(path), rank)
+        for rank, group in enumerate(INNER_ORDER[layer])
+        for path in (each.split(".") for each in group)
+        if parts[: len(path)] == path
+    ]
+    rest = [rank for rank, group in enumerate(INNER_ORDER[layer]) if "*" in group]
+    return max(found)[1] if found else rest[0] if rest else None
+
+
+def typing_lines(source: str) -> set[int]:
+    """The lines that only a type checker reads."""
+    blocks = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.If)]
+    return {
+        line
+        for block in blocks
+        if ast.unparse(block.test) == "TYPE_CHECKING"
+        for line in range(block.lineno, (block.end_lineno or block.lineno) + 1)
+    }
+
+
+def inner_upward(source: str, module: str) -> list[str]:
+    """The imports of a module from its own layer that do not point down."""
+    layer = module.split(".")[1]
+    own, ignored = inner_rank(layer, module), typing_lines(source)
+    return [
+        f"{module}:{line} imports {name}"
+        for line, name in imported(source, module)
+        if name.startswith(f"dragoman.{layer}.") and line not in ignored
+        if own is None or (rank := inner_rank(layer, name)) is None or rank > own
+    ]
+
+
+def test_imports_inside_a_layer_point_down() -> None:
+    wrong = [
+        each
+        for module, path in modules()
+        if module.split(".")[1] in INNER_ORDER
+        for each in inner_upward(path.read_text(encoding="utf-8"), module)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "count"),
+    [
+        ("dragoman.transport.stream", "from dragoman.transport.remote.client.dial import dial_remote", 1),
+        ("dragoman.host.room.room", "from dragoman.host.http.app import HostApp", 1),
+        ("dragoman.host.http.app", "from dragoman.host.room.room import Room", 0),
+        ("dragoman.host.room.room", "if TYPE_CHECKING:\n    from dragoman.host.host import Host", 0),
+    ],
+)
+def test_an_import_that_points_up_inside_a_layer_is_seen(module: str, source: str, count: int) -> None:
+    assert len(inner_upward(source, module)) == count
