@@ -74,7 +74,7 @@ async def introduced(agent: Agent, capabilities: Any = None) -> Any:
 
 
 @pytest.mark.item("004-39")
-def test_our_agent_tells_its_nine_capabilities() -> None:
+def test_our_agent_announces_its_nine_capabilities() -> None:
     """All nine entries of the table, each of its type, and true to how the agent was declared."""
     options = [
         SessionConfigOption(id="autoApprove", name="Approve", type="boolean", current_value=False),
@@ -128,7 +128,7 @@ def test_our_client_reads_the_agents_nine_capabilities(said: bool) -> None:
 # --- 10.2 the client's nine (interactive terminals and watching come with the whole workspace) ----------------
 
 
-async def test_a_client_tells_its_nine_capabilities_and_our_agent_reads_them() -> None:
+async def test_our_agent_reads_the_clients_nine_capabilities() -> None:
     """The whole tree of section 10.2, said by our client's author, stands on the wire as it does there."""
     tree = {
         "fs": {"read": True, "write": True, "watch": False},
@@ -157,7 +157,7 @@ async def test_a_client_tells_its_nine_capabilities_and_our_agent_reads_them() -
     assert heard == [tree]
 
 
-async def test_our_agent_opens_no_more_terminals_than_the_client_lends_at_once() -> None:
+async def test_our_agent_keeps_to_the_clients_limit_of_open_terminals() -> None:
     """With maxConcurrent 2, a third one is refused before the wire until one is released."""
     refused: list[str] = []
 
@@ -240,7 +240,7 @@ async def test_our_agent_calls_only_what_the_client_announced(tmp_path: Path, of
 
 
 @pytest.mark.item("004-41")
-async def test_our_agent_asks_nobody_who_has_no_dialogs() -> None:
+async def test_our_agent_asks_no_permission_of_a_client_without_dialogs() -> None:
     """A client without permission dialogs is sent no question: the author hears a no."""
     answers: list[bool] = []
 
@@ -381,7 +381,7 @@ KNOWN = [
 
 
 @pytest.mark.item("004-43")
-async def test_our_agent_is_told_the_mcp_servers_of_each_session() -> None:
+async def test_our_agent_receives_the_mcp_servers_of_each_session() -> None:
     """stdio with env and http with headers, as maps on the wire; each session has its own list."""
     agent = doing(nothing)
     seen: list[Session] = []
@@ -395,7 +395,7 @@ async def test_our_agent_is_told_the_mcp_servers_of_each_session() -> None:
 
 
 @pytest.mark.item("004-43")
-async def test_our_client_tells_the_mcp_servers_of_each_session() -> None:
+async def test_our_client_sends_the_mcp_servers_of_each_session() -> None:
     """What a client's author gives is on the wire in the draft's form."""
 
     async def part(agent: Raw) -> None:
@@ -413,7 +413,7 @@ async def test_our_client_tells_the_mcp_servers_of_each_session() -> None:
 
 
 @pytest.mark.item("004-48")
-async def test_every_change_of_mode_is_told_whoever_made_it() -> None:
+async def test_every_mode_change_is_sent_whoever_made_it() -> None:
     """By the client's set_mode and by the agent's own decision: one notification each, with the mode before."""
 
     async def decide(turn: Turn) -> None:
@@ -434,7 +434,7 @@ async def test_every_change_of_mode_is_told_whoever_made_it() -> None:
 
 
 @pytest.mark.item("004-48")
-async def test_our_client_follows_every_change_of_mode(tmp_path: Path) -> None:
+async def test_our_client_follows_every_mode_change(tmp_path: Path) -> None:
     """Told between turns, during one, or asked for by itself: the session's mode is the agent's."""
 
     def changed(agent: Raw, before: str, now: str) -> None:
@@ -507,7 +507,7 @@ async def test_a_meta_on_any_object_changes_nothing() -> None:
 
 
 @pytest.mark.item("004-49")
-def test_what_we_say_under_meta_is_always_an_object(tmp_path: Path) -> None:
+def test_the_meta_we_send_is_always_an_object(tmp_path: Path) -> None:
     """In every frame of our agent and of our client."""
     seen: list[Any] = []
 
@@ -542,7 +542,7 @@ def test_what_we_say_under_meta_is_always_an_object(tmp_path: Path) -> None:
 
 @pytest.mark.item("004-49")
 @pytest.mark.parametrize("agent_dialect", ["draft", "v1"])
-async def test_a_meta_can_carry_a_trace_through_whoever_stands_between(agent_dialect: str) -> None:
+async def test_a_trace_in_meta_passes_a_translator(agent_dialect: str) -> None:
     """The trace of a prompt reaches the agent behind an interpreter, and that of its answer and update comes back."""
     proxy = Proxy("between", client_dialect="draft", agent_dialect=agent_dialect)
     trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
@@ -586,7 +586,7 @@ async def test_a_meta_can_carry_a_trace_through_whoever_stands_between(agent_dia
 
 
 @pytest.mark.item("004-50")
-async def test_an_author_serves_methods_of_their_own_and_unknown_ones_are_not_found() -> None:
+async def test_an_agent_serves_custom_methods_and_answers_unknown_ones_with_not_found() -> None:
     """Both ways: a method that begins with an underscore reaches whoever serves it, params and result as they are; one
     that nobody serves is -32601, and an unknown notification is passed over in silence."""
     agent = doing(nothing)
@@ -615,7 +615,7 @@ async def test_an_author_serves_methods_of_their_own_and_unknown_ones_are_not_fo
 
 
 @pytest.mark.item("004-50")
-async def test_a_client_serves_and_calls_methods_of_its_own() -> None:
+async def test_a_client_serves_and_calls_custom_methods() -> None:
     """connect(on=...) serves an agent's extension, others are -32601; an agent's -32601 is raised as its kind."""
 
     served = asyncio.Event()
@@ -641,7 +641,7 @@ CUSTOM = {"codeAnalysis": True, "aiPairProgramming": {"enabled": True, "modes": 
 
 
 @pytest.mark.item("004-51")
-async def test_capabilities_of_ones_own_stand_under_custom() -> None:
+async def test_custom_capabilities_are_members_of_custom() -> None:
     """Our agent says and reads `_custom`, and so does our client; neither changes what stands there."""
     heard: list[Any] = []
 

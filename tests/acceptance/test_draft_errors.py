@@ -89,7 +89,7 @@ def test_every_kind_of_error_has_the_drafts_code_both_ways(kind: str, code: int)
 
 
 @pytest.mark.item("004-58")
-async def test_our_agent_gives_each_code_for_its_own_reason() -> None:
+async def test_our_agent_sends_each_error_code_for_its_cause() -> None:
     """What really goes wrong at an agent: no initialize, no such session, a second turn, content it does not take, a
     call it does not serve, leave that is refused, a client that never answers."""
 
@@ -128,7 +128,7 @@ async def test_our_agent_gives_each_code_for_its_own_reason() -> None:
 
 
 @pytest.mark.item("004-58")
-async def test_our_client_gives_each_code_for_its_own_reason(tmp_path: Path) -> None:
+async def test_our_client_sends_each_error_code_for_its_cause(tmp_path: Path) -> None:
     """What really goes wrong at a client: a missing file, one outside, leave refused, what it does not lend."""
 
     async def part(agent: Raw) -> None:
@@ -147,7 +147,7 @@ async def test_our_client_gives_each_code_for_its_own_reason(tmp_path: Path) -> 
 
 
 @pytest.mark.item("004-59")
-async def test_an_error_has_data_that_helps() -> None:
+async def test_an_error_has_data_that_explains_it() -> None:
     """code, message and data: the session and a suggestion for an unknown one, the members that were wrong, the state,
     the missing capability; and data of an author's own goes along."""
 
@@ -168,7 +168,7 @@ async def test_an_error_has_data_that_helps() -> None:
 
 
 @pytest.mark.item("004-59")
-async def test_our_client_hears_the_data_of_an_error() -> None:
+async def test_our_client_receives_the_data_of_an_error() -> None:
     """The error object of section 15.2, as it stands there, is raised with its kind, its message and its data."""
 
     data = {"sessionId": "sess_invalid", "suggestion": "Create a new session with session/new"}
@@ -190,7 +190,7 @@ async def test_our_client_hears_the_data_of_an_error() -> None:
 
 
 @pytest.mark.item("004-61")
-async def test_an_agent_limits_the_rate_and_says_so() -> None:
+async def test_an_agent_limits_the_rate_and_reports_it() -> None:
     """An agent that takes two prompts refuses the third with -32008 and a time to wait, and goes on afterwards; our
     client's author sees the kind."""
     taken: list[str] = []
@@ -221,7 +221,7 @@ async def test_an_agent_limits_the_rate_and_says_so() -> None:
 
 
 @pytest.mark.item("004-61")
-async def test_our_client_lends_only_so_many_terminals_and_says_so(tmp_path: Path) -> None:
+async def test_our_client_limits_terminals_and_reports_it(tmp_path: Path) -> None:
     """One more than the limit is -32008; after a release there is room again."""
 
     async def part(agent: Raw) -> None:
@@ -241,7 +241,7 @@ async def test_our_client_lends_only_so_many_terminals_and_says_so(tmp_path: Pat
 
 
 @pytest.mark.item("004-62")
-async def test_what_takes_too_long_ends_and_says_so() -> None:
+async def test_a_request_that_takes_too_long_fails_with_timeout() -> None:
     """A limit of the author's, a client that never answers, and our own client's wait: -32009 on the wire, the kind
     `timeout` for whoever waits, and the turn is over."""
 

@@ -52,7 +52,7 @@ def parrot(**options: Any) -> Agent:
 
 
 @pytest.mark.item("004-05")
-async def test_everything_said_is_a_json_rpc_2_message() -> None:
+async def test_everything_sent_is_a_json_rpc_2_message() -> None:
     """Every frame of our agent is one object with jsonrpc "2.0": a call with a method, or a reply with the id it
     answers and either a result or an error; ids of the peer come back as they were, numbers or strings."""
 
@@ -76,7 +76,7 @@ async def test_everything_said_is_a_json_rpc_2_message() -> None:
 
 
 @pytest.mark.item("004-05")
-async def test_what_is_no_json_rpc_2_is_answered_as_json_rpc_2_says() -> None:
+async def test_invalid_messages_get_the_errors_of_json_rpc_2() -> None:
     """Broken JSON is -32700 with id null, an object that is no request and a batch are -32600; the connection lives."""
 
     async with serving(parrot()) as client:
@@ -92,7 +92,7 @@ async def test_what_is_no_json_rpc_2_is_answered_as_json_rpc_2_says() -> None:
 
 
 @pytest.mark.item("004-05")
-async def test_our_client_speaks_json_rpc_2_too() -> None:
+async def test_our_client_sends_json_rpc_2_messages_too() -> None:
     """Requests of our client have ids, each its own; its notifications have none; its answers carry the agent's id."""
 
     async def part(agent: Raw) -> None:
@@ -112,7 +112,7 @@ async def test_our_client_speaks_json_rpc_2_too() -> None:
 
 
 @pytest.mark.item("004-06")
-def test_an_agent_on_stdio_says_only_messages_on_stdout_logs_on_stderr_and_ends_with_its_input(tmp_path: Path) -> None:
+def test_an_agent_on_stdio_sends_only_messages_logs_on_stderr_and_exits_at_end_of_input(tmp_path: Path) -> None:
     """`dragoman agent everything` as a process: JSON lines in and out, its log on stderr, exit 0 when stdin closes."""
     frames = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize()},
@@ -128,7 +128,7 @@ def test_an_agent_on_stdio_says_only_messages_on_stdout_logs_on_stderr_and_ends_
 
 
 @pytest.mark.item("004-06")
-def test_our_client_starts_the_agent_reads_its_log_and_leaves_no_process(tmp_path: Path) -> None:
+def test_our_client_starts_the_agent_reads_its_stderr_and_leaves_no_process(tmp_path: Path) -> None:
     """connect() spawns the command, talks over its stdin and stdout, hands over its stderr, and ends the process."""
     script = tmp_path / "agent.py"
     script.write_text(
@@ -157,7 +157,7 @@ def test_our_client_starts_the_agent_reads_its_log_and_leaves_no_process(tmp_pat
 
 
 @pytest.mark.item("004-08")
-async def test_the_parts_of_a_client_are_parts_of_their_own(tmp_path: Path) -> None:
+async def test_the_parts_of_a_client_work_separately(tmp_path: Path) -> None:
     """Face, files, terminals and leave: each is given to `connect` by itself, and each does its work without the
     others; what is not there is not announced, and the agent never calls it."""
     (tmp_path / "note.txt").write_text("inside")
@@ -209,7 +209,7 @@ async def test_the_parts_of_a_client_are_parts_of_their_own(tmp_path: Path) -> N
 
 
 @pytest.mark.item("004-08")
-async def test_the_parts_of_an_agent_are_parts_of_their_own() -> None:
+async def test_the_parts_of_an_agent_work_separately() -> None:
     """The model is the author's function, tools are executed by the turn's tool calls, sessions are kept by the agent:
     one is exchanged without touching the others."""
     agent = parrot()
@@ -234,7 +234,7 @@ async def test_the_parts_of_an_agent_are_parts_of_their_own() -> None:
 
 
 @pytest.mark.item("004-09")
-async def test_sessions_of_one_process_run_side_by_side_and_know_nothing_of_each_other(tmp_path: Path) -> None:
+async def test_sessions_of_one_process_run_at_once_and_do_not_mix(tmp_path: Path) -> None:
     """Three turns run at the same time in one agent process; ids differ, each session has its own history and folder,
     and cancelling one leaves the others alone."""
     folders = [tmp_path / name for name in ("one", "two", "three")]
@@ -293,7 +293,7 @@ async def test_our_agent_answers_the_drafts_initialize() -> None:
 
 
 @pytest.mark.item("004-10")
-async def test_our_client_says_the_drafts_initialize_and_reads_its_answer() -> None:
+async def test_our_client_sends_the_drafts_initialize_and_reads_its_answer() -> None:
     """The first frame of our client is section 4.1's request; the answer of section 4.1 is understood."""
 
     seen: list[Any] = []
@@ -334,9 +334,7 @@ async def test_our_client_says_the_drafts_initialize_and_reads_its_answer() -> N
         ("custom", {"any": "x"}),
     ],
 )
-async def test_authentication_is_optional_and_takes_any_of_the_methods(
-    method: str, credentials: dict[str, str]
-) -> None:
+async def test_authentication_is_optional_and_accepts_each_method(method: str, credentials: dict[str, str]) -> None:
     """A session opens without it; with it, method and credentials reach the agent's author as they were said."""
     agent = parrot()
     heard: list[Any] = []
@@ -394,7 +392,7 @@ async def test_our_agent_opens_a_session_with_mcp_servers_and_a_system_prompt_an
 
 
 @pytest.mark.item("004-12")
-async def test_our_client_opens_and_loads_sessions_as_the_draft_says() -> None:
+async def test_our_client_opens_and_loads_sessions_in_the_form_of_the_draft() -> None:
     """session/new with workingDirectory and the draft's servers, session/load with nothing but the id; the mode and
     values of the answer are the session's."""
 
@@ -447,7 +445,7 @@ async def test_our_client_opens_and_loads_sessions_as_the_draft_says() -> None:
 
 
 @pytest.mark.item("004-13")
-async def test_our_agent_walks_through_the_drawn_turn() -> None:
+async def test_our_agent_sends_the_messages_of_the_drawn_turn() -> None:
     """Section 4.4 in order: thought, tool call, file read and answer, tool call update, message, result with usage."""
     agent = Agent("worker", version="1", dialect="draft")
 
@@ -488,7 +486,7 @@ async def test_our_agent_walks_through_the_drawn_turn() -> None:
 
 
 @pytest.mark.item("004-13")
-async def test_our_client_follows_the_drawn_turn(tmp_path: Path) -> None:
+async def test_our_client_handles_the_messages_of_the_drawn_turn(tmp_path: Path) -> None:
     """Our client's prompt has the draft's shape, it serves the read, tells the updates in order and gives the usage."""
     (tmp_path / "auth.ts").write_text("one\ntwo\n")
 
@@ -553,7 +551,7 @@ async def test_on_cancel_our_agent_first_cancels_its_tool_calls_then_answers_the
 
 
 @pytest.mark.item("004-14")
-async def test_cancelling_with_our_client_ends_the_turn_as_drawn() -> None:
+async def test_a_cancel_of_our_client_ends_the_turn_as_drawn() -> None:
     """Our client sends session/cancel as a notification, hears of the cancelled call, and the turn ends `cancelled`."""
 
     async def part(agent: Raw) -> None:

@@ -74,7 +74,7 @@ def side(**members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.item("004-15")
-async def test_initialize_has_every_field_and_its_meta_goes_along() -> None:
+async def test_initialize_has_every_field_and_its_meta() -> None:
     """All members of request and answer, `_meta` of both included, come through an interpreter as they were."""
     proxy = Proxy("between", client_dialect="draft", agent_dialect="draft")
 
@@ -117,7 +117,7 @@ async def test_our_agent_answers_with_the_negotiated_version_and_all_required_fi
 
 
 @pytest.mark.item("004-16")
-async def test_our_agent_tells_success_with_expiry_and_failure_with_its_text() -> None:
+async def test_our_agent_sends_success_with_expiry_and_failure_with_its_text() -> None:
     """A failure is a result with success false and an error text, not a JSON-RPC error; a success may expire."""
     agent = Agent("locked", version="1", dialect="draft")
 
@@ -137,7 +137,7 @@ async def test_our_agent_tells_success_with_expiry_and_failure_with_its_text() -
 
 
 @pytest.mark.item("004-16")
-async def test_our_client_sends_credentials_and_hears_success_failure_and_expiry() -> None:
+async def test_our_client_sends_credentials_and_receives_success_failure_and_expiry() -> None:
     """Method and credentials on the wire; a success false is raised with its text, expiresAt can be read."""
 
     async def part(agent: Raw) -> None:
@@ -161,7 +161,7 @@ async def test_our_client_sends_credentials_and_hears_success_failure_and_expiry
 
 
 @pytest.mark.item("004-17")
-async def test_our_agent_takes_every_field_of_session_new() -> None:
+async def test_our_agent_accepts_every_field_of_session_new() -> None:
     """Folder, servers, system prompt, initial mode and initial options are set when the session is answered for, and
     createdAt is an ISO 8601 time of now."""
     agent = settable()
@@ -192,7 +192,7 @@ async def test_our_agent_takes_every_field_of_session_new() -> None:
 
 
 @pytest.mark.item("004-17")
-async def test_a_session_begins_in_the_mode_default_unless_told() -> None:
+async def test_a_session_begins_in_the_default_mode_unless_one_is_named() -> None:
     """Though `plan` comes first in the agent's list; and only workingDirectory is required."""
     agent = settable()
 
@@ -206,7 +206,7 @@ async def test_a_session_begins_in_the_mode_default_unless_told() -> None:
 
 
 @pytest.mark.item("004-17")
-async def test_our_client_says_every_field_of_session_new() -> None:
+async def test_our_client_sends_every_field_of_session_new() -> None:
     """What our client opens a session with stands in the draft's members, and nowhere else."""
 
     async def part(agent: Raw) -> None:
@@ -242,7 +242,7 @@ async def test_our_client_says_every_field_of_session_new() -> None:
 
 
 @pytest.mark.item("004-19")
-async def test_our_agent_takes_attachments() -> None:
+async def test_our_agent_accepts_attachments() -> None:
     """Files by path (a relative one is in the working directory), by uri and by value come after the content."""
     got: list[Any] = []
 
@@ -273,7 +273,7 @@ async def test_our_agent_takes_attachments() -> None:
 
 @pytest.mark.item("004-19")
 @pytest.mark.parametrize("reason", ["end_turn", "max_tokens", "error"])
-async def test_our_agent_tells_why_the_turn_ended_and_what_it_cost(reason: str) -> None:
+async def test_our_agent_sends_the_stop_reason_and_the_usage(reason: str) -> None:
     """The stop reasons that an agent can give by itself, `error` included, with usage; `cancelled` is 004-14."""
 
     async def spend(turn: Turn) -> str:
@@ -317,7 +317,7 @@ async def test_our_client_attaches_files_and_reads_every_stop_reason() -> None:
 
 
 @pytest.mark.item("004-20")
-async def test_our_agent_tells_the_mode_before_and_the_mode_now() -> None:
+async def test_our_agent_sends_the_previous_and_the_new_mode() -> None:
     """Also when the agent itself changed the mode in between; an unknown mode is refused and changes nothing."""
     agent = settable()
 
@@ -337,7 +337,7 @@ async def test_our_agent_tells_the_mode_before_and_the_mode_now() -> None:
 
 
 @pytest.mark.item("004-20")
-async def test_our_client_sets_a_mode_as_the_draft_says() -> None:
+async def test_our_client_sets_a_mode_in_the_form_of_the_draft() -> None:
     """`mode` on the wire, and the session is in the new mode after the answer."""
 
     async def part(agent: Raw) -> None:
@@ -357,7 +357,7 @@ VALUES: list[Any] = [True, "large", 8192, 0.5, None, ["a", 1], {"deep": {"er": [
 
 
 @pytest.mark.item("004-21")
-async def test_our_agent_takes_any_json_value_for_an_option_and_tells_both_values() -> None:
+async def test_our_agent_accepts_any_json_value_for_an_option_and_sends_both_values() -> None:
     """One after the other into a free option; choices and switches tell both values too, and refuse what they lack."""
 
     async with serving(settable()) as client:
@@ -455,7 +455,7 @@ async def test_our_agent_asks_for_each_of_the_six_operations_with_resource_and_r
         ("deny", {"granted": False}),
     ],
 )
-async def test_our_clients_user_chooses_how_far_a_yes_reaches(tmp_path: Path, chosen: str, answer: Any) -> None:
+async def test_our_clients_user_chooses_the_scope_of_a_permission(tmp_path: Path, chosen: str, answer: Any) -> None:
     """Every operation is put to the user with the four scopes and a no; the answer is the draft's."""
     seen: list[Any] = []
 
@@ -665,7 +665,7 @@ async def test_our_client_pushes_output_while_the_command_runs_each_stream_by_it
 
 
 @pytest.mark.item("004-26")
-async def test_an_agent_that_does_not_take_pushed_output_does_no_harm(tmp_path: Path) -> None:
+async def test_an_agent_that_ignores_pushed_output_causes_no_error(tmp_path: Path) -> None:
     """Pushes that are refused, or never answered, hold nothing up."""
 
     async def part(agent: Raw) -> None:
@@ -680,7 +680,7 @@ async def test_an_agent_that_does_not_take_pushed_output_does_no_harm(tmp_path: 
 
 
 @pytest.mark.item("004-27")
-async def test_our_client_stops_waiting_after_the_timeout_and_says_so(tmp_path: Path) -> None:
+async def test_our_client_stops_waiting_after_the_timeout_and_reports_it(tmp_path: Path) -> None:
     """timedOut is true, the command runs on, and a later wait tells how it really ended."""
 
     async def part(agent: Raw) -> None:
@@ -701,7 +701,7 @@ async def test_our_client_stops_waiting_after_the_timeout_and_says_so(tmp_path: 
 
 
 @pytest.mark.item("004-28")
-async def test_our_client_kills_with_the_signal_that_is_named_sigterm_otherwise_or_by_force(tmp_path: Path) -> None:
+async def test_our_client_kills_with_the_named_signal_or_sigterm_or_by_force(tmp_path: Path) -> None:
     """How the command ended shows which signal it got; killed is false when nothing was left to kill."""
     stubborn = {"command": "sh", "args": ["-c", "trap '' TERM; echo ready; while :; do sleep 600 & wait; done"]}
 
@@ -730,7 +730,7 @@ async def test_our_client_kills_with_the_signal_that_is_named_sigterm_otherwise_
 
 
 @pytest.mark.item("004-29")
-async def test_our_client_releases_a_terminal_with_what_still_runs_in_it(tmp_path: Path) -> None:
+async def test_our_client_ends_a_running_command_when_its_terminal_is_released(tmp_path: Path) -> None:
     """released is true, the process is gone, and the id is no longer known."""
 
     async def part(agent: Raw) -> None:
@@ -772,7 +772,7 @@ class Terminals:
 
 
 @pytest.mark.item("004-25", "004-27", "004-28", "004-29")
-async def test_our_agent_says_every_member_of_the_terminal_calls() -> None:
+async def test_our_agent_sends_every_member_of_the_terminal_requests() -> None:
     """create with args, cwd, env and timeout, wait with timeout, kill with signal and force, release: exactly the
     draft's members; pid, signal and timedOut of the answers can be read."""
     got: dict[str, Any] = {}
@@ -816,7 +816,7 @@ async def test_our_agent_says_every_member_of_the_terminal_calls() -> None:
 
 
 @pytest.mark.item("004-26")
-async def test_our_agent_takes_pushed_output_of_both_streams() -> None:
+async def test_our_agent_accepts_pushed_output_of_both_streams() -> None:
     """Each push is answered with received, and the author sees the text; a terminal nobody knows is not received."""
     got: list[str] = []
 
@@ -872,7 +872,7 @@ async def test_an_update_has_a_session_a_type_and_data_and_may_have_a_timestamp(
 
 
 @pytest.mark.item("004-30")
-def test_a_timestamp_passes_whoever_stands_between() -> None:
+def test_a_timestamp_passes_a_translator() -> None:
     """A proxy that reads updates of any type gives the timestamp on, and our client takes such updates as any other."""
     frames = [
         {"sessionId": SESSION, "type": "agent_message_chunk", "data": {"content": "a"}, "timestamp": CREATED},
@@ -916,7 +916,7 @@ def test_a_timestamp_passes_whoever_stands_between() -> None:
 
 
 @pytest.mark.item("004-31")
-def test_a_cancel_may_say_why() -> None:
+def test_a_cancel_may_have_a_reason() -> None:
     """Our client says the reason it is given, and none otherwise; our agent's author can read it."""
     reasons: list[str | None] = []
 

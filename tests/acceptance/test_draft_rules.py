@@ -54,7 +54,7 @@ def doing(work: Callable[[Turn], Awaitable[None]], **options: Any) -> Agent:
 
 @pytest.mark.item("004-52")
 @pytest.mark.parametrize("prompt", ["/write made text", "/run touch made"])
-def test_nothing_delicate_happens_without_explicit_leave(tmp_path: Path, prompt: str) -> None:
+def test_no_sensitive_operation_runs_without_permission(tmp_path: Path, prompt: str) -> None:
     """`dragoman run`: nobody to ask means no; a person who says no means no; y, or --yes, is leave."""
     made = tmp_path / "made"
     assert command(prompt, *DIALECT, cwd=tmp_path, agent=AGENT_COMMAND).returncode == 6
@@ -73,7 +73,7 @@ def test_nothing_delicate_happens_without_explicit_leave(tmp_path: Path, prompt:
 
 
 @pytest.mark.item("004-52")
-async def test_an_agent_that_does_not_ask_is_stopped_by_the_client_all_the_same(tmp_path: Path) -> None:
+async def test_the_client_refuses_an_agent_that_does_not_ask(tmp_path: Path) -> None:
     """What a client lends is used only with its leave, whether the agent asked for permission or not."""
     (tmp_path / "a.txt").write_text("before")
     asked: list[tuple[str, str]] = []
@@ -99,7 +99,7 @@ async def test_an_agent_that_does_not_ask_is_stopped_by_the_client_all_the_same(
 
 
 @pytest.mark.item("004-55")
-async def test_files_stay_inside_the_working_directory_and_relative_paths_start_there(tmp_path: Path) -> None:
+async def test_files_are_inside_the_working_directory_and_relative_paths_start_there(tmp_path: Path) -> None:
     """Relative paths of files and terminals are resolved against workingDirectory; what leaves it by dots, by an
     absolute path or by a link is -32005; a folder that the client allowed besides is no exit."""
     inside, outside, allowed = (tmp_path / name for name in ("inside", "outside", "allowed"))
@@ -144,7 +144,7 @@ async def test_files_stay_inside_the_working_directory_and_relative_paths_start_
 
 
 @pytest.mark.item("004-55")
-async def test_our_agent_does_not_reach_outside_by_itself_either(tmp_path: Path) -> None:
+async def test_our_agent_uses_no_files_outside_the_working_directory(tmp_path: Path) -> None:
     """Where the client lends no files, the agent's own calls end at the session's folder."""
     (tmp_path / "a.txt").write_text("inside")
     kinds: list[str] = []
@@ -163,7 +163,7 @@ async def test_our_agent_does_not_reach_outside_by_itself_either(tmp_path: Path)
 
 
 @pytest.mark.item("004-63")
-async def test_a_client_object_starts_the_agent_initializes_it_and_keeps_track_of_requests(tmp_path: Path) -> None:
+async def test_a_client_object_starts_the_agent_initializes_it_and_matches_answers_to_requests(tmp_path: Path) -> None:
     """connect() with a command: one process, initialize first; answers that come in another order than the requests
     reach whoever asked, and requests that are open when the agent dies fail and do not hang."""
     script = tmp_path / "agent.py"
@@ -241,7 +241,7 @@ async def test_a_client_answers_the_agent_at_any_time_and_asks_before_it_writes(
 
 
 @pytest.mark.item("004-64")
-async def test_a_client_is_ready_as_soon_as_a_session_is_answered_for(tmp_path: Path) -> None:
+async def test_a_client_is_ready_as_soon_as_session_new_is_answered(tmp_path: Path) -> None:
     """An agent that looks around in the very moment it has opened the session gets what it asks for."""
     (tmp_path / "AGENTS.md").write_text("rules")
 
@@ -296,7 +296,7 @@ async def test_updates_are_sent_while_the_agent_works() -> None:
 
 
 @pytest.mark.item("004-68")
-async def test_a_tool_is_executed_step_by_step_and_tells_how_it_went() -> None:
+async def test_a_tool_call_reports_each_step_and_its_result() -> None:
     """Announced; asked where it needs leave; `denied`, and then nothing is done; else `in_progress`, executed, and
     `completed` with its output or `failed` with the error's text."""
     done: list[str] = []
@@ -352,7 +352,7 @@ async def test_a_tool_is_executed_step_by_step_and_tells_how_it_went() -> None:
 
 
 @pytest.mark.item("004-78")
-async def test_the_version_is_an_integer_and_older_agents_go_on_working() -> None:
+async def test_the_version_is_an_integer_and_older_agents_still_work() -> None:
     """Our client says an integer; an agent that answers an older version, and says nothing of what came later, is
     talked to with what it has: its capabilities tell."""
 
@@ -379,7 +379,7 @@ async def test_the_version_is_an_integer_and_older_agents_go_on_working() -> Non
 
 @pytest.mark.item("004-78")
 @pytest.mark.parametrize("dialect", ["2025.1", "crow", "banjo", "v1", "draft"])
-async def test_our_client_finds_agents_of_every_age(tmp_path: Path, dialect: str) -> None:
+async def test_our_client_detects_agents_of_every_version(tmp_path: Path, dialect: str) -> None:
     """Nothing is told about the agent but its command: whichever version of the protocol it has, the turn works."""
 
     async with connect([*EVERYTHING, "--dialect", dialect], cwd=str(tmp_path)) as remote:
@@ -388,7 +388,7 @@ async def test_our_client_finds_agents_of_every_age(tmp_path: Path, dialect: str
 
 
 @pytest.mark.item("004-78")
-async def test_what_is_old_goes_on_working_for_at_least_one_version() -> None:
+async def test_deprecated_forms_work_for_at_least_one_more_version() -> None:
     """The policy is written down where users look for changes, and an agent answers a client of a later version with
     the one it has instead of turning it away."""
     text = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
@@ -436,7 +436,7 @@ async def test_every_update_of_the_everything_agent_is_valid(tmp_path: Path) -> 
 
 
 @pytest.mark.item("004-80")
-async def test_every_content_block_our_client_says_is_valid() -> None:
+async def test_every_content_block_our_client_sends_is_valid() -> None:
     """The blocks of a prompt on the wire against the schema of appendix B.1, which has no audio; and the schema is a
     real check: a block without what it needs is not valid."""
     blocks: list[Any] = [

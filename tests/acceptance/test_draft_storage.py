@@ -26,7 +26,7 @@ def echo(store: SqliteStore) -> Agent:
 
 
 @pytest.mark.item("004-18")
-def test_a_session_is_loaded_from_the_disk_and_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+def test_a_session_is_loaded_from_disk_and_a_failed_load_has_a_reason(tmp_path: Path) -> None:
     path = str(tmp_path / "sessions.db")
 
     async def before() -> list[str]:

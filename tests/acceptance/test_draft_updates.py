@@ -154,7 +154,7 @@ def test_our_client_reads_the_nine_updates_with_all_their_members() -> None:
 
 
 @pytest.mark.item("004-32")
-async def test_the_nine_updates_come_out_of_a_proxy_that_reads_them_as_they_went_in() -> None:
+async def test_the_nine_updates_pass_a_proxy_unchanged() -> None:
     """Lifted into the vocabulary, given to an author, lowered again: the same JSON."""
     proxy = Proxy("between", client_dialect="draft", agent_dialect="draft")
 
@@ -178,7 +178,7 @@ async def test_the_nine_updates_come_out_of_a_proxy_that_reads_them_as_they_went
 
 
 @pytest.mark.item("004-32")
-async def test_our_agent_says_the_nine_updates() -> None:
+async def test_our_agent_sends_the_nine_updates() -> None:
     """Everything an author says of them stands in the draft's members, the previous mode and value included."""
     settings = {
         "modes": [SessionMode(id="default", name="Default"), SessionMode(id="plan", name="Plan")],
@@ -227,7 +227,7 @@ async def test_our_agent_says_the_nine_updates() -> None:
 
 
 @pytest.mark.item("004-33")
-async def test_a_tool_call_that_needs_leave_goes_step_by_step(tmp_path: Path) -> None:
+async def test_a_tool_call_that_needs_permission_has_every_status_in_order(tmp_path: Path) -> None:
     """The everything agent's /write: pending with requiresPermission, the question, in progress, the write, completed;
     a call that needs no leave has no flag and no question."""
 
@@ -303,7 +303,7 @@ async def try_move(call: Tool, to: str) -> None:
 @pytest.mark.item("004-34")
 @pytest.mark.parametrize("to", list(ARROWS))
 @pytest.mark.parametrize("start", [state for state in ARROWS if state != "awaiting_permission"])
-async def test_a_tool_call_moves_only_along_the_arrows(start: str, to: str) -> None:
+async def test_a_tool_call_has_only_the_drawn_status_changes(start: str, to: str) -> None:
     """From each state to each state: an arrow is gone and told, anything else is refused or leaves a final state as it
     is, and nothing of it appears on the wire."""
     outcome: list[str] = []
@@ -342,7 +342,9 @@ async def test_a_tool_call_moves_only_along_the_arrows(start: str, to: str) -> N
     ],
     ids=["granted", "denied", "cancelled"],
 )
-async def test_a_call_that_awaits_permission_is_granted_denied_or_cancelled(answer: Any, walked: list[str]) -> None:
+async def test_a_tool_call_that_awaits_permission_is_granted_denied_or_cancelled(
+    answer: Any, walked: list[str]
+) -> None:
     """What the wire shows of the three ways out of awaiting_permission; from denied nothing leads on."""
     refused: list[str] = []
 
@@ -377,7 +379,7 @@ HUNK = {
 
 
 @pytest.mark.item("004-36")
-async def test_our_agent_says_text_diffs_in_hunks_and_terminals(tmp_path: Path) -> None:
+async def test_our_agent_sends_text_diffs_in_hunks_and_terminals(tmp_path: Path) -> None:
     """Three calls, one kind of output each, as in section 8.4; a terminal tells its command, streams and code."""
 
     async def work_through(turn: Turn) -> None:
@@ -462,7 +464,7 @@ def test_our_client_reads_text_diffs_in_hunks_and_terminals() -> None:
 LOCATION = {"path": "/home/user/project/src/auth.ts", "line": 42, "column": 5, "endLine": 55, "endColumn": 2}
 
 
-def test_a_tool_call_points_at_a_range_in_a_file() -> None:
+def test_a_tool_call_has_a_range_in_a_file() -> None:
     """Our agent says the whole range, our client can read it, and both agree on what it is."""
     place = ToolCallLocation(path=LOCATION["path"], line=42, meta=side(column=5, endLine=55, endColumn=2))  # type: ignore[arg-type]
 
@@ -502,7 +504,7 @@ BLOCKS: list[dict[str, Any]] = [
 
 
 @pytest.mark.item("004-38")
-async def test_our_agent_takes_the_five_content_blocks() -> None:
+async def test_our_agent_reads_the_five_content_blocks() -> None:
     """Text, image, audio, link and resource, media by value and by url, optional members there or not."""
     got: list[Any] = []
 
@@ -529,7 +531,7 @@ async def test_our_agent_takes_the_five_content_blocks() -> None:
 
 
 @pytest.mark.item("004-38")
-async def test_our_client_says_the_five_content_blocks() -> None:
+async def test_our_client_sends_the_five_content_blocks() -> None:
     """The same blocks, said by a client's author, are on the wire exactly as the draft writes them."""
     blocks: list[Any] = [
         TextContent(text="Please change this"),

@@ -310,7 +310,7 @@ def test_our_client_lists_closes_deletes_and_resumes_where_that_was_announced() 
 
 
 @pytest.mark.item("OFF-01")
-def test_more_directories_are_roots_of_the_session(tmp_path: Any) -> None:
+def test_additional_directories_are_roots_of_the_session(tmp_path: Any) -> None:
     """Our agent knows them in order after cwd; our client serves files in them, and no others."""
     inside, more, outside = (tmp_path / name for name in ("inside", "more", "outside"))
     for folder in (inside, more, outside):
@@ -430,7 +430,7 @@ async def test_an_agent_elicits_by_form_and_by_link() -> None:
 
 
 @pytest.mark.item("OFF-01")
-async def test_our_client_takes_the_elicitations_it_announced() -> None:
+async def test_our_client_answers_the_elicitations_it_announced() -> None:
     """Announced by mode; accepted, declined and closed questions are told so; another mode is -32602."""
     replies = iter([{"branch": "main"}, False, None])
 
@@ -458,7 +458,7 @@ async def test_our_client_takes_the_elicitations_it_announced() -> None:
 
 
 @pytest.mark.item("OFF-01")
-def test_usage_and_session_info_are_told() -> None:
+def test_usage_and_session_info_are_sent() -> None:
     """How full the context is during the turn, what it took in the answer; a title, and when it was changed."""
 
     async def spend(turn: Turn) -> None:
@@ -548,7 +548,7 @@ def test_a_single_request_is_cancelled_at_either_end() -> None:
 
 
 @pytest.mark.item("OFF-01")
-async def test_messages_have_ids_that_replays_keep() -> None:
+async def test_replayed_messages_have_the_same_ids() -> None:
     """Pieces of one message share an id, another message has another; so they are told again by session/load."""
 
     async def two(turn: Turn) -> None:
@@ -578,7 +578,7 @@ async def test_messages_have_ids_that_replays_keep() -> None:
 
 @pytest.mark.item("OFF-01")
 @pytest.mark.parametrize("announces", [True, False])
-async def test_switches_are_options_for_clients_that_announced_them(announces: bool) -> None:
+async def test_boolean_options_are_sent_to_clients_that_announced_them(announces: bool) -> None:
     """type boolean and true or false; a client that knows no switches has a choice of two in its place."""
 
     async def tell(turn: Turn) -> None:
@@ -603,7 +603,7 @@ async def test_switches_are_options_for_clients_that_announced_them(announces: b
 
 @pytest.mark.item("OFF-01")
 @pytest.mark.parametrize("announces", [True, False])
-async def test_notices_and_compaction_are_told_to_clients_that_announced_them(announces: bool) -> None:
+async def test_notices_and_compaction_are_sent_to_clients_that_announced_them(announces: bool) -> None:
     """Nobody else hears of them; a notice is no history and is not told again, a compaction is."""
 
     async def shorten(turn: Turn) -> None:
@@ -638,7 +638,7 @@ async def test_notices_and_compaction_are_told_to_clients_that_announced_them(an
 
 
 @pytest.mark.item("OFF-01")
-async def test_our_client_announces_what_its_conversations_can_take() -> None:
+async def test_our_client_announces_what_its_sessions_accept() -> None:
     """Switches, notices and compaction; and each of them reaches whoever reads."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -734,7 +734,7 @@ def test_trace_keys_and_unknown_fields_pass_a_proxy_both_ways(claims: bool) -> N
 
 
 @pytest.mark.item("OFF-06")
-async def test_trace_keys_pass_the_interpreter_command(tmp_path: Any) -> None:
+async def test_trace_keys_pass_the_translate_command(tmp_path: Any) -> None:
     """`dragoman translate` in front of an agent process: what the client's _meta says, the agent's author reads."""
     (tmp_path / "agent.py").write_text(
         "from dragoman import Agent\n"

@@ -46,7 +46,7 @@ def test_every_item_has_a_kind_and_a_sentence_of_its_own() -> None:
     assert [says for says, count in Counter(item.says for item in items).items() if count > 1] == []
 
 
-def test_no_test_names_an_item_that_is_not_in_the_table() -> None:
+def test_every_item_that_a_test_names_is_in_the_table() -> None:
     known = set(page.item_ids(page.read_table()))
     unknown = {
         str(path.relative_to(TESTS)): wrong
@@ -65,7 +65,7 @@ def test_a(x): ...
     assert sorted(named_ids(source)) == ["1-01", "1-02", "1-03"]
 
 
-def test_an_item_is_shown_only_when_a_test_is_named_for_it() -> None:
+def test_an_item_is_listed_only_with_a_test() -> None:
     text = page.render(CHAPTERS, {"9-02": {"tests/b.py::test_b[two]", "tests/b.py::test_b[one]", "tests/a.py::test_a"}})
     assert "**1 of 2** items shown" in text
     assert "| Nine | 1 of 2 |" in text

@@ -46,7 +46,7 @@ from tests.acceptance.y2025 import BLOCKS, PNG, PROJECT, WAV, begin, hello, hold
 
 
 @pytest.mark.item("000-01")
-async def test_a_process_on_standard_streams_is_asked_asks_back_streams_and_remembers(tmp_path: Path) -> None:
+async def test_a_process_on_stdio_serves_requests_sends_requests_streams_and_has_state(tmp_path: Path) -> None:
     """Both ends ask (a prompt, then a file), text comes in pieces, and the session knows what was said before."""
 
     async with Child("agent", "everything", "--dialect", "2025.1") as agent:
@@ -79,7 +79,7 @@ LAYERS = {
 
 @pytest.mark.item("000-02")
 @pytest.mark.parametrize("module", LAYERS)
-def test_each_layer_can_be_had_without_those_above_it(module: str) -> None:
+def test_each_layer_works_without_the_layers_above_it(module: str) -> None:
     """Transport, protocol, connection, session, application: each is loaded by itself in a fresh interpreter."""
     ran = subprocess.run(
         [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"], capture_output=True, text=True, timeout=60
@@ -138,7 +138,7 @@ for line in sys.stdin.buffer:
 
 
 @pytest.mark.item("000-03")
-async def test_the_client_starts_the_agent_and_says_each_message_in_a_line(tmp_path: Path) -> None:
+async def test_the_client_starts_the_agent_and_sends_each_message_as_one_line(tmp_path: Path) -> None:
     """The recorded input of a real child process: whole lines of JSON, the last one too; its parent is the client."""
     (tmp_path / "recorder.py").write_text(RECORDER)
     kept = tmp_path / "kept"
@@ -156,7 +156,7 @@ async def test_the_client_starts_the_agent_and_says_each_message_in_a_line(tmp_p
 
 
 @pytest.mark.item("000-03")
-async def test_the_agent_says_each_message_in_a_line() -> None:
+async def test_the_agent_sends_each_message_as_one_line() -> None:
     """What our agent writes to its standard output ends, message by message, with a newline."""
 
     async with Child("agent", "everything", "--dialect", "2025.1") as agent:
@@ -177,7 +177,7 @@ async def read(turn: Turn) -> None:
 
 
 @pytest.mark.item("000-04")
-async def test_our_agent_understands_requests_notifications_and_error_answers() -> None:
+async def test_our_agent_reads_requests_notifications_and_errors() -> None:
     """A request is answered, a notification is acted upon and not answered, an error answer reaches the author."""
     agent = Agent("a", version="1")
     agent.prompt(acting(hold=hold, read=read))
@@ -200,7 +200,7 @@ async def test_our_agent_understands_requests_notifications_and_error_answers() 
 
 
 @pytest.mark.item("000-04")
-async def test_our_client_understands_requests_notifications_and_error_answers(tmp_path: Path) -> None:
+async def test_our_client_reads_requests_notifications_and_errors(tmp_path: Path) -> None:
     """The agent's request is answered, its update arrives, its error fails the prompt with the right kind."""
     (tmp_path / "a.txt").write_text("text")
 
@@ -227,7 +227,7 @@ async def test_our_client_understands_requests_notifications_and_error_answers(t
 
 
 @pytest.mark.item("000-05")
-def test_the_four_shapes_are_exact_and_nothing_to_tell_is_ok(tmp_path: Path) -> None:
+def test_the_four_message_shapes_are_exact_and_an_empty_result_is_ok(tmp_path: Path) -> None:
     """Request and notification as heard from us, result and error as answered by us, member for member."""
 
     async def tell(turn: Turn) -> None:
@@ -279,7 +279,7 @@ def test_the_four_shapes_are_exact_and_nothing_to_tell_is_ok(tmp_path: Path) -> 
 
 
 @pytest.mark.item("000-06")
-def test_all_nine_codes_come_from_real_situations(tmp_path: Path) -> None:
+def test_all_nine_error_codes_are_sent_for_their_cause(tmp_path: Path) -> None:
     """Each number is heard once, for the thing that it means."""
 
     async def crash(_: Turn) -> None:
@@ -342,7 +342,7 @@ def test_all_nine_codes_come_from_real_situations(tmp_path: Path) -> None:
 
 
 @pytest.mark.item("000-07")
-def test_initialize_carries_what_the_document_shows_both_ways(tmp_path: Path) -> None:
+def test_initialize_has_the_members_of_the_document_in_both_directions(tmp_path: Path) -> None:
     """Our client says folder, servers and experimental; our agent says instructions and modes, and knows the former."""
     offered = ClientCapabilities(
         fs=FileSystemCapabilities(read_text_file=True, write_text_file=True),
@@ -396,7 +396,7 @@ def test_initialize_carries_what_the_document_shows_both_ways(tmp_path: Path) ->
 
 @pytest.mark.item("000-08")
 @pytest.mark.parametrize("authenticates", [True, False])
-def test_a_client_may_authenticate_with_a_token_and_need_not(tmp_path: Path, authenticates: bool) -> None:
+def test_authentication_with_a_token_is_optional(tmp_path: Path, authenticates: bool) -> None:
     """Our client says the token as the document shows it; our agent answers ok, and works with or without."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -426,7 +426,7 @@ def test_a_client_may_authenticate_with_a_token_and_need_not(tmp_path: Path, aut
 
 
 @pytest.mark.item("000-22")
-async def test_an_agent_can_insist_on_a_token_before_it_works() -> None:
+async def test_an_agent_can_require_a_token() -> None:
     """Without the right token nothing but authenticate is served, and a wrong one gains nothing."""
     agent = Agent("a", version="1", auth_required=True)
 
@@ -456,7 +456,7 @@ async def test_an_agent_can_insist_on_a_token_before_it_works() -> None:
 
 
 @pytest.mark.item("000-09")
-def test_sessions_have_the_ids_that_clients_choose() -> None:
+def test_the_client_chooses_the_session_id() -> None:
     """session/new, load, prompt and cancel as the document spells them, on the client's own id and in its mode."""
     modes = [SessionMode(id="ask", name="Ask"), SessionMode(id="agent", name="Agent")]
     agent = Agent("a", version="1", modes=modes)
@@ -525,7 +525,7 @@ STEPS = [
 
 
 @pytest.mark.item("000-10")
-async def test_the_five_updates_are_said_as_a_type_and_its_data() -> None:
+async def test_the_five_updates_are_sent_as_a_type_and_data() -> None:
     """Message, thought, tool call, its change and a plan, from an author's calls to the document's JSON."""
 
     async def all_(turn: Turn) -> None:
@@ -564,7 +564,7 @@ async def test_the_five_updates_are_said_as_a_type_and_its_data() -> None:
 
 
 @pytest.mark.item("000-10")
-async def test_the_five_updates_of_the_document_are_understood() -> None:
+async def test_the_five_updates_of_the_document_are_read() -> None:
     """The document's own five frames, as our client gives them to whoever reads the turn."""
     arguments = {"path": "/home/user/project/main.rs"}
     updates = [
@@ -611,7 +611,7 @@ async def test_the_five_updates_of_the_document_are_understood() -> None:
 
 
 @pytest.mark.item("000-11")
-def test_text_files_are_read_and_written_without_a_session(tmp_path: Path) -> None:
+def test_file_requests_name_no_session(tmp_path: Path) -> None:
     """Our agent asks and our client serves exactly {path} and {path, content}."""
 
     async def copy(turn: Turn) -> None:
@@ -653,7 +653,7 @@ def test_text_files_are_read_and_written_without_a_session(tmp_path: Path) -> No
 
 
 @pytest.mark.item("000-12")
-def test_a_terminal_starts_from_one_line_and_is_named_by_its_id(tmp_path: Path) -> None:
+def test_a_terminal_starts_from_one_command_line_and_has_an_id(tmp_path: Path) -> None:
     """Our client runs the line in a shell in the cwd; our agent asks with a line; all five calls by terminal_id."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -717,7 +717,7 @@ def test_a_terminal_starts_from_one_line_and_is_named_by_its_id(tmp_path: Path) 
 
 
 @pytest.mark.item("000-13")
-def test_the_five_content_blocks_are_read_and_said_flat() -> None:
+def test_the_five_content_blocks_are_read_and_sent_flat() -> None:
     """The document's blocks in a prompt mean the right thing to an author, and our client says them the same way."""
     seen: list[Any] = []
     agent = Agent("a", version="1", image=True, audio=True)

@@ -37,7 +37,7 @@ from tests.acceptance.y2025 import ALL, BLOCKS, PNG, PROJECT, WAV, begin, hello,
 
 @pytest.mark.item("000-14")
 @pytest.mark.parametrize("is_open", [True, False])
-def test_text_files_and_terminal_open_the_calls_of_agents(tmp_path: Path, is_open: bool) -> None:
+def test_file_and_terminal_capabilities_allow_the_requests_of_agents(tmp_path: Path, is_open: bool) -> None:
     """Where they are false our agent never calls, and who calls our client all the same is told -32004."""
 
     async def ask(turn: Turn) -> None:
@@ -100,7 +100,9 @@ CONTENT: dict[str, tuple[Json, ContentBlock]] = {
 @pytest.mark.item("000-14")
 @pytest.mark.parametrize("name", CONTENT)
 @pytest.mark.parametrize("is_open", [True, False])
-async def test_a_clients_image_audio_and_embedded_context_open_such_content(name: str, is_open: bool) -> None:
+async def test_a_clients_image_audio_and_embedded_context_capabilities_allow_such_content(
+    name: str, is_open: bool
+) -> None:
     """A client that says false sends none (-32004) and is sent none: a text stands for it, and nothing beside it."""
     wire_block, block = CONTENT[name]
     agent = Agent("a", version="1", image=True, audio=True)
@@ -124,7 +126,7 @@ async def test_a_clients_image_audio_and_embedded_context_open_such_content(name
 
 
 @pytest.mark.item("000-14")
-async def test_a_clients_experimental_features_are_known_to_the_author_by_name() -> None:
+async def test_the_agent_author_sees_a_clients_experimental_features_by_name() -> None:
     """A feature that was announced is used; one that was not is refused with -32004."""
     agent = Agent("a", version="1")
 
@@ -143,7 +145,7 @@ async def test_a_clients_experimental_features_are_known_to_the_author_by_name()
 
 @pytest.mark.item("000-14")
 @pytest.mark.parametrize("is_open", [True, False])
-async def test_an_agents_image_and_audio_open_prompts_with_such_content(is_open: bool) -> None:
+async def test_an_agents_image_and_audio_capabilities_allow_prompts_with_such_content(is_open: bool) -> None:
     """They are announced as they are, and an agent without them answers such prompts with -32004."""
     agent = Agent("a", version="1", image=is_open, audio=is_open)
 
@@ -161,7 +163,7 @@ async def test_an_agents_image_and_audio_open_prompts_with_such_content(is_open:
 
 @pytest.mark.item("000-14")
 @pytest.mark.parametrize("is_open", [True, False])
-async def test_an_agent_that_does_not_stream_tells_each_message_whole(is_open: bool) -> None:
+async def test_an_agent_that_does_not_stream_sends_each_message_complete(is_open: bool) -> None:
     """`streaming` is announced; without it the pieces of a message are one chunk, in its place among the others."""
     agent = Agent("a", version="1", streaming=is_open)
 
@@ -184,7 +186,7 @@ async def test_an_agent_that_does_not_stream_tells_each_message_whole(is_open: b
 
 
 @pytest.mark.item("000-14")
-def test_supported_modes_open_the_modes_that_sessions_can_be_in(tmp_path: Path) -> None:
+def test_a_session_can_have_only_the_supported_modes(tmp_path: Path) -> None:
     """A supported mode is entered and acts; no other is. A mode that a 2025.1 agent lacks cannot be set by our client.
 
     What session/new says of a mode the agent does not support is lost and said to be: the session is opened all the
@@ -250,7 +252,7 @@ async def test_an_agents_tools_are_those_it_announced() -> None:
 
 
 @pytest.mark.item("000-16")
-async def test_the_agent_does_its_six_duties(tmp_path: Path) -> None:
+async def test_the_agent_meets_its_six_requirements(tmp_path: Path) -> None:
     """One process: lines in and out, the version, its capabilities, sessions, updates while it works, errors."""
 
     async with Child("agent", "everything") as agent:
@@ -273,7 +275,7 @@ async def test_the_agent_does_its_six_duties(tmp_path: Path) -> None:
 
 
 @pytest.mark.item("000-17")
-async def test_the_client_does_its_six_duties(tmp_path: Path) -> None:
+async def test_the_client_meets_its_six_requirements(tmp_path: Path) -> None:
     """Our client starts the agent, initializes it, keeps its sessions, serves files and terminals, follows updates."""
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     asked: list[str] = []
@@ -301,7 +303,7 @@ async def test_the_client_does_its_six_duties(tmp_path: Path) -> None:
 
 
 @pytest.mark.item("000-18")
-async def test_calls_out_of_turn_are_answered_with_invalid_state() -> None:
+async def test_requests_in_the_wrong_state_get_invalid_state() -> None:
     """Created, initialized, session active, processing: what each state does not allow gets -32003, all else works."""
     agent = Agent("a", version="1")
     agent.prompt(acting(hold=hold))
@@ -335,7 +337,7 @@ async def test_calls_out_of_turn_are_answered_with_invalid_state() -> None:
 
 
 @pytest.mark.item("000-18")
-async def test_a_session_that_is_not_active_on_this_connection_is_not_prompted() -> None:
+async def test_a_prompt_to_a_session_that_is_not_active_on_this_connection_is_refused() -> None:
     """A session of an earlier connection is there, but has to be loaded before it is prompted."""
     agent = Agent("a", version="1")
 
@@ -392,7 +394,7 @@ def test_paths_that_are_not_absolute_are_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.item("000-20")
-async def test_a_client_decides_about_each_file_and_each_command(tmp_path: Path) -> None:
+async def test_the_client_decides_about_each_file_and_each_command(tmp_path: Path) -> None:
     """What the client's user does not allow is refused with -32002, and does not happen; the rest is served."""
     (tmp_path / "open.txt").write_text("open")
     (tmp_path / "shut.txt").write_text("shut")
@@ -418,7 +420,7 @@ async def test_a_client_decides_about_each_file_and_each_command(tmp_path: Path)
 
 
 @pytest.mark.item("000-23")
-def test_keys_from_the_future_are_ignored_and_capabilities_tell_what_is_there(tmp_path: Path) -> None:
+def test_unknown_keys_are_ignored_and_capabilities_list_what_is_supported(tmp_path: Path) -> None:
     """A client of a later version with keys nobody knows is served in 2025.1; so is our client by such an agent."""
 
     async def serving() -> None:

@@ -109,7 +109,7 @@ async def test_the_whole_flow_runs_from_initialize_to_the_stop_reason(tmp_path: 
 
 
 @pytest.mark.item("001-03")
-async def test_the_plainest_agent_has_the_four_methods_that_every_agent_has() -> None:
+async def test_a_minimal_agent_has_the_four_required_methods() -> None:
     """An author who wrote nothing but the prompt function serves initialize, authenticate, session/new and prompt."""
     agent = Agent("a")
     agent.prompt(greet)
@@ -240,7 +240,7 @@ TERMINAL = ("terminal/output", "terminal/wait_for_exit", "terminal/kill", "termi
 
 @pytest.mark.item("001-07")
 @pytest.mark.parametrize("only", LENT)
-async def test_files_and_terminals_are_each_behind_the_capability_that_announces_them(only: str) -> None:
+async def test_file_and_terminal_requests_need_the_capability_that_announces_them(only: str) -> None:
     """Of a client that lends one of three, our agent asks that one; where it is not lent nothing is sent."""
     params = {"path": f"{CWD}/a", "content": "x", "command": "ls", "terminalId": "t"}
 
@@ -274,7 +274,7 @@ async def test_files_and_terminals_are_each_behind_the_capability_that_announces
 
 @pytest.mark.item("001-07")
 @pytest.mark.parametrize("lends", [True, False])
-async def test_our_client_announces_what_it_lends_and_serves_nothing_else(tmp_path: Path, lends: bool) -> None:
+async def test_our_client_serves_only_what_it_announced(tmp_path: Path, lends: bool) -> None:
     """All seven calls work where they were announced; where they were not there is no such method."""
     (tmp_path / "a").write_text("one\ntwo\n")
 
@@ -315,7 +315,7 @@ async def test_our_client_announces_what_it_lends_and_serves_nothing_else(tmp_pa
 
 
 @pytest.mark.item("001-08")
-async def test_session_update_carries_every_kind_the_overview_names() -> None:
+async def test_session_update_has_every_kind_of_the_overview() -> None:
     """The three chunks, tool calls and their changes, plans, commands and modes, as our agent says them."""
     commands = [AvailableCommand(name="plan", description="Make a plan")]
     agent = Agent("a", version="1", modes=MODES, commands=commands)
@@ -414,7 +414,7 @@ def test_paths_are_absolute_and_lines_count_from_one_on_the_wire(tmp_path: Path)
 
 
 @pytest.mark.item("001-10")
-async def test_a_request_gets_a_result_or_an_error_and_a_notification_never_anything() -> None:
+async def test_a_request_gets_a_result_or_an_error_and_a_notification_gets_nothing() -> None:
     """Wrong requests get code and message; wrong notifications, known or not, get silence; the connection lives."""
 
     async with Child("agent", "everything") as agent:
@@ -444,7 +444,7 @@ async def test_a_request_gets_a_result_or_an_error_and_a_notification_never_anyt
 
 
 @pytest.mark.item("001-11")
-async def test_meta_underscored_methods_and_own_capabilities_pass_both_ways() -> None:
+async def test_meta_custom_methods_and_custom_capabilities_pass_both_ways() -> None:
     """Our agent reads and says all three; an extension nobody knows is -32601, a notification of one is ignored."""
     agent = Agent("a", version="1", capabilities=AgentCapabilities(meta={"example.org": {"search": True}}))
     heard: list[Any] = []
@@ -517,7 +517,7 @@ async def test_our_client_extends_the_protocol_in_the_same_three_ways() -> None:
 
 
 @pytest.mark.item("001-12")
-async def test_our_client_starts_the_agent_and_ends_it_by_closing_its_streams(tmp_path: Path) -> None:
+async def test_our_client_starts_the_agent_and_stops_it_by_closing_its_input(tmp_path: Path) -> None:
     """`dragoman run` starts a command, speaks to it over its standard streams, and nothing of it is left."""
 
     command = ["agent", "everything"]
@@ -528,7 +528,7 @@ async def test_our_client_starts_the_agent_and_ends_it_by_closing_its_streams(tm
 
 
 @pytest.mark.item("001-13")
-async def test_an_agent_that_needs_a_login_says_so_with_its_own_code() -> None:
+async def test_an_agent_that_requires_a_login_answers_with_the_auth_required_code() -> None:
     """-32000 until authenticate names an advertised method; a terminal one cannot be named
     (docs/protocol/auth.md#authenticate).
     """
@@ -555,7 +555,7 @@ async def test_an_agent_that_needs_a_login_says_so_with_its_own_code() -> None:
 
 @pytest.mark.item("001-13")
 @pytest.mark.parametrize("version", [0, 1, 2, 65535])
-async def test_an_agent_answers_with_the_version_it_speaks(version: int) -> None:
+async def test_an_agent_answers_with_its_own_version(version: int) -> None:
     """Whatever version a client offers, it hears the newest one that we speak (docs/protocol/initialize.md#version)."""
 
     async with client_of(Agent("a", dialect="v1")) as peer:
@@ -564,7 +564,7 @@ async def test_an_agent_answers_with_the_version_it_speaks(version: int) -> None
 
 
 @pytest.mark.item("001-13")
-def test_only_what_prompt_capabilities_announce_may_be_in_a_prompt() -> None:
+def test_a_prompt_has_only_content_that_prompt_capabilities_announce() -> None:
     """Text and links always; images, sounds and embedded resources where they were announced
     (docs/protocol/prompt-turns.md#prompt-content).
     """
@@ -595,7 +595,7 @@ def test_only_what_prompt_capabilities_announce_may_be_in_a_prompt() -> None:
 
 
 @pytest.mark.item("001-13")
-def test_a_cancelled_turn_answers_its_questions_and_never_fails() -> None:
+def test_a_cancelled_turn_cancels_its_permission_requests_and_does_not_fail() -> None:
     """Open questions get the outcome cancelled, open tool calls an end, the prompt `cancelled`
     (docs/protocol/prompt-turns.md#cancel).
     """
@@ -651,7 +651,7 @@ def test_a_cancelled_turn_answers_its_questions_and_never_fails() -> None:
 
 
 @pytest.mark.item("001-13")
-async def test_load_tells_the_history_before_its_answer_and_resume_tells_none() -> None:
+async def test_load_sends_the_history_before_its_answer_and_resume_sends_none() -> None:
     """And both want the folder of the session, whose extra folders are never restored
     (docs/protocol/sessions.md#roots).
     """
@@ -683,7 +683,7 @@ async def test_load_tells_the_history_before_its_answer_and_resume_tells_none() 
 
 
 @pytest.mark.item("001-13")
-async def test_terminals_keep_the_end_of_their_output_and_whole_characters(tmp_path: Path) -> None:
+async def test_truncated_terminal_output_keeps_its_end_and_complete_characters(tmp_path: Path) -> None:
     """outputByteLimit cuts from the start, between characters; a killed terminal stays until it is released."""
 
     async def part(peer: ScriptedPeer) -> None:

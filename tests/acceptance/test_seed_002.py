@@ -105,7 +105,7 @@ def test_initialize_is_snake_case_both_ways() -> None:
 
 
 @pytest.mark.item("002-02")
-def test_a_session_is_opened_in_camel_case() -> None:
+def test_session_new_is_camel_case() -> None:
     """cwd and mcpServers go in, a sessionId comes out; that of our agent is a UUID."""
     agent = Agent("a")
 
@@ -140,7 +140,7 @@ def test_a_session_is_opened_in_camel_case() -> None:
 
 
 @pytest.mark.item("002-03", "002-07")
-def test_a_prompt_its_updates_and_its_result_are_spelled_three_ways() -> None:
+def test_a_prompt_its_updates_and_its_result_have_three_spellings() -> None:
     """session_id in the prompt, sessionId and "@type" in updates, which have no id; stop_reason in the answer."""
     agent = Agent("a")
 
@@ -208,7 +208,7 @@ UPDATES: list[Json] = [
 
 
 @pytest.mark.item("002-04")
-def test_the_five_updates_are_said_and_understood() -> None:
+def test_the_five_updates_are_sent_and_read() -> None:
     """Our agent says all five in the document's words; the document's five reach the reader of our client's turn."""
     agent = Agent("a")
 
@@ -259,7 +259,7 @@ def test_the_five_updates_are_said_and_understood() -> None:
 
 
 @pytest.mark.item("002-05")
-async def test_a_loaded_session_tells_its_history_first_and_whole(tmp_path: Path) -> None:
+async def test_loading_a_session_sends_its_complete_history_first(tmp_path: Path) -> None:
     """What another process of the client would see is what was said: both sides' texts, tool calls, the plan."""
 
     async with Child("agent", "everything", "--dialect", "crow") as agent:
@@ -304,7 +304,7 @@ def state(updates: list[Json]) -> Json:
 
 
 @pytest.mark.item("002-05")
-async def test_our_client_has_the_whole_history_when_load_returns() -> None:
+async def test_our_client_has_the_complete_history_when_load_returns() -> None:
     """The replay comes before the answer, and the conversation's state is rebuilt from it."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -397,7 +397,7 @@ async def test_a_turn_stops_for_one_of_three_reasons() -> None:
 
 @pytest.mark.item("002-08")
 @pytest.mark.parametrize("reason", ["end_turn", "cancelled", "error"])
-async def test_our_client_understands_the_three_reasons(reason: str) -> None:
+async def test_our_client_reads_the_three_stop_reasons(reason: str) -> None:
     """Each of them is the stop reason of the turn."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -413,7 +413,7 @@ async def test_our_client_understands_the_three_reasons(reason: str) -> None:
 
 @pytest.mark.item("002-09")
 @pytest.mark.parametrize("answer", ["allow_once", "reject_once"])
-async def test_an_agent_asks_by_an_update_before_the_tool_runs(tmp_path: Path, answer: str) -> None:
+async def test_an_agent_asks_permission_by_an_update_before_the_tool_runs(tmp_path: Path, answer: str) -> None:
     """The question names tool call, arguments and options, one of them primary; the tool waits for the response."""
 
     async with Child("agent", "everything", "--dialect", "crow") as agent:
@@ -439,7 +439,7 @@ async def test_an_agent_asks_by_an_update_before_the_tool_runs(tmp_path: Path, a
 
 @pytest.mark.item("002-09")
 @pytest.mark.parametrize(("permission", "chosen"), [("allow", "approve"), ("deny", "reject")])
-async def test_our_client_answers_the_documents_question(permission: str, chosen: str) -> None:
+async def test_our_client_answers_the_permission_request_of_the_document(permission: str, chosen: str) -> None:
     """permission_response names session, tool call and option, and has no id."""
     question = {
         "@type": "permission_request",
@@ -483,7 +483,7 @@ async def test_logs_go_to_stderr_while_stdout_has_messages_only(tmp_path: Path) 
 
 
 @pytest.mark.item("002-11")
-async def test_several_sessions_work_at_once_and_know_only_their_own(tmp_path: Path) -> None:
+async def test_several_sessions_run_at_once_and_do_not_mix(tmp_path: Path) -> None:
     """Three sessions of one process, each a UUID and with a turn of its own open; each history is its own."""
 
     command = [*DRAGOMAN, "agent", "everything", "--dialect", "crow"]
@@ -509,7 +509,7 @@ async def test_several_sessions_work_at_once_and_know_only_their_own(tmp_path: P
 
 
 @pytest.mark.item("002-12")
-async def test_wrong_params_list_every_fault() -> None:
+async def test_invalid_params_list_every_error() -> None:
     """-32602 with one entry in data.errors for each fault, which names its place."""
     agent = Agent("a")
 
@@ -529,7 +529,7 @@ async def test_wrong_params_list_every_fault() -> None:
 
 
 @pytest.mark.item("002-12")
-async def test_our_client_gives_the_listed_faults_to_whoever_asked() -> None:
+async def test_our_client_raises_the_listed_errors_for_the_caller() -> None:
     """The error of an agent arrives as its kind, with data.errors as it was said."""
     faults = [{"loc": ["session_id"], "msg": "field required"}]
 

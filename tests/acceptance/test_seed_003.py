@@ -166,7 +166,7 @@ async def test_our_client_has_every_method_of_the_document(tmp_path: Path) -> No
 
 
 @pytest.mark.item("003-02")
-def test_initialize_always_has_its_required_members_and_silence_means_no() -> None:
+def test_initialize_always_has_its_required_members_and_a_missing_capability_is_false() -> None:
     """Names, capabilities and authMethods are there even when empty; a client that names nothing is asked nothing."""
 
     async def use(turn: Turn) -> None:
@@ -208,7 +208,7 @@ def test_initialize_always_has_its_required_members_and_silence_means_no() -> No
 
 @pytest.mark.item("003-03")
 @pytest.mark.parametrize("params", [{"methodId": "x"}, {}, {"methodId": 7}, {"anything": [1]}, None, [1, 2], "text"])
-async def test_authenticate_takes_whatever_it_is_given(params: Json) -> None:
+async def test_authenticate_accepts_any_params(params: Json) -> None:
     """The answer is {}, from a process, whatever the params are; the session opens all the same."""
 
     async with Child("agent", "everything", "--dialect", "banjo") as agent:
@@ -221,7 +221,7 @@ async def test_authenticate_takes_whatever_it_is_given(params: Json) -> None:
 
 
 @pytest.mark.item("003-04")
-async def test_a_new_session_tells_options_models_and_modes() -> None:
+async def test_the_result_of_session_new_has_options_models_and_modes() -> None:
     """cwd is needed and absolute, _meta is welcome, and none of the three lists is empty."""
 
     async with Child("agent", "everything", "--dialect", "banjo") as agent:
@@ -291,7 +291,7 @@ BLOCKS: list[Json] = [
 
 
 @pytest.mark.item("003-06")
-def test_prompts_hold_every_content_block() -> None:
+def test_prompts_may_contain_every_content_block() -> None:
     """Our agent's author gets each block, lines and bytes of resources included; our client says them the same way."""
     seen: list[Any] = []
     agent = Agent("a", dialect="banjo", image=True, audio=True)
@@ -371,7 +371,7 @@ def test_a_turn_stops_for_one_of_six_reasons() -> None:
 
 
 @pytest.mark.item("003-15")
-def test_each_stop_reason_is_used_for_what_it_means(tmp_path: Path) -> None:
+def test_each_stop_reason_has_its_documented_cause(tmp_path: Path) -> None:
     """Finished, too many tokens, too many requests, refused, cancelled: on the wire, and as the command's exit code."""
 
     async def talk() -> None:
@@ -423,7 +423,7 @@ async def test_the_mode_is_set_by_modeid_or_by_the_older_mode() -> None:
 
 
 @pytest.mark.item("003-10")
-def test_a_model_is_chosen_and_every_change_of_it_is_told() -> None:
+def test_a_model_is_set_and_every_model_change_is_sent() -> None:
     """set_model is answered with {}; current_model_update tells of a change by the client and of one by the agent."""
 
     async def change(turn: Turn) -> None:
@@ -476,7 +476,7 @@ def test_a_model_is_chosen_and_every_change_of_it_is_told() -> None:
 
 @pytest.mark.item("003-11")
 @pytest.mark.parametrize("option", ["auto_resume", "route", "primary_agent"])
-async def test_setting_an_option_is_answered_with_every_option(option: str) -> None:
+async def test_the_answer_to_setting_an_option_has_every_option(option: str) -> None:
     """The three options of the document are declared and set like any other; only the one is another afterwards."""
 
     async with client_of(banjo()) as peer:
@@ -496,7 +496,7 @@ async def test_setting_an_option_is_answered_with_every_option(option: str) -> N
 
 
 @pytest.mark.item("003-12")
-def test_a_permission_question_has_the_call_and_four_kinds_of_option() -> None:
+def test_a_permission_request_has_the_tool_call_and_four_kinds_of_options() -> None:
     """Our agent asks so and understands both outcomes; our client answers a question with all four kinds."""
     options = [PermissionOption(option_id=f"o_{kind}", name=kind, kind=kind) for kind in KINDS]
 
@@ -606,7 +606,7 @@ async def test_the_eight_updates_and_the_content_of_tool_calls() -> None:
 
 
 @pytest.mark.item("003-08", "003-17")
-async def test_updates_come_while_the_prompt_is_worked_on_and_cancel_ends_it() -> None:
+async def test_updates_are_sent_during_a_turn_and_cancel_ends_it() -> None:
     """The first update is heard although the turn never ends by itself; then cancel does, with its own reason."""
 
     async with client_of(banjo(hold=hold)) as peer:
@@ -622,7 +622,7 @@ async def test_updates_come_while_the_prompt_is_worked_on_and_cancel_ends_it() -
 
 
 @pytest.mark.item("003-16")
-def test_fields_nobody_knows_are_ignored() -> None:
+def test_unknown_fields_are_ignored() -> None:
     """In every message of a client and of an agent, at every depth, next to _meta."""
     odd: Json = {"futureField": {"deep": [1, None]}, "_meta": {"theirs": True}}
 
@@ -655,7 +655,7 @@ def test_fields_nobody_knows_are_ignored() -> None:
 
 
 @pytest.mark.item("003-18")
-def test_the_two_codes_of_the_document_are_used_for_what_they_mean() -> None:
+def test_the_two_error_codes_of_the_document_have_their_documented_cause() -> None:
     """-32000 where a login is needed, -32001 for another version of the protocol; our client reads them so."""
     agent = Agent("a", dialect="banjo", auth_required=True)
 

@@ -24,7 +24,7 @@ WORDS = {
 
 @pytest.mark.item("004-81")
 @pytest.mark.parametrize("word", WORDS)
-def test_a_word_of_the_appendix_is_in_our_glossary_and_names_what_it_means(word: str) -> None:
+def test_each_term_of_the_appendix_is_in_our_glossary_and_names_its_code(word: str) -> None:
     glossary = ARCHITECTURE.read_text().partition("## Glossary")[2].lower()
     assert re.search(rf"\b{word}\b", glossary), f"the glossary does not have {word!r}"
     module, _, name = WORDS[word].rpartition(".")

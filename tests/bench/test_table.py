@@ -34,7 +34,7 @@ def test_the_median_of_the_runs_counts_not_the_best() -> None:
     assert middle(runs, "stream", "py", "rate") == 3.0
 
 
-def test_a_kind_that_fails_is_shown_as_failing_and_gives_no_ratio() -> None:
+def test_a_failed_measurement_is_shown_as_failed_and_has_no_ratio() -> None:
     measurements = dict(rates(10_000, 20_000, 123_456))
     measurements["stream", "ts"] = ["fails: the message is too large"]
     cells = line(RATE, measurements)
@@ -46,12 +46,12 @@ def test_a_single_failed_run_fails_the_figure() -> None:
     assert middle(runs, "stream", "py", "rate") is None
 
 
-def test_a_target_on_our_own_figure_needs_nobody_else() -> None:
+def test_a_target_on_our_own_figure_needs_no_peer() -> None:
     measurements: Measurements = {("stream", "ours"): [{"memory": 4.5}]}
     assert line(COST, measurements) == ["memory, x message", "4.50", "<= 4", "**no**"]
 
 
-def test_what_nobody_else_was_measured_on_stands_in_a_table_of_its_own() -> None:
+def test_rows_without_peers_are_in_a_separate_table() -> None:
     measurements = dict(rates(10_000, 20_000, 123_456)) | {("host", "ours"): [{"memory": 4.5}]}
     alone = Row("hosting", "host", "memory", "KiB")
     beside, apart = table([alone, RATE], measurements).split("\n\n")
@@ -59,12 +59,12 @@ def test_what_nobody_else_was_measured_on_stands_in_a_table_of_its_own() -> None
     assert apart.splitlines()[-1] == "| hosting, KiB | 4.50 | – | – |"
 
 
-def test_a_third_peer_has_its_column_where_it_was_measured() -> None:
+def test_a_third_peer_has_a_column_if_it_was_measured() -> None:
     measurements = dict(rates(10_000, 20_000, 123_456)) | {("stream", "rust"): [{"rate": 50_000.0}]}
     assert line(RATE, measurements)[4] == "50,000 (2.47)"
 
 
-def test_a_row_may_stand_against_another_job_of_the_peers() -> None:
+def test_a_row_can_be_compared_with_another_job_of_the_peers() -> None:
     row = Row("relayed", "relay", "rate", "messages/s", (Target("py", "least", 3),), against="stream")
     measurements = dict(rates(10_000, 20_000, 120_000))
     measurements["relay", "ours"] = [{"rate": 31_000.0}]

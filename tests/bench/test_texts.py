@@ -14,7 +14,7 @@ def test_chunks_differ_and_have_the_size_asked_for() -> None:
     assert {len(text) for text in texts} == {40}
 
 
-def test_chunks_in_order_are_taken_and_counted() -> None:
+def test_chunks_in_order_are_accepted_and_counted() -> None:
     reader = Reader()
     for text in islice(chunks(), 3):
         reader.take(text)
@@ -37,7 +37,7 @@ def test_a_missing_chunk_at_the_end_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 65_536, 1_000_000])
-def test_a_document_is_recognised_and_a_changed_one_is_not(size: int) -> None:
+def test_a_document_is_recognized_and_a_changed_one_is_not(size: int) -> None:
     text = document(size)
     assert len(text) == size
     assert is_document(text, size)

@@ -42,7 +42,7 @@ sandbox = true
 """
 
 
-def test_agents_are_read_with_all_they_have() -> None:
+def test_agents_are_read_with_all_members() -> None:
     read = parse_config(WRITTEN, "config.toml")
     assert read.default == "two"
     assert read.agents["one"] == NamedAgent(name="one", command="one", args=("--acp",))
@@ -51,7 +51,7 @@ def test_agents_are_read_with_all_they_have() -> None:
     assert (two.env, two.cwd, two.dialect, two.mode, two.sandbox) == ({"KEY": "value"}, "/tmp", "draft", "plan", True)
 
 
-def test_no_file_is_no_agents(tmp_path: Path) -> None:
+def test_a_missing_file_configures_no_agents(tmp_path: Path) -> None:
     assert load_config(str(tmp_path / "none" / "config.toml")) == Config()
 
 
@@ -78,7 +78,7 @@ def test_no_file_is_no_agents(tmp_path: Path) -> None:
         ("version = 1\ndefault = ", "line 2: "),
     ],
 )
-def test_a_fault_names_line_and_key(text: str, fault: str) -> None:
+def test_an_error_names_line_and_key(text: str, fault: str) -> None:
     with pytest.raises(ConfigFault) as raised:
         parse_config(text, "config.toml")
     assert any(each.startswith("config.toml: ") and fault in each for each in raised.value.faults)
@@ -90,7 +90,7 @@ def test_all_errors_are_reported_at_once() -> None:
     assert len(raised.value.faults) == 4
 
 
-def test_a_file_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_bytes(b"version = 1\n# \xff\n")
     with pytest.raises(ConfigFault, match="line 2: the file is not UTF-8"):
@@ -123,7 +123,7 @@ def test_a_new_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["agents = { one = { command = 'x' } }\n", "agents.one.command = 'x'\n"])
-def test_what_is_written_otherwise_is_left_to_its_owner(tmp_path: Path, text: str) -> None:
+def test_agents_written_in_another_form_are_not_changed(tmp_path: Path, text: str) -> None:
     file = tmp_path / "config.toml"
     file.write_text(text)
     with pytest.raises(ConfigFault, match="remove it by hand"):
@@ -135,7 +135,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
 @given(command=texts.filter(bool), args=st.lists(texts), env=st.dictionaries(texts, texts), cwd=texts)
-def test_what_is_written_is_what_is_read(
+def test_a_written_agent_reads_back_equal(
     tmp_path_factory: pytest.TempPathFactory, command: str, args: list[str], env: dict[str, str], cwd: str
 ) -> None:
     file = str(tmp_path_factory.mktemp("config") / "config.toml")

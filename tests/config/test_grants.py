@@ -39,12 +39,12 @@ def ids(grants: GrantsFile) -> list[str]:
     return [each.id for each in grants.current()]
 
 
-def test_there_are_none_to_begin_with(path: str) -> None:
+def test_a_new_file_has_no_grants(path: str) -> None:
     assert GrantsFile(path).current() == ()
     assert not os.path.exists(path)
 
 
-def test_what_was_added_is_there_for_the_next(path: str) -> None:
+def test_added_grants_are_read_by_the_next_process(path: str) -> None:
     given = grant("a", expires=99.0, session="s", run="r")
     GrantsFile(path).add([given], now=2.0)
     assert GrantsFile(path).current() == (given,)
@@ -56,7 +56,7 @@ def test_only_the_owner_can_read_them(path: str) -> None:
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
 
 
-def test_a_grant_that_somebody_else_revokes_is_gone_at_once(path: str) -> None:
+def test_a_grant_revoked_by_another_process_ends_at_once(path: str) -> None:
     running, other = GrantsFile(path), GrantsFile(path)
     running.add([grant("a"), grant("b")], now=2.0)
     assert ids(running) == ["a", "b"]
@@ -65,7 +65,7 @@ def test_a_grant_that_somebody_else_revokes_is_gone_at_once(path: str) -> None:
     assert other.revoke(["a"]) == []
 
 
-def test_expired_grants_fall_away_when_others_are_added(path: str) -> None:
+def test_expired_grants_are_removed_when_others_are_added(path: str) -> None:
     grants = GrantsFile(path)
     grants.add([grant("a", expires=5.0)], now=1.0)
     grants.add([grant("b")], now=6.0)
@@ -80,7 +80,7 @@ def test_the_end_of_a_run_ends_its_sessions_grants(path: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", '{"grants": 5}', '{"format": 2, "grants": []}', '{"grants": [{"id": "a"}]}'])
-def test_a_damaged_file_is_a_fault_that_says_what_to_do(path: str, text: str) -> None:
+def test_the_error_for_a_damaged_file_says_what_to_do(path: str, text: str) -> None:
     os.makedirs(os.path.dirname(path))
     Path(path).write_text(text)
     with pytest.raises(ConfigFault, match=r"grants\.json: "):
@@ -120,14 +120,14 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     assert os.listdir(tmp_path) == ["f"]
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
     assert read_bytes(str(tmp_path / "nosuch" / "f")) is None
     with pytest.raises(OSError):
         read_bytes(str(tmp_path))
 
 
 @pytest.mark.timeout(60)
-def test_a_pipe_is_no_empty_file(tmp_path: Path) -> None:
+def test_a_pipe_is_not_read_as_an_empty_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(OSError, match="not a regular file"):
@@ -141,7 +141,7 @@ def test_a_pipe_is_no_empty_file(tmp_path: Path) -> None:
     assert read_bytes(os.devnull) == b""
 
 
-def test_the_lock_is_let_go(tmp_path: Path) -> None:
+def test_the_lock_is_released(tmp_path: Path) -> None:
     for _ in range(2):
         with file_lock(str(tmp_path / "f")):
             pass

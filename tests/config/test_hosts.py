@@ -43,7 +43,7 @@ token_file = "~/token"
 """
 
 
-def test_the_host_is_read_with_all_it_has() -> None:
+def test_the_host_is_read_with_all_settings() -> None:
     read = config_file.parse_config(WRITTEN, "config.toml")
     assert read.host == HostSection(
         agents=("one", "two"),
@@ -80,7 +80,7 @@ def test_the_host_is_read_with_all_it_has() -> None:
         ("default_host = 'x'", "line 1: default_host: there is no host 'x'; there are none"),
     ],
 )
-def test_faults_name_the_line_and_the_key(text: str, fault: str) -> None:
+def test_errors_name_the_line_and_the_key(text: str, fault: str) -> None:
     with pytest.raises(ConfigFault) as caught:
         config_file.parse_config(text, "config.toml")
     assert any(each.startswith(f"config.toml: {fault}") for each in caught.value.faults), caught.value.faults
@@ -104,7 +104,7 @@ def test_faults_name_the_line_and_the_key(text: str, fault: str) -> None:
         ("", False, False),
     ],
 )
-def test_origins_and_names_are_those_that_somebody_can_come_by(text: str, is_origin: bool, is_name: bool) -> None:
+def test_only_usable_origins_and_names_are_accepted(text: str, is_origin: bool, is_name: bool) -> None:
     assert (not origin_fault(text), not name_fault(text)) == (is_origin, is_name)
 
 
@@ -124,7 +124,7 @@ def test_hosts_are_added_and_removed_and_the_rest_of_the_file_stays(tmp_path: Pa
         hosts.add_host(str(path), NamedHost(name="office", url="http://x"))
 
 
-def test_a_token_is_kept_for_its_owner_alone_and_the_variable_is_stronger(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_a_stored_token_and_the_variable_overrides_it(tmp_path: Path) -> None:
     here = user_paths({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")})
     path = hosts.save_token(here, "office", "dgm_x\n")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600

@@ -46,14 +46,14 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path.resolve())
 
 
-def test_places_follow_the_xdg_rules(tmp_path: Path) -> None:
+def test_paths_follow_the_xdg_rules(tmp_path: Path) -> None:
     found = user_paths({"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "not/absolute"})
     assert found.policy == "/c/dragoman/policy.toml"
     assert found.grants == "/h/.local/state/dragoman/grants.json"
     assert found.data == "/h/.local/share/dragoman"
 
 
-def test_what_is_ours_is_protected_in_every_folder_that_is_lent() -> None:
+def test_our_files_are_protected_in_every_folder_of_a_session() -> None:
     found = user_paths({"HOME": "/h"})
     protected = found.protected_paths(["/w", "/v"])
     own = {found.config, found.state, found.data, found.policy, ".dragoman"}
@@ -80,7 +80,7 @@ def test_the_users_file_chooses_the_mode(home: Home) -> None:
     assert home.policies(home.roots).mode == "plan"
 
 
-def test_a_project_counts_only_where_it_is_stricter_until_it_is_trusted(home: Home) -> None:
+def test_an_untrusted_project_file_can_only_make_decisions_stricter(home: Home) -> None:
     home.file.write_text(ALLOW)
     assert home.verdict() == "ask"
     TrustedFiles(home.places.trust).trust(str(home.file), home.file.read_bytes())
@@ -91,7 +91,7 @@ def test_a_project_counts_only_where_it_is_stricter_until_it_is_trusted(home: Ho
     assert home.verdict() == "deny"
 
 
-def test_the_users_file_lends_more_folders_in_which_files_are_inside(home: Home, tmp_path: Path) -> None:
+def test_roots_of_the_users_file_are_folders_of_every_session(home: Home, tmp_path: Path) -> None:
     notes = tmp_path.resolve() / "notes"
     reading = Question(operation="file_read", resource=f"{notes}/a", roots=home.roots)
     assert decide(home.policies(home.roots), reading).verdict.label == "ask"
@@ -113,14 +113,14 @@ def test_the_users_file_lends_more_folders_in_which_files_are_inside(home: Home,
         ("/h", "/h/deep/.dragoman/a", "deny"),
     ],
 )
-def test_a_folder_of_ours_above_the_project_does_not_close_the_project(
+def test_a_dragoman_folder_above_the_project_does_not_protect_the_project(
     home: Home, root: str, path: str, verdict: str
 ) -> None:
     question = Question(operation="file_write", resource=path, roots=(root,), mode="bypassPermissions")
     assert decide(home.policies((root,)), question).verdict.label == verdict
 
 
-def test_trust_is_withdrawn(home: Home) -> None:
+def test_trust_can_be_revoked(home: Home) -> None:
     home.file.write_text(ALLOW)
     trust = TrustedFiles(home.places.trust)
     trust.trust(str(home.file), home.file.read_bytes())
@@ -130,21 +130,21 @@ def test_trust_is_withdrawn(home: Home) -> None:
     assert home.verdict() == "ask"
 
 
-def test_trust_is_for_one_file_not_for_its_content_elsewhere(home: Home, tmp_path: Path) -> None:
+def test_trust_applies_to_one_file_not_to_a_copy_of_it(home: Home, tmp_path: Path) -> None:
     trust = TrustedFiles(home.places.trust)
     trust.trust(str(home.file), b"x")
     assert trust.is_trusted(str(home.file), b"x")
     assert not trust.is_trusted(str(tmp_path / "other.toml"), b"x")
 
 
-def test_a_project_cannot_loosen_what_the_user_denies_though_it_is_trusted(home: Home) -> None:
+def test_a_trusted_project_cannot_allow_what_the_user_denies(home: Home) -> None:
     home.write(DENY)
     home.file.write_text(ALLOW)
     TrustedFiles(home.places.trust).trust(str(home.file), home.file.read_bytes())
     assert home.verdict() == "deny"
 
 
-def test_a_fault_denies_everything_while_a_session_runs_and_is_raised_when_it_begins(home: Home) -> None:
+def test_an_invalid_file_raises_at_the_start_and_denies_everything_during_a_session(home: Home) -> None:
     home.write(ALLOW)
     home.file.write_text("[[rule]\n")
     assert home.verdict() == "deny"
@@ -153,7 +153,7 @@ def test_a_fault_denies_everything_while_a_session_runs_and_is_raised_when_it_be
         home.policies.load(home.roots)
 
 
-def test_every_faulty_file_is_told(home: Home) -> None:
+def test_every_invalid_file_is_reported(home: Home) -> None:
     home.write("x = 1")
     home.file.write_bytes(b"a = 1\n# \xff")
     with pytest.raises(ConfigFault) as raised:
@@ -162,21 +162,21 @@ def test_every_faulty_file_is_told(home: Home) -> None:
     assert "line 2: the file is not UTF-8" in raised.value.faults[1]
 
 
-def test_a_policy_that_is_no_file_is_a_fault_too(home: Home) -> None:
+def test_a_policy_path_that_is_not_a_file_is_an_error(home: Home) -> None:
     home.file.mkdir()
     assert home.verdict(operation="file_read") == "deny"
     with pytest.raises(ConfigFault, match="directory"):
         home.policies.load(home.roots)
 
 
-def test_damaged_trust_is_no_trust(home: Home) -> None:
+def test_a_damaged_trust_file_trusts_nothing(home: Home) -> None:
     home.file.write_text(ALLOW)
     os.makedirs(home.places.state)
     Path(home.places.trust).write_text("{")
     assert home.verdict() == "deny"
 
 
-def test_another_file_can_stand_in_place_of_the_users_own(home: Home, tmp_path: Path) -> None:
+def test_another_file_can_replace_the_users_own(home: Home, tmp_path: Path) -> None:
     home.write(DENY)
     (tmp_path / "other.toml").write_text(ALLOW)
     policies = PolicyLoader(home.places, user_file=str(tmp_path / "other.toml"))
@@ -185,12 +185,12 @@ def test_another_file_can_stand_in_place_of_the_users_own(home: Home, tmp_path: 
     assert str(tmp_path / "other.toml") in policies.protected_paths(home.roots)
 
 
-def test_a_file_that_is_named_has_to_be_there(home: Home, tmp_path: Path) -> None:
+def test_a_named_file_must_exist(home: Home, tmp_path: Path) -> None:
     with pytest.raises(ConfigFault, match=r"none\.toml: No such file"):
         PolicyLoader(home.places, user_file=str(tmp_path / "none.toml")).load(home.roots)
 
 
-def test_the_file_that_a_link_in_our_folder_leads_to_is_ours_too(home: Home) -> None:
+def test_the_target_of_a_link_in_our_folder_is_protected_too(home: Home) -> None:
     """Dotfiles are often kept elsewhere, and linked."""
     real = home.project / "dotfiles.toml"
     real.write_text(ALLOW)
