@@ -10,6 +10,7 @@ from dragoman.conformance.requirement import Level, probes, requirements
 from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.schema.side import Side
 from tests.conformance.faults.fault import faults
+from tests.test_citations import broken
 
 _ID = re.compile(r"(agent|client)\.[a-z0-9]+\.\d\d")
 
@@ -42,6 +43,13 @@ def test_ids_sentences_and_sources_are_valid() -> None:
         assert requirement.sentence.endswith("."), requirement
         assert requirement.source, requirement
         assert set(requirement.dialects) <= set(DIALECT_NAMES), requirement
+
+
+def test_sources_lead_to_a_page_and_a_heading() -> None:
+    """Probes cite pages without their folder, which the test of citations does not see."""
+    for requirement in requirements().values():
+        assert requirement.source.startswith(("docs/protocol/", "RFC ")), requirement
+        assert list(broken(requirement.source)) == [], requirement.id
 
 
 def test_every_dialect_has_requirements_of_its_own() -> None:

@@ -1,16 +1,18 @@
 """The table of conformance: every requirement with its level and source, and the probe that tries it.
 
-`@must`, `@should` and `@may` stand over a probe in the packages `agent` and `client` and register both.
+`@must`, `@should` and `@may` stand over a probe in the packages `agent` and `client` and register both: the docstring
+of the probe is the sentence of the requirement.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -105,45 +107,50 @@ _BY_NAME = {chapter.name: chapter for chapter in CHAPTERS}
 Probe = Callable[[Any], Awaitable[None]]
 P = TypeVar("P", bound=Probe)
 
+# A page of docs/protocol, as probes cite it: `json-rpc.md#ids`.
+_PAGE = re.compile(r"[\w-]+\.md#")
+
 _REQUIREMENTS: dict[str, Requirement] = {}
 _PROBES: dict[str, Probe] = {}
 
 
-def must(id: str, sentence: str, source: str, dialects: str = "", *, needs: str = "") -> Callable[[P], P]:
-    """Decorate the probe of a requirement of level MUST; `dialects` are names with spaces between, "" for all."""
-    return _register(Level.MUST, id, sentence, source, dialects, needs)
+class _Declare(Protocol):
+    def __call__(self, id: str, source: str, dialects: str = "", *, needs: str = "") -> Callable[[P], P]: ...
 
 
-def should(id: str, sentence: str, source: str, dialects: str = "", *, needs: str = "") -> Callable[[P], P]:
-    """Decorate the probe of a requirement of level SHOULD."""
-    return _register(Level.SHOULD, id, sentence, source, dialects, needs)
+def _decorator(level: Level) -> _Declare:
+    """Return the decorator of this level.
+
+    `source` cites pages of docs/protocol; `dialects` are names with spaces between, "" for those of the chapter.
+    """
+
+    def declare(id: str, source: str, dialects: str = "", *, needs: str = "") -> Callable[[P], P]:
+        chapter = _BY_NAME[id.rpartition(".")[0]]
+
+        def register(probe: P) -> P:
+            if id in _REQUIREMENTS:
+                raise ValueError(f"two requirements have the id {id}")
+            _PROBES[id] = probe
+            _REQUIREMENTS[id] = Requirement(
+                id=id,
+                side=Side(id.partition(".")[0]),
+                level=level,
+                sentence=" ".join((probe.__doc__ or "").split()),
+                source=_PAGE.sub(r"docs/protocol/\g<0>", source),
+                dialects=tuple(dialects.split()) or chapter.dialects,
+                needs=needs,
+                way=chapter.way,
+            )
+            return probe
+
+        return register
+
+    return declare
 
 
-def may(id: str, sentence: str, source: str, dialects: str = "", *, needs: str = "") -> Callable[[P], P]:
-    """Decorate the probe of a requirement of level MAY: a peer that does it does it so."""
-    return _register(Level.MAY, id, sentence, source, dialects, needs)
-
-
-def _register(level: Level, id: str, sentence: str, source: str, dialects: str, needs: str) -> Callable[[P], P]:
-    if id in _REQUIREMENTS:
-        raise ValueError(f"two requirements have the id {id}")
-    chapter = _BY_NAME[id.rpartition(".")[0]]
-    _REQUIREMENTS[id] = Requirement(
-        id=id,
-        side=Side(id.partition(".")[0]),
-        level=level,
-        sentence=sentence,
-        source=source,
-        dialects=tuple(dialects.split()) or chapter.dialects,
-        needs=needs,
-        way=chapter.way,
-    )
-
-    def decorate(probe: P) -> P:
-        _PROBES[id] = probe
-        return probe
-
-    return decorate
+must = _decorator(Level.MUST)
+should = _decorator(Level.SHOULD)
+may = _decorator(Level.MAY)  # who does it does it so
 
 
 @cache

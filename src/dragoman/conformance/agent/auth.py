@@ -9,21 +9,18 @@ from dragoman.conformance.json_shape import mismatch
 from dragoman.conformance.requirement import may, must, should
 
 
-@must("agent.auth.01", "Where logins are offered, another one is refused.", "docs/protocol/auth.md#authenticate", "v1")
+@must("agent.auth.01", "auth.md#authenticate", "v1")
 async def unknown_logins_are_refused(agent: AgentUnderTest) -> None:
+    """Where logins are offered, another one is refused."""
     await _offered_methods(agent)
     agent.require_error(
         await agent.request("authenticate", {"methodId": "no-such-login"}), "a login that is not offered"
     )
 
 
-@must(
-    "agent.auth.02",
-    "A session refused for want of a login has the number for that.",
-    "docs/protocol/auth.md#required, docs/protocol/errors.md#kinds",
-    "v1 banjo draft",
-)
+@must("agent.auth.02", "auth.md#required, errors.md#kinds", "v1 banjo draft")
 async def the_want_of_a_login_has_a_number(agent: AgentUnderTest) -> None:
+    """A session refused for want of a login has the number for that."""
     await agent.initialize()
     frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, "one"))
     error = frame.message.get("error") if frame else None
@@ -51,64 +48,44 @@ async def _offered_methods(agent: AgentUnderTest) -> None:
         agent.skip("the agent offers no login")
 
 
-@must(
-    "agent.auth.03",
-    "Logins in a terminal are offered to clients that announced them only.",
-    "docs/protocol/auth.md#terminal-methods",
-    "v1",
-)
+@must("agent.auth.03", "auth.md#terminal-methods", "v1")
 async def terminal_logins_are_announced(agent: AgentUnderTest) -> None:
+    """Logins in a terminal are offered to clients that announced them only."""
     found = [login for login in await _login_methods(agent, hello.NOTHING["v1"]) if login.get("type") == "terminal"]
     agent.require(not found, "a login in a terminal is offered to a client that announced none", agent.initialize_reply)
 
 
-@must(
-    "agent.auth.04",
-    "Logging out is there where it is offered.",
-    "docs/protocol/auth.md#logout",
-    "v1",
-    needs="agent.auth.logout",
-)
+@must("agent.auth.04", "auth.md#logout", "v1", needs="agent.auth.logout")
 async def logging_out_is_there(agent: AgentUnderTest) -> None:
+    """Logging out is there where it is offered."""
     await agent.initialize()
     agent.require_result(await agent.request("logout", {}), "logout")
 
 
-@must(
-    "agent.auth.05",
-    "Where logins are offered, authenticate without a method is refused.",
-    "docs/protocol/auth.md#authenticate",
-    "v1",
-)
+@must("agent.auth.05", "auth.md#authenticate", "v1")
 async def logins_are_named(agent: AgentUnderTest) -> None:
+    """Where logins are offered, authenticate without a method is refused."""
     await _offered_methods(agent)
     agent.require_error(await agent.request("authenticate", {}), "authenticate without a method")
 
 
-@must("agent.auth.06", "No two logins have the same id.", "docs/protocol/auth.md#methods", "v1 banjo")
+@must("agent.auth.06", "auth.md#methods", "v1 banjo")
 async def logins_differ(agent: AgentUnderTest) -> None:
+    """No two logins have the same id."""
     ids = [login.get("id") for login in await _login_methods(agent)]
     agent.require(len(set(ids)) == len(ids), f"two logins have the same id: {ids}", agent.initialize_reply)
 
 
-@should(
-    "agent.auth.07",
-    "Logins are offered as a list, an empty one where none is needed.",
-    "docs/protocol/auth.md#methods, docs/protocol/peers.md#absent-members",
-    "v1",
-)
+@should("agent.auth.07", "auth.md#methods, peers.md#absent-members", "v1")
 async def logins_are_a_list(agent: AgentUnderTest) -> None:
+    """Logins are offered as a list, an empty one where none is needed."""
     result = await agent.initialize()
     agent.require(isinstance(result.get("authMethods"), list), "authMethods is no list", agent.initialize_reply)
 
 
-@may(
-    "agent.auth.08",
-    "Logins in a terminal may be offered to clients that announced them, with args as a list and env as a map.",
-    "docs/protocol/auth.md#methods, docs/protocol/auth.md#terminal-methods",
-    "v1",
-)
+@may("agent.auth.08", "auth.md#methods, auth.md#terminal-methods", "v1")
 async def terminal_logins_are_whole(agent: AgentUnderTest) -> None:
+    """Logins in a terminal may be offered to clients that announced them, with args as a list and env as a map."""
     capabilities = {**hello.ALL["v1"], "auth": {"terminal": True}}
     found = [login for login in await _login_methods(agent, capabilities) if login.get("type") == "terminal"]
     if not found:

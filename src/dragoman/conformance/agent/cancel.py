@@ -32,24 +32,18 @@ async def cancel_slow_turn(agent: AgentUnderTest) -> PromptTurn:
     return turn
 
 
-@must(
-    "agent.cancel.01",
-    "A turn that is cancelled is answered soon.",
-    "docs/protocol/prompt-turns.md#cancel, docs/protocol/peers.md#after-cancel",
-)
+@must("agent.cancel.01", "prompt-turns.md#cancel, peers.md#after-cancel")
 async def cancelled_turns_are_answered(agent: AgentUnderTest) -> None:
+    """A turn that is cancelled is answered soon."""
     turn = await start_slow_turn(agent)
     agent.cancel()
     await agent.wait_turn(turn, agent.timeouts.turn)
     agent.require(turn.answer, f"a turn that was cancelled was not answered within {agent.timeouts.turn:g} seconds")
 
 
-@must(
-    "agent.cancel.02",
-    "A turn that is cancelled is not answered with an error.",
-    "docs/protocol/prompt-turns.md#cancel, docs/protocol/peers.md#after-cancel",
-)
+@must("agent.cancel.02", "prompt-turns.md#cancel, peers.md#after-cancel")
 async def cancelling_is_no_error(agent: AgentUnderTest) -> None:
+    """A turn that is cancelled is not answered with an error."""
     turn = await cancel_slow_turn(agent)
     assert turn.answer is not None
     agent.require(
@@ -57,13 +51,9 @@ async def cancelling_is_no_error(agent: AgentUnderTest) -> None:
     )
 
 
-@must(
-    "agent.cancel.03",
-    "A turn that is cancelled ends as cancelled.",
-    "docs/protocol/prompt-turns.md#cancel, docs/protocol/peers.md#after-cancel",
-    "v1 banjo crow draft",
-)
+@must("agent.cancel.03", "prompt-turns.md#cancel, peers.md#after-cancel", "v1 banjo crow draft")
 async def cancelled_turns_state_so(agent: AgentUnderTest) -> None:
+    """A turn that is cancelled ends as cancelled."""
     turn = await cancel_slow_turn(agent)
     if not turn.stop:
         agent.inconclusive("the turn ended without a reason", turn.answer)
@@ -78,31 +68,25 @@ async def _require_unaffected(agent: AgentUnderTest, after: str) -> None:
     agent.require(turn.stop != "cancelled", f"the turn after {after} ended as cancelled, too", turn.answer)
 
 
-@must("agent.cancel.04", "After a cancelled turn the next one goes its own way.", "docs/protocol/peers.md#after-cancel")
+@must("agent.cancel.04", "peers.md#after-cancel")
 async def cancelling_does_not_stick(agent: AgentUnderTest) -> None:
+    """After a cancelled turn the next one goes its own way."""
     await cancel_slow_turn(agent)
     await _require_unaffected(agent, "a turn that was cancelled")
 
 
-@must(
-    "agent.cancel.05",
-    "A cancel when nothing runs does nothing to the next turn.",
-    "docs/protocol/prompt-turns.md#cancel",
-)
+@must("agent.cancel.05", "prompt-turns.md#cancel")
 async def cancelling_nothing_does_nothing(agent: AgentUnderTest) -> None:
+    """A cancel when nothing runs does nothing to the next turn."""
     await agent.open_session()
     agent.cancel()
     await agent.collect()
     await _require_unaffected(agent, "a cancel of nothing")
 
 
-@must(
-    "agent.cancel.06",
-    "A cancel for a session that is not there is passed over.",
-    "docs/protocol/prompt-turns.md#cancel",
-    "v1 banjo 2025.1 draft",
-)
+@must("agent.cancel.06", "prompt-turns.md#cancel", "v1 banjo 2025.1 draft")
 async def unknown_sessions_are_passed_over(agent: AgentUnderTest) -> None:
+    """A cancel for a session that is not there is passed over."""
     await agent.open_session()
     agent.cancel("no-such-session")
     found = agent.unrequested_replies(await agent.collect())
@@ -122,13 +106,10 @@ async def wait_permission_request(agent: AgentUnderTest) -> tuple[PromptTurn, Re
 
 
 @must(
-    "agent.cancel.07",
-    "A turn cancelled at an open question ends as cancelled.",
-    "docs/protocol/prompt-turns.md#cancel, docs/protocol/peers.md#after-cancel, "
-    "docs/protocol/peers.md#cancel-with-question",
-    "v1 banjo draft",
+    "agent.cancel.07", "prompt-turns.md#cancel, peers.md#after-cancel, peers.md#cancel-with-question", "v1 banjo draft"
 )
 async def open_questions_are_no_obstacle(agent: AgentUnderTest) -> None:
+    """A turn cancelled at an open question ends as cancelled."""
     turn, question = await wait_permission_request(agent)
     agent.cancel()
     agent.answer_permission(question, {"outcome": {"outcome": "cancelled"}})
@@ -139,13 +120,9 @@ async def open_questions_are_no_obstacle(agent: AgentUnderTest) -> None:
     agent.require(turn.stop == "cancelled", f"a turn cancelled at an open question ended as {outcome!r}", turn.answer)
 
 
-@must(
-    "agent.cancel.08",
-    "An answer to a question that came too late is passed over.",
-    "docs/protocol/peers.md#late-permission-answers",
-    "v1 banjo draft",
-)
+@must("agent.cancel.08", "peers.md#late-permission-answers", "v1 banjo draft")
 async def late_answers_are_passed_over(agent: AgentUnderTest) -> None:
+    """An answer to a question that came too late is passed over."""
     turn, question = await wait_permission_request(agent)
     agent.cancel()
     await agent.wait_turn(turn, agent.timeouts.answer)
@@ -154,8 +131,9 @@ async def late_answers_are_passed_over(agent: AgentUnderTest) -> None:
     await agent.require_alive("an answer to a question of a turn that was over")
 
 
-@must("agent.cancel.09", "Cancelling twice ends a turn once.", "docs/protocol/prompt-turns.md#cancel")
+@must("agent.cancel.09", "prompt-turns.md#cancel")
 async def cancelling_twice_ends_once(agent: AgentUnderTest) -> None:
+    """Cancelling twice ends a turn once."""
     turn = await start_slow_turn(agent)
     agent.cancel()
     agent.cancel()
@@ -167,8 +145,9 @@ async def cancelling_twice_ends_once(agent: AgentUnderTest) -> None:
     agent.require(len(found) == 1, f"a turn cancelled twice was answered {len(found)} times", *found)
 
 
-@must("agent.cancel.10", "A cancel right behind the prompt is heard.", "docs/protocol/prompt-turns.md#cancel")
+@must("agent.cancel.10", "prompt-turns.md#cancel")
 async def early_cancels_are_handled(agent: AgentUnderTest) -> None:
+    """A cancel right behind the prompt is heard."""
     await agent.open_session()
     turn = agent.start_turn(agent.prompt_for("slow"))
     agent.cancel()
@@ -176,13 +155,9 @@ async def early_cancels_are_handled(agent: AgentUnderTest) -> None:
     agent.require(turn.answer, "a turn cancelled right behind its prompt was not answered")
 
 
-@must(
-    "agent.cancel.11",
-    "A request taken back with $/cancel_request is still answered.",
-    "docs/protocol/prompt-turns.md#cancel-request",
-    "v1 banjo",
-)
+@must("agent.cancel.11", "prompt-turns.md#cancel-request", "v1 banjo")
 async def cancelled_requests_are_answered(agent: AgentUnderTest) -> None:
+    """A request taken back with $/cancel_request is still answered."""
     turn = await start_slow_turn(agent)
     agent.notify("$/cancel_request", {"requestId": turn.id})
     await agent.wait_turn(turn, agent.timeouts.quiet * 2)
@@ -192,21 +167,18 @@ async def cancelled_requests_are_answered(agent: AgentUnderTest) -> None:
     agent.require(turn.answer, "a request that was cancelled was never answered")
 
 
-@must(
-    "agent.cancel.12",
-    "$/cancel_request for nothing is passed over.",
-    "docs/protocol/prompt-turns.md#cancel-request, docs/protocol/peers.md#errors-without-id",
-    "v1 banjo",
-)
+@must("agent.cancel.12", "prompt-turns.md#cancel-request, peers.md#errors-without-id", "v1 banjo")
 async def taking_back_nothing_is_passed_over(agent: AgentUnderTest) -> None:
+    """$/cancel_request for nothing is passed over."""
     await agent.initialize()
     agent.notify("$/cancel_request", {"requestId": 999_999})
     found = agent.unrequested_replies(await agent.collect())
     agent.require(not found, "$/cancel_request for nothing was answered", *found)
 
 
-@must("agent.cancel.13", "Cancelling one session leaves the others at work.", "docs/protocol/prompt-turns.md#cancel")
+@must("agent.cancel.13", "prompt-turns.md#cancel")
 async def other_sessions_go_on(agent: AgentUnderTest) -> None:
+    """Cancelling one session leaves the others at work."""
     first, second = await agent.open_two_sessions()
     going = await start_slow_turn(agent, second)
     agent.cancel(first)
@@ -216,13 +188,9 @@ async def other_sessions_go_on(agent: AgentUnderTest) -> None:
     await agent.wait_turn(going)
 
 
-@should(
-    "agent.cancel.14",
-    "No tool call is left unfinished by a cancelled turn.",
-    "docs/protocol/peers.md#tool-call-order",
-    "v1 banjo draft",
-)
+@should("agent.cancel.14", "peers.md#tool-call-order", "v1 banjo draft")
 async def tool_calls_are_finished(agent: AgentUnderTest) -> None:
+    """No tool call is left unfinished by a cancelled turn."""
     turn = await cancel_slow_turn(agent)
     await agent.collect()
     status: dict[str, str] = {}
@@ -236,24 +204,17 @@ async def tool_calls_are_finished(agent: AgentUnderTest) -> None:
     agent.require(not left, f"{len(left)} tool calls are unfinished after a cancelled turn", turn.answer)
 
 
-@should(
-    "agent.cancel.15",
-    "Nothing is said after the answer to a cancelled turn.",
-    "docs/protocol/peers.md#updates-outside-turns",
-)
+@should("agent.cancel.15", "peers.md#updates-outside-turns")
 async def nothing_is_sent_afterwards(agent: AgentUnderTest) -> None:
+    """Nothing is said after the answer to a cancelled turn."""
     turn = await cancel_slow_turn(agent)
     late = [frame for frame in await agent.collect() if frame.kind in SAID]
     agent.require(not late, "the agent continues after the answer to a cancelled turn", turn.answer, *late)
 
 
-@must(
-    "agent.cancel.16",
-    "$/cancel_request takes back what the agent supports with -32800 or a result.",
-    "docs/protocol/prompt-turns.md#cancel-request",
-    "v1",
-)
+@must("agent.cancel.16", "prompt-turns.md#cancel-request", "v1")
 async def cancelled_requests_have_their_error_code(agent: AgentUnderTest) -> None:
+    """$/cancel_request takes back what the agent supports with -32800 or a result."""
     turn = await start_slow_turn(agent)
     agent.notify("$/cancel_request", {"requestId": turn.id})
     await agent.wait_turn(turn, agent.timeouts.quiet * 3)
@@ -265,13 +226,9 @@ async def cancelled_requests_have_their_error_code(agent: AgentUnderTest) -> Non
     agent.require(found in (None, -32800), f"a request that was cancelled was refused with {found}", turn.answer)
 
 
-@may(
-    "agent.cancel.17",
-    "Questions of a cancelled turn may be taken back with $/cancel_request, which names one that is open.",
-    "docs/protocol/prompt-turns.md#cancel-request, docs/protocol/peers.md#late-permission-answers",
-    "v1 banjo",
-)
+@may("agent.cancel.17", "prompt-turns.md#cancel-request, peers.md#late-permission-answers", "v1 banjo")
 async def open_questions_are_cancelled_by_id(agent: AgentUnderTest) -> None:
+    """Questions of a cancelled turn may be taken back with $/cancel_request, which names one that is open."""
     turn, question = await wait_permission_request(agent)
     agent.cancel()
     await agent.wait_turn(turn, agent.timeouts.answer)

@@ -33,17 +33,17 @@ MOVES: dict[str, tuple[str, ...]] = {
 }
 
 
-@must(
-    "agent.draft.01", "The introduction has version, agentInfo and capabilities.", "docs/protocol/draft.md#initialize"
-)
+@must("agent.draft.01", "draft.md#initialize")
 async def draft_initialize_has_its_shape(agent: AgentUnderTest) -> None:
+    """The introduction has version, agentInfo and capabilities."""
     info = {"name": json_shape.non_empty, "version": str}
     problem = mismatch(await agent.initialize(), {"protocolVersion": int, "agentInfo": info, "capabilities": dict})
     agent.require(not problem, problem, agent.initialize_reply)
 
 
-@must("agent.draft.02", "A new session tells when it was made.", "docs/protocol/draft.md#new-session")
+@must("agent.draft.02", "draft.md#new-session")
 async def sessions_have_their_creation_time(agent: AgentUnderTest) -> None:
+    """A new session tells when it was made."""
     await agent.open_session()
     problem = mismatch(agent.setup, {"sessionId": json_shape.non_empty, "createdAt": json_shape.time})
     agent.require(not problem, problem, agent.session_reply)
@@ -57,25 +57,28 @@ async def _updates(agent: AgentUnderTest, shape: json_shape.Shape) -> None:
             agent.require(not problem, problem, frame)
 
 
-@must("agent.draft.03", "An update has a session, a type and data.", "docs/protocol/draft.md#update-frame")
+@must("agent.draft.03", "draft.md#update-frame")
 async def updates_are_framed(agent: AgentUnderTest) -> None:
+    """An update has a session, a type and data."""
     await _updates(agent, {"sessionId": json_shape.non_empty, "type": json_shape.non_empty, "data": dict})
 
 
-@must("agent.draft.04", "The time of an update is ISO 8601, where it is told.", "docs/protocol/draft.md#update-frame")
+@must("agent.draft.04", "draft.md#update-frame")
 async def times_are_times(agent: AgentUnderTest) -> None:
+    """The time of an update is ISO 8601, where it is told."""
     await _updates(agent, {"timestamp?": json_shape.time})
 
 
 TEXT = {"content": str, "index?": json_shape.natural, "final?": bool}
 STEPS = [{"id": json_shape.non_empty, "description": str, "status": str}]
-must(
-    "agent.draft.05",
-    "A piece of a message has text as content; its index is a number.",
-    "docs/protocol/draft.md#message-chunk",
-)(updates_match("plain", "agent_message_chunk", TEXT))
-must("agent.draft.06", "A tool call has an id, a tool and a known status.", "docs/protocol/draft.md#tool-call")(
+must("agent.draft.05", "draft.md#message-chunk")(
     updates_match(
+        "A piece of a message has text as content; its index is a number.", "plain", "agent_message_chunk", TEXT
+    )
+)
+must("agent.draft.06", "draft.md#tool-call")(
+    updates_match(
+        "A tool call has an id, a tool and a known status.",
         "tour",
         "tool_call",
         {
@@ -86,15 +89,18 @@ must("agent.draft.06", "A tool call has an id, a tool and a known status.", "doc
         },
     )
 )
-must("agent.draft.20", "A plan has steps with id, description and status.", "docs/protocol/draft.md#plan")(
-    updates_match("plan", "plan", {"steps": STEPS})
+must("agent.draft.20", "draft.md#plan")(
+    updates_match("A plan has steps with id, description and status.", "plan", "plan", {"steps": STEPS})
 )
-must("agent.draft.21", "A thought has text as content.", "docs/protocol/draft.md#thought-chunk")(
-    updates_match("think", "agent_thought_chunk", {"content": str, "visible?": bool})
+must("agent.draft.21", "draft.md#thought-chunk")(
+    updates_match("A thought has text as content.", "think", "agent_thought_chunk", {"content": str, "visible?": bool})
 )
-must("agent.draft.23", "Commands are told with name and description.", "docs/protocol/draft.md#commands")(
+must("agent.draft.23", "draft.md#commands")(
     updates_match(
-        "plain", "available_commands_update", {"commands": [{"name": json_shape.non_empty, "description": str}]}
+        "Commands are told with name and description.",
+        "plain",
+        "available_commands_update",
+        {"commands": [{"name": json_shape.non_empty, "description": str}]},
     )
 )
 
@@ -110,20 +116,18 @@ def status_history(found: list[ReceivedFrame]) -> dict[str, list[tuple[str, Rece
     return made
 
 
-@must(
-    "agent.draft.07",
-    "The status of a tool call moves as the status machine allows.",
-    "docs/protocol/draft.md#status-machine",
-)
+@must("agent.draft.07", "draft.md#status-machine")
 async def statuses_move_as_allowed(agent: AgentUnderTest) -> None:
+    """The status of a tool call moves as the status machine allows."""
     for call, told_ in status_history(await run_tool_calls(agent, "read", "write")).items():
         for (before, first), (after, frame) in pairwise(told_):
             legal = after == before or after in MOVES.get(before, (after,))
             agent.require(legal, f"the tool call {call!r} went from {before} to {after}", first, frame)
 
 
-@must("agent.draft.08", "A tool call that was refused is told as denied.", "docs/protocol/draft.md#status-machine")
+@must("agent.draft.08", "draft.md#status-machine")
 async def refused_calls_are_denied(agent: AgentUnderTest) -> None:
+    """A tool call that was refused is told as denied."""
     await agent.open_session()
     agent.permission_kinds = REJECT
     found = await run_tool_calls(agent, "write")
@@ -135,8 +139,9 @@ async def refused_calls_are_denied(agent: AgentUnderTest) -> None:
     )
 
 
-@must("agent.draft.09", "Open tool calls of a cancelled turn are told as cancelled.", "docs/protocol/draft.md#cancel")
+@must("agent.draft.09", "draft.md#cancel")
 async def open_calls_are_cancelled(agent: AgentUnderTest) -> None:
+    """Open tool calls of a cancelled turn are told as cancelled."""
     turn = await start_slow_turn(agent)
     agent.cancel()
     await agent.wait_turn(turn)
@@ -149,12 +154,9 @@ async def open_calls_are_cancelled(agent: AgentUnderTest) -> None:
         agent.require(final and last == "cancelled", f"the tool call {call!r} is {last} after a cancel", frame)
 
 
-@must(
-    "agent.draft.10",
-    "A question has a session, a known operation and a resource.",
-    "docs/protocol/draft.md#request-permission",
-)
+@must("agent.draft.10", "draft.md#request-permission")
 async def questions_are_whole(agent: AgentUnderTest) -> None:
+    """A question has a session, a known operation and a resource."""
     _, question = await questioned(agent)
     shape = {
         "sessionId": json_shape.non_empty,
@@ -176,8 +178,9 @@ async def _change_mode(agent: AgentUnderTest) -> tuple[str, ReceivedFrame | None
     return modes[-1], await agent.request("session/set_mode", {"sessionId": agent.session, "mode": modes[-1]})
 
 
-@must("agent.draft.11", "set_mode tells the mode before and after.", "docs/protocol/draft.md#set-mode")
+@must("agent.draft.11", "draft.md#set-mode")
 async def modes_before_and_after(agent: AgentUnderTest) -> None:
+    """set_mode tells the mode before and after."""
     mode, frame = await _change_mode(agent)
     result = agent.require_result(frame, "session/set_mode")
     problem = mismatch(result, {"previousMode": json_shape.non_empty, "currentMode": json_shape.non_empty})
@@ -185,19 +188,17 @@ async def modes_before_and_after(agent: AgentUnderTest) -> None:
     agent.require(result["currentMode"] == mode, f"the mode is {result['currentMode']!r}, not {mode!r}", frame)
 
 
-@must("agent.draft.12", "Every change of mode is told.", "docs/protocol/draft.md#mode-changes")
+@must("agent.draft.12", "draft.md#mode-changes")
 async def changes_of_mode_are_reported(agent: AgentUnderTest) -> None:
+    """Every change of mode is told."""
     _, answered = await _change_mode(agent)
     await agent.collect()
     agent.require(agent.updates("current_mode_update"), "the mode was changed and no update was sent", answered)
 
 
-@must(
-    "agent.draft.13",
-    "set_config_option tells the key and the value it has now.",
-    "docs/protocol/draft.md#set-config-option",
-)
+@must("agent.draft.13", "draft.md#set-config-option")
 async def values_are_reported(agent: AgentUnderTest) -> None:
+    """set_config_option tells the key and the value it has now."""
     result = await agent.initialize()
     can = (result.get("capabilities") or {}).get("sessionCapabilities") or {}
     if not can.get("configOptions"):
@@ -212,8 +213,9 @@ async def values_are_reported(agent: AgentUnderTest) -> None:
     agent.require(not problem, problem, frame)
 
 
-@must("agent.draft.14", "authenticate says whether it succeeded.", "docs/protocol/draft.md#authenticate")
+@must("agent.draft.14", "draft.md#authenticate")
 async def logins_state_how_it_went(agent: AgentUnderTest) -> None:
+    """authenticate says whether it succeeded."""
     await agent.initialize()
     frame = await agent.request("authenticate", {"method": "api_key", "credentials": {"apiKey": "x"}})
     problem = mismatch(
@@ -222,8 +224,9 @@ async def logins_state_how_it_went(agent: AgentUnderTest) -> None:
     agent.require(not problem, problem, frame)
 
 
-@must("agent.draft.15", "Tokens are told as numbers of input and output.", "docs/protocol/draft.md#prompt")
+@must("agent.draft.15", "draft.md#prompt")
 async def tokens_are_numbers(agent: AgentUnderTest) -> None:
+    """Tokens are told as numbers of input and output."""
     turn = await agent.run_turn("usage")
     assert turn.answer is not None
     usage = (turn.answer.message.get("result") or {}).get("usage")
@@ -233,13 +236,9 @@ async def tokens_are_numbers(agent: AgentUnderTest) -> None:
     agent.require(not problem, problem, turn.answer)
 
 
-@must(
-    "agent.draft.16",
-    "Loading a session tells folder, mode, options and number of messages.",
-    "docs/protocol/draft.md#load-session",
-    needs="agent.loadSession",
-)
+@must("agent.draft.16", "draft.md#load-session", needs="agent.loadSession")
 async def loading_returns_the_state(agent: AgentUnderTest) -> None:
+    """Loading a session tells folder, mode, options and number of messages."""
     await agent.run_turn("plain")
     frame = await agent.request("session/load", {"sessionId": agent.session}, agent.timeouts.turn)
     if frame is None or "error" in frame.message:
@@ -254,18 +253,18 @@ async def loading_returns_the_state(agent: AgentUnderTest) -> None:
     agent.require(not problem, problem, frame)
 
 
-@must(
-    "agent.draft.17", "Output of a terminal that is pushed is acknowledged.", "docs/protocol/draft.md#terminal-output"
-)
+@must("agent.draft.17", "draft.md#terminal-output")
 async def pushed_output_is_received(agent: AgentUnderTest) -> None:
+    """Output of a terminal that is pushed is acknowledged."""
     await agent.open_session()
     frame = await agent.request("terminal/output", {"terminalId": "terminal-1", "data": "hello", "stream": "stdout"})
     problem = mismatch(agent.require_result(frame, "pushed output"), {"received": bool})
     agent.require(not problem, problem, frame)
 
 
-@should("agent.draft.18", "The error of an unknown session suggests what to do.", "docs/protocol/draft.md#error-data")
+@should("agent.draft.18", "draft.md#error-data")
 async def errors_suggest(agent: AgentUnderTest) -> None:
+    """The error of an unknown session suggests what to do."""
     await agent.initialize()
     frame = await agent.request("session/load", {"sessionId": "no-such-session"})
     if frame is None or not isinstance(frame.message.get("error"), dict):
@@ -274,8 +273,9 @@ async def errors_suggest(agent: AgentUnderTest) -> None:
     agent.require(not problem, problem, frame)
 
 
-@must("agent.draft.19", "Files are asked for by path, without a session.", "docs/protocol/draft.md#read-file")
+@must("agent.draft.19", "draft.md#read-file")
 async def files_are_asked_for_by_path(agent: AgentUnderTest) -> None:
+    """Files are asked for by path, without a session."""
     shape = {
         "path": json_shape.non_empty,
         "startLine?": json_shape.line_number,
@@ -287,19 +287,17 @@ async def files_are_asked_for_by_path(agent: AgentUnderTest) -> None:
         agent.require(not problem, problem, frame)
 
 
-@should("agent.draft.22", "A question says why.", "docs/protocol/draft.md#permission-practice")
+@should("agent.draft.22", "draft.md#permission-practice")
 async def questions_state_why(agent: AgentUnderTest) -> None:
+    """A question says why."""
     _, question = await questioned(agent)
     problem = mismatch(question.message.get("params"), {"reason": json_shape.non_empty})
     agent.require(not problem, problem, question)
 
 
-@must(
-    "agent.draft.24",
-    "The environment of a terminal is a table of texts, its timeout a number.",
-    "docs/protocol/draft.md#terminal-create",
-)
+@must("agent.draft.24", "draft.md#terminal-create")
 async def terminals_are_described(agent: AgentUnderTest) -> None:
+    """The environment of a terminal is a table of texts, its timeout a number."""
     shape = {
         "command": json_shape.non_empty,
         "args?": [str],
@@ -312,12 +310,9 @@ async def terminals_are_described(agent: AgentUnderTest) -> None:
         agent.require(not problem, problem, frame)
 
 
-@must(
-    "agent.draft.25",
-    "Leave is awaited in the status awaiting_permission.",
-    "docs/protocol/draft.md#awaiting-permission",
-)
+@must("agent.draft.25", "draft.md#awaiting-permission")
 async def permission_is_awaited(agent: AgentUnderTest) -> None:
+    """Leave is awaited in the status awaiting_permission."""
     _, question = await questioned(agent)
     await agent.collect()
     found = [frame for frame in agent.updates() if frame.kind in ("tool_call", "tool_call_update")]
@@ -325,12 +320,9 @@ async def permission_is_awaited(agent: AgentUnderTest) -> None:
     agent.require(waits, "no tool call is reported as awaiting_permission while permission is requested", question)
 
 
-@may(
-    "agent.draft.26",
-    "One process may serve several sessions, and they are at work at once.",
-    "docs/protocol/draft.md#concurrent-sessions",
-)
+@may("agent.draft.26", "draft.md#concurrent-sessions")
 async def sessions_may_be_several(agent: AgentUnderTest) -> None:
+    """One process may serve several sessions, and they are at work at once."""
     first = await agent.open_session()
     second = await agent.request(
         "session/new", hello.new_session(agent.dialect, agent.cwd, "two"), agent.timeouts.start
@@ -357,13 +349,9 @@ OUTPUTS: dict[Json, Shape] = {
 PLACE = {"path": json_shape.non_empty, "line?": int, "column?": int, "endLine?": int, "endColumn?": int}
 
 
-@must(
-    "agent.draft.29",
-    "Loading a session that is not there has the number for that.",
-    "docs/protocol/draft.md#load-session, docs/protocol/draft.md#error-codes",
-    needs="agent.loadSession",
-)
+@must("agent.draft.29", "draft.md#load-session, draft.md#error-codes", needs="agent.loadSession")
 async def missing_sessions_have_a_number(agent: AgentUnderTest) -> None:
+    """Loading a session that is not there has the number for that."""
     await agent.initialize()
     frame = await agent.request("session/load", {"sessionId": "no-such-session"})
     if frame is None or "error" not in frame.message:
@@ -371,38 +359,36 @@ async def missing_sessions_have_a_number(agent: AgentUnderTest) -> None:
     agent.require_error(frame, "loading an unknown session", agent.error_code("session_not_found"))
 
 
-@must("agent.draft.31", "A cancel may say why.", "docs/protocol/draft.md#cancel")
+@must("agent.draft.31", "draft.md#cancel")
 async def cancels_have_reasons(agent: AgentUnderTest) -> None:
+    """A cancel may say why."""
     turn = await start_slow_turn(agent)
     agent.notify("session/cancel", {"sessionId": agent.session, "reason": "the user changed their mind"})
     await agent.wait_turn(turn, agent.timeouts.turn)
     agent.require(turn.answer, "a turn that was cancelled with a reason was not answered")
 
 
-must(
-    "agent.draft.32", "A change of an option has its key and what it holds now.", "docs/protocol/draft.md#option-update"
-)(
+must("agent.draft.32", "draft.md#option-update")(
     updates_match(
-        "option", "config_option_update", {"key": json_shape.non_empty, "currentValue": object, "source?": str}
+        "A change of an option has its key and what it holds now.",
+        "option",
+        "config_option_update",
+        {"key": json_shape.non_empty, "currentValue": object, "source?": str},
     )
 )
-must(
-    "agent.draft.33",
-    "A change of mode has the mode now, and the one before as text.",
-    "docs/protocol/draft.md#mode-update",
-)(
+must("agent.draft.33", "draft.md#mode-update")(
     updates_match(
-        "mode", "current_mode_update", {"currentMode": json_shape.non_empty, "previousMode?": str, "reason?": str}
+        "A change of mode has the mode now, and the one before as text.",
+        "mode",
+        "current_mode_update",
+        {"currentMode": json_shape.non_empty, "previousMode?": str, "reason?": str},
     )
 )
 
 
-@must(
-    "agent.draft.34",
-    "The output of a tool is text, a diff in hunks or a terminal's.",
-    "docs/protocol/draft.md#tool-output",
-)
+@must("agent.draft.34", "draft.md#tool-output")
 async def outputs_are_of_three_kinds(agent: AgentUnderTest) -> None:
+    """The output of a tool is text, a diff in hunks or a terminal's."""
     found = [(frame, wire_update(frame)) for frame in await run_tool_calls(agent, "read", "write", "run")]
     outputs = [(frame, data["output"]) for frame, data in found if isinstance(data, dict) and data.get("output")]
     if not outputs:
@@ -414,8 +400,9 @@ async def outputs_are_of_three_kinds(agent: AgentUnderTest) -> None:
         agent.require(not problem, problem, frame)
 
 
-@must("agent.draft.35", "The place of a tool call has a path, and numbers as lines.", "docs/protocol/draft.md#location")
+@must("agent.draft.35", "draft.md#location")
 async def places_are_places(agent: AgentUnderTest) -> None:
+    """The place of a tool call has a path, and numbers as lines."""
     found = [(frame, wire_update(frame)) for frame in await run_tool_calls(agent, "read", "write")]
     outputs = [(frame, data["location"]) for frame, data in found if isinstance(data, dict) and data.get("location")]
     if not outputs:
@@ -425,10 +412,9 @@ async def places_are_places(agent: AgentUnderTest) -> None:
         agent.require(not problem, problem, frame)
 
 
-@must(
-    "agent.draft.37", "What the agent can do is told in the draft's tree.", "docs/protocol/draft.md#agent-capabilities"
-)
+@must("agent.draft.37", "draft.md#agent-capabilities")
 async def abilities_are_a_tree(agent: AgentUnderTest) -> None:
+    """What the agent can do is told in the draft's tree."""
     result = await agent.initialize()
     if not isinstance(result.get("capabilities"), dict):
         agent.inconclusive("the agent reports no capabilities", agent.initialize_reply)
@@ -436,8 +422,9 @@ async def abilities_are_a_tree(agent: AgentUnderTest) -> None:
     agent.require(not problem, problem, agent.initialize_reply)
 
 
-@must("agent.draft.38", "A tool call that failed says why.", "docs/protocol/draft.md#tool-execution")
+@must("agent.draft.38", "draft.md#tool-execution")
 async def failures_state_why(agent: AgentUnderTest) -> None:
+    """A tool call that failed says why."""
     await agent.open_session()
     agent.handlers["fs/read_text_file"] = lambda _: {"refused": -32004, "why": "the file is gone"}
     found = [(frame, wire_update(frame)) for frame in await run_tool_calls(agent, "read")]
@@ -448,12 +435,9 @@ async def failures_state_why(agent: AgentUnderTest) -> None:
         agent.require(data.get("error") or data.get("output"), "a tool call failed and does not say why", frame)
 
 
-@may(
-    "agent.draft.39",
-    "What a client must be able to do may be told, as a tree.",
-    "docs/protocol/draft.md#required-capabilities",
-)
+@may("agent.draft.39", "draft.md#required-capabilities")
 async def demands_are_a_tree(agent: AgentUnderTest) -> None:
+    """What a client must be able to do may be told, as a tree."""
     demanded = (await agent.initialize()).get("requiredClientCapabilities")
     if demanded is None:
         agent.skip("the agent demands nothing")

@@ -21,12 +21,9 @@ def _request(id: str) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": id, "method": "no/such_method", "params": {}}).encode() + b"\n"
 
 
-@must(
-    "agent.frame.01",
-    "Every line on standard output is a message, and nothing else is.",
-    "docs/protocol/json-rpc.md#stdio, docs/protocol/peers.md#reports-stdout",
-)
+@must("agent.frame.01", "json-rpc.md#stdio, peers.md#reports-stdout")
 async def output_is_messages(agent: AgentUnderTest) -> None:
+    """Every line on standard output is a message, and nothing else is."""
     try:
         await agent.open_session()
         await agent.wait_turn(agent.start_turn(agent.prompt_for("plain")))
@@ -36,8 +33,9 @@ async def output_is_messages(agent: AgentUnderTest) -> None:
             agent.require(is_message, "a line on standard output is no message", frame)
 
 
-@must("agent.frame.02", "A message that arrives in pieces is read as one.", "docs/protocol/json-rpc.md#stdio")
+@must("agent.frame.02", "json-rpc.md#stdio")
 async def pieces_are_joined(agent: AgentUnderTest) -> None:
+    """A message that arrives in pieces is read as one."""
     await agent.initialize()
     line = '{"jsonrpc":"2.0","id":"in pieces é","method":"no/such_method","params":{}}\n'.encode()
     cut = line.index(b"\xc3") + 1
@@ -47,8 +45,9 @@ async def pieces_are_joined(agent: AgentUnderTest) -> None:
     agent.require(await agent.wait_reply("in pieces é"), "a request that arrived in three pieces was not answered")
 
 
-@must("agent.frame.03", "Several messages that arrive at once are all read.", "docs/protocol/json-rpc.md#stdio")
+@must("agent.frame.03", "json-rpc.md#stdio")
 async def messages_may_come_together(agent: AgentUnderTest) -> None:
+    """Several messages that arrive at once are all read."""
     await agent.initialize()
     ids = ["together 1", "together 2", "together 3"]
     agent.write_raw(b"".join(map(_request, ids)))
@@ -63,15 +62,17 @@ async def messages_may_come_together(agent: AgentUnderTest) -> None:
     agent.require(not missing, f"of three requests in one write {len(missing)} were not answered")
 
 
-@must("agent.frame.04", "A line may end with CR LF.", "docs/protocol/json-rpc.md#robust-reading")
+@must("agent.frame.04", "json-rpc.md#robust-reading")
 async def lines_may_end_with_crlf(agent: AgentUnderTest) -> None:
+    """A line may end with CR LF."""
     await agent.initialize()
     agent.write_raw(_request("with CR")[:-1] + b"\r\n")
     agent.require(await agent.wait_reply("with CR"), "a request whose line ends with CR LF was not answered")
 
 
-@must("agent.frame.05", "Empty lines are passed over.", "docs/protocol/json-rpc.md#robust-reading")
+@must("agent.frame.05", "json-rpc.md#robust-reading")
 async def empty_lines_are_nothing(agent: AgentUnderTest) -> None:
+    """Empty lines are passed over."""
     await agent.initialize()
     agent.write_raw(b"\n\r\n  \n" + _request("after empty lines"))
     frame = agent.need(
@@ -80,19 +81,17 @@ async def empty_lines_are_nothing(agent: AgentUnderTest) -> None:
     agent.require(frame.message.get("id") == "after empty lines", "an empty line was answered", frame)
 
 
-@must("agent.frame.06", "A message of a megabyte is read and answered.", "docs/protocol/peers.md#long-lines")
+@must("agent.frame.06", "peers.md#long-lines")
 async def a_megabyte_is_read(agent: AgentUnderTest) -> None:
+    """A message of a megabyte is read and answered."""
     await agent.initialize()
     frame = await agent.request("no/such_method", {"text": "x" * MEGABYTE}, agent.timeouts.turn)
     agent.require(frame, "a request of a megabyte was not answered")
 
 
-@must(
-    "agent.frame.07",
-    "A message nested thousands deep does not end the connection.",
-    "docs/protocol/json-rpc.md#robust-reading",
-)
+@must("agent.frame.07", "json-rpc.md#robust-reading")
 async def depth_is_survived(agent: AgentUnderTest) -> None:
+    """A message nested thousands deep does not end the connection."""
     await agent.initialize()
     nested = b"[" * DEEP + b"]" * DEEP
     agent.send(b'{"jsonrpc":"2.0","id":911,"method":"no/such_method","params":{"deep":' + nested + b"}}")
@@ -100,30 +99,27 @@ async def depth_is_survived(agent: AgentUnderTest) -> None:
     await agent.require_alive("a deeply nested message")
 
 
-@must(
-    "agent.frame.08", "Bytes that are no UTF-8 do not end the connection.", "docs/protocol/json-rpc.md#robust-reading"
-)
+@must("agent.frame.08", "json-rpc.md#robust-reading")
 async def broken_text_is_survived(agent: AgentUnderTest) -> None:
+    """Bytes that are no UTF-8 do not end the connection."""
     await agent.initialize()
     agent.send(b'{"jsonrpc":"2.0","method":"no/such_notification","params":{"text":"\xff\xfe\xc3"}}')
     await agent.collect()
     await agent.require_alive("bytes that are no UTF-8")
 
 
-@must(
-    "agent.frame.09",
-    "Half an emoji, escaped, does not end a turn's chance of an answer.",
-    "docs/protocol/json-rpc.md#robust-reading",
-)
+@must("agent.frame.09", "json-rpc.md#robust-reading")
 async def half_an_emoji_is_survived(agent: AgentUnderTest) -> None:
-    """Editors that cut a text send it. Any answer is fine."""
+    """Half an emoji, escaped, does not end a turn's chance of an answer."""
+    # Editors that cut a text send it. Any answer is fine.
     await agent.initialize()
     agent.send(b'{"jsonrpc":"2.0","id":912,"method":"no/such_method","params":{"text":"half \\ud83e"}}')
     agent.require(await agent.wait_reply(912), "a request with half an emoji in it was not answered")
 
 
-@must("agent.frame.10", "What is written is UTF-8, also after a prompt with emoji.", "docs/protocol/json-rpc.md#stdio")
+@must("agent.frame.10", "json-rpc.md#stdio")
 async def output_is_utf8(agent: AgentUnderTest) -> None:
+    """What is written is UTF-8, also after a prompt with emoji."""
     await agent.open_session()
     await agent.wait_turn(agent.start_turn("Say this again: \U0001f99c Dragomán żółw 通訳"))
     for frame in agent.received:
@@ -133,40 +129,32 @@ async def output_is_utf8(agent: AgentUnderTest) -> None:
             agent.require(False, f"a line is no UTF-8: {error.reason} at byte {error.start}", frame)
 
 
-@must(
-    "agent.frame.11",
-    "The agent goes when its input ends.",
-    "docs/protocol/json-rpc.md#stdio, docs/protocol/peers.md#end-of-input",
-)
+@must("agent.frame.11", "json-rpc.md#stdio, peers.md#end-of-input")
 async def the_end_of_input_is_noticed(agent: AgentUnderTest) -> None:
+    """The agent goes when its input ends."""
     await agent.open_session()
     agent.require(await agent.close_and_wait(), "the agent is still there after the end of its input")
 
 
-@must(
-    "agent.frame.12",
-    "The agent goes when its input ends in the middle of a turn.",
-    "docs/protocol/peers.md#ignored-end-of-input",
-)
+@must("agent.frame.12", "peers.md#ignored-end-of-input")
 async def the_end_of_input_is_noticed_in_a_turn(agent: AgentUnderTest) -> None:
+    """The agent goes when its input ends in the middle of a turn."""
     await start_slow_turn(agent)
     agent.require(
         await agent.close_and_wait(), "the agent is still there after the end of its input in the middle of a turn"
     )
 
 
-@must("agent.frame.13", "Nothing is said before the client spoke.", "docs/protocol/initialize.md#order")
+@must("agent.frame.13", "initialize.md#order")
 async def the_client_speaks_first(agent: AgentUnderTest) -> None:
+    """Nothing is said before the client spoke."""
     frame = await agent.collect(agent.timeouts.quiet * 3)
     agent.require(not frame, "something was written before the client spoke", *frame)
 
 
-@must(
-    "agent.frame.14",
-    "A client that reads nothing for a while misses nothing of the end.",
-    "docs/protocol/peers.md#slow-consumer",
-)
+@must("agent.frame.14", "peers.md#slow-consumer")
 async def slow_readers_get_everything(agent: AgentUnderTest) -> None:
+    """A client that reads nothing for a while misses nothing of the end."""
     await agent.open_session()
     turn = agent.start_turn(agent.prompt_for("flood"))
     await asyncio.sleep(agent.timeouts.quiet)
@@ -174,8 +162,9 @@ async def slow_readers_get_everything(agent: AgentUnderTest) -> None:
     agent.require(turn.answer, "a client that did not read for a while never got the end of the turn")
 
 
-@must("agent.frame.15", "A message that trickles in byte by byte is read.", "docs/protocol/json-rpc.md#stdio")
+@must("agent.frame.15", "json-rpc.md#stdio")
 async def a_trickle_is_read(agent: AgentUnderTest) -> None:
+    """A message that trickles in byte by byte is read."""
     await agent.initialize()
     for byte in _request("trickle"):
         agent.write_raw(bytes([byte]))

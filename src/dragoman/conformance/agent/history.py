@@ -49,79 +49,50 @@ async def _history_updates(agent: AgentUnderTest, kind: str) -> list[ReceivedFra
     return agent.updates(kind, start)
 
 
-@must(
-    "agent.session.16",
-    "Loading a session tells what the user said.",
-    "docs/protocol/sessions.md#load, docs/protocol/peers.md#replay",
-    "v1 banjo crow",
-    needs="agent.loadSession",
-)
+@must("agent.session.16", "sessions.md#load, peers.md#replay", "v1 banjo crow", needs="agent.loadSession")
 async def the_users_messages_are_replayed(agent: AgentUnderTest) -> None:
+    """Loading a session tells what the user said."""
     updates = await _history_updates(agent, "user_message_chunk")
     text = "".join(str((frame.update.get("content") or {}).get("text", "")) for frame in updates)
     agent.require(WORDS in text, "the replayed history lacks the user's message", *updates)
 
 
-@must(
-    "agent.session.17",
-    "Loading a session tells what the agent said.",
-    "docs/protocol/sessions.md#load",
-    "v1 banjo crow",
-    needs="agent.loadSession",
-)
+@must("agent.session.17", "sessions.md#load", "v1 banjo crow", needs="agent.loadSession")
 async def the_agents_messages_are_replayed(agent: AgentUnderTest) -> None:
+    """Loading a session tells what the agent said."""
     agent.require(
         await _history_updates(agent, "agent_message_chunk"), "the replayed history lacks the agent's message"
     )
 
 
-@must(
-    "agent.session.18",
-    "The whole history is told before the answer to the load.",
-    "docs/protocol/sessions.md#load",
-    "v1 banjo crow",
-    needs="agent.loadSession",
-)
+@must("agent.session.18", "sessions.md#load", "v1 banjo crow", needs="agent.loadSession")
 async def the_history_comes_before_the_answer(agent: AgentUnderTest) -> None:
+    """The whole history is told before the answer to the load."""
     _, frame = await _reopen(agent, "session/load")
     late = [each for each in await agent.collect() if each.kind and each.kind not in ASIDE]
     agent.require(not late, "history was sent after the answer to session/load", frame, *late)
 
 
-@must(
-    "agent.session.19",
-    "Loading a session that is not there is refused.",
-    "docs/protocol/peers.md#false-loads",
-    needs="agent.loadSession",
-)
+@must("agent.session.19", "peers.md#false-loads", needs="agent.loadSession")
 async def unknown_sessions_cannot_be_loaded(agent: AgentUnderTest) -> None:
+    """Loading a session that is not there is refused."""
     await agent.initialize()
     frame = await agent.request_in_dialect("session/load", {"sessionId": "no-such-session", **_folder_params(agent)})
     agent.require_error(frame, "session/load of a session that is not there")
 
 
-@must(
-    "agent.session.20",
-    "Resuming a session does not tell its history again.",
-    "docs/protocol/sessions.md#resume, docs/protocol/peers.md#replay",
-    "v1 banjo",
-    needs=CAN + "resume",
-)
+@must("agent.session.20", "sessions.md#resume, peers.md#replay", "v1 banjo", needs=CAN + "resume")
 async def resuming_sends_no_history(agent: AgentUnderTest) -> None:
+    """Resuming a session does not tell its history again."""
     start, _ = await _reopen(agent, "session/resume")
     await agent.collect()
     updates = [frame for frame in agent.updates(start=start) if frame.kind not in ASIDE]
     agent.require(not updates, "session/resume sent the history again", *updates)
 
 
-@must(
-    "agent.session.21",
-    "Resuming a session that is not there is refused.",
-    "docs/protocol/sessions.md#resume",
-    "v1 banjo",
-    needs=CAN + "resume",
-)
+@must("agent.session.21", "sessions.md#resume", "v1 banjo", needs=CAN + "resume")
 async def unknown_sessions_cannot_be_resumed(agent: AgentUnderTest) -> None:
+    """Resuming a session that is not there is refused."""
     await agent.initialize()
     frame = await agent.request_in_dialect("session/resume", {"sessionId": "no-such-session", **_folder_params(agent)})
     agent.require_error(frame, "session/resume of a session that is not there")
@@ -137,14 +108,9 @@ async def _list_sessions(agent: AgentUnderTest, **params: Json) -> tuple[list[Js
     return result["sessions"], frame
 
 
-@must(
-    "agent.session.22",
-    "A list of sessions has the id and folder of each.",
-    "docs/protocol/sessions.md#list",
-    "v1",
-    needs=CAN + "list",
-)
+@must("agent.session.22", "sessions.md#list", "v1", needs=CAN + "list")
 async def listed_sessions_are_whole(agent: AgentUnderTest) -> None:
+    """A list of sessions has the id and folder of each."""
     await agent.open_session()
     await agent.prompt(WORDS)
     frame = await agent.request("session/list", {})
@@ -155,14 +121,9 @@ async def listed_sessions_are_whole(agent: AgentUnderTest) -> None:
     agent.require(not problem, problem, frame)
 
 
-@should(
-    "agent.session.23",
-    "A session that was used is in the list.",
-    "docs/protocol/sessions.md#list",
-    "v1",
-    needs=CAN + "list",
-)
+@should("agent.session.23", "sessions.md#list", "v1", needs=CAN + "list")
 async def used_sessions_are_listed(agent: AgentUnderTest) -> None:
+    """A session that was used is in the list."""
     await agent.open_session()
     await agent.prompt(WORDS)
     sessions, frame = await _list_sessions(agent, cwd=agent.cwd)
@@ -170,28 +131,18 @@ async def used_sessions_are_listed(agent: AgentUnderTest) -> None:
     agent.require(agent.session in found, "a session that was used is not in the list", frame)
 
 
-@must(
-    "agent.session.24",
-    "A list for one folder has sessions of that folder only.",
-    "docs/protocol/sessions.md#list, docs/protocol/peers.md#session-lists",
-    "v1",
-    needs=CAN + "list",
-)
+@must("agent.session.24", "sessions.md#list, peers.md#session-lists", "v1", needs=CAN + "list")
 async def lists_are_of_one_folder(agent: AgentUnderTest) -> None:
+    """A list for one folder has sessions of that folder only."""
     await agent.open_session()
     await agent.prompt(WORDS)
     sessions, frame = await _list_sessions(agent, cwd="/no/such/folder")
     agent.require(not sessions, f"a list for /no/such/folder has {len(sessions)} sessions of others", frame)
 
 
-@must(
-    "agent.session.25",
-    "A closed session takes no prompt.",
-    "docs/protocol/sessions.md#close",
-    "v1",
-    needs=CAN + "close",
-)
+@must("agent.session.25", "sessions.md#close", "v1", needs=CAN + "close")
 async def closed_sessions_take_no_prompt(agent: AgentUnderTest) -> None:
+    """A closed session takes no prompt."""
     await agent.open_session()
     closed = await agent.request("session/close", {"sessionId": agent.session})
     if closed is None or "error" in closed.message:
@@ -200,14 +151,9 @@ async def closed_sessions_take_no_prompt(agent: AgentUnderTest) -> None:
     agent.require_error(turn.answer, "a prompt in a closed session")
 
 
-@must(
-    "agent.session.26",
-    "Closing a session in a turn ends the turn as cancelled.",
-    "docs/protocol/sessions.md#close",
-    "v1",
-    needs=CAN + "close",
-)
+@must("agent.session.26", "sessions.md#close", "v1", needs=CAN + "close")
 async def closing_cancels(agent: AgentUnderTest) -> None:
+    """Closing a session in a turn ends the turn as cancelled."""
     turn = await start_slow_turn(agent)
     if not agent.updates(start=turn.start):
         agent.inconclusive("the turn showed no sign of having begun")
@@ -219,14 +165,9 @@ async def closing_cancels(agent: AgentUnderTest) -> None:
     agent.require(turn.stop == "cancelled", f"the turn of a closed session ended as {turn.stop!r}", turn.answer)
 
 
-@must(
-    "agent.session.27",
-    "A deleted session is gone from the list.",
-    "docs/protocol/sessions.md#delete",
-    "v1",
-    needs=CAN + "delete",
-)
+@must("agent.session.27", "sessions.md#delete", "v1", needs=CAN + "delete")
 async def deleted_sessions_are_gone(agent: AgentUnderTest) -> None:
+    """A deleted session is gone from the list."""
     await agent.open_session()
     await agent.prompt(WORDS)
     deleted = await agent.request("session/delete", {"sessionId": agent.session})
@@ -239,22 +180,18 @@ async def deleted_sessions_are_gone(agent: AgentUnderTest) -> None:
     agent.require(gone, "a deleted session is still in the list", frame)
 
 
-@should(
-    "agent.session.28",
-    "Deleting a session that is not there succeeds.",
-    "docs/protocol/sessions.md#delete",
-    "v1",
-    needs=CAN + "delete",
-)
+@should("agent.session.28", "sessions.md#delete", "v1", needs=CAN + "delete")
 async def deleting_again_succeeds(agent: AgentUnderTest) -> None:
+    """Deleting a session that is not there succeeds."""
     await agent.initialize()
     agent.require_result(
         await agent.request("session/delete", {"sessionId": "no-such-session"}), "deleting an unknown session"
     )
 
 
-@must("agent.session.29", "A fork has an id of its own.", "docs/protocol/sessions.md#fork", "v1", needs=CAN + "fork")
+@must("agent.session.29", "sessions.md#fork", "v1", needs=CAN + "fork")
 async def forks_have_their_own_id(agent: AgentUnderTest) -> None:
+    """A fork has an id of its own."""
     await agent.open_session()
     await agent.prompt(WORDS)
     frame = await agent.request(
@@ -267,40 +204,26 @@ async def forks_have_their_own_id(agent: AgentUnderTest) -> None:
     agent.require(frame.message["result"]["sessionId"] != agent.session, "a fork has the id of its original", frame)
 
 
-@must(
-    "agent.session.30",
-    "Further directories that are no absolute paths are refused.",
-    "docs/protocol/sessions.md#roots",
-    "v1",
-    needs=CAN + "additionalDirectories",
-)
+@must("agent.session.30", "sessions.md#roots", "v1", needs=CAN + "additionalDirectories")
 async def relative_directories_are_refused(agent: AgentUnderTest) -> None:
+    """Further directories that are no absolute paths are refused."""
     await agent.initialize()
     params = {**_folder_params(agent), "additionalDirectories": ["some/folder"]}
     agent.require_error(await agent.request("session/new", params), "a further directory that is no absolute path")
 
 
-@should(
-    "agent.session.33",
-    "A load that was refused leaves other sessions as they are.",
-    "docs/protocol/sessions.md#load",
-    needs="agent.loadSession",
-)
+@should("agent.session.33", "sessions.md#load", needs="agent.loadSession")
 async def a_refused_load_does_no_harm(agent: AgentUnderTest) -> None:
+    """A load that was refused leaves other sessions as they are."""
     await agent.open_session()
     await agent.request_in_dialect("session/load", {"sessionId": "no-such-session", **_folder_params(agent)})
     turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("plain")))
     agent.require_result(turn.answer, "a prompt after a load that was refused")
 
 
-@must(
-    "agent.session.34",
-    "The list ends: no cursor leads back to itself.",
-    "docs/protocol/sessions.md#list",
-    "v1",
-    needs=CAN + "list",
-)
+@must("agent.session.34", "sessions.md#list", "v1", needs=CAN + "list")
 async def lists_end(agent: AgentUnderTest) -> None:
+    """The list ends: no cursor leads back to itself."""
     await agent.open_session()
     cursors: set[str] = set()
     params: dict[str, Json] = {}
@@ -314,15 +237,10 @@ async def lists_end(agent: AgentUnderTest) -> None:
         params = {"cursor": cursor}
 
 
-@may(
-    "agent.session.35",
-    "Closing a session that is not there may be refused, as one that is not known.",
-    "docs/protocol/sessions.md#close",
-    "v1",
-    needs=CAN + "close",
-)
+@may("agent.session.35", "sessions.md#close", "v1", needs=CAN + "close")
 async def unknown_sessions_may_be_closed(agent: AgentUnderTest) -> None:
-    """A result and an error are both fine, because nothing is open."""
+    """Closing a session that is not there may be refused, as one that is not known."""
+    # A result and an error are both fine, because nothing is open.
     await agent.initialize()
     frame = await agent.request("session/close", {"sessionId": "no-such-session"})
     error = frame.message.get("error") if frame else None

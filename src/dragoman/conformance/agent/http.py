@@ -15,12 +15,9 @@ UNKNOWN = {"Acp-Connection-Id": "0123456789abcdef0123456789abcdef"}
 # --- opening ------------------------------------------------------------------------------------------------------
 
 
-@must(
-    "agent.http.01",
-    "initialize is answered with 200 and the JSON-RPC answer as application/json.",
-    "docs/protocol/http.md#requests",
-)
+@must("agent.http.01", "http.md#requests")
 async def initialize_is_answered_at_once(agent: HttpAgentUnderTest) -> None:
+    """initialize is answered with 200 and the JSON-RPC answer as application/json."""
     answer = await agent.channel.post(agent.initialize_message())
     agent.require_status(answer, "initialize", 200)
     agent.require(answer.kind == "application/json", f"the answer to initialize is {answer.kind or 'of no type'}")
@@ -29,20 +26,18 @@ async def initialize_is_answered_at_once(agent: HttpAgentUnderTest) -> None:
     agent.require(is_answer, "the body is not the JSON-RPC answer to initialize")
 
 
-@must(
-    "agent.http.02",
-    "The answer to initialize names the connection in Acp-Connection-Id.",
-    "docs/protocol/http.md#requests",
-)
+@must("agent.http.02", "http.md#requests")
 async def connections_have_names(agent: HttpAgentUnderTest) -> None:
+    """The answer to initialize names the connection in Acp-Connection-Id."""
     answer = await agent.channel.post(agent.initialize_message())
     agent.require_status(answer, "initialize", 200)
     found = agent.channel.connection = answer.headers.get("acp-connection-id", "")
     agent.require(found, "the answer to initialize has no Acp-Connection-Id")
 
 
-@must("agent.http.03", "Two connections have two ids.", "docs/protocol/http.md#requests")
+@must("agent.http.03", "http.md#requests")
 async def connections_differ(agent: HttpAgentUnderTest) -> None:
+    """Two connections have two ids."""
     one = await agent.connect()
     other = await agent.channel.post(agent.initialize_message())
     found = other.headers.get("acp-connection-id", "")
@@ -50,16 +45,18 @@ async def connections_differ(agent: HttpAgentUnderTest) -> None:
     await agent.channel.ask("DELETE", None, {"Acp-Connection-Id": found})
 
 
-@must("agent.http.04", "Any other message is taken with 202.", "docs/protocol/http.md#requests")
+@must("agent.http.04", "http.md#requests")
 async def messages_are_accepted(agent: HttpAgentUnderTest) -> None:
+    """Any other message is taken with 202."""
     await agent.open_session_stream()
     agent.require_status(
         await agent.channel.post(agent.new_session_message(), agent.channel.session_headers()), "session/new", 202
     )
 
 
-@must("agent.http.05", "A 202 has no body.", "docs/protocol/http.md#requests")
+@must("agent.http.05", "http.md#requests")
 async def accepted_messages_have_no_body(agent: HttpAgentUnderTest) -> None:
+    """A 202 has no body."""
     await agent.open_session_stream()
     answer = await agent.channel.post(agent.new_session_message(), agent.channel.session_headers())
     if answer.status != 202:
@@ -70,66 +67,58 @@ async def accepted_messages_have_no_body(agent: HttpAgentUnderTest) -> None:
 # --- refusals -----------------------------------------------------------------------------------------------------
 
 
-@must("agent.http.12", "A POST that is not application/json is refused with 415.", "docs/protocol/http.md#status-codes")
+@must("agent.http.12", "http.md#status-codes")
 async def other_types_are_refused(agent: HttpAgentUnderTest) -> None:
+    """A POST that is not application/json is refused with 415."""
     body = json.dumps(agent.initialize_message()).encode()
     agent.require_status(await agent.channel.ask("POST", body, {"Content-Type": "text/plain"}), "text/plain", 415)
 
 
-@should("agent.http.13", "A POST whose body is no JSON is refused with 400.", "docs/protocol/http.md#python-sdk")
+@should("agent.http.13", "http.md#python-sdk")
 async def what_is_no_json_is_refused(agent: HttpAgentUnderTest) -> None:
+    """A POST whose body is no JSON is refused with 400."""
     agent.require_status(await agent.channel.post(b'{"jsonrpc":"2.0",'), "a body that is no JSON", 400)
 
 
-@must(
-    "agent.http.14",
-    "A POST without Acp-Connection-Id that is no initialize is refused with 400.",
-    "docs/protocol/http.md#status-codes",
-)
+@must("agent.http.14", "http.md#status-codes")
 async def posts_need_a_connection(agent: HttpAgentUnderTest) -> None:
+    """A POST without Acp-Connection-Id that is no initialize is refused with 400."""
     agent.require_status(await agent.channel.post(agent.new_session_message()), "session/new without a connection", 400)
 
 
-@must(
-    "agent.http.15",
-    "A POST on a connection that is not there is refused with 404.",
-    "docs/protocol/http.md#status-codes",
-)
+@must("agent.http.15", "http.md#status-codes")
 async def posts_need_a_known_connection(agent: HttpAgentUnderTest) -> None:
+    """A POST on a connection that is not there is refused with 404."""
     agent.require_status(
         await agent.channel.post(agent.new_session_message(), UNKNOWN), "session/new on an unknown connection", 404
     )
 
 
-@must(
-    "agent.http.16",
-    "A GET that does not accept text/event-stream is refused with 406.",
-    "docs/protocol/http.md#status-codes",
-)
+@must("agent.http.16", "http.md#status-codes")
 async def only_streams_are_given(agent: HttpAgentUnderTest) -> None:
+    """A GET that does not accept text/event-stream is refused with 406."""
     await agent.connect()
     answer = await agent.channel.ask("GET", None, {"Accept": "text/html", **agent.channel.session_headers()})
     agent.require_status(answer, "a GET that accepts text/html", 406)
 
 
-@must("agent.http.17", "A GET without Acp-Connection-Id is refused with 400.", "docs/protocol/http.md#status-codes")
+@must("agent.http.17", "http.md#status-codes")
 async def streams_need_a_connection(agent: HttpAgentUnderTest) -> None:
+    """A GET without Acp-Connection-Id is refused with 400."""
     agent.require_status(await agent.channel.ask("GET", None, SSE), "a GET without a connection", 400)
 
 
-@must(
-    "agent.http.18",
-    "A GET on a connection that is not there is refused with 404.",
-    "docs/protocol/http.md#status-codes",
-)
+@must("agent.http.18", "http.md#status-codes")
 async def streams_need_a_known_connection(agent: HttpAgentUnderTest) -> None:
+    """A GET on a connection that is not there is refused with 404."""
     agent.require_status(
         await agent.channel.ask("GET", None, {**SSE, **UNKNOWN}), "a GET on an unknown connection", 404
     )
 
 
-@must("agent.http.19", "A batch is refused with 501.", "docs/protocol/http.md#status-codes")
+@must("agent.http.19", "http.md#status-codes")
 async def batches_are_refused(agent: HttpAgentUnderTest) -> None:
+    """A batch is refused with 501."""
     await agent.connect()
     agent.require_status(
         await agent.channel.post([agent.new_session_message()], agent.channel.session_headers()), "a batch", 501
@@ -142,24 +131,18 @@ def _prompt_without_session(agent: HttpAgentUnderTest) -> Json:
     return {**message, "params": params}
 
 
-@must(
-    "agent.http.20",
-    "A session's message that names no session at all is refused with 400.",
-    "docs/protocol/http.md#status-codes",
-)
+@must("agent.http.20", "http.md#status-codes")
 async def sessions_messages_name_a_session(agent: HttpAgentUnderTest) -> None:
+    """A session's message that names no session at all is refused with 400."""
     await agent.open_session_stream()
     answer = await agent.channel.post(_prompt_without_session(agent), agent.channel.session_headers())
     agent.require_status(answer, "a prompt that names no session", 400)
 
 
-@may(
-    "agent.http.21",
-    "A session's message without the header Acp-Session-Id may be refused, with 400.",
-    "docs/protocol/http.md#session-id, docs/protocol/http.md#typescript-sdk",
-)
+@may("agent.http.21", "http.md#session-id, http.md#typescript-sdk")
 async def the_header_may_be_needed(agent: HttpAgentUnderTest) -> None:
-    """The documents require the header, but a body that names the session is enough."""
+    """A session's message without the header Acp-Session-Id may be refused, with 400."""
+    # The documents require the header, but a body that names the session is enough.
     await agent.open_session()
     prompt = {"sessionId": agent.session, "prompt": [{"type": "text", "text": agent.prompt_for("plain")}]}
     answer = await agent.channel.post(agent.request_message("session/prompt", prompt), agent.channel.session_headers())
@@ -168,12 +151,9 @@ async def the_header_may_be_needed(agent: HttpAgentUnderTest) -> None:
     agent.require_status(answer, "a prompt without Acp-Session-Id", 400)
 
 
-@must(
-    "agent.http.22",
-    "A message for a session that this connection has not is refused with 404.",
-    "docs/protocol/http.md#status-codes",
-)
+@must("agent.http.22", "http.md#status-codes")
 async def unknown_sessions_are_not_there(agent: HttpAgentUnderTest) -> None:
+    """A message for a session that this connection has not is refused with 404."""
     await agent.open_session_stream()
     prompt = {"sessionId": "no-such-session", "prompt": [{"type": "text", "text": "hello"}]}
     answer = await agent.channel.post(
@@ -182,12 +162,9 @@ async def unknown_sessions_are_not_there(agent: HttpAgentUnderTest) -> None:
     agent.require_status(answer, "a prompt in a session that is not there", 404)
 
 
-@should(
-    "agent.http.23",
-    "A header that names another session than the message is refused with 400.",
-    "docs/protocol/http.md#typescript-sdk",
-)
+@should("agent.http.23", "http.md#typescript-sdk")
 async def header_and_body_agree(agent: HttpAgentUnderTest) -> None:
+    """A header that names another session than the message is refused with 400."""
     first, second = await agent.open_two_sessions()
     prompt = {"sessionId": first, "prompt": [{"type": "text", "text": agent.prompt_for("plain")}]}
     answer = await agent.channel.post(
@@ -196,12 +173,9 @@ async def header_and_body_agree(agent: HttpAgentUnderTest) -> None:
     agent.require_status(answer, "a prompt whose header names another session", 400)
 
 
-@may(
-    "agent.http.42",
-    "A second initialize on a connection may be refused, with 400.",
-    "docs/protocol/http.md#python-sdk, docs/protocol/http.md#typescript-sdk",
-)
+@may("agent.http.42", "http.md#python-sdk, http.md#typescript-sdk")
 async def connections_begin_once(agent: HttpAgentUnderTest) -> None:
+    """A second initialize on a connection may be refused, with 400."""
     await agent.connect()
     answer = await agent.channel.post(agent.initialize_message(), agent.channel.session_headers())
     if answer.status == 200:
@@ -209,36 +183,34 @@ async def connections_begin_once(agent: HttpAgentUnderTest) -> None:
     agent.require_status(answer, "a second initialize", 400)
 
 
-@should(
-    "agent.http.43",
-    "A refusal has a body that says why.",
-    "docs/protocol/http.md#python-sdk, docs/protocol/http.md#typescript-sdk",
-)
+@should("agent.http.43", "http.md#python-sdk, http.md#typescript-sdk")
 async def refusals_state_why(agent: HttpAgentUnderTest) -> None:
+    """A refusal has a body that says why."""
     answer = await agent.channel.post(agent.new_session_message(), UNKNOWN)
     if answer.status < 400:
         agent.inconclusive("nothing was refused")
     agent.require(answer.body.strip(), f"a {answer.status} has no body")
 
 
-@should(
-    "agent.http.44", "Other methods than POST, GET and DELETE are refused with 405.", "docs/protocol/http.md#python-sdk"
-)
+@should("agent.http.44", "http.md#python-sdk")
 async def other_methods_are_refused(agent: HttpAgentUnderTest) -> None:
+    """Other methods than POST, GET and DELETE are refused with 405."""
     agent.require_status(await agent.channel.ask("PUT", b"{}", JSON), "PUT", 405)
 
 
 # --- ending -------------------------------------------------------------------------------------------------------
 
 
-@must("agent.http.24", "DELETE is answered with 202.", "docs/protocol/http.md#requests")
+@must("agent.http.24", "http.md#requests")
 async def connections_can_be_ended(agent: HttpAgentUnderTest) -> None:
+    """DELETE is answered with 202."""
     await agent.connect()
     agent.require_status(await agent.channel.ask("DELETE", None, agent.channel.session_headers()), "DELETE", 202)
 
 
-@must("agent.http.25", "A connection that was deleted is not there any more.", "docs/protocol/http.md#requests")
+@must("agent.http.25", "http.md#requests")
 async def ended_connections_are_gone(agent: HttpAgentUnderTest) -> None:
+    """A connection that was deleted is not there any more."""
     await agent.connect()
     await agent.channel.ask("DELETE", None, agent.channel.session_headers())
     agent.require_status(
@@ -248,20 +220,18 @@ async def ended_connections_are_gone(agent: HttpAgentUnderTest) -> None:
     )
 
 
-@must("agent.http.26", "The streams of a connection that was deleted end.", "docs/protocol/http.md#requests")
+@must("agent.http.26", "http.md#requests")
 async def ended_connections_have_no_streams(agent: HttpAgentUnderTest) -> None:
+    """The streams of a connection that was deleted end."""
     stream = await agent.open_session_stream()
     await agent.channel.ask("DELETE", None, agent.channel.session_headers())
     await asyncio.wait([asyncio.ensure_future(stream.ended.wait())], timeout=agent.timeouts.answer)
     agent.require(stream.ended.is_set(), "the stream of the connection continues after DELETE")
 
 
-@must(
-    "agent.http.27",
-    "DELETE without Acp-Connection-Id is refused with 400, of an unknown one with 404.",
-    "docs/protocol/http.md#status-codes",
-)
+@must("agent.http.27", "http.md#status-codes")
 async def only_connections_can_be_ended(agent: HttpAgentUnderTest) -> None:
+    """DELETE without Acp-Connection-Id is refused with 400, of an unknown one with 404."""
     agent.require_status(await agent.channel.ask("DELETE"), "DELETE without a connection", 400)
     agent.require_status(await agent.channel.ask("DELETE", None, UNKNOWN), "DELETE of an unknown connection", 404)
 
@@ -269,25 +239,19 @@ async def only_connections_can_be_ended(agent: HttpAgentUnderTest) -> None:
 EVIL = "https://evil.example"
 
 
-@should(
-    "agent.http.36",
-    "A web page of another place is refused by its Origin.",
-    "docs/protocol/peers.md#sdk-origin, docs/protocol/http.md#security",
-)
+@should("agent.http.36", "peers.md#sdk-origin, http.md#security")
 async def pages_of_other_places_are_refused(agent: HttpAgentUnderTest) -> None:
-    """A page in a browser on this machine can reach every local port."""
+    """A web page of another place is refused by its Origin."""
+    # A page in a browser on this machine can reach every local port.
     answer = await agent.channel.post(agent.initialize_message(), {"Origin": EVIL})
     agent.channel.connection = answer.headers.get("acp-connection-id", "")
     agent.require(answer.status >= 400, f"initialize from a page of {EVIL} was answered with {answer.status}")
 
 
-@should(
-    "agent.http.37",
-    "A request under a name that is not the server's is refused by its Host.",
-    "docs/protocol/peers.md#sdk-origin",
-)
+@should("agent.http.37", "peers.md#sdk-origin")
 async def other_names_are_refused(agent: HttpAgentUnderTest) -> None:
-    """DNS rebinding: a host name of the page's own resolves to this server."""
+    """A request under a name that is not the server's is refused by its Host."""
+    # DNS rebinding: a host name of the page's own resolves to this server.
     if not agent.channel.address.is_loopback:
         agent.skip("only what is on this machine has no name of its own")
     answer = await agent.channel.post(agent.initialize_message(), {"Host": "rebound.evil.example"})
@@ -347,19 +311,17 @@ async def _send_until_refused(agent: HttpAgentUnderTest) -> Answer | None:
         writer.transport.abort()
 
 
-@should(
-    "agent.http.38",
-    "A body without end is refused with 413.",
-    "docs/protocol/peers.md#sdk-origin, docs/protocol/http.md#typescript-sdk",
-)
+@should("agent.http.38", "peers.md#sdk-origin, http.md#typescript-sdk")
 async def bodies_end(agent: HttpAgentUnderTest) -> None:
+    """A body without end is refused with 413."""
     answer = agent.need(await _send_until_refused(agent), f"a body of {ENDLESS} bytes is taken without a limit")
     if answer.status:
         agent.require_status(answer, "a body without end", 413)
 
 
-@may("agent.http.39", "A 413 says how much is allowed.", "docs/protocol/http.md#security")
+@may("agent.http.39", "http.md#security")
 async def limits_are_reported(agent: HttpAgentUnderTest) -> None:
+    """A 413 says how much is allowed."""
     answer = await _send_until_refused(agent)
     if answer is None or answer.status != 413:
         agent.skip("a body without end is not refused with 413")
@@ -367,8 +329,9 @@ async def limits_are_reported(agent: HttpAgentUnderTest) -> None:
     agent.require(any(mark.isdigit() for mark in body.replace(str(ENDLESS), "")), "a 413 does not say what is allowed")
 
 
-@must("agent.http.40", "A malformed client does not disturb another.", "docs/protocol/peers.md#reports-remote")
+@must("agent.http.40", "peers.md#reports-remote")
 async def garbage_does_not_disturb_others(agent: HttpAgentUnderTest) -> None:
+    """A malformed client does not disturb another."""
     await agent.open_session()
     turn = agent.start_turn(agent.prompt_for("stream"))
     host = agent.channel.address.netloc.encode()
@@ -385,8 +348,9 @@ async def garbage_does_not_disturb_others(agent: HttpAgentUnderTest) -> None:
     agent.require(again.answer is not None, "a prompt is not answered after another client sent garbage")
 
 
-@must("agent.http.41", "The address speaks HTTP/2.", "docs/protocol/http.md#endpoint")
+@must("agent.http.41", "http.md#endpoint")
 async def http2_is_spoken(agent: HttpAgentUnderTest) -> None:
+    """The address speaks HTTP/2."""
     import ssl
 
     address = agent.channel.address
@@ -410,12 +374,9 @@ async def http2_is_spoken(agent: HttpAgentUnderTest) -> None:
     agent.require(is_settings, "the address does not speak HTTP/2")
 
 
-@should(
-    "agent.http.45",
-    "Where a token is asked for, a request without it is refused with 401.",
-    "docs/protocol/http.md#security",
-)
+@should("agent.http.45", "http.md#security")
 async def tokens_are_asked_for(agent: HttpAgentUnderTest) -> None:
+    """Where a token is asked for, a request without it is refused with 401."""
     if not agent.token:
         agent.skip("no token was given with --token-file")
     answer = await agent.channel.post(agent.initialize_message(), {"Authorization": ""})

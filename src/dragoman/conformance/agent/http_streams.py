@@ -13,16 +13,18 @@ from dragoman.conformance.requirement import may, must, should
 # --- which stream ---------------------------------------------------------------------------------------------------
 
 
-@must("agent.http.06", "A stream is text/event-stream, with 200.", "docs/protocol/http.md#requests")
+@must("agent.http.06", "http.md#requests")
 async def streams_are_event_streams(agent: HttpAgentUnderTest) -> None:
+    """A stream is text/event-stream, with 200."""
     await agent.connect()
     stream = await agent.channel.open()
     agent.require_status(stream.answer, "the stream of the connection", 200)
     agent.require(stream.answer.kind == "text/event-stream", f"a stream is {stream.answer.kind or 'of no type'}")
 
 
-@must("agent.http.07", "Every event is one JSON-RPC message.", "docs/protocol/http.md#streams")
+@must("agent.http.07", "http.md#streams")
 async def events_are_messages(agent: HttpAgentUnderTest) -> None:
+    """Every event is one JSON-RPC message."""
     await agent.run_turn("plain")
     strands = [agent.channel.main, *agent.channel.streams.values()]
     events = [event for stream in strands if stream is not None for event in stream.events]
@@ -31,10 +33,9 @@ async def events_are_messages(agent: HttpAgentUnderTest) -> None:
     agent.require(events, "no event came in a whole turn")
 
 
-@must(
-    "agent.http.08", "The answer to session/new comes on the stream of the connection.", "docs/protocol/http.md#streams"
-)
+@must("agent.http.08", "http.md#streams")
 async def new_sessions_are_sent_on_the_connection(agent: HttpAgentUnderTest) -> None:
+    """The answer to session/new comes on the stream of the connection."""
     stream = await agent.open_session_stream()
     answer = await agent.channel.post(agent.new_session_message(), agent.channel.session_headers())
     if answer.status >= 300:
@@ -57,8 +58,9 @@ def _updates(stream: EventStream) -> list[Json]:
     return [each for each in messages if isinstance(each, dict) and str(each.get("method", "")).startswith("session/")]
 
 
-@must("agent.http.09", "Updates come on the stream of their session.", "docs/protocol/http.md#streams")
+@must("agent.http.09", "http.md#streams")
 async def updates_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
+    """Updates come on the stream of their session."""
     turn, main, stream = await _run_turn(agent)
     if not agent.updates(start=turn.start):
         agent.inconclusive("no update came")
@@ -66,12 +68,9 @@ async def updates_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
     agent.require(_updates(stream), "no update came on the stream of the session")
 
 
-@must(
-    "agent.http.10",
-    "The answer to a prompt comes on the stream of its session, after the updates.",
-    "docs/protocol/http.md#streams",
-)
+@must("agent.http.10", "http.md#streams")
 async def turns_end_on_their_stream(agent: HttpAgentUnderTest) -> None:
+    """The answer to a prompt comes on the stream of its session, after the updates."""
     turn, _, stream = await _run_turn(agent)
     messages = [each for each in stream.messages() if isinstance(each, dict)]
     places = [place for place, each in enumerate(messages) if "method" not in each and each.get("id") == turn.id]
@@ -80,12 +79,9 @@ async def turns_end_on_their_stream(agent: HttpAgentUnderTest) -> None:
     agent.require(not late, "after the answer to the prompt came a piece of the agent's message")
 
 
-@must(
-    "agent.http.11",
-    "A question for leave comes on the stream of its session, and its answer is taken with 202.",
-    "docs/protocol/http.md#streams",
-)
+@must("agent.http.11", "http.md#streams")
 async def questions_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
+    """A question for leave comes on the stream of its session, and its answer is taken with 202."""
     await agent.open_session()
     turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("ask")))
     asked = [frame for frame in agent.received if frame.method == "session/request_permission"]
@@ -115,14 +111,9 @@ async def _reattach(agent: HttpAgentUnderTest) -> tuple[Answer, EventStream, Eve
     return await agent.channel.post(load, agent.channel.session_headers(session)), main, stream, session
 
 
-@must(
-    "agent.http.28",
-    "A session is loaded again over another connection: stream first, then session/load with both headers.",
-    "docs/protocol/http.md#reattach",
-    "v1 banjo crow",
-    needs="agent.loadSession",
-)
+@must("agent.http.28", "http.md#reattach", "v1 banjo crow", needs="agent.loadSession")
 async def sessions_outlive_connections(agent: HttpAgentUnderTest) -> None:
+    """A session is loaded again over another connection: stream first, then session/load with both headers."""
     answer, main, stream, session = await _reattach(agent)
     agent.require_status(answer, "session/load with both headers", 202)
     found = await agent.wait_on_either(main, stream, "load", agent.timeouts.start)
@@ -137,14 +128,9 @@ async def sessions_outlive_connections(agent: HttpAgentUnderTest) -> None:
     agent.require(_updates(stream) or _updates(main), "no history came")
 
 
-@must(
-    "agent.http.29",
-    "The answer to session/load comes on the stream of the connection.",
-    "docs/protocol/http.md#streams",
-    "v1 banjo crow",
-    needs="agent.loadSession",
-)
+@must("agent.http.29", "http.md#streams", "v1 banjo crow", needs="agent.loadSession")
 async def loads_are_answered_to_the_connection(agent: HttpAgentUnderTest) -> None:
+    """The answer to session/load comes on the stream of the connection."""
     await agent.open_session()
     params = {"sessionId": agent.session, "cwd": agent.cwd, "mcpServers": []}
     answer = await agent.channel.post(
@@ -161,16 +147,16 @@ async def loads_are_answered_to_the_connection(agent: HttpAgentUnderTest) -> Non
 # --- order, and who reads -----------------------------------------------------------------------------------------
 
 
-@must("agent.http.30", "A thousand updates come without a gap and in order.", "docs/protocol/peers.md#reports-ordering")
+@must("agent.http.30", "peers.md#reports-ordering")
 async def floods_are_whole(agent: HttpAgentUnderTest) -> None:
+    """A thousand updates come without a gap and in order."""
     await agent.run_turn("flood")
     agent.require_counting()
 
 
-@should(
-    "agent.http.31", "What is said before its stream is read waits for the reader.", "docs/protocol/http.md#python-sdk"
-)
+@should("agent.http.31", "http.md#python-sdk")
 async def late_readers_miss_nothing(agent: HttpAgentUnderTest) -> None:
+    """What is said before its stream is read waits for the reader."""
     await agent.initialize()
     agent.channel.is_eager = False
     await agent.open_session()
@@ -189,12 +175,9 @@ async def late_readers_miss_nothing(agent: HttpAgentUnderTest) -> None:
     agent.require(arrived, "the updates of a turn that began before its stream was read are lost")
 
 
-@should(
-    "agent.http.32",
-    "A second GET on a stream is refused, or takes it over: the two do not share it.",
-    "docs/protocol/http.md#typescript-sdk",
-)
+@should("agent.http.32", "http.md#typescript-sdk")
 async def streams_are_not_shared(agent: HttpAgentUnderTest) -> None:
+    """A second GET on a stream is refused, or takes it over: the two do not share it."""
     await agent.open_session()
     first = await agent.channel.ensure(agent.session)
     second = await agent.channel.open(agent.session)
@@ -219,18 +202,16 @@ async def _stream_with_ids(agent: HttpAgentUnderTest) -> EventStream:
     return stream
 
 
-@may("agent.http.33", "Where events have ids, no two of one stream have the same.", "docs/protocol/http.md#durability")
+@may("agent.http.33", "http.md#durability")
 async def ids_are_unique(agent: HttpAgentUnderTest) -> None:
+    """Where events have ids, no two of one stream have the same."""
     ids = [event.id for event in (await _stream_with_ids(agent)).events if event.id]
     agent.require(len(set(ids)) == len(ids), "two events of a stream have the same id")
 
 
-@may(
-    "agent.http.34",
-    "Where events have ids, a stream that was cut goes on after Last-Event-ID.",
-    "docs/protocol/http.md#durability",
-)
+@may("agent.http.34", "http.md#durability")
 async def cut_streams_go_on(agent: HttpAgentUnderTest) -> None:
+    """Where events have ids, a stream that was cut goes on after Last-Event-ID."""
     stream = await _stream_with_ids(agent)
     whole = [event.data for event in stream.events]
     middle = len(whole) // 2
@@ -245,8 +226,9 @@ async def cut_streams_go_on(agent: HttpAgentUnderTest) -> None:
     agent.require(got == whole[middle + 1 :], f"{len(got)} events came, not the {len(whole) - middle - 1} that follow")
 
 
-@may("agent.http.35", "A cookie that the server sets has a name and a value.", "docs/protocol/http.md#cookies")
+@may("agent.http.35", "http.md#cookies")
 async def cookies_can_be_returned(agent: HttpAgentUnderTest) -> None:
+    """A cookie that the server sets has a name and a value."""
     answer = await agent.channel.post(agent.initialize_message())
     agent.channel.connection = answer.headers.get("acp-connection-id", "")
     if "set-cookie" not in answer.headers:

@@ -26,8 +26,9 @@ OPTIONAL: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@must("agent.init.01", "initialize is answered with an object.", "docs/protocol/initialize.md#result")
+@must("agent.init.01", "initialize.md#result")
 async def initialize_is_answered(agent: AgentUnderTest) -> None:
+    """initialize is answered with an object."""
     params = hello.initialize(agent.dialect, agent.cwd, hello.ALL[agent.dialect])
     result = agent.require_result(await agent.request("initialize", params, agent.timeouts.start), "initialize")
     agent.require(isinstance(result, dict), "initialize was not answered with an object", agent.received[-1])
@@ -38,38 +39,26 @@ async def _version(agent: AgentUnderTest) -> Json:
     return result.get(VERSION.get(agent.dialect, "protocolVersion"))
 
 
-@must(
-    "agent.init.02",
-    "The version in the answer is a whole number.",
-    "docs/protocol/initialize.md#version",
-    "v1 banjo crow draft",
-)
+@must("agent.init.02", "initialize.md#version", "v1 banjo crow draft")
 async def the_version_is_a_number(agent: AgentUnderTest) -> None:
+    """The version in the answer is a whole number."""
     problem = mismatch(await _version(agent), int, "the version")
     agent.require(not problem, problem, agent.initialize_reply)
 
 
-@must(
-    "agent.init.03",
-    "A version that both know is agreed on.",
-    "docs/protocol/initialize.md#version",
-    "v1 banjo crow draft",
-)
+@must("agent.init.03", "initialize.md#version", "v1 banjo crow draft")
 async def the_known_version_is_agreed_on(agent: AgentUnderTest) -> None:
+    """A version that both know is agreed on."""
     found = await _version(agent)
     if not isinstance(found, int):
         agent.inconclusive("the agent names no version")
     agent.require(found == 1, f"asked for version 1, the agent answered {found}", agent.initialize_reply)
 
 
-@must(
-    "agent.init.04",
-    "A version that nobody has is not agreed to: the agent names its own.",
-    "docs/protocol/initialize.md#version, docs/protocol/peers.md#sdk-version-echo",
-    "v1",
-)
+@must("agent.init.04", "initialize.md#version, peers.md#sdk-version-echo", "v1")
 async def unknown_versions_are_not_accepted(agent: AgentUnderTest) -> None:
-    """An agent that echoes the requested version may not support it."""
+    """A version that nobody has is not agreed to: the agent names its own."""
+    # An agent that echoes the requested version may not support it.
     params = hello.initialize(agent.dialect, agent.cwd, {}) | {"protocolVersion": UNHEARD_OF}
     frame = await agent.request("initialize", params, agent.timeouts.start)
     if frame is None:
@@ -85,112 +74,80 @@ async def _require_shape(agent: AgentUnderTest, shape: Json) -> None:
     agent.require(not problem, problem, agent.initialize_reply)
 
 
-@must(
-    "agent.init.05",
-    "loadSession is true or false, where it is said.",
-    "docs/protocol/initialize.md#agent-capabilities",
-    "v1 banjo",
-)
+@must("agent.init.05", "initialize.md#agent-capabilities", "v1 banjo")
 async def load_session_is_a_switch(agent: AgentUnderTest) -> None:
+    """loadSession is true or false, where it is said."""
     await _require_shape(agent, {"agentCapabilities?": {"loadSession?": bool}})
 
 
-@must(
-    "agent.init.06",
-    "promptCapabilities and mcpCapabilities hold true or false.",
-    "docs/protocol/initialize.md#agent-capabilities",
-    "v1 banjo",
-)
+@must("agent.init.06", "initialize.md#agent-capabilities", "v1 banjo")
 async def prompt_capabilities_are_switches(agent: AgentUnderTest) -> None:
+    """promptCapabilities and mcpCapabilities hold true or false."""
     prompt = {"image?": bool, "audio?": bool, "embeddedContext?": bool}
     mcp = {"http?": bool, "sse?": bool}
     await _require_shape(agent, {"agentCapabilities?": {"promptCapabilities?": prompt, "mcpCapabilities?": mcp}})
 
 
-@must(
-    "agent.init.07",
-    "Session capabilities are objects, or absent.",
-    "docs/protocol/initialize.md#agent-capabilities",
-    "v1",
-)
+@must("agent.init.07", "initialize.md#agent-capabilities", "v1")
 async def session_capabilities_are_objects(agent: AgentUnderTest) -> None:
+    """Session capabilities are objects, or absent."""
     names = ("list", "delete", "additionalDirectories", "resume", "close", "fork")
     await _require_shape(agent, {"agentCapabilities?": {"sessionCapabilities?": {f"{name}?": dict for name in names}}})
 
 
-@should(
-    "agent.init.08",
-    "The agent says its name and version.",
-    "docs/protocol/initialize.md#result, docs/protocol/peers.md#absent-members",
-    "v1",
-)
-@must(
-    "agent.init.09",
-    "The agent says its name and version.",
-    "docs/protocol/dialect-matrix.md#opening",
-    "banjo 2025.1 crow draft",
-)
+@should("agent.init.08", "initialize.md#result, peers.md#absent-members", "v1")
+@must("agent.init.09", "dialect-matrix.md#opening", "banjo 2025.1 crow draft")
 async def the_agent_has_name_and_version(agent: AgentUnderTest) -> None:
+    """The agent says its name and version."""
     await _require_shape(agent, {INFO.get(agent.dialect, "agentInfo"): {"name": non_empty, "version": str}})
 
 
-@must("agent.init.10", "Every login offered has an id and a name.", "docs/protocol/auth.md#methods", "v1 banjo")
+@must("agent.init.10", "auth.md#methods", "v1 banjo")
 async def logins_can_be_named(agent: AgentUnderTest) -> None:
+    """Every login offered has an id and a name."""
     await _require_shape(agent, {"authMethods?": [{"id": non_empty, "name": non_empty}]})
 
 
-@must(
-    "agent.init.11",
-    "No session is opened before initialize: the error is that of a wrong state.",
-    "docs/protocol/errors.md#wrong-state",
-    "2025.1 draft",
-)
+@must("agent.init.11", "errors.md#wrong-state", "2025.1 draft")
 async def sessions_before_initialize_are_a_wrong_state(agent: AgentUnderTest) -> None:
+    """No session is opened before initialize: the error is that of a wrong state."""
     frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, "one"), agent.timeouts.start)
     agent.require_error(frame, "session/new before initialize", agent.error_code("invalid_state"))
 
 
-@should(
-    "agent.init.12", "No session is opened before initialize.", "docs/protocol/initialize.md#order", "v1 banjo crow"
-)
+@should("agent.init.12", "initialize.md#order", "v1 banjo crow")
 async def sessions_before_initialize_are_refused(agent: AgentUnderTest) -> None:
+    """No session is opened before initialize."""
     frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, "one"), agent.timeouts.start)
     agent.require_error(frame, "session/new before initialize")
 
 
-@must("agent.init.13", "A second initialize is answered, one way or the other.", "docs/protocol/initialize.md#order")
+@must("agent.init.13", "initialize.md#order")
 async def a_second_initialize_is_answered(agent: AgentUnderTest) -> None:
+    """A second initialize is answered, one way or the other."""
     await agent.initialize()
     params = hello.initialize(agent.dialect, agent.cwd, {})
     agent.require(await agent.request("initialize", params), "a second initialize was not answered")
 
 
-@must(
-    "agent.init.14",
-    "Capabilities that the agent does not know are ignored.",
-    "docs/protocol/initialize.md#omitted-capabilities",
-)
+@must("agent.init.14", "initialize.md#omitted-capabilities")
 async def unknown_capabilities_are_ignored(agent: AgentUnderTest) -> None:
+    """Capabilities that the agent does not know are ignored."""
     params = hello.initialize(agent.dialect, agent.cwd, {**hello.ALL[agent.dialect], "skillOfTheFuture": {"a": 1}})
     frame = await agent.request("initialize", params, agent.timeouts.start)
     agent.require_result(frame, "initialize with an unknown capability")
 
 
-@must(
-    "agent.init.15", "A client need not say who it is nor what it can do.", "docs/protocol/initialize.md#params", "v1"
-)
+@must("agent.init.15", "initialize.md#params", "v1")
 async def a_minimal_initialize_is_enough(agent: AgentUnderTest) -> None:
+    """A client need not say who it is nor what it can do."""
     frame = await agent.request("initialize", {"protocolVersion": 1}, agent.timeouts.start)
     agent.require_result(frame, "initialize with nothing but a version")
 
 
-@must(
-    "agent.init.16",
-    "Every method whose capability is offered is there.",
-    "docs/protocol/initialize.md#gates, docs/protocol/peers.md#offered-but-missing",
-    "v1 banjo",
-)
+@must("agent.init.16", "initialize.md#gates, peers.md#offered-but-missing", "v1 banjo")
 async def what_is_offered_is_there(agent: AgentUnderTest) -> None:
+    """Every method whose capability is offered is there."""
     await agent.initialize()
     for method, (gate, params) in OPTIONAL.items():
         if offers(gate, agent.capabilities):
@@ -203,10 +160,9 @@ async def what_is_offered_is_there(agent: AgentUnderTest) -> None:
                 agent.inconclusive(f"{method} {outcome}: that does not say whether it is there", frame)
 
 
-@should(
-    "agent.init.17", "A method whose capability is not offered is refused.", "docs/protocol/initialize.md#gates", "v1"
-)
+@should("agent.init.17", "initialize.md#gates", "v1")
 async def what_is_not_offered_is_refused(agent: AgentUnderTest) -> None:
+    """A method whose capability is not offered is refused."""
     await agent.initialize()
     closed = [method for method, (gate, _) in OPTIONAL.items() if not offers(gate, agent.capabilities)]
     if not closed:
@@ -216,10 +172,9 @@ async def what_is_not_offered_is_refused(agent: AgentUnderTest) -> None:
         agent.require_error(await agent.request(method, params), f"{method}, which is not offered,")
 
 
-@must(
-    "agent.init.18", "After an initialize that was refused, a good one is taken.", "docs/protocol/initialize.md#order"
-)
+@must("agent.init.18", "initialize.md#order")
 async def a_refused_initialize_may_be_repeated(agent: AgentUnderTest) -> None:
+    """After an initialize that was refused, a good one is taken."""
     first = await agent.request("initialize", "hello", agent.timeouts.start)
     if first is not None and "error" not in first.message:
         agent.skip("the agent accepts any initialize")
@@ -229,13 +184,9 @@ async def a_refused_initialize_may_be_repeated(agent: AgentUnderTest) -> None:
     )
 
 
-@should(
-    "agent.init.19",
-    "A null for a capability means that it is not there.",
-    "docs/protocol/initialize.md#omitted-capabilities",
-    "v1",
-)
+@should("agent.init.19", "initialize.md#omitted-capabilities", "v1")
 async def null_capabilities_are_none(agent: AgentUnderTest) -> None:
+    """A null for a capability means that it is not there."""
     capabilities = {"fs": None, "terminal": None, "elicitation": None, "session": None}
     frame = await agent.request(
         "initialize", hello.initialize(agent.dialect, agent.cwd, capabilities), agent.timeouts.start

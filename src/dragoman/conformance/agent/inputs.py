@@ -39,13 +39,9 @@ def servers(agent: AgentUnderTest) -> Json:
     return [{"name": "check", **started, "env": [{"name": "CHECK_KEY", "value": SECRET}]}]
 
 
-@must(
-    "agent.session.36",
-    "An MCP server that is a command may be given with a session.",
-    "docs/protocol/initialize.md#agent-capabilities, docs/protocol/sessions.md#mcp-servers",
-    "v1 banjo crow draft",
-)
+@must("agent.session.36", "initialize.md#agent-capabilities, sessions.md#mcp-servers", "v1 banjo crow draft")
 async def servers_are_accepted(agent: AgentUnderTest) -> None:
+    """An MCP server that is a command may be given with a session."""
     await agent.initialize()
     params = {**hello.new_session(agent.dialect, agent.cwd, "one"), "mcpServers": servers(agent)}
     agent.require_result(
@@ -53,26 +49,18 @@ async def servers_are_accepted(agent: AgentUnderTest) -> None:
     )
 
 
-@must(
-    "agent.session.37",
-    "What is secret about an MCP server is not told to the user.",
-    "docs/protocol/draft.md#mcp-trust",
-    "v1 banjo crow draft",
-)
+@must("agent.session.37", "draft.md#mcp-trust", "v1 banjo crow draft")
 async def secrets_are_not_shown(agent: AgentUnderTest) -> None:
+    """What is secret about an MCP server is not told to the user."""
     await agent.open_session(mcpServers=servers(agent))
     await agent.prompt(agent.prompt_for("tour"))
     found = [frame for frame in agent.received if SECRET.encode() in frame.raw]
     agent.require(not found, "a secret of an MCP server was shown", *found)
 
 
-@must(
-    "agent.dialect.56",
-    "MCP servers are taken with initialize, as url and credentials.",
-    "docs/protocol/dialects.md#y2025-mcp",
-    "2025.1",
-)
+@must("agent.dialect.56", "dialects.md#y2025-mcp", "2025.1")
 async def servers_come_with_initialize(agent: AgentUnderTest) -> None:
+    """MCP servers are taken with initialize, as url and credentials."""
     script = pathlib.Path(agent.cwd, "check-server")
     script.write_text(f"#!{sys.executable}\n{SERVER}", encoding="utf-8")
     script.chmod(0o755)
@@ -93,9 +81,10 @@ async def _session_capability(agent: AgentUnderTest, name: str) -> Json:
     return found if isinstance(found, list) else []
 
 
-@must("agent.draft.27", "A new session begins in the mode it was asked for.", "docs/protocol/draft.md#new-session")
+@must("agent.draft.27", "draft.md#new-session")
 async def sessions_begin_in_a_mode(agent: AgentUnderTest) -> None:
-    """Ask for the mode listed last, which is hardly the default."""
+    """A new session begins in the mode it was asked for."""
+    # Ask for the mode listed last, which is hardly the default.
     modes = await _session_capability(agent, "modes")
     if len(modes) < 2:
         agent.skip("the agent has no modes to choose from")
@@ -107,8 +96,9 @@ async def sessions_begin_in_a_mode(agent: AgentUnderTest) -> None:
     agent.require(before == modes[-1], f"a session asked for in {modes[-1]!r} began in {before!r}", frame)
 
 
-@must("agent.draft.28", "A new session begins with the options it was given.", "docs/protocol/draft.md#new-session")
+@must("agent.draft.28", "draft.md#new-session")
 async def sessions_begin_with_options(agent: AgentUnderTest) -> None:
+    """A new session begins with the options it was given."""
     options = await _session_capability(agent, "configOptions")
     if not options:
         agent.skip("the agent has no options")
@@ -125,13 +115,9 @@ async def sessions_begin_with_options(agent: AgentUnderTest) -> None:
     )
 
 
-@must(
-    "agent.dialect.61",
-    "A new session may begin in a mode that was told.",
-    "docs/protocol/dialects.md#y2025-sessions",
-    "2025.1",
-)
+@must("agent.dialect.61", "dialects.md#y2025-sessions", "2025.1")
 async def sessions_begin_in_a_listed_mode(agent: AgentUnderTest) -> None:
+    """A new session may begin in a mode that was told."""
     modes = ((await agent.initialize()).get("capabilities") or {}).get("supported_modes")
     if not isinstance(modes, list) or not modes:
         agent.skip("the agent has no modes")
@@ -139,13 +125,9 @@ async def sessions_begin_in_a_listed_mode(agent: AgentUnderTest) -> None:
     agent.require_result(frame, f"a session in the mode {modes[-1]!r}")
 
 
-@must(
-    "agent.dialect.58",
-    "A session can be loaded by its id, and that is answered with ok.",
-    "docs/protocol/dialects.md#y2025-sessions",
-    "2025.1",
-)
+@must("agent.dialect.58", "dialects.md#y2025-sessions", "2025.1")
 async def sessions_are_loaded_by_id(agent: AgentUnderTest) -> None:
+    """A session can be loaded by its id, and that is answered with ok."""
     await agent.run_turn("plain")
     frame = await agent.request("session/load", {"session_id": agent.session}, agent.timeouts.turn)
     problem = mismatch(agent.require_result(frame, "session/load"), {"status": json_shape.one_of("ok")})
@@ -166,26 +148,18 @@ async def _require_accepted(agent: AgentUnderTest, what: str, *blocks: Json, **m
     agent.require_result(frame, what)
 
 
-@must(
-    "agent.dialect.59",
-    "Resources and links are taken, flat as they lie there.",
-    "docs/protocol/dialects.md#y2025-content",
-    "2025.1",
-)
+@must("agent.dialect.59", "dialects.md#y2025-content", "2025.1")
 async def resources_lie_flat(agent: AgentUnderTest) -> None:
+    """Resources and links are taken, flat as they lie there."""
     await agent.open_session()
     resource = {"type": "resource", "uri": "file:///a.txt", "mime_type": "text/plain", "content": "one"}
     link = {"type": "resource_link", "uri": f"file://{agent.file}", "mime_type": "text/plain"}
     await _require_accepted(agent, "a prompt with a resource and a link", resource, link)
 
 
-@must(
-    "agent.dialect.60",
-    "Pictures and sounds are taken where that is offered.",
-    "docs/protocol/dialects.md#y2025-content, docs/protocol/dialects.md#y2025-capabilities",
-    "2025.1",
-)
+@must("agent.dialect.60", "dialects.md#y2025-content, dialects.md#y2025-capabilities", "2025.1")
 async def pictures_and_audio_is_accepted(agent: AgentUnderTest) -> None:
+    """Pictures and sounds are taken where that is offered."""
     can = (await agent.initialize()).get("capabilities") or {}
     samples = [("image", "png", PICTURE), ("audio", "wav", SOUND)]
     blocks = [{"type": kind, "format": form, "data": data} for kind, form, data in samples if can.get(kind) is True]
@@ -195,8 +169,9 @@ async def pictures_and_audio_is_accepted(agent: AgentUnderTest) -> None:
     await _require_accepted(agent, "a prompt with " + " and ".join(str(block["type"]) for block in blocks), *blocks)
 
 
-@must("agent.draft.30", "Files attached to a prompt are taken where that is offered.", "docs/protocol/draft.md#prompt")
+@must("agent.draft.30", "draft.md#prompt")
 async def attachments_are_accepted(agent: AgentUnderTest) -> None:
+    """Files attached to a prompt are taken where that is offered."""
     can = ((await agent.initialize()).get("capabilities") or {}).get("promptCapabilities")
     if not isinstance(can, dict) or can.get("attachments") is not True:
         agent.skip("the agent takes no attachments")
@@ -205,12 +180,9 @@ async def attachments_are_accepted(agent: AgentUnderTest) -> None:
     await _require_accepted(agent, "a prompt with a file attached", attachments=attached)
 
 
-@should(
-    "agent.draft.36",
-    "All blocks of content are taken, with bytes or with a url.",
-    "docs/protocol/draft.md#content-blocks",
-)
+@should("agent.draft.36", "draft.md#content-blocks")
 async def blocks_are_accepted(agent: AgentUnderTest) -> None:
+    """All blocks of content are taken, with bytes or with a url."""
     await agent.open_session()
     await _require_accepted(
         agent,
@@ -223,14 +195,10 @@ async def blocks_are_accepted(agent: AgentUnderTest) -> None:
     )
 
 
-@may(
-    "agent.files.23",
-    "A link in a prompt may be read through the client, by the path that it names.",
-    "docs/protocol/dialects.md#banjo-content-merging",
-    "v1 banjo",
-)
+@may("agent.files.23", "dialects.md#banjo-content-merging", "v1 banjo")
 async def links_are_read_by_their_path(agent: AgentUnderTest) -> None:
-    """An agent need not read the file."""
+    """A link in a prompt may be read through the client, by the path that it names."""
+    # An agent need not read the file.
     await agent.open_session()
     link = {"type": "resource_link", "uri": f"file://{agent.file}", "name": "notes.txt"}
     await agent.prompt([{"type": "text", "text": agent.prompt_for("plain")}, link])
@@ -263,13 +231,9 @@ def _questions(agent: AgentUnderTest) -> list[ReceivedFrame]:
     return [frame for frame in agent.received if frame.method == "session/request_permission"]
 
 
-@must(
-    "agent.dialect.11",
-    "In the mode bypassPermissions nothing is asked.",
-    "docs/protocol/dialects.md#banjo-modes",
-    "banjo",
-)
+@must("agent.dialect.11", "dialects.md#banjo-modes", "banjo")
 async def nothing_is_asked_where_all_is_allowed(agent: AgentUnderTest) -> None:
+    """In the mode bypassPermissions nothing is asked."""
     await _in_mode(agent, "bypassPermissions")
     await agent.prompt(agent.prompt_for("write"))
     agent.require(not _questions(agent), "permission is requested in bypassPermissions", *_questions(agent))
@@ -277,13 +241,9 @@ async def nothing_is_asked_where_all_is_allowed(agent: AgentUnderTest) -> None:
         agent.inconclusive("the agent wrote nothing")
 
 
-@must(
-    "agent.dialect.12",
-    "In the mode plan nothing is written.",
-    "docs/protocol/dialects.md#banjo-modes, docs/protocol/draft.md#modes",
-    "banjo draft",
-)
+@must("agent.dialect.12", "dialects.md#banjo-modes, draft.md#modes", "banjo draft")
 async def plans_are_not_carried_out(agent: AgentUnderTest) -> None:
+    """In the mode plan nothing is written."""
     await _in_mode(agent, "plan")
     await agent.prompt(agent.prompt_for("write"))
     written = requests(agent, WRITE)

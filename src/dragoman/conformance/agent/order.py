@@ -13,13 +13,9 @@ from dragoman.conformance.requirement import must, should
 _NUMBER = re.compile(r"chunk (\d+)")
 
 
-@should(
-    "agent.order.01",
-    "No update comes before the answer that names its session.",
-    "docs/protocol/peers.md#early-updates, docs/protocol/peers.md#updates-before-new",
-    "v1 banjo crow draft",
-)
+@should("agent.order.01", "peers.md#early-updates, peers.md#updates-before-new", "v1 banjo crow draft")
 async def sessions_are_named_first(agent: AgentUnderTest) -> None:
+    """No update comes before the answer that names its session."""
     await agent.initialize()
     answer = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, "one"))
     if answer is None:
@@ -28,32 +24,25 @@ async def sessions_are_named_first(agent: AgentUnderTest) -> None:
     agent.require(not early, "an update came before the answer to session/new", *early, answer)
 
 
-@should(
-    "agent.order.02",
-    "All that is said in a turn comes before its answer.",
-    "docs/protocol/peers.md#updates-outside-turns, docs/protocol/peers.md#lost-tail",
-)
+@should("agent.order.02", "peers.md#updates-outside-turns, peers.md#lost-tail")
 async def turns_end_last(agent: AgentUnderTest) -> None:
+    """All that is said in a turn comes before its answer."""
     turn = await agent.run_turn("plain")
     late = [frame for frame in await agent.collect() if frame.kind in SAID]
     agent.require(not late, "an update of a turn came after its answer", turn.answer, *late)
 
 
-@should(
-    "agent.order.03", "Nothing is said to the user outside of a turn.", "docs/protocol/peers.md#updates-outside-turns"
-)
+@should("agent.order.03", "peers.md#updates-outside-turns")
 async def nothing_is_sent_outside(agent: AgentUnderTest) -> None:
+    """Nothing is said to the user outside of a turn."""
     await agent.open_session()
     found = [frame for frame in await agent.collect() if frame.kind in SAID]
     agent.require(not found, "a message to the user came outside of a turn", *found)
 
 
-@must(
-    "agent.order.04",
-    "Pieces of a message come in the order they were made.",
-    "docs/protocol/updates.md#frame, docs/protocol/peers.md#sdk-order",
-)
+@must("agent.order.04", "updates.md#frame, peers.md#sdk-order")
 async def pieces_keep_their_order(agent: AgentUnderTest) -> None:
+    """Pieces of a message come in the order they were made."""
     turn = await agent.run_turn("stream")
     text = agent.turn_text(turn)
     numbers = [int(found) for found in _NUMBER.findall(text)] or [int(found) for found in re.findall(r"\d+", text)]
@@ -62,8 +51,9 @@ async def pieces_keep_their_order(agent: AgentUnderTest) -> None:
     agent.require(numbers == sorted(numbers), f"the pieces came as {numbers[:60]}")
 
 
-@must("agent.order.05", "Requests are answered while a turn runs.", "docs/protocol/json-rpc.md#concurrency")
+@must("agent.order.05", "json-rpc.md#concurrency")
 async def turns_do_not_block(agent: AgentUnderTest) -> None:
+    """Requests are answered while a turn runs."""
     turn = await start_slow_turn(agent)
     frame = await agent.request("no/such_method", {})
     agent.require(frame, "a request was not answered while a turn ran")
@@ -71,26 +61,17 @@ async def turns_do_not_block(agent: AgentUnderTest) -> None:
     await agent.wait_turn(turn)
 
 
-@should(
-    "agent.order.06",
-    "The user's words are not told back while they are answered.",
-    "docs/protocol/peers.md#prompt-echo",
-    "v1 banjo",
-)
+@should("agent.order.06", "peers.md#prompt-echo", "v1 banjo")
 async def the_user_is_not_echoed(agent: AgentUnderTest) -> None:
+    """The user's words are not told back while they are answered."""
     turn = await agent.run_turn("plain")
     found = agent.updates("user_message_chunk", turn.start)
     agent.require(not found, "the user's prompt was echoed in the turn", *found)
 
 
-@should(
-    "agent.order.07",
-    "The history of a fork is not told before the answer that names it.",
-    "docs/protocol/peers.md#early-updates",
-    "v1",
-    needs="agent.sessionCapabilities.fork",
-)
+@should("agent.order.07", "peers.md#early-updates", "v1", needs="agent.sessionCapabilities.fork")
 async def forks_are_named_first(agent: AgentUnderTest) -> None:
+    """The history of a fork is not told before the answer that names it."""
     await agent.run_turn("plain")
     params = {"sessionId": agent.session, "cwd": agent.cwd, "mcpServers": []}
     answer = await agent.request("session/fork", params, agent.timeouts.turn)
@@ -107,13 +88,9 @@ async def forks_are_named_first(agent: AgentUnderTest) -> None:
     agent.require(not found, "updates of a fork came before the answer that names it", *found[:5], answer)
 
 
-@must(
-    "agent.order.08",
-    "Requests are answered while the agent waits for the client.",
-    "docs/protocol/json-rpc.md#concurrency",
-    "v1 banjo draft",
-)
+@must("agent.order.08", "json-rpc.md#concurrency", "v1 banjo draft")
 async def questions_do_not_block(agent: AgentUnderTest) -> None:
+    """Requests are answered while the agent waits for the client."""
     turn, question = await wait_permission_request(agent)
     frame = await agent.request("no/such_method", {})
     agent.require(frame, "a request was not answered while the agent waited for permission", question)
@@ -122,8 +99,9 @@ async def questions_do_not_block(agent: AgentUnderTest) -> None:
     await agent.wait_turn(turn)
 
 
-@must("agent.order.09", "A mode can be chosen while a turn runs.", "docs/protocol/sessions.md#modes", "v1 banjo")
+@must("agent.order.09", "sessions.md#modes", "v1 banjo")
 async def modes_change_in_a_turn(agent: AgentUnderTest) -> None:
+    """A mode can be chosen while a turn runs."""
     await agent.open_session()
     modes = agent.setup.get("modes")
     if not isinstance(modes, dict) or not modes.get("availableModes"):
@@ -136,8 +114,9 @@ async def modes_change_in_a_turn(agent: AgentUnderTest) -> None:
     await agent.wait_turn(turn)
 
 
-@must("agent.order.10", "A session can be opened while a turn runs.", "docs/protocol/sessions.md#many-at-once")
+@must("agent.order.10", "sessions.md#many-at-once")
 async def sessions_open_in_a_turn(agent: AgentUnderTest) -> None:
+    """A session can be opened while a turn runs."""
     turn = await start_slow_turn(agent)
     frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, "two"))
     agent.require_result(frame, "a session opened while a turn runs")

@@ -57,13 +57,9 @@ async def _require_denied(agent: AgentUnderTest, what: str, result: Json) -> Non
     agent.require(not done, f"{what} was taken as permission: the file was written", *deeds)
 
 
-@must(
-    "agent.permission.01",
-    "A question has a session, a tool call and at least one option.",
-    "docs/protocol/permission.md#ask",
-    "v1 banjo",
-)
+@must("agent.permission.01", "permission.md#ask", "v1 banjo")
 async def questions_are_whole(agent: AgentUnderTest) -> None:
+    """A question has a session, a tool call and at least one option."""
     _, question = await collect_questions(agent)
     shape = {
         "sessionId": json_shape.non_empty,
@@ -74,14 +70,10 @@ async def questions_are_whole(agent: AgentUnderTest) -> None:
     agent.require(not problem, problem, question)
 
 
-@must(
-    "agent.permission.02",
-    "Every option has an id, a name and a known kind.",
-    "docs/protocol/permission.md#options, docs/protocol/peers.md#unknown-option-kinds",
-    "v1 banjo",
-)
+@must("agent.permission.02", "permission.md#options, peers.md#unknown-option-kinds", "v1 banjo")
 async def options_are_whole(agent: AgentUnderTest) -> None:
-    """Strict clients refuse a question with an unknown kind."""
+    """Every option has an id, a name and a known kind."""
+    # Strict clients refuse a question with an unknown kind.
     _, question = await collect_questions(agent)
     problem = mismatch(
         question.message["params"].get("options"), [{"optionId": str, "name": str, "kind": KINDS}], "options"
@@ -89,25 +81,17 @@ async def options_are_whole(agent: AgentUnderTest) -> None:
     agent.require(not problem, problem, question)
 
 
-@must(
-    "agent.permission.03",
-    "No two options of a question have the same id.",
-    "docs/protocol/permission.md#options",
-    "v1 banjo",
-)
+@must("agent.permission.03", "permission.md#options", "v1 banjo")
 async def options_differ(agent: AgentUnderTest) -> None:
+    """No two options of a question have the same id."""
     _, question = await collect_questions(agent)
     ids = [option.get("optionId") for option in question.message["params"].get("options") or []]
     agent.require(len(set(ids)) == len(ids), f"two options have the same id: {ids}", question)
 
 
-@should(
-    "agent.permission.04",
-    "The tool call of a question was announced before.",
-    "docs/protocol/peers.md#tool-call-order",
-    "v1 banjo",
-)
+@should("agent.permission.04", "peers.md#tool-call-order", "v1 banjo")
 async def calls_are_announced_before_they_are_asked_for(agent: AgentUnderTest) -> None:
+    """The tool call of a question was announced before."""
     _, question = await collect_questions(agent)
     known = {frame.update.get("toolCallId") for frame in agent.updates("tool_call")}
     call = (question.message["params"].get("toolCall") or {}).get("toolCallId")
@@ -118,13 +102,9 @@ async def calls_are_announced_before_they_are_asked_for(agent: AgentUnderTest) -
     )
 
 
-@must(
-    "agent.permission.05",
-    "What was refused is not done.",
-    "docs/protocol/permission.md#ask, docs/protocol/draft.md#trust",
-    "v1 banjo crow draft",
-)
+@must("agent.permission.05", "permission.md#ask, draft.md#trust", "v1 banjo crow draft")
 async def refused_is_refused(agent: AgentUnderTest) -> None:
+    """What was refused is not done."""
     turn, question = await _wait_for_permission(agent)
     agent.permission_kinds = REJECT
     agent.answer_permission(question, agent.permission_outcome(question.params))
@@ -133,36 +113,24 @@ async def refused_is_refused(agent: AgentUnderTest) -> None:
     agent.require(not done, "permission was denied, and the file was written", question, *deeds)
 
 
-@must(
-    "agent.permission.06",
-    "Nothing is done before the answer.",
-    "docs/protocol/permission.md#ask, docs/protocol/draft.md#tool-call-order",
-    "v1 banjo crow draft",
-)
+@must("agent.permission.06", "permission.md#ask, draft.md#tool-call-order", "v1 banjo crow draft")
 async def nothing_is_done_before(agent: AgentUnderTest) -> None:
+    """Nothing is done before the answer."""
     _, question = await collect_questions(agent)
     await agent.collect()
     done, deeds = _changes(agent)
     agent.require(not done, "the file was written while the permission request was open", question, *deeds)
 
 
-@must(
-    "agent.permission.07",
-    "A question that was closed without an answer is no leave.",
-    "docs/protocol/permission.md#ask",
-    "v1 banjo",
-)
+@must("agent.permission.07", "permission.md#ask", "v1 banjo")
 async def closed_questions_are_no_permission(agent: AgentUnderTest) -> None:
+    """A question that was closed without an answer is no leave."""
     await _require_denied(agent, "the outcome cancelled", {"outcome": {"outcome": "cancelled"}})
 
 
-@must(
-    "agent.permission.08",
-    "A turn in which something was refused comes to an end.",
-    "docs/protocol/permission.md#ask",
-    "v1 banjo crow draft",
-)
+@must("agent.permission.08", "permission.md#ask", "v1 banjo crow draft")
 async def refused_turns_end(agent: AgentUnderTest) -> None:
+    """A turn in which something was refused comes to an end."""
     await agent.open_session()
     agent.permission_kinds = REJECT
     turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("write")))
@@ -172,13 +140,9 @@ async def refused_turns_end(agent: AgentUnderTest) -> None:
     agent.require(turn.answer, "a turn in which permission was denied was not answered")
 
 
-@should(
-    "agent.permission.09",
-    "A tool call that was refused is not told as completed.",
-    "docs/protocol/permission.md#ask",
-    "v1 banjo",
-)
+@should("agent.permission.09", "permission.md#ask", "v1 banjo")
 async def refused_calls_are_not_completed(agent: AgentUnderTest) -> None:
+    """A tool call that was refused is not told as completed."""
     await agent.open_session()
     agent.permission_kinds = REJECT
     await agent.prompt(agent.prompt_for("write"))
@@ -193,13 +157,9 @@ async def refused_calls_are_not_completed(agent: AgentUnderTest) -> None:
     agent.require(not wrong, "a tool call that was refused is reported as completed", *questions, *wrong)
 
 
-@must(
-    "agent.permission.10",
-    "An error in answer to a question is no leave.",
-    "docs/protocol/permission.md#ask",
-    "v1 banjo draft",
-)
+@must("agent.permission.10", "permission.md#ask", "v1 banjo draft")
 async def errors_are_no_permission(agent: AgentUnderTest) -> None:
+    """An error in answer to a question is no leave."""
     turn, question = await _wait_for_permission(agent)
     agent.refuse(question, -32601, "Method not found")
     await agent.wait_turn(turn)
@@ -208,49 +168,37 @@ async def errors_are_no_permission(agent: AgentUnderTest) -> None:
     agent.require(not done, "an error was taken as permission: the file was written", question, *deeds)
 
 
-@must(
-    "agent.permission.11",
-    "An option that was not offered is no leave.",
-    "docs/protocol/permission.md#unknown-outcomes",
-    "v1 banjo",
-)
+@must("agent.permission.11", "permission.md#unknown-outcomes", "v1 banjo")
 async def unknown_options_are_no_permission(agent: AgentUnderTest) -> None:
+    """An option that was not offered is no leave."""
     outcome = {"outcome": {"outcome": "selected", "optionId": "no-such-option"}}
     await _require_denied(agent, "an option that was not offered", outcome)
 
 
-@must(
-    "agent.permission.12",
-    "A question names the session it belongs to.",
-    "docs/protocol/permission.md#ask",
-    "v1 banjo draft",
-)
+@must("agent.permission.12", "permission.md#ask", "v1 banjo draft")
 async def questions_name_their_session(agent: AgentUnderTest) -> None:
+    """A question names the session it belongs to."""
     _, question = await collect_questions(agent)
     found = question.message["params"].get("sessionId")
     agent.require(found == agent.session, f"a question names the session {found!r}, not the one at work", question)
 
 
-@must(
-    "agent.permission.13",
-    "An answer that makes no sense is no leave.",
-    "docs/protocol/extensions.md#lenient-reading",
-    "v1 banjo",
-)
+@must("agent.permission.13", "extensions.md#lenient-reading", "v1 banjo")
 async def nonsense_is_no_permission(agent: AgentUnderTest) -> None:
+    """An answer that makes no sense is no leave."""
     await _require_denied(agent, "an answer that makes no sense", {"outcome": "yes"})
 
 
-@must(
-    "agent.permission.14", "A question is a request, with an id.", "docs/protocol/permission.md#ask", "v1 banjo draft"
-)
+@must("agent.permission.14", "permission.md#ask", "v1 banjo draft")
 async def questions_can_be_answered(agent: AgentUnderTest) -> None:
+    """A question is a request, with an id."""
     _, question = await collect_questions(agent)
     agent.require("id" in question.message, "a permission request has no id", question)
 
 
-@should("agent.permission.15", "A question offers a way to refuse.", "docs/protocol/permission.md#options", "v1 banjo")
+@should("agent.permission.15", "permission.md#options", "v1 banjo")
 async def there_is_a_way_to_refuse(agent: AgentUnderTest) -> None:
+    """A question offers a way to refuse."""
     _, question = await collect_questions(agent)
     kinds = [option.get("kind") for option in question.message["params"].get("options") or []]
     agent.require(set(kinds) & set(REJECT), f"the options are {kinds}: none refuses", question)

@@ -14,27 +14,19 @@ from dragoman.conformance.requirement import must, should
 HUNDRED = 100
 
 
-@must(
-    "agent.prompt.01",
-    "A turn ends with an answer that has a stop reason.",
-    "docs/protocol/prompt-turns.md#stop-reasons",
-    "v1 banjo crow draft",
-)
+@must("agent.prompt.01", "prompt-turns.md#stop-reasons", "v1 banjo crow draft")
 async def turns_end_with_a_reason(agent: AgentUnderTest) -> None:
+    """A turn ends with an answer that has a stop reason."""
     await agent.open_session()
     turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("plain")))
     agent.require_result(turn.answer, "a prompt")
     agent.require(turn.stop, f"the answer to a prompt has no {hello.STOP[agent.dialect]}", turn.answer)
 
 
-@must(
-    "agent.prompt.02",
-    "The stop reason is one that the dialect knows.",
-    "docs/protocol/prompt-turns.md#stop-reasons, docs/protocol/dialect-matrix.md#prompts",
-    "v1 banjo crow draft",
-)
+@must("agent.prompt.02", "prompt-turns.md#stop-reasons, dialect-matrix.md#prompts", "v1 banjo crow draft")
 async def reasons_are_known(agent: AgentUnderTest) -> None:
-    """In v1 the list is closed, and strict clients fail on other values."""
+    """The stop reason is one that the dialect knows."""
+    # In v1 the list is closed, and strict clients fail on other values.
     turn = await agent.run_turn("plain")
     if not turn.stop:
         agent.inconclusive("the turn ended without a reason", turn.answer)
@@ -51,62 +43,38 @@ async def _require_accepted(agent: AgentUnderTest, what: str, *blocks: Json) -> 
     agent.require_result(turn.answer, f"a prompt with {what}")
 
 
-@must(
-    "agent.prompt.03",
-    "A link to a resource is always accepted.",
-    "docs/protocol/prompt-turns.md#prompt-content",
-    "v1 banjo",
-)
+@must("agent.prompt.03", "prompt-turns.md#prompt-content", "v1 banjo")
 async def links_are_accepted(agent: AgentUnderTest) -> None:
+    """A link to a resource is always accepted."""
     await _require_accepted(
         agent, "a link", {"type": "resource_link", "uri": f"file://{agent.file}", "name": "notes.txt"}
     )
 
 
-@must(
-    "agent.prompt.04",
-    "A picture is accepted where that is offered.",
-    "docs/protocol/prompt-turns.md#prompt-content",
-    "v1 banjo",
-    needs="agent.promptCapabilities.image",
-)
+@must("agent.prompt.04", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.image")
 async def images_are_accepted(agent: AgentUnderTest) -> None:
+    """A picture is accepted where that is offered."""
     data = b64encode(samples.picture()).decode()
     await _require_accepted(agent, "a picture", {"type": "image", "data": data, "mimeType": "image/png"})
 
 
-@must(
-    "agent.prompt.05",
-    "A sound is accepted where that is offered.",
-    "docs/protocol/prompt-turns.md#prompt-content",
-    "v1 banjo",
-    needs="agent.promptCapabilities.audio",
-)
+@must("agent.prompt.05", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.audio")
 async def audio_is_accepted(agent: AgentUnderTest) -> None:
+    """A sound is accepted where that is offered."""
     data = b64encode(samples.sound()).decode()
     await _require_accepted(agent, "a sound", {"type": "audio", "data": data, "mimeType": "audio/wav"})
 
 
-@must(
-    "agent.prompt.06",
-    "A text inside the prompt is accepted where that is offered.",
-    "docs/protocol/prompt-turns.md#prompt-content",
-    "v1 banjo",
-    needs="agent.promptCapabilities.embeddedContext",
-)
+@must("agent.prompt.06", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.embeddedContext")
 async def embedded_texts_are_accepted(agent: AgentUnderTest) -> None:
+    """A text inside the prompt is accepted where that is offered."""
     resource = {"uri": f"file://{agent.file}", "mimeType": "text/plain", "text": "first line"}
     await _require_accepted(agent, "a text inside", {"type": "resource", "resource": resource})
 
 
-@must(
-    "agent.prompt.07",
-    "Bytes inside the prompt are accepted where embedded context is offered.",
-    "docs/protocol/prompt-turns.md#prompt-content",
-    "v1 banjo",
-    needs="agent.promptCapabilities.embeddedContext",
-)
+@must("agent.prompt.07", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.embeddedContext")
 async def embedded_bytes_are_accepted(agent: AgentUnderTest) -> None:
+    """Bytes inside the prompt are accepted where embedded context is offered."""
     resource = {"uri": "file:///dot.png", "mimeType": "image/png", "blob": b64encode(samples.picture()).decode()}
     await _require_accepted(agent, "bytes inside", {"type": "resource", "resource": resource})
 
@@ -117,44 +85,37 @@ async def _require_answered(agent: AgentUnderTest, what: str, blocks: list[Json]
     agent.require(turn.answer, f"{what} was not answered")
 
 
-@must("agent.prompt.08", "An empty prompt is answered, one way or the other.", "docs/protocol/prompt-turns.md#prompt")
+@must("agent.prompt.08", "prompt-turns.md#prompt")
 async def empty_prompts_are_answered(agent: AgentUnderTest) -> None:
+    """An empty prompt is answered, one way or the other."""
     await _require_answered(agent, "an empty prompt", [])
 
 
-@must(
-    "agent.prompt.09",
-    "A prompt without content is refused with -32602.",
-    "docs/protocol/prompt-turns.md#prompt, docs/protocol/peers.md#missing-params",
-)
+@must("agent.prompt.09", "prompt-turns.md#prompt, peers.md#missing-params")
 async def prompts_need_content(agent: AgentUnderTest) -> None:
+    """A prompt without content is refused with -32602."""
     await agent.open_session()
     frame = await agent.request("session/prompt", {hello.SESSION[agent.dialect]: agent.session})
     agent.require_error(frame, "a prompt without content", -32602)
 
 
-@must(
-    "agent.prompt.10",
-    "A block of an unknown type is answered, one way or the other.",
-    "docs/protocol/extensions.md#lenient-reading",
-)
+@must("agent.prompt.10", "extensions.md#lenient-reading")
 async def unknown_blocks_are_answered(agent: AgentUnderTest) -> None:
+    """A block of an unknown type is answered, one way or the other."""
     await _require_answered(agent, "a prompt with a block of an unknown type", [{"type": "hologram", "data": "x"}])
 
 
-@should("agent.prompt.11", "The agent says something in a plain turn.", "docs/protocol/updates.md#chunks")
+@should("agent.prompt.11", "updates.md#chunks")
 async def the_agent_says_something(agent: AgentUnderTest) -> None:
+    """The agent says something in a plain turn."""
     turn = await agent.run_turn("plain")
     chunks = agent.updates("agent_message_chunk", turn.start)
     agent.require(chunks, "the turn ended without a close frame to the user", turn.answer)
 
 
-@must(
-    "agent.prompt.12",
-    "After a turn that failed the session takes another prompt.",
-    "docs/protocol/prompt-turns.md#one-turn",
-)
+@must("agent.prompt.12", "prompt-turns.md#one-turn")
 async def a_failed_turn_is_not_the_end(agent: AgentUnderTest) -> None:
+    """After a turn that failed the session takes another prompt."""
     turn = await agent.run_turn("error")
     if turn.answer is None or "error" not in turn.answer.message:
         agent.inconclusive("the turn that should fail did not", turn.answer)
@@ -162,13 +123,10 @@ async def a_failed_turn_is_not_the_end(agent: AgentUnderTest) -> None:
     agent.require_result(turn.answer, "a prompt after a turn that failed")
 
 
-@must(
-    "agent.prompt.13",
-    "A prompt sent while a turn runs is answered too, and so is the first.",
-    "docs/protocol/peers.md#second-prompt",
-)
+@must("agent.prompt.13", "peers.md#second-prompt")
 async def prompts_at_once_are_both_answered(agent: AgentUnderTest) -> None:
-    """The agent may refuse it, queue it or replace the first turn."""
+    """A prompt sent while a turn runs is answered too, and so is the first."""
+    # The agent may refuse it, queue it or replace the first turn.
     await agent.open_session()
     first = agent.start_turn(agent.prompt_for("slow"))
     await agent.collect()
@@ -181,18 +139,18 @@ async def prompts_at_once_are_both_answered(agent: AgentUnderTest) -> None:
     agent.require(second.answer, "of two prompts at once the second was never answered")
 
 
-@must("agent.prompt.14", "A session takes one prompt after the other.", "docs/protocol/prompt-turns.md#one-turn")
+@must("agent.prompt.14", "prompt-turns.md#one-turn")
 async def prompts_follow_each_other(agent: AgentUnderTest) -> None:
+    """A session takes one prompt after the other."""
     await agent.open_session()
     for which in ("first", "second", "third"):
         turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("plain")))
         agent.require_result(turn.answer, f"the {which} prompt of a session")
 
 
-@must(
-    "agent.prompt.15", "Numbers of tokens in the answer are whole numbers.", "docs/protocol/prompt-turns.md#usage", "v1"
-)
+@must("agent.prompt.15", "prompt-turns.md#usage", "v1")
 async def tokens_are_counted_in_whole_numbers(agent: AgentUnderTest) -> None:
+    """Numbers of tokens in the answer are whole numbers."""
     await agent.open_session()
     turn = await agent.prompt(agent.prompt_for("usage" if agent.agent_name() == "everything" else "plain"))
     assert turn.answer is not None
@@ -203,46 +161,39 @@ async def tokens_are_counted_in_whole_numbers(agent: AgentUnderTest) -> None:
     agent.require(not problem, problem, turn.answer)
 
 
-@must(
-    "agent.prompt.16",
-    "A turn that nobody cancelled does not end as cancelled.",
-    "docs/protocol/prompt-turns.md#stop-reasons",
-    "v1 banjo crow draft",
-)
+@must("agent.prompt.16", "prompt-turns.md#stop-reasons", "v1 banjo crow draft")
 async def no_turn_ends_as_cancelled_by_itself(agent: AgentUnderTest) -> None:
+    """A turn that nobody cancelled does not end as cancelled."""
     turn = await agent.run_turn("plain")
     agent.require(turn.stop != "cancelled", "a turn ended as cancelled without a cancel", turn.answer)
 
 
-@must("agent.prompt.17", "A prompt whose session is no text is refused.", "docs/protocol/errors.md#wrong-params")
+@must("agent.prompt.17", "errors.md#wrong-params")
 async def session_ids_are_texts(agent: AgentUnderTest) -> None:
+    """A prompt whose session is no text is refused."""
     await agent.open_session()
     method, params = agent.to_wire("session/prompt", {"sessionId": "x", "prompt": [{"type": "text", "text": "hello"}]})
     frame = await agent.request(method, {**params, hello.SESSION[agent.dialect]: 17})
     agent.require_error(frame, "a prompt whose session is a number")
 
 
-@must("agent.prompt.18", "A prompt of a hundred blocks is answered.", "docs/protocol/prompt-turns.md#prompt")
+@must("agent.prompt.18", "prompt-turns.md#prompt")
 async def long_prompts_are_answered(agent: AgentUnderTest) -> None:
+    """A prompt of a hundred blocks is answered."""
     blocks = [{"type": "text", "text": f"part {number}"} for number in range(HUNDRED)]
     await _require_answered(agent, "a prompt of a hundred blocks", blocks)
 
 
-@should(
-    "agent.prompt.19",
-    "A refusal is told as the stop reason refusal, not as an error.",
-    "docs/protocol/prompt-turns.md#stop-reasons",
-    "v1 banjo",
-)
+@should("agent.prompt.19", "prompt-turns.md#stop-reasons", "v1 banjo")
 async def refusals_are_no_errors(agent: AgentUnderTest) -> None:
+    """A refusal is told as the stop reason refusal, not as an error."""
     turn = await agent.run_turn("refuse")
     agent.require_result(turn.answer, "a prompt that the agent refuses")
     agent.require(turn.stop == "refusal", f"a refusal was reported as {turn.stop!r}", turn.answer)
 
 
-@must(
-    "agent.prompt.20", "Annotations and _meta on a block are accepted.", "docs/protocol/extensions.md#meta", "v1 banjo"
-)
+@must("agent.prompt.20", "extensions.md#meta", "v1 banjo")
 async def annotations_are_accepted(agent: AgentUnderTest) -> None:
+    """Annotations and _meta on a block are accepted."""
     extras = {"annotations": {"audience": ["assistant"], "priority": 0.5}, "_meta": {"example.org/from": "check"}}
     await _require_accepted(agent, "annotations", {"type": "text", "text": "hello", **extras})

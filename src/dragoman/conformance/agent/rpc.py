@@ -36,21 +36,15 @@ async def _require_same_id(agent: AgentUnderTest, id: Json) -> None:
     agent.require(same, f"the answer's id is {found!r}, not {id!r}", frame)
 
 
-@must(
-    "agent.rpc.01",
-    "A request with a string id is answered with that very string as id.",
-    "docs/protocol/json-rpc.md#ids",
-)
+@must("agent.rpc.01", "json-rpc.md#ids")
 async def a_string_id_comes_back(agent: AgentUnderTest) -> None:
+    """A request with a string id is answered with that very string as id."""
     await _require_same_id(agent, "17")
 
 
-@must(
-    "agent.rpc.02",
-    "A notification is never answered, known or not.",
-    "docs/protocol/json-rpc.md#notifications, docs/protocol/peers.md#errors-without-id",
-)
+@must("agent.rpc.02", "json-rpc.md#notifications, peers.md#errors-without-id")
 async def notifications_get_no_answer(agent: AgentUnderTest) -> None:
+    """A notification is never answered, known or not."""
     await agent.initialize()
     agent.notify("no/such_notification", {})
     agent.notify("_vendor/notification", {})
@@ -58,10 +52,9 @@ async def notifications_get_no_answer(agent: AgentUnderTest) -> None:
     agent.require(not frame, "a notification was answered", *frame)
 
 
-@must(
-    "agent.rpc.03", "A request of an unknown method is refused with -32601.", "docs/protocol/errors.md#unknown-methods"
-)
+@must("agent.rpc.03", "errors.md#unknown-methods")
 async def unknown_methods_are_refused(agent: AgentUnderTest) -> None:
+    """A request of an unknown method is refused with -32601."""
     await agent.initialize()
     agent.require_error(await agent.request("no/such_method", {}), "an unknown method", -32601)
 
@@ -74,29 +67,26 @@ async def _provoke_messages(agent: AgentUnderTest) -> list[ReceivedFrame]:
     return [each for each in agent.received if isinstance(each.message, dict)]
 
 
-@must("agent.rpc.04", 'Every message says jsonrpc: "2.0".', "docs/protocol/json-rpc.md#envelope")
+@must("agent.rpc.04", "json-rpc.md#envelope")
 async def messages_state_the_version(agent: AgentUnderTest) -> None:
+    """Every message says jsonrpc: "2.0"."""
     for frame in await _provoke_messages(agent):
         agent.require(frame.message.get("jsonrpc") == "2.0", 'a message lacks jsonrpc: "2.0"', frame)
 
 
-@must(
-    "agent.rpc.05",
-    "An answer has a result or an error, never both and never neither.",
-    "docs/protocol/json-rpc.md#envelope",
-)
+@must("agent.rpc.05", "json-rpc.md#envelope")
 async def answers_have_one_outcome(agent: AgentUnderTest) -> None:
+    """An answer has a result or an error, never both and never neither."""
     for frame in await _provoke_messages(agent):
         if "method" not in frame.message:
             both = ("result" in frame.message) + ("error" in frame.message)
             agent.require(both == 1, "an answer has " + ("both result and error" if both else "no outcome"), frame)
 
 
-@must(
-    "agent.rpc.06", "An error has a whole number as code and a text as message.", "docs/protocol/errors.md#error-object"
-)
+@must("agent.rpc.06", "errors.md#error-object")
 async def errors_have_code_and_message(agent: AgentUnderTest) -> None:
-    """Provoke many errors, because agents build them in more than one place."""
+    """An error has a whole number as code and a text as message."""
+    # Provoke many errors, because agents build them in more than one place.
     params = hello.initialize(agent.dialect, agent.cwd, hello.ALL[agent.dialect])
     await agent.request("initialize", params, agent.timeouts.start)
     for method, params in REFUSED.items():
@@ -112,8 +102,9 @@ async def errors_have_code_and_message(agent: AgentUnderTest) -> None:
         agent.inconclusive("the agent refused nothing")
 
 
-@must("agent.rpc.07", "A request is answered once.", "docs/protocol/json-rpc.md#envelope")
+@must("agent.rpc.07", "json-rpc.md#envelope")
 async def requests_are_answered_once(agent: AgentUnderTest) -> None:
+    """A request is answered once."""
     await agent.initialize()
     id = agent.call("session/new", _new_session_params(agent))
     await agent.wait_reply(id)
@@ -124,22 +115,15 @@ async def requests_are_answered_once(agent: AgentUnderTest) -> None:
     agent.require(len(found) == 1, f"a request was answered {len(found)} times", *found)
 
 
-@must(
-    "agent.rpc.08",
-    "The id 0 is an id like any other, and comes back.",
-    "docs/protocol/json-rpc.md#ids, docs/protocol/peers.md#id-shapes",
-)
+@must("agent.rpc.08", "json-rpc.md#ids, peers.md#id-shapes")
 async def zero_is_an_id(agent: AgentUnderTest) -> None:
+    """The id 0 is an id like any other, and comes back."""
     await _require_same_id(agent, 0)
 
 
-@must(
-    "agent.rpc.09",
-    "A client's request may have the id of a request of the agent's.",
-    "docs/protocol/json-rpc.md#ids",
-    "v1 banjo draft",
-)
+@must("agent.rpc.09", "json-rpc.md#ids", "v1 banjo draft")
 async def ids_of_both_sides_are_apart(agent: AgentUnderTest) -> None:
+    """A client's request may have the id of a request of the agent's."""
     await agent.open_session()
     agent.hold("session/request_permission")
     turn = agent.start_turn(agent.prompt_for("ask"))
@@ -166,21 +150,15 @@ async def _survives(agent: AgentUnderTest, line: bytes, what: str) -> list[Recei
     return frame
 
 
-@must(
-    "agent.rpc.10",
-    "A batch does not end the connection.",
-    "docs/protocol/json-rpc.md#batches, docs/protocol/peers.md#batches",
-)
+@must("agent.rpc.10", "json-rpc.md#batches, peers.md#batches")
 async def batches_are_survived(agent: AgentUnderTest) -> None:
+    """A batch does not end the connection."""
     await _survives(agent, BATCH, "a batch")
 
 
-@should(
-    "agent.rpc.11",
-    "A batch is refused as a whole: one -32600 with id null.",
-    "docs/protocol/json-rpc.md#batches, docs/protocol/peers.md#batches",
-)
+@should("agent.rpc.11", "json-rpc.md#batches, peers.md#batches")
 async def batches_are_refused_as_a_whole(agent: AgentUnderTest) -> None:
+    """A batch is refused as a whole: one -32600 with id null."""
     await agent.initialize()
     agent.send(BATCH)
     frame = await agent.wait_for(lambda frame: frame.is_reply)
@@ -192,21 +170,15 @@ async def batches_are_refused_as_a_whole(agent: AgentUnderTest) -> None:
     agent.require((code, frame.message.get("id", 0)) == (-32600, None), "a batch was not refused as a whole", frame)
 
 
-@must(
-    "agent.rpc.12",
-    "A line that is no JSON does not end the connection.",
-    "docs/protocol/json-rpc.md#robust-reading, docs/protocol/peers.md#malformed-lines",
-)
+@must("agent.rpc.12", "json-rpc.md#robust-reading, peers.md#malformed-lines")
 async def invalid_json_is_survived(agent: AgentUnderTest) -> None:
+    """A line that is no JSON does not end the connection."""
     await _survives(agent, b'{"jsonrpc": "2.0", "id": 902, "method": ', "a line that is no JSON")
 
 
-@should(
-    "agent.rpc.13",
-    "A line that is no JSON is answered with -32700 and id null.",
-    "docs/protocol/json-rpc.md#robust-reading, docs/protocol/peers.md#malformed-lines",
-)
+@should("agent.rpc.13", "json-rpc.md#robust-reading, peers.md#malformed-lines")
 async def invalid_json_is_answered(agent: AgentUnderTest) -> None:
+    """A line that is no JSON is answered with -32700 and id null."""
     await agent.initialize()
     agent.send(b'{"jsonrpc": "2.0", "id": 902, "method": ')
     frame = await agent.wait_for(lambda frame: frame.is_reply)
@@ -220,9 +192,10 @@ async def invalid_json_is_answered(agent: AgentUnderTest) -> None:
     )
 
 
-@must("agent.rpc.14", "JSON that is no object does not end the connection.", "docs/protocol/json-rpc.md#robust-reading")
+@must("agent.rpc.14", "json-rpc.md#robust-reading")
 async def other_json_is_survived(agent: AgentUnderTest) -> None:
-    """docs/protocol/peers.md#sdk-non-object"""
+    """JSON that is no object does not end the connection."""
+    # docs/protocol/peers.md#sdk-non-object
     await agent.initialize()
     for line in (b"5", b'"text"', b"null", b"true"):
         agent.send(line)
@@ -230,35 +203,25 @@ async def other_json_is_survived(agent: AgentUnderTest) -> None:
     await agent.require_alive("JSON that is no object")
 
 
-@must(
-    "agent.rpc.15",
-    "Members that nobody knows are ignored.",
-    "docs/protocol/extensions.md#unknown-members, docs/protocol/dialects.md#banjo-notes",
-)
+@must("agent.rpc.15", "extensions.md#unknown-members, dialects.md#banjo-notes")
 async def unknown_members_are_ignored(agent: AgentUnderTest) -> None:
+    """Members that nobody knows are ignored."""
     await agent.initialize()
     params = {**_new_session_params(agent), "memberOfTheFuture": {"a": [1]}}
     agent.send({"jsonrpc": "2.0", "id": 903, "method": "session/new", "params": params, "memberOfTheFuture": 1})
     agent.require_result(await agent.wait_reply(903), "session/new with unknown members")
 
 
-@must(
-    "agent.rpc.16",
-    "A request of an unknown extension method is refused with -32601.",
-    "docs/protocol/extensions.md#own-methods, docs/protocol/peers.md#extension-answers",
-)
+@must("agent.rpc.16", "extensions.md#own-methods, peers.md#extension-answers")
 async def unknown_extensions_are_refused(agent: AgentUnderTest) -> None:
+    """A request of an unknown extension method is refused with -32601."""
     await agent.initialize()
     agent.require_error(await agent.request("_example.org/no_such_method", {}), "an unknown extension method", -32601)
 
 
-@must(
-    "agent.rpc.17",
-    "_meta is accepted on the params of a request.",
-    "docs/protocol/extensions.md#meta",
-    "v1 banjo draft",
-)
+@must("agent.rpc.17", "extensions.md#meta", "v1 banjo draft")
 async def meta_is_accepted(agent: AgentUnderTest) -> None:
+    """_meta is accepted on the params of a request."""
     await agent.initialize()
     meta = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01", "example.org/key": {"a": 1}}
     agent.require_result(
@@ -266,8 +229,9 @@ async def meta_is_accepted(agent: AgentUnderTest) -> None:
     )
 
 
-@must("agent.rpc.18", "An answer to a request nobody made is ignored.", "docs/protocol/json-rpc.md#envelope")
+@must("agent.rpc.18", "json-rpc.md#envelope")
 async def answers_to_nothing_are_ignored(agent: AgentUnderTest) -> None:
+    """An answer to a request nobody made is ignored."""
     await agent.initialize()
     agent.send({"jsonrpc": "2.0", "id": 904, "result": {}})
     found = agent.unrequested_replies(await agent.collect())
@@ -275,37 +239,33 @@ async def answers_to_nothing_are_ignored(agent: AgentUnderTest) -> None:
     await agent.require_alive("an answer without a request")
 
 
-@must("agent.rpc.19", "An error with id null does not end the connection.", "docs/protocol/peers.md#errors-without-id")
+@must("agent.rpc.19", "peers.md#errors-without-id")
 async def errors_without_id_are_survived(agent: AgentUnderTest) -> None:
+    """An error with id null does not end the connection."""
     line = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
     await _survives(agent, line, "an error with id null")
 
 
-@must(
-    "agent.rpc.20",
-    "A request that lacks its params is refused with -32602.",
-    "docs/protocol/errors.md#wrong-params, docs/protocol/peers.md#missing-params",
-)
+@must("agent.rpc.20", "errors.md#wrong-params, peers.md#missing-params")
 async def missing_params_are_refused(agent: AgentUnderTest) -> None:
+    """A request that lacks its params is refused with -32602."""
     await agent.initialize()
     agent.send({"jsonrpc": "2.0", "id": 905, "method": "session/prompt"})
     agent.require_error(await agent.wait_reply(905), "a prompt without params", -32602)
 
 
-@must("agent.rpc.21", "Params that are a list are refused.", "docs/protocol/errors.md#wrong-params")
+@must("agent.rpc.21", "errors.md#wrong-params")
 async def a_list_of_params_is_refused(agent: AgentUnderTest) -> None:
+    """Params that are a list are refused."""
     await agent.initialize()
     agent.require_error(
         await agent.request("session/prompt", ["session", "prompt"]), "a prompt whose params are a list"
     )
 
 
-@must(
-    "agent.rpc.22",
-    "Many requests may be under way at once; each gets its answer.",
-    "docs/protocol/json-rpc.md#concurrency",
-)
+@must("agent.rpc.22", "json-rpc.md#concurrency")
 async def many_requests_are_answered(agent: AgentUnderTest) -> None:
+    """Many requests may be under way at once; each gets its answer."""
     await agent.initialize()
     ids = {agent.call("no/such_method", {"number": number}) for number in range(20)}
 
@@ -318,26 +278,27 @@ async def many_requests_are_answered(agent: AgentUnderTest) -> None:
     agent.require(not ids, f"{len(ids)} of 20 requests sent at once were not answered")
 
 
-@must("agent.rpc.23", "The members of a message may stand in any order.", "docs/protocol/peers.md#id-shapes")
+@must("agent.rpc.23", "peers.md#id-shapes")
 async def members_come_in_any_order(agent: AgentUnderTest) -> None:
+    """The members of a message may stand in any order."""
     await agent.initialize()
     agent.send({"params": {}, "method": "no/such_method", "id": 906, "jsonrpc": "2.0"})
     agent.require(await agent.wait_reply(906), "a request whose id and method come last was not answered")
 
 
-@must("agent.rpc.24", "An id that was used before, and answered, may be used again.", "docs/protocol/json-rpc.md#ids")
+@must("agent.rpc.24", "json-rpc.md#ids")
 async def ids_may_come_again(agent: AgentUnderTest) -> None:
+    """An id that was used before, and answered, may be used again."""
     await agent.initialize()
     for which in ("first", "second"):
         agent.call("no/such_method", {}, id=907)
         agent.require(await agent.wait_reply(907), f"the {which} of two requests with the same id was not answered")
 
 
-@should(
-    "agent.rpc.25", "The error of an unknown method names the method.", "docs/protocol/peers.md#method-not-found-text"
-)
+@should("agent.rpc.25", "peers.md#method-not-found-text")
 async def unknown_methods_are_named(agent: AgentUnderTest) -> None:
-    """The name may be in the message or in the data."""
+    """The error of an unknown method names the method."""
+    # The name may be in the message or in the data.
     await agent.initialize()
     frame = await agent.request("no/such_method_either", {})
     if frame is None or not isinstance(frame.message.get("error"), dict):
@@ -347,18 +308,15 @@ async def unknown_methods_are_named(agent: AgentUnderTest) -> None:
     agent.require(code, "the error does not say which method is unknown", frame)
 
 
-@must("agent.rpc.26", "An id as large as 2^53 - 1 comes back as it is.", "docs/protocol/json-rpc.md#ids")
+@must("agent.rpc.26", "json-rpc.md#ids")
 async def large_ids_come_back(agent: AgentUnderTest) -> None:
+    """An id as large as 2^53 - 1 comes back as it is."""
     await _require_same_id(agent, LARGEST)
 
 
-@should(
-    "agent.rpc.27",
-    "Methods of the agent's own begin with an underscore.",
-    "docs/protocol/extensions.md#own-methods, docs/protocol/peers.md#vendor-methods",
-    "v1 banjo",
-)
+@should("agent.rpc.27", "extensions.md#own-methods, peers.md#vendor-methods", "v1 banjo")
 async def extensions_have_an_underscore(agent: AgentUnderTest) -> None:
+    """Methods of the agent's own begin with an underscore."""
     await agent.run_turn("plain")
     await agent.run_turn("read")
     called = [frame for frame in agent.received if isinstance(frame.message, dict) and "method" in frame.message]

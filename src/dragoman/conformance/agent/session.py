@@ -11,75 +11,59 @@ from dragoman.conformance.requirement import must, should
 CWD = {"draft": "workingDirectory"}
 
 
-@must(
-    "agent.session.01",
-    "session/new gives the id of the session, a text with something in it.",
-    "docs/protocol/sessions.md#new",
-    "v1 banjo crow draft",
-)
+@must("agent.session.01", "sessions.md#new", "v1 banjo crow draft")
 async def sessions_have_ids(agent: AgentUnderTest) -> None:
+    """session/new gives the id of the session, a text with something in it."""
     await agent.initialize()
     frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, ""))
     problem = mismatch(agent.require_result(frame, "session/new"), {"sessionId": non_empty})
     agent.require(not problem, problem, frame)
 
 
-@must("agent.session.02", "Two sessions have two ids.", "docs/protocol/sessions.md#new", "v1 banjo crow draft")
+@must("agent.session.02", "sessions.md#new", "v1 banjo crow draft")
 async def ids_differ(agent: AgentUnderTest) -> None:
+    """Two sessions have two ids."""
     first = await agent.open_session()
     agent.require(await agent.open_session() != first, "two sessions have the same id")
 
 
-@must(
-    "agent.session.03",
-    "A working directory that is no absolute path is refused.",
-    "docs/protocol/sessions.md#cwd, docs/protocol/dialects.md#banjo-new-session",
-    "v1 banjo",
-)
+@must("agent.session.03", "sessions.md#cwd, dialects.md#banjo-new-session", "v1 banjo")
 async def relative_folders_are_refused(agent: AgentUnderTest) -> None:
+    """A working directory that is no absolute path is refused."""
     await agent.initialize()
     params = hello.new_session(agent.dialect, "some/folder", "one")
     agent.require_error(await agent.request("session/new", params), "a session in a relative folder")
 
 
-@must(
-    "agent.session.04",
-    "A session without a working directory is refused with -32602.",
-    "docs/protocol/sessions.md#new",
-    "v1 banjo crow draft",
-)
+@must("agent.session.04", "sessions.md#new", "v1 banjo crow draft")
 async def a_folder_is_needed(agent: AgentUnderTest) -> None:
+    """A session without a working directory is refused with -32602."""
     await agent.initialize()
     params = hello.new_session(agent.dialect, agent.cwd, "one")
     del params[CWD.get(agent.dialect, "cwd")]
     agent.require_error(await agent.request("session/new", params), "a session without a folder", -32602)
 
 
-@should("agent.session.05", "MCP servers that are no list are refused.", "docs/protocol/sessions.md#new", "v1")
+@should("agent.session.05", "sessions.md#new", "v1")
 async def servers_are_a_list(agent: AgentUnderTest) -> None:
-    """A server that is dropped silently is missed later (docs/protocol/peers.md#ignored-mcp-servers)."""
+    """MCP servers that are no list are refused."""
+    # A server that is dropped silently is missed later (docs/protocol/peers.md#ignored-mcp-servers).
     await agent.initialize()
     frame = await agent.request("session/new", {"cwd": agent.cwd, "mcpServers": "none"})
     agent.require_error(frame, "a session whose MCP servers are a text")
 
 
-@must(
-    "agent.session.06",
-    "A prompt in a session that is not there is refused.",
-    "docs/protocol/sessions.md#unknown-session, docs/protocol/peers.md#unknown-session",
-)
+@must("agent.session.06", "sessions.md#unknown-session, peers.md#unknown-session")
 async def unknown_sessions_are_refused(agent: AgentUnderTest) -> None:
+    """A prompt in a session that is not there is refused."""
     await agent.open_session()
     turn = await agent.wait_turn(agent.start_turn("hello", session="no-such-session"))
     agent.require_error(turn.answer, "a prompt in a session that is not there")
 
 
-@should(
-    "agent.session.07",
-    "The refusal has the number that means an unknown session.",
-    "docs/protocol/errors.md#kinds, docs/protocol/peers.md#unknown-session",
-)
+@should("agent.session.07", "errors.md#kinds, peers.md#unknown-session")
 async def unknown_sessions_have_a_number(agent: AgentUnderTest) -> None:
+    """The refusal has the number that means an unknown session."""
     await agent.open_session()
     turn = await agent.wait_turn(agent.start_turn("hello", session="no-such-session"))
     if turn.answer is None or "error" not in turn.answer.message:
@@ -99,14 +83,16 @@ async def _modes(agent: AgentUnderTest) -> tuple[Json, list[Json]]:
     return modes.get("currentModeId"), known
 
 
-@must("agent.session.08", "The current mode is one of those available.", "docs/protocol/sessions.md#modes", "v1 banjo")
+@must("agent.session.08", "sessions.md#modes", "v1 banjo")
 async def the_mode_is_available(agent: AgentUnderTest) -> None:
+    """The current mode is one of those available."""
     current, known = await _modes(agent)
     agent.require(current in known, f"the current mode {current!r} is none of {', '.join(map(str, known))}")
 
 
-@must("agent.session.09", "An available mode can be chosen.", "docs/protocol/sessions.md#modes", "v1 banjo")
+@must("agent.session.09", "sessions.md#modes", "v1 banjo")
 async def modes_can_be_chosen(agent: AgentUnderTest) -> None:
+    """An available mode can be chosen."""
     _, known = await _modes(agent)
     if not known:
         agent.inconclusive("the agent offers no mode")
@@ -114,8 +100,9 @@ async def modes_can_be_chosen(agent: AgentUnderTest) -> None:
     agent.require_result(frame, f"the mode {known[-1]!r}")
 
 
-@must("agent.session.10", "A mode that is not available is refused.", "docs/protocol/sessions.md#modes", "v1 banjo")
+@must("agent.session.10", "sessions.md#modes", "v1 banjo")
 async def unknown_modes_are_refused(agent: AgentUnderTest) -> None:
+    """A mode that is not available is refused."""
     await _modes(agent)
     frame = await agent.request_in_dialect("session/set_mode", {"sessionId": agent.session, "modeId": "no-such-mode"})
     agent.require_error(frame, "a mode that is not available")
@@ -137,38 +124,26 @@ def _values(option: Json) -> list[Json]:
     return [entry.get("value") for entry in flat if isinstance(entry, dict)]
 
 
-@must(
-    "agent.session.11",
-    "Every option has an id, a name, a type and a value.",
-    "docs/protocol/sessions.md#config-options",
-    "v1 banjo",
-)
+@must("agent.session.11", "sessions.md#config-options", "v1 banjo")
 async def options_are_whole(agent: AgentUnderTest) -> None:
+    """Every option has an id, a name, a type and a value."""
     for option in await _options(agent):
         problem = mismatch(option, {"id": non_empty, "name": str, "type": non_empty, "currentValue": object})
         agent.require(not problem, f"option {option.get('id')!r}: {problem}")
 
 
-@must(
-    "agent.session.12",
-    "The value of a choice is one of its values.",
-    "docs/protocol/sessions.md#config-options",
-    "v1 banjo",
-)
+@must("agent.session.12", "sessions.md#config-options", "v1 banjo")
 async def values_are_choices(agent: AgentUnderTest) -> None:
+    """The value of a choice is one of its values."""
     for option in await _options(agent):
         if option.get("type") == "select":
             current, known = option.get("currentValue"), _values(option)
             agent.require(current in known, f"{option.get('id')}: the value {current!r} is none of {known}")
 
 
-@must(
-    "agent.session.13",
-    "Setting an option is answered with all options and their values.",
-    "docs/protocol/sessions.md#config-options",
-    "v1 banjo",
-)
+@must("agent.session.13", "sessions.md#config-options", "v1 banjo")
 async def setting_gives_all_options(agent: AgentUnderTest) -> None:
+    """Setting an option is answered with all options and their values."""
     options = await _options(agent)
     choice = next((each for each in options if each.get("type") == "select" and _values(each)), None)
     if choice is None:
@@ -189,13 +164,9 @@ async def setting_gives_all_options(agent: AgentUnderTest) -> None:
     )
 
 
-@must(
-    "agent.session.14",
-    "An option that is not there cannot be set.",
-    "docs/protocol/sessions.md#config-options",
-    "v1 banjo",
-)
+@must("agent.session.14", "sessions.md#config-options", "v1 banjo")
 async def unknown_options_are_refused(agent: AgentUnderTest) -> None:
+    """An option that is not there cannot be set."""
     await _options(agent)
     params = {"sessionId": agent.session, "configId": "no-such-option", "value": "x"}
     agent.require_error(
@@ -203,13 +174,9 @@ async def unknown_options_are_refused(agent: AgentUnderTest) -> None:
     )
 
 
-@should(
-    "agent.session.38",
-    "A value that a choice has not cannot be set.",
-    "docs/protocol/sessions.md#config-options",
-    "v1 banjo",
-)
+@should("agent.session.38", "sessions.md#config-options", "v1 banjo")
 async def unknown_values_are_refused(agent: AgentUnderTest) -> None:
+    """A value that a choice has not cannot be set."""
     options = await _options(agent)
     choice = next((each for each in options if each.get("type") == "select" and _values(each)), None)
     if choice is None:
@@ -220,13 +187,9 @@ async def unknown_values_are_refused(agent: AgentUnderTest) -> None:
     )
 
 
-@must(
-    "agent.session.39",
-    "A switch can be set, and is told as it is now.",
-    "docs/protocol/sessions.md#config-options",
-    "v1",
-)
+@must("agent.session.39", "sessions.md#config-options", "v1")
 async def switches_can_be_set(agent: AgentUnderTest) -> None:
+    """A switch can be set, and is told as it is now."""
     options = await _options(agent)
     switch = next((each for each in options if each.get("type") == "boolean"), None)
     if switch is None:
@@ -241,13 +204,9 @@ async def switches_can_be_set(agent: AgentUnderTest) -> None:
     agent.require(now is value, f"{switch['id']} was set to {value} and is {now!r}", frame)
 
 
-@must(
-    "agent.session.15",
-    "Only clients that announced it are shown switches among the options.",
-    "docs/protocol/initialize.md#client-capabilities",
-    "v1",
-)
+@must("agent.session.15", "initialize.md#client-capabilities", "v1")
 async def switches_are_announced(agent: AgentUnderTest) -> None:
+    """Only clients that announced it are shown switches among the options."""
     await agent.open_session(capabilities=hello.NOTHING[agent.dialect])
     options = agent.setup.get("configOptions") or []
     switches = [option.get("id") for option in options if isinstance(option, dict) and option.get("type") == "boolean"]
@@ -257,12 +216,9 @@ async def switches_are_announced(agent: AgentUnderTest) -> None:
 # --- two at once ------------------------------------------------------------------------------------------------
 
 
-@must(
-    "agent.session.31",
-    "Updates of two sessions at work name the session they belong to.",
-    "docs/protocol/updates.md#frame",
-)
+@must("agent.session.31", "updates.md#frame")
 async def updates_name_their_session(agent: AgentUnderTest) -> None:
+    """Updates of two sessions at work name the session they belong to."""
     first, second = await agent.open_two_sessions()
     turn = await agent.prompt(agent.prompt_for("plain"), second)
     wrong = [
@@ -273,13 +229,9 @@ async def updates_name_their_session(agent: AgentUnderTest) -> None:
     agent.require(not wrong, "an update of the second session names the first", *wrong)
 
 
-@must(
-    "agent.session.32",
-    "Two sessions can be at work at once.",
-    "docs/protocol/sessions.md#many-at-once",
-    "v1 banjo 2025.1 crow",
-)
+@must("agent.session.32", "sessions.md#many-at-once", "v1 banjo 2025.1 crow")
 async def sessions_work_side_by_side(agent: AgentUnderTest) -> None:
+    """Two sessions can be at work at once."""
     await run_two_turns(agent, *await agent.open_two_sessions())
 
 

@@ -38,25 +38,27 @@ async def _require_shape(agent: AgentUnderTest, shape: Shape, *purposes: str, ki
             agent.require(not problem, f"{frame.kind}: {problem}", frame)
 
 
-@must("agent.toolcall.01", "A tool call has an id and a title.", "docs/protocol/tool-calls.md#fields")
+@must("agent.toolcall.01", "tool-calls.md#fields")
 async def calls_have_id_and_title(agent: AgentUnderTest) -> None:
+    """A tool call has an id and a title."""
     await _require_shape(agent, {"toolCallId": json_shape.non_empty, "title": str}, "read", "write", kind="tool_call")
 
 
-@must("agent.toolcall.02", "The kind of a tool call is known.", "docs/protocol/tool-calls.md#kinds")
+@must("agent.toolcall.02", "tool-calls.md#kinds")
 async def kinds_are_known(agent: AgentUnderTest) -> None:
+    """The kind of a tool call is known."""
     await _require_shape(agent, {"kind?": KINDS}, "read", "write", "run")
 
 
-@must("agent.toolcall.03", "The status of a tool call is known.", "docs/protocol/tool-calls.md#statuses")
+@must("agent.toolcall.03", "tool-calls.md#statuses")
 async def statuses_are_known(agent: AgentUnderTest) -> None:
+    """The status of a tool call is known."""
     await _require_shape(agent, {"status?": STATUSES}, "read", "write")
 
 
-@must(
-    "agent.toolcall.04", "What is told of a tool call was announced before.", "docs/protocol/peers.md#tool-call-order"
-)
+@must("agent.toolcall.04", "peers.md#tool-call-order")
 async def calls_are_announced(agent: AgentUnderTest) -> None:
+    """What is told of a tool call was announced before."""
     known: set[Json] = set()
     for frame in await run_tool_calls(agent, "read", "write"):
         call = wire_update(frame).get("toolCallId")
@@ -66,10 +68,9 @@ async def calls_are_announced(agent: AgentUnderTest) -> None:
             agent.require(call in known, f"the tool call {call!r} was updated and never announced", frame)
 
 
-@should(
-    "agent.toolcall.05", "Every tool call of a session has an id of its own.", "docs/protocol/peers.md#tool-call-order"
-)
+@should("agent.toolcall.05", "peers.md#tool-call-order")
 async def ids_are_used_once(agent: AgentUnderTest) -> None:
+    """Every tool call of a session has an id of its own."""
     announced = [frame for frame in await run_tool_calls(agent, "read", "read") if frame.kind == "tool_call"]
     if len(announced) < 2:
         agent.inconclusive("the agent made fewer than two tool calls")
@@ -87,24 +88,18 @@ def status_history(found: list[ReceivedFrame]) -> dict[str, list[tuple[str, Rece
     return moves
 
 
-@should(
-    "agent.toolcall.06",
-    "At the end of a turn every tool call is finished.",
-    "docs/protocol/tool-calls.md#statuses, docs/protocol/peers.md#tool-call-order",
-)
+@should("agent.toolcall.06", "tool-calls.md#statuses, peers.md#tool-call-order")
 async def calls_are_finished(agent: AgentUnderTest) -> None:
+    """At the end of a turn every tool call is finished."""
     for call, moves in status_history(await run_tool_calls(agent, "read")).items():
         last, frame = moves[-1]
         agent.require(last in FINISHED, f"the turn is over and the tool call {call!r} is {last}", frame)
 
 
-@must(
-    "agent.toolcall.07",
-    "A tool call that is finished stays finished.",
-    "docs/protocol/tool-calls.md#statuses, docs/protocol/draft.md#status-machine",
-)
+@must("agent.toolcall.07", "tool-calls.md#statuses, draft.md#status-machine")
 async def finished_is_finished(agent: AgentUnderTest) -> None:
-    """Another final status is a second end. A new tool call with a used id is not."""
+    """A tool call that is finished stays finished."""
+    # Another final status is a second end. A new tool call with a used id is not.
     for call, moves in status_history(await run_tool_calls(agent, "read", "write")).items():
         for (before, first), (after, frame) in pairwise(moves):
             changed = before in FINISHED and after != before and frame.kind != "tool_call"
@@ -114,23 +109,22 @@ async def finished_is_finished(agent: AgentUnderTest) -> None:
 ENTRY_TYPES = json_shape.one_of("content", "diff", "terminal")
 
 
-@must(
-    "agent.toolcall.08",
-    "The content of a tool call is a list of contents, diffs and terminals.",
-    "docs/protocol/tool-calls.md#content",
-)
+@must("agent.toolcall.08", "tool-calls.md#content")
 async def contents_are_wrapped(agent: AgentUnderTest) -> None:
-    """Official readers drop a bare block silently (docs/protocol/tool-calls.md#content)."""
+    """The content of a tool call is a list of contents, diffs and terminals."""
+    # Official readers drop a bare block silently (docs/protocol/tool-calls.md#content).
     await _require_shape(agent, {"content?": [{"type": ENTRY_TYPES, "content?": json_shape.block}]}, "read", "write")
 
 
-@must("agent.toolcall.09", "The path of a location is absolute.", "docs/protocol/json-rpc.md#paths-and-lines")
+@must("agent.toolcall.09", "json-rpc.md#paths-and-lines")
 async def locations_are_absolute(agent: AgentUnderTest) -> None:
+    """The path of a location is absolute."""
     await _require_shape(agent, {"locations?": [{"path": json_shape.absolute}]}, "read", "write")
 
 
-@must("agent.toolcall.10", "A diff has an absolute path and the new text.", "docs/protocol/tool-calls.md#diff")
+@must("agent.toolcall.10", "tool-calls.md#diff")
 async def diffs_are_whole(agent: AgentUnderTest) -> None:
+    """A diff has an absolute path and the new text."""
     found = [entry for frame in await run_tool_calls(agent, "write") for entry in _entries(frame, "diff")]
     if not found:
         agent.inconclusive("the agent showed no diff")
@@ -144,13 +138,9 @@ def _entries(frame: ReceivedFrame, kind: str) -> list[tuple[ReceivedFrame, Json]
     return [(frame, entry) for entry in content if isinstance(entry, dict) and entry.get("type") == kind]
 
 
-@must(
-    "agent.toolcall.11",
-    "A terminal that is shown was made by the client.",
-    "docs/protocol/tool-calls.md#terminals-shown, docs/protocol/peers.md#foreign-terminals",
-    "v1 banjo",
-)
+@must("agent.toolcall.11", "tool-calls.md#terminals-shown, peers.md#foreign-terminals", "v1 banjo")
 async def terminals_are_the_clients(agent: AgentUnderTest) -> None:
+    """A terminal that is shown was made by the client."""
     found = [entry for frame in await run_tool_calls(agent, "run") for entry in _entries(frame, "terminal")]
     if not found:
         agent.inconclusive("the agent showed no terminal")
@@ -159,34 +149,30 @@ async def terminals_are_the_clients(agent: AgentUnderTest) -> None:
         agent.require(known, f"the terminal {entry.get('terminalId')!r} was not made by the client", frame)
 
 
-@must("agent.toolcall.12", "A tool call that runs does not go back to waiting.", "docs/protocol/tool-calls.md#statuses")
+@must("agent.toolcall.12", "tool-calls.md#statuses")
 async def running_calls_do_not_wait_again(agent: AgentUnderTest) -> None:
+    """A tool call that runs does not go back to waiting."""
     for call, moves in status_history(await run_tool_calls(agent, "read")).items():
         for (before, first), (after, frame) in pairwise(moves):
             back = before == "in_progress" and after == "pending"
             agent.require(not back, f"the tool call {call!r} ran and is pending again", first, frame)
 
 
-@must(
-    "agent.toolcall.13",
-    "The line of a location is a whole number.",
-    "docs/protocol/tool-calls.md#locations, docs/protocol/peers.md#nulls",
-)
+@must("agent.toolcall.13", "tool-calls.md#locations, peers.md#nulls")
 async def lines_are_numbers(agent: AgentUnderTest) -> None:
+    """The line of a location is a whole number."""
     await _require_shape(agent, {"locations?": [{"line?": json_shape.natural}]}, "read")
 
 
-@should(
-    "agent.toolcall.14",
-    "A tool call says what kind it is.",
-    "docs/protocol/tool-calls.md#kinds, docs/protocol/peers.md#tool-call-order",
-)
+@should("agent.toolcall.14", "tool-calls.md#kinds, peers.md#tool-call-order")
 async def calls_state_their_kind(agent: AgentUnderTest) -> None:
+    """A tool call says what kind it is."""
     await _require_shape(agent, {"kind": str}, "read", kind="tool_call")
 
 
-@should("agent.toolcall.15", "A tool call says what it was given.", "docs/protocol/tool-calls.md#fields")
+@should("agent.toolcall.15", "tool-calls.md#fields")
 async def calls_state_their_input(agent: AgentUnderTest) -> None:
+    """A tool call says what it was given."""
     given: dict[str, bool] = {}
     found = await run_tool_calls(agent, "read")
     for frame in found:

@@ -50,85 +50,101 @@ def _has(update: Json, name: str, value: Json) -> bool:
     return isinstance(content, dict) and content.get(name) == value
 
 
-def updates_match(purpose: str, kind: str, shape: Shape, **members: Any) -> Probe:
+def updates_match(sentence: str, purpose: str, kind: str, shape: Shape, **members: Any) -> Probe:
     """Return a probe: every update of a kind has this shape."""
 
-    async def looks_right(agent: AgentUnderTest) -> None:
+    async def probe(agent: AgentUnderTest) -> None:
         for frame in await collect_updates(agent, purpose, kind, **members):
             problem = mismatch(wire_update(frame), shape)
             agent.require(not problem, f"{kind}: {problem}", frame)
 
-    return looks_right
+    probe.__doc__ = sentence
+    return probe
 
 
-must("agent.update.04", "A piece of a message holds a content block.", "docs/protocol/updates.md#chunks", "v1 banjo")(
-    updates_match("plain", "agent_message_chunk", {"content": json_shape.block})
-)
-must("agent.update.05", "A piece of a thought holds a content block.", "docs/protocol/updates.md#chunks", "v1 banjo")(
-    updates_match("think", "agent_thought_chunk", {"content": json_shape.block})
-)
-must(
-    "agent.update.06",
-    "The id of a message is a text, where there is one.",
-    "docs/protocol/updates.md#message-ids",
-    "v1",
-)(updates_match("plain", "agent_message_chunk", {"messageId?": str}))
-must(
-    "agent.update.07", "Every entry of a plan has content, priority and status.", "docs/protocol/updates.md#plan", "v1"
-)(updates_match("plan", "plan", {"entries": [ENTRY]}))
-must("agent.update.08", "Every command has a name and a description.", "docs/protocol/updates.md#commands", "v1 banjo")(
+must("agent.update.04", "updates.md#chunks", "v1 banjo")(
     updates_match(
+        "A piece of a message holds a content block.", "plain", "agent_message_chunk", {"content": json_shape.block}
+    )
+)
+must("agent.update.05", "updates.md#chunks", "v1 banjo")(
+    updates_match(
+        "A piece of a thought holds a content block.", "think", "agent_thought_chunk", {"content": json_shape.block}
+    )
+)
+must("agent.update.06", "updates.md#message-ids", "v1")(
+    updates_match(
+        "The id of a message is a text, where there is one.", "plain", "agent_message_chunk", {"messageId?": str}
+    )
+)
+must("agent.update.07", "updates.md#plan", "v1")(
+    updates_match("Every entry of a plan has content, priority and status.", "plan", "plan", {"entries": [ENTRY]})
+)
+must("agent.update.08", "updates.md#commands", "v1 banjo")(
+    updates_match(
+        "Every command has a name and a description.",
         "plain",
         "available_commands_update",
         {"availableCommands": [{"name": json_shape.non_empty, "description": str, "input?": dict}]},
     )
 )
-must(
-    "agent.update.12",
-    "What is told of the context is counted in whole numbers.",
-    "docs/protocol/updates.md#context-usage, docs/protocol/peers.md#null-usage",
-    "v1",
-)(updates_match("usage", "usage_update", {"used": json_shape.natural, "size": json_shape.natural}))
-must("agent.update.13", "A title is a text, or null to take it away.", "docs/protocol/updates.md#session-info", "v1")(
-    updates_match("title", "session_info_update", {"title?": str, "updatedAt?": str})
+must("agent.update.12", "updates.md#context-usage, peers.md#null-usage", "v1")(
+    updates_match(
+        "What is told of the context is counted in whole numbers.",
+        "usage",
+        "usage_update",
+        {"used": json_shape.natural, "size": json_shape.natural},
+    )
 )
-must(
-    "agent.update.22",
-    "A notice has a severity and a title with something in it.",
-    "docs/protocol/updates.md#notice",
-    "v1",
-)(updates_match("notice", "notice", {"severity": str, "title": json_shape.non_empty, "description?": str}))
-must("agent.update.23", "A compaction has an id and a status.", "docs/protocol/updates.md#compaction", "v1")(
-    updates_match("compact", "compaction_update", {"compactionId": json_shape.non_empty, "status": str})
+must("agent.update.13", "updates.md#session-info", "v1")(
+    updates_match(
+        "A title is a text, or null to take it away.",
+        "title",
+        "session_info_update",
+        {"title?": str, "updatedAt?": str},
+    )
+)
+must("agent.update.22", "updates.md#notice", "v1")(
+    updates_match(
+        "A notice has a severity and a title with something in it.",
+        "notice",
+        "notice",
+        {"severity": str, "title": json_shape.non_empty, "description?": str},
+    )
+)
+must("agent.update.23", "updates.md#compaction", "v1")(
+    updates_match(
+        "A compaction has an id and a status.",
+        "compact",
+        "compaction_update",
+        {"compactionId": json_shape.non_empty, "status": str},
+    )
 )
 
 PICTURE = {"content": {"data": json_shape.base64, "mimeType": re.compile("image/.+").fullmatch}}
 SOUND = {"content": {"data": json_shape.base64, "mimeType": re.compile("audio/.+").fullmatch}}
-must(
-    "agent.update.16", "A picture has bytes in base64 and a media type.", "docs/protocol/content.md#image", "v1 banjo"
-)(updates_match("image", "agent_message_chunk", PICTURE, type="image"))
-must("agent.update.17", "A sound has bytes in base64 and a media type.", "docs/protocol/content.md#audio", "v1 banjo")(
-    updates_match("audio", "agent_message_chunk", SOUND, type="audio")
-)
-must(
-    "agent.update.19",
-    "A link to a resource has a URI and a name.",
-    "docs/protocol/content.md#resource-link",
-    "v1 banjo",
-)(
+must("agent.update.16", "content.md#image", "v1 banjo")(
     updates_match(
-        "resource", "agent_message_chunk", {"content": json_shape.BLOCKS["resource_link"]}, type="resource_link"
+        "A picture has bytes in base64 and a media type.", "image", "agent_message_chunk", PICTURE, type="image"
+    )
+)
+must("agent.update.17", "content.md#audio", "v1 banjo")(
+    updates_match("A sound has bytes in base64 and a media type.", "audio", "agent_message_chunk", SOUND, type="audio")
+)
+must("agent.update.19", "content.md#resource-link", "v1 banjo")(
+    updates_match(
+        "A link to a resource has a URI and a name.",
+        "resource",
+        "agent_message_chunk",
+        {"content": json_shape.BLOCKS["resource_link"]},
+        type="resource_link",
     )
 )
 
 
-@must(
-    "agent.update.01",
-    "An update names a session that was opened.",
-    "docs/protocol/updates.md#frame",
-    "v1 banjo crow draft",
-)
+@must("agent.update.01", "updates.md#frame", "v1 banjo crow draft")
 async def sessions_are_named(agent: AgentUnderTest) -> None:
+    """An update names a session that was opened."""
     await agent.run_turn("plain")
     for frame in agent.received:
         if frame.method == "session/update":
@@ -137,8 +153,9 @@ async def sessions_are_named(agent: AgentUnderTest) -> None:
             agent.require(found == agent.session, f"an update names the session {found!r}, which was not opened", frame)
 
 
-@must("agent.update.02", "An update is an object that says its kind.", "docs/protocol/updates.md#frame", "v1 banjo")
+@must("agent.update.02", "updates.md#frame", "v1 banjo")
 async def updates_state_their_kind(agent: AgentUnderTest) -> None:
+    """An update is an object that says its kind."""
     await agent.run_turn("plain")
     for frame in agent.received:
         if frame.method == "session/update":
@@ -146,40 +163,28 @@ async def updates_state_their_kind(agent: AgentUnderTest) -> None:
             agent.require(not problem, problem, frame)
 
 
-@must(
-    "agent.update.03",
-    "The kind of an update is known, or begins with an underscore.",
-    "docs/protocol/updates.md#frame",
-    "v1",
-)
+@must("agent.update.03", "updates.md#frame", "v1")
 async def kinds_are_known(agent: AgentUnderTest) -> None:
-    """In v1 the kinds are a closed list (docs/protocol/peers.md#unknown-updates)."""
+    """The kind of an update is known, or begins with an underscore."""
+    # In v1 the kinds are a closed list (docs/protocol/peers.md#unknown-updates).
     await agent.run_turn("tour")
     for frame in agent.updates():
         problem = mismatch(frame.kind, KINDS, "the kind of an update")
         agent.require(not problem, problem, frame)
 
 
-@should(
-    "agent.update.09",
-    "The name of a command is a word, without the slash.",
-    "docs/protocol/updates.md#commands",
-    "v1 banjo",
-)
+@should("agent.update.09", "updates.md#commands", "v1 banjo")
 async def command_names_are_words(agent: AgentUnderTest) -> None:
+    """The name of a command is a word, without the slash."""
     for frame in await collect_updates(agent, "plain", "available_commands_update"):
         for command in wire_update(frame).get("availableCommands") or []:
             name = str(command.get("name"))
             agent.require(_WORD.fullmatch(name), f"the command {name!r} is no word", frame)
 
 
-@must(
-    "agent.update.10",
-    "A change of mode names a mode that is available.",
-    "docs/protocol/updates.md#mode-and-options, docs/protocol/sessions.md#modes",
-    "v1 banjo",
-)
+@must("agent.update.10", "updates.md#mode-and-options, sessions.md#modes", "v1 banjo")
 async def reported_modes_are_available(agent: AgentUnderTest) -> None:
+    """A change of mode names a mode that is available."""
     found = await collect_updates(agent, "mode", "current_mode_update")
     known = [mode.get("id") for mode in (agent.setup.get("modes") or {}).get("availableModes") or []]
     if not known:
@@ -189,8 +194,9 @@ async def reported_modes_are_available(agent: AgentUnderTest) -> None:
         agent.require(mode in known, f"the mode is now {mode!r}, none of {known}", frame)
 
 
-@must("agent.update.11", "A change of options tells all options.", "docs/protocol/updates.md#mode-and-options", "v1")
+@must("agent.update.11", "updates.md#mode-and-options", "v1")
 async def all_options_are_reported(agent: AgentUnderTest) -> None:
+    """A change of options tells all options."""
     found = await collect_updates(agent, "option", "config_option_update")
     names = {option.get("id") for option in agent.setup.get("configOptions") or []}
     for frame in found:
@@ -206,23 +212,21 @@ async def _require_not_sent(agent: AgentUnderTest, purpose: str, *kinds: str) ->
     agent.require(not found, f"a client that did not announce it got {kinds[0]}", *found)
 
 
-@must("agent.update.14", "Notices go to clients that announced them only.", "docs/protocol/updates.md#gates", "v1")
+@must("agent.update.14", "updates.md#gates", "v1")
 async def notices_are_announced(agent: AgentUnderTest) -> None:
+    """Notices go to clients that announced them only."""
     await _require_not_sent(agent, "notice", "notice")
 
 
-@must("agent.update.15", "Compactions go to clients that announced them only.", "docs/protocol/updates.md#gates", "v1")
+@must("agent.update.15", "updates.md#gates", "v1")
 async def compactions_are_announced(agent: AgentUnderTest) -> None:
+    """Compactions go to clients that announced them only."""
     await _require_not_sent(agent, "compact", "compaction_update", "compaction_summary_chunk")
 
 
-@must(
-    "agent.update.18",
-    "An embedded resource has a URI, and either text or bytes.",
-    "docs/protocol/content.md#resource",
-    "v1 banjo",
-)
+@must("agent.update.18", "content.md#resource", "v1 banjo")
 async def resources_are_whole(agent: AgentUnderTest) -> None:
+    """An embedded resource has a URI, and either text or bytes."""
     for frame in await collect_updates(agent, "resource", "agent_message_chunk", type="resource"):
         content = wire_update(frame)["content"].get("resource")
         problem = mismatch(content, {"uri": json_shape.non_empty}, "resource")
@@ -231,8 +235,9 @@ async def resources_are_whole(agent: AgentUnderTest) -> None:
         agent.require(both == 1, f"a resource has {'both text and bytes' if both else 'neither text nor bytes'}", frame)
 
 
-@must("agent.update.20", "An update is a notification: it has no id.", "docs/protocol/updates.md#frame")
+@must("agent.update.20", "updates.md#frame")
 async def updates_want_no_answer(agent: AgentUnderTest) -> None:
+    """An update is a notification: it has no id."""
     await agent.run_turn("plain")
     for frame in agent.received:
         if frame.method == "session/update":
@@ -251,16 +256,18 @@ def meta_members(value: Json) -> list[Json]:
     ]
 
 
-@must("agent.update.21", "_meta is an object wherever it stands.", "docs/protocol/extensions.md#meta")
+@must("agent.update.21", "extensions.md#meta")
 async def meta_is_an_object(agent: AgentUnderTest) -> None:
+    """_meta is an object wherever it stands."""
     await agent.run_turn("tour")
     for frame in agent.received:
         for found in meta_members(frame.message):
             agent.require(found is None or isinstance(found, dict), f"_meta is {found!r}, not an object", frame)
 
 
-@should("agent.update.24", "Pieces of a message are not empty.", "docs/protocol/peers.md#empty-chunks")
+@should("agent.update.24", "peers.md#empty-chunks")
 async def pieces_are_not_empty(agent: AgentUnderTest) -> None:
+    """Pieces of a message are not empty."""
     for frame in await collect_updates(agent, "plain", "agent_message_chunk"):
         content = frame.update.get("content")
         agent.require(

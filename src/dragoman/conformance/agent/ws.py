@@ -14,14 +14,16 @@ from dragoman.errors import ConnectionFailed
 EVIL = "https://evil.example"
 
 
-@must("agent.ws.01", "The upgrade is answered with 101 and Acp-Connection-Id.", "docs/protocol/http.md#websocket")
+@must("agent.ws.01", "http.md#websocket")
 async def sockets_have_names(agent: WsAgentUnderTest) -> None:
+    """The upgrade is answered with 101 and Acp-Connection-Id."""
     agent.require_status(agent.channel.answer, "the upgrade", 101)
     agent.require(agent.channel.connection, "the answer to the upgrade has no Acp-Connection-Id")
 
 
-@must("agent.ws.02", "Two sockets have two connection ids.", "docs/protocol/http.md#websocket")
+@must("agent.ws.02", "http.md#websocket")
 async def sockets_differ(agent: WsAgentUnderTest) -> None:
+    """Two sockets have two connection ids."""
     other = agent.connect_again()
     try:
         await other.connect()
@@ -32,16 +34,18 @@ async def sockets_differ(agent: WsAgentUnderTest) -> None:
         await other.close()
 
 
-@must("agent.ws.03", "Every message is one text frame.", "docs/protocol/http.md#websocket")
+@must("agent.ws.03", "http.md#websocket")
 async def messages_are_text_frames(agent: WsAgentUnderTest) -> None:
+    """Every message is one text frame."""
     await agent.run_turn("tour")
     agent.require(not agent.channel.binaries, "a message came as a binary frame")
     wrong = [text[:200] for text in agent.channel.texts if not isinstance(parse_json(text.encode()), dict)]
     agent.require(not wrong, f"a text frame is not one message: {wrong[:1]}")
 
 
-@must("agent.ws.04", "A binary frame is ignored.", "docs/protocol/http.md#websocket")
+@must("agent.ws.04", "http.md#websocket")
 async def binary_frames_are_ignored(agent: WsAgentUnderTest) -> None:
+    """A binary frame is ignored."""
     await agent.initialize()
     agent.note("a binary frame with a request in it")
     agent.channel.send_message(json.dumps({"jsonrpc": "2.0", "id": "binary", "method": "no/such_method"}).encode())
@@ -50,26 +54,25 @@ async def binary_frames_are_ignored(agent: WsAgentUnderTest) -> None:
     agent.require(not answers, "a request in a binary frame was answered", *answers)
 
 
-@should(
-    "agent.ws.05",
-    "Nothing is served before initialize.",
-    "docs/protocol/http.md#websocket, docs/protocol/http.md#typescript-sdk",
-)
+@should("agent.ws.05", "http.md#websocket, http.md#typescript-sdk")
 async def initialize_comes_first(agent: WsAgentUnderTest) -> None:
+    """Nothing is served before initialize."""
     agent.send(agent.new_session_message())
     frame = await agent.wait_reply("new", agent.timeouts.answer)
     agent.require(frame is None or "error" in frame.message, "session/new was served before initialize", frame)
 
 
-@must("agent.ws.06", "A text frame that is no JSON does not end the connection.", "docs/protocol/http.md#python-sdk")
+@must("agent.ws.06", "http.md#python-sdk")
 async def garbage_ends_nothing(agent: WsAgentUnderTest) -> None:
+    """A text frame that is no JSON does not end the connection."""
     await agent.initialize()
     agent.send(b'{"jsonrpc":"2.0",')
     await agent.require_alive("a text frame that is no JSON")
 
 
-@must("agent.ws.07", "A message in several fragments is one message.", "RFC 6455 section 5.4")
+@must("agent.ws.07", "RFC 6455 section 5.4")
 async def fragments_are_joined(agent: WsAgentUnderTest) -> None:
+    """A message in several fragments is one message."""
     await agent.initialize()
     text = json.dumps({"jsonrpc": "2.0", "id": "cut", "method": "no/such_method", "params": {}})
     agent.note(f"in three fragments: {text}")
@@ -77,20 +80,23 @@ async def fragments_are_joined(agent: WsAgentUnderTest) -> None:
     agent.require(await agent.wait_reply("cut") is not None, "a message in three fragments was not answered")
 
 
-@must("agent.ws.08", "A ping is answered.", "RFC 6455 section 5.5.2")
+@must("agent.ws.08", "RFC 6455 section 5.5.2")
 async def pings_are_answered(agent: WsAgentUnderTest) -> None:
+    """A ping is answered."""
     agent.require(await agent.channel.ping(agent.timeouts.answer), "a ping was not answered")
 
 
-@must("agent.ws.09", "A thousand updates come without a gap and in order.", "docs/protocol/peers.md#reports-ordering")
+@must("agent.ws.09", "peers.md#reports-ordering")
 async def floods_are_whole(agent: WsAgentUnderTest) -> None:
+    """A thousand updates come without a gap and in order."""
     await agent.run_turn("flood")
     agent.require_counting()
 
 
-@must("agent.ws.10", "A socket that is gone frees its connection.", "docs/protocol/http.md#websocket")
+@must("agent.ws.10", "http.md#websocket")
 async def sockets_free_their_connection(agent: WsAgentUnderTest) -> None:
-    """Cut the socket during a turn, without a close frame, then use its id."""
+    """A socket that is gone frees its connection."""
+    # Cut the socket during a turn, without a close frame, then use its id.
     await agent.open_session()
     agent.start_turn(agent.prompt_for("slow"))
     await agent.collect()
@@ -115,14 +121,9 @@ async def sockets_free_their_connection(agent: WsAgentUnderTest) -> None:
         await other.close()
 
 
-@must(
-    "agent.ws.11",
-    "A session is loaded again over another socket.",
-    "docs/protocol/http.md#reattach",
-    "v1 banjo crow",
-    needs="agent.loadSession",
-)
+@must("agent.ws.11", "http.md#reattach", "v1 banjo crow", needs="agent.loadSession")
 async def sessions_outlive_sockets(agent: WsAgentUnderTest) -> None:
+    """A session is loaded again over another socket."""
     await agent.run_turn("plain")
     session = agent.session
     await agent.channel.send_eof()
@@ -139,20 +140,18 @@ async def sessions_outlive_sockets(agent: WsAgentUnderTest) -> None:
         await other.close()
 
 
-@should("agent.ws.12", "A goodbye is answered with one.", "RFC 6455 section 7.1.1")
+@should("agent.ws.12", "RFC 6455 section 7.1.1")
 async def close_frames_are_answered(agent: WsAgentUnderTest) -> None:
+    """A goodbye is answered with one."""
     await agent.initialize()
     await agent.channel.send_eof()
     agent.require(agent.channel.close_code is not None, "the close frame was not answered")
 
 
-@should(
-    "agent.ws.13",
-    "A frame without end is refused at once.",
-    "docs/protocol/peers.md#sdk-origin, docs/protocol/http.md#typescript-sdk",
-)
+@should("agent.ws.13", "peers.md#sdk-origin, http.md#typescript-sdk")
 async def frames_end(agent: WsAgentUnderTest) -> None:
-    """Send only the header of a frame that announces one gibibyte."""
+    """A frame without end is refused at once."""
+    # Send only the header of a frame that announces one gibibyte.
     await agent.initialize()
     agent.note("the head of a text frame of 1073741824 bytes")
     head = b"\x81\xff" + (1 << 30).to_bytes(8, "big") + os.urandom(4)
@@ -161,8 +160,9 @@ async def frames_end(agent: WsAgentUnderTest) -> None:
     agent.require(agent.closed is not None, "a frame of a gibibyte is waited for")
 
 
-@must("agent.ws.14", "A malformed client does not disturb another.", "docs/protocol/peers.md#reports-remote")
+@must("agent.ws.14", "peers.md#reports-remote")
 async def garbage_does_not_disturb_others(agent: WsAgentUnderTest) -> None:
+    """A malformed client does not disturb another."""
     await agent.open_session()
     turn = agent.start_turn(agent.prompt_for("stream"))
     host = agent.channel.address.netloc.encode()
@@ -177,33 +177,24 @@ async def garbage_does_not_disturb_others(agent: WsAgentUnderTest) -> None:
     await agent.require_alive("another client sent garbage")
 
 
-@should(
-    "agent.ws.15",
-    "A web page of another place is refused by its Origin.",
-    "docs/protocol/peers.md#sdk-origin, docs/protocol/http.md#security",
-)
+@should("agent.ws.15", "peers.md#sdk-origin, http.md#security")
 async def pages_of_other_places_are_refused(agent: WsAgentUnderTest) -> None:
-    """Browsers open a WebSocket without a preflight request: only the server can refuse."""
+    """A web page of another place is refused by its Origin."""
+    # Browsers open a WebSocket without a preflight request: only the server can refuse.
     await _require_refused(agent, {"Origin": EVIL}, f"a page of {EVIL}")
 
 
-@should(
-    "agent.ws.16",
-    "An upgrade under a name that is not the server's is refused by its Host.",
-    "docs/protocol/peers.md#sdk-origin",
-)
+@should("agent.ws.16", "peers.md#sdk-origin")
 async def other_names_are_refused(agent: WsAgentUnderTest) -> None:
+    """An upgrade under a name that is not the server's is refused by its Host."""
     if not agent.channel.address.is_loopback:
         agent.skip("only what is on this machine has no name of its own")
     await _require_refused(agent, {"Host": "rebound.evil.example"}, "rebound.evil.example")
 
 
-@should(
-    "agent.ws.17",
-    "Where a token is asked for, an upgrade without it is refused with 401.",
-    "docs/protocol/http.md#security",
-)
+@should("agent.ws.17", "http.md#security")
 async def tokens_are_asked_for(agent: WsAgentUnderTest) -> None:
+    """Where a token is asked for, an upgrade without it is refused with 401."""
     if not agent.token:
         agent.skip("no token was given with --token-file")
     await _require_refused(agent, {"Authorization": ""}, "a client without the token", 401)

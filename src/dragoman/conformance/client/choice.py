@@ -42,8 +42,9 @@ async def require_no_crash(client: ClientUnderTest, what: str) -> None:
     client.require(not end.crashed, f"the client crashed after {what}: {end.stderr_excerpt()}")
 
 
-@must("client.choice.01", "A mode that is chosen is one that the session offers.", "docs/protocol/sessions.md#modes")
+@must("client.choice.01", "sessions.md#modes")
 async def modes_are_those_offered(client: ClientUnderTest) -> None:
+    """A mode that is chosen is one that the session offers."""
     offer_choices(client)
     frame, params = await wait_choice(client, "session/set_mode")
     known = [mode["id"] for mode in MODES["availableModes"]]
@@ -51,8 +52,9 @@ async def modes_are_those_offered(client: ClientUnderTest) -> None:
     client.require(params.get("sessionId") == client.session, "the mode is set in another session", frame)
 
 
-@must("client.choice.02", "A mode that the agent refuses does not break the client.", "docs/protocol/sessions.md#modes")
+@must("client.choice.02", "sessions.md#modes")
 async def refused_modes_are_tolerated(client: ClientUnderTest) -> None:
+    """A mode that the agent refuses does not break the client."""
     offer_choices(client)
     client.held.add("session/set_mode")
     frame, _ = await wait_choice(client, "session/set_mode")
@@ -60,12 +62,9 @@ async def refused_modes_are_tolerated(client: ClientUnderTest) -> None:
     await require_no_crash(client, "a mode that was refused")
 
 
-@must(
-    "client.choice.03",
-    "An option is set by its id, to a value that it has.",
-    "docs/protocol/sessions.md#config-options",
-)
+@must("client.choice.03", "sessions.md#config-options")
 async def options_have_values(client: ClientUnderTest) -> None:
+    """An option is set by its id, to a value that it has."""
     offer_choices(client)
     frame, params = await wait_choice(client, "session/set_config_option")
     client.require(params.get("configId") == OPTION, f"there is no option {params.get('configId')!r}", frame)
@@ -80,24 +79,18 @@ def require_session_and_folder(client: ClientUnderTest, frame: ReceivedFrame, pa
     client.require(is_absolute, f"the folder {folder!r} is no absolute path", frame)
 
 
-@must(
-    "client.choice.04",
-    "A session is loaded by its id, in an absolute folder, with a list of servers.",
-    "docs/protocol/sessions.md#load",
-)
+@must("client.choice.04", "sessions.md#load")
 async def loads_are_whole(client: ClientUnderTest) -> None:
+    """A session is loaded by its id, in an absolute folder, with a list of servers."""
     offer_sessions(client)
     frame, params = await wait_choice(client, "session/load")
     require_session_and_folder(client, frame, params)
     client.require(isinstance(params.get("mcpServers"), list), "session/load has no list mcpServers", frame)
 
 
-@must(
-    "client.choice.05",
-    "What is told of the past while a session is loaded is borne.",
-    "docs/protocol/sessions.md#load, docs/protocol/peers.md#replay",
-)
+@must("client.choice.05", "sessions.md#load, peers.md#replay")
 async def histories_are_tolerated(client: ClientUnderTest) -> None:
+    """What is told of the past while a session is loaded is borne."""
     offer_sessions(client)
     client.held.add("session/load")
     frame, params = await wait_choice(client, "session/load")
@@ -112,12 +105,9 @@ async def histories_are_tolerated(client: ClientUnderTest) -> None:
     await client.require_alive(prompt, "a history while a session was loaded")
 
 
-@must(
-    "client.choice.06",
-    "In a session that could not be loaded nothing is prompted.",
-    "docs/protocol/sessions.md#load, docs/protocol/peers.md#false-loads",
-)
+@must("client.choice.06", "sessions.md#load, peers.md#false-loads")
 async def refused_loads_are_no_sessions(client: ClientUnderTest) -> None:
+    """In a session that could not be loaded nothing is prompted."""
     offer_sessions(client)
     client.held.add("session/load")
     frame, params = await wait_choice(client, "session/load")
@@ -133,10 +123,9 @@ async def refused_loads_are_no_sessions(client: ClientUnderTest) -> None:
     client.end_turn(prompt)
 
 
-@must(
-    "client.choice.07", "A list of sessions is read on with the cursor that it gave.", "docs/protocol/sessions.md#list"
-)
+@must("client.choice.07", "sessions.md#list")
 async def cursors_are_opaque(client: ClientUnderTest) -> None:
+    """A list of sessions is read on with the cursor that it gave."""
     offer_sessions(client)
     client.held.add("session/list")
     frame, params = await wait_choice(client, "session/list")
@@ -150,7 +139,8 @@ async def cursors_are_opaque(client: ClientUnderTest) -> None:
     client.reply_in_dialect(again, {"sessions": [info]})
 
 
-@must("client.choice.08", "A session is resumed by its id, in an absolute folder.", "docs/protocol/sessions.md#resume")
+@must("client.choice.08", "sessions.md#resume")
 async def resumes_are_whole(client: ClientUnderTest) -> None:
+    """A session is resumed by its id, in an absolute folder."""
     offer_sessions(client, load=False)
     require_session_and_folder(client, *await wait_choice(client, "session/resume"))

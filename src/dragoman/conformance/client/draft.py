@@ -46,20 +46,18 @@ async def create_terminal(client: ClientUnderTest, line: str, **more: Json) -> s
     return str(id)
 
 
-@must("client.draft.01", "initialize tells who the client is and what it offers.", "docs/protocol/draft.md#initialize")
+@must("client.draft.01", "draft.md#initialize")
 async def initialize_has_its_shape(client: ClientUnderTest) -> None:
+    """initialize tells who the client is and what it offers."""
     frame = await client.wait_initialize()
     params = frame.message.get("params", {})
     for name in ("clientInfo", "capabilities"):
         client.require(isinstance(params.get(name), dict), f"initialize has no {name}", frame)
 
 
-@must(
-    "client.draft.02",
-    "The capabilities for files and terminals are the draft's.",
-    "docs/protocol/draft.md#client-capabilities",
-)
+@must("client.draft.02", "draft.md#client-capabilities")
 async def its_capabilities_are_the_drafts(client: ClientUnderTest) -> None:
+    """The capabilities for files and terminals are the draft's."""
     frame = await client.wait_initialize()
     offered = frame.message.get("params", {}).get("capabilities") or {}
     files, terminals = offered.get("fs", {}), offered.get("terminal", {})
@@ -76,20 +74,18 @@ async def _ask_permission(client: ClientUnderTest) -> tuple[ReceivedFrame, Json]
     )
 
 
-@must(
-    "client.draft.03",
-    "A question for leave is answered with granted, true or false.",
-    "docs/protocol/draft.md#request-permission",
-)
+@must("client.draft.03", "draft.md#request-permission")
 async def permission_is_granted_or_denied(client: ClientUnderTest) -> None:
+    """A question for leave is answered with granted, true or false."""
     async with client.turn():
         send_update(client, "tool_call", {"id": "t", "tool": "fetch", "input": {}, "status": "pending"})
         frame, result = await _ask_permission(client)
         client.require(isinstance(result.get("granted"), bool), "the answer has no granted", frame)
 
 
-@must("client.draft.04", "A scope is one of four.", "docs/protocol/draft.md#permission-scopes")
+@must("client.draft.04", "draft.md#permission-scopes")
 async def permission_has_a_scope(client: ClientUnderTest) -> None:
+    """A scope is one of four."""
     async with client.turn():
         send_update(client, "tool_call", {"id": "t", "tool": "fetch", "input": {}, "status": "pending"})
         frame, result = await _ask_permission(client)
@@ -97,16 +93,18 @@ async def permission_has_a_scope(client: ClientUnderTest) -> None:
         client.require(scope in ("once", "session", "workspace", "always"), f"the scope is {scope!r}", frame)
 
 
-@must("client.draft.05", "A text is given with its encoding.", "docs/protocol/draft.md#read-file", needs=READ)
+@must("client.draft.05", "draft.md#read-file", needs=READ)
 async def texts_have_an_encoding(client: ClientUnderTest) -> None:
+    """A text is given with its encoding."""
     async with client.turn():
         frame, result = await request_raw(client, "fs/read_text_file", {"path": client.create_file(LINES)})
         good = result.get("content") == LINES and isinstance(result.get("encoding"), str)
         client.require(good, "the text or its encoding is missing", frame)
 
 
-@must("client.draft.06", "A range of lines has both its ends in it.", "docs/protocol/draft.md#read-file", needs=READ)
+@must("client.draft.06", "draft.md#read-file", needs=READ)
 async def ranges_are_inclusive(client: ClientUnderTest) -> None:
+    """A range of lines has both its ends in it."""
     async with client.turn():
         frame, result = await request_raw(
             client, "fs/read_text_file", {"path": client.create_file(LINES), "startLine": 2, "endLine": 3}
@@ -115,13 +113,9 @@ async def ranges_are_inclusive(client: ClientUnderTest) -> None:
         client.require(lines == ["two", "three"], f"lines 2 to 3 are {lines}", frame)
 
 
-@must(
-    "client.draft.07",
-    "A relative path is meant from the working directory.",
-    "docs/protocol/draft.md#boundaries",
-    needs=READ,
-)
+@must("client.draft.07", "draft.md#boundaries", needs=READ)
 async def relative_paths_are_resolved(client: ClientUnderTest) -> None:
+    """A relative path is meant from the working directory."""
     async with client.turn():
         frame, result = await request_raw(
             client, "fs/read_text_file", {"path": os.path.basename(client.create_file(LINES))}
@@ -129,23 +123,18 @@ async def relative_paths_are_resolved(client: ClientUnderTest) -> None:
         client.require(result.get("content") == LINES, "a relative path did not lead to its file", frame)
 
 
-@must(
-    "client.draft.08",
-    "A write tells how many bytes it wrote, and whether it made the file.",
-    "docs/protocol/draft.md#write-file",
-    needs=WRITE,
-)
+@must("client.draft.08", "draft.md#write-file", needs=WRITE)
 async def writes_are_counted(client: ClientUnderTest) -> None:
+    """A write tells how many bytes it wrote, and whether it made the file."""
     async with client.turn():
         frame, result = await request_raw(client, "fs/write_text_file", {"path": client.absent_path(), "content": "hé"})
         client.require(result.get("bytesWritten") == 3, f"bytesWritten is {result.get('bytesWritten')!r}, not 3", frame)
         client.require(result.get("created") is True, "a new file is not reported as created", frame)
 
 
-@must(
-    "client.draft.09", "A file that must not be overwritten is not.", "docs/protocol/draft.md#write-file", needs=WRITE
-)
+@must("client.draft.09", "draft.md#write-file", needs=WRITE)
 async def overwriting_can_be_forbidden(client: ClientUnderTest) -> None:
+    """A file that must not be overwritten is not."""
     async with client.turn():
         path = client.create_file("precious")
         params = {"path": path, "content": "lost", "overwrite": False}
@@ -159,13 +148,9 @@ def _read_file(path: str) -> str:
         return file.read()
 
 
-@must(
-    "client.draft.10",
-    "The environment of a command is a map.",
-    "docs/protocol/draft.md#terminal-create",
-    needs=TERMINALS,
-)
+@must("client.draft.10", "draft.md#terminal-create", needs=TERMINALS)
 async def environments_are_maps(client: ClientUnderTest) -> None:
+    """The environment of a command is a map."""
     async with client.turn():
         path = client.absent_path()
         id = await create_terminal(client, f'printf "%s" "$CHECK" > {path}', env={"CHECK": "a value"})
@@ -176,13 +161,9 @@ async def environments_are_maps(client: ClientUnderTest) -> None:
         client.call("terminal/release", {"terminalId": id})
 
 
-@must(
-    "client.draft.11",
-    "What a command prints is pushed to the agent.",
-    "docs/protocol/draft.md#terminal-output",
-    needs=TERMINALS,
-)
+@must("client.draft.11", "draft.md#terminal-output", needs=TERMINALS)
 async def output_is_pushed(client: ClientUnderTest) -> None:
+    """What a command prints is pushed to the agent."""
     async with client.turn():
         client.answers["terminal/output"] = {"received": True}
         id = await create_terminal(client, f"printf pushed; {FOREVER}")
@@ -198,13 +179,9 @@ async def output_is_pushed(client: ClientUnderTest) -> None:
         client.call("terminal/release", {"terminalId": id})
 
 
-@must(
-    "client.draft.12",
-    "The end of a command has an exit code, also after a signal.",
-    "docs/protocol/draft.md#terminal-wait",
-    needs=TERMINALS,
-)
+@must("client.draft.12", "draft.md#terminal-wait", needs=TERMINALS)
 async def signals_have_a_code(client: ClientUnderTest) -> None:
+    """The end of a command has an exit code, also after a signal."""
     async with client.turn():
         id = await create_terminal(client, "kill -9 $$")
         frame, result = await request_raw(client, "terminal/wait_for_exit", {"terminalId": id})
@@ -212,13 +189,9 @@ async def signals_have_a_code(client: ClientUnderTest) -> None:
         client.call("terminal/release", {"terminalId": id})
 
 
-@must(
-    "client.draft.13",
-    "Waiting for a command ends with its timeout.",
-    "docs/protocol/draft.md#terminal-wait",
-    needs=TERMINALS,
-)
+@must("client.draft.13", "draft.md#terminal-wait", needs=TERMINALS)
 async def waiting_has_an_end(client: ClientUnderTest) -> None:
+    """Waiting for a command ends with its timeout."""
     async with client.turn():
         id = await create_terminal(client, FOREVER)
         frame = client.need(
@@ -231,13 +204,9 @@ async def waiting_has_an_end(client: ClientUnderTest) -> None:
         client.call("terminal/release", {"terminalId": id})
 
 
-@must(
-    "client.draft.14",
-    "kill and release tell whether they did it.",
-    "docs/protocol/draft.md#terminal-kill",
-    needs=TERMINALS,
-)
+@must("client.draft.14", "draft.md#terminal-kill", needs=TERMINALS)
 async def ends_are_reported(client: ClientUnderTest) -> None:
+    """kill and release tell whether they did it."""
     async with client.turn():
         id = await create_terminal(client, FOREVER)
         frame, result = await request_raw(client, "terminal/kill", {"terminalId": id})
@@ -246,12 +215,9 @@ async def ends_are_reported(client: ClientUnderTest) -> None:
         client.require(result.get("released") is True, "release does not report that it released", frame)
 
 
-@should(
-    "client.draft.15",
-    "An agent that requires what the client lacks is left.",
-    "docs/protocol/draft.md#required-capabilities",
-)
+@should("client.draft.15", "draft.md#required-capabilities")
 async def requirements_are_read(client: ClientUnderTest) -> None:
+    """An agent that requires what the client lacks is left."""
     client.held.add("initialize")
     first = await client.wait_initialize()
     info = {"name": "demanding", "version": "1"}
@@ -264,10 +230,9 @@ async def requirements_are_read(client: ClientUnderTest) -> None:
     client.require(frame is None, "the client continues with an agent that requires what it lacks", frame)
 
 
-@must(
-    "client.draft.16", "The draft's seven statuses of a tool call are borne.", "docs/protocol/draft.md#status-machine"
-)
+@must("client.draft.16", "draft.md#status-machine")
 async def statuses_are_tolerated(client: ClientUnderTest) -> None:
+    """The draft's seven statuses of a tool call are borne."""
     prompt = await client.begin_turn()
     for number, last in enumerate(("denied", "cancelled", "failed", "completed")):
         send_update(client, "tool_call", {"id": f"t{number}", "tool": "run", "input": {}, "status": "pending"})
@@ -278,8 +243,9 @@ async def statuses_are_tolerated(client: ClientUnderTest) -> None:
     await client.require_alive(prompt, "the draft's statuses")
 
 
-@must("client.draft.17", "The draft's outputs of a tool call are borne.", "docs/protocol/draft.md#tool-output")
+@must("client.draft.17", "draft.md#tool-output")
 async def outputs_are_tolerated(client: ClientUnderTest) -> None:
+    """The draft's outputs of a tool call are borne."""
     prompt = await client.begin_turn()
     hunk = {"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "content": "-a\n+b\n"}
     ran = {"command": "ls", "exitCode": 0, "stdout": "a\n", "stderr": ""}
@@ -297,12 +263,9 @@ async def outputs_are_tolerated(client: ClientUnderTest) -> None:
     await client.require_alive(prompt, "the draft's outputs")
 
 
-@must(
-    "client.draft.18",
-    "Changes of mode and options in the draft's words are borne.",
-    "docs/protocol/draft.md#mode-update, docs/protocol/draft.md#option-update",
-)
+@must("client.draft.18", "draft.md#mode-update, draft.md#option-update")
 async def changes_are_tolerated(client: ClientUnderTest) -> None:
+    """Changes of mode and options in the draft's words are borne."""
     prompt = await client.begin_turn()
     send_update(client, "current_mode_update", {"previousMode": "default", "currentMode": "plan", "reason": "asked"})
     send_update(
@@ -312,8 +275,9 @@ async def changes_are_tolerated(client: ClientUnderTest) -> None:
     await client.require_alive(prompt, "changes in the draft's terms")
 
 
-@must("client.draft.19", "An update may have a timestamp.", "docs/protocol/draft.md#update-frame")
+@must("client.draft.19", "draft.md#update-frame")
 async def times_are_tolerated(client: ClientUnderTest) -> None:
+    """An update may have a timestamp."""
     prompt = await client.begin_turn()
     send_update(
         client, "agent_message_chunk", {"content": "x\n", "index": 0, "final": False}, timestamp="2026-01-01T00:00:00Z"

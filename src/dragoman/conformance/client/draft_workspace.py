@@ -49,13 +49,9 @@ async def _begin_turn_with(client: ClientUnderTest, name: str) -> ReceivedFrame:
     return prompt
 
 
-@must(
-    "client.draft.20",
-    "Folders are made for a file where that is asked for.",
-    "docs/protocol/draft.md#write-file",
-    needs=WRITE,
-)
+@must("client.draft.20", "draft.md#write-file", needs=WRITE)
 async def folders_are_made_for_files(client: ClientUnderTest) -> None:
+    """Folders are made for a file where that is asked for."""
     async with client.turn():
         with temporary_folder(client) as top:
             path = os.path.join(top, "a", "b", "new.txt")
@@ -64,12 +60,9 @@ async def folders_are_made_for_files(client: ClientUnderTest) -> None:
             client.require(os.path.isfile(path), "no folders were made for a file, though that was asked for", frame)
 
 
-@may(
-    "client.draft.26",
-    "Bytes are read and written as base64.",
-    "docs/protocol/draft.md#planned-features, docs/protocol/extensions.md#file-calls",
-)
+@may("client.draft.26", "draft.md#planned-features, extensions.md#file-calls")
 async def bytes_are_base64(client: ClientUnderTest) -> None:
+    """Bytes are read and written as base64."""
     prompt = await _begin_turn_with(client, "binary")
     path = client.absent_path()
     data = base64.b64encode(BYTES).decode()
@@ -80,12 +73,9 @@ async def bytes_are_base64(client: ClientUnderTest) -> None:
     client.end_turn(prompt)
 
 
-@may(
-    "client.draft.27",
-    "A folder is listed with the names and types in it.",
-    "docs/protocol/draft.md#planned-features, docs/protocol/extensions.md#file-calls",
-)
+@may("client.draft.27", "draft.md#planned-features, extensions.md#file-calls")
 async def folders_are_listed(client: ClientUnderTest) -> None:
+    """A folder is listed with the names and types in it."""
     prompt = await _begin_turn_with(client, "list")
     with temporary_folder(client) as top:
         client.create_file("x", "a.txt", top)
@@ -97,12 +87,9 @@ async def folders_are_listed(client: ClientUnderTest) -> None:
     client.end_turn(prompt)
 
 
-@may(
-    "client.draft.28",
-    "A folder is made, and is there.",
-    "docs/protocol/draft.md#planned-features, docs/protocol/extensions.md#file-calls",
-)
+@may("client.draft.28", "draft.md#planned-features, extensions.md#file-calls")
 async def folders_are_made(client: ClientUnderTest) -> None:
+    """A folder is made, and is there."""
     prompt = await _begin_turn_with(client, "createDirectory")
     with temporary_folder(client) as top:
         path = os.path.join(top, "new")
@@ -112,12 +99,9 @@ async def folders_are_made(client: ClientUnderTest) -> None:
     client.end_turn(prompt)
 
 
-@may(
-    "client.draft.29",
-    "What changes in a folder that is watched is told.",
-    "docs/protocol/draft.md#planned-features, docs/protocol/extensions.md#file-calls",
-)
+@may("client.draft.29", "draft.md#planned-features, extensions.md#file-calls")
 async def changes_are_reported(client: ClientUnderTest) -> None:
+    """What changes in a folder that is watched is told."""
     prompt = await _begin_turn_with(client, "watch")
     with temporary_folder(client) as top:
         frame, result = await request_raw(client, "fs/watch", {"path": top})
@@ -136,12 +120,9 @@ async def changes_are_reported(client: ClientUnderTest) -> None:
     client.end_turn(prompt)
 
 
-@may(
-    "client.draft.30",
-    "Of several files all are written, or none.",
-    "docs/protocol/draft.md#planned-features, docs/protocol/extensions.md#file-calls",
-)
+@may("client.draft.30", "draft.md#planned-features, extensions.md#file-calls")
 async def several_files_or_none(client: ClientUnderTest) -> None:
+    """Of several files all are written, or none."""
     prompt = await _begin_turn_with(client, "atomic")
     first, second = client.absent_path(), client.absent_path()
     await request_raw(client, "fs/write_files", {"files": [_new(first), _new(second)]})
@@ -159,13 +140,9 @@ def _new(path: str) -> Json:
     return {"path": path, "content": "x"}
 
 
-@may(
-    "client.draft.31",
-    "A text may say how many lines it has, and whether it was cut.",
-    "docs/protocol/draft.md#read-file",
-    needs=READ,
-)
+@may("client.draft.31", "draft.md#read-file", needs=READ)
 async def cuts_are_reported(client: ClientUnderTest) -> None:
+    """A text may say how many lines it has, and whether it was cut."""
     async with client.turn():
         frame, result = await request_raw(
             client, "fs/read_text_file", {"path": client.create_file(LINES), "startLine": 1, "endLine": 1}
@@ -180,13 +157,9 @@ async def cuts_are_reported(client: ClientUnderTest) -> None:
 # --- terminals ----------------------------------------------------------------------------------------------------
 
 
-@must(
-    "client.draft.21",
-    "A command ends with the timeout it was given.",
-    "docs/protocol/draft.md#terminal-create",
-    needs=TERMINALS,
-)
+@must("client.draft.21", "draft.md#terminal-create", needs=TERMINALS)
 async def commands_time_out(client: ClientUnderTest) -> None:
+    """A command ends with the timeout it was given."""
     async with client.turn():
         id = await create_terminal(client, FOREVER, timeout=100)
         frame = await client.wait_reply(client.call("terminal/wait_for_exit", {"terminalId": id}), client.timeouts.turn)
@@ -194,13 +167,9 @@ async def commands_time_out(client: ClientUnderTest) -> None:
         client.call("terminal/release", {"terminalId": id})
 
 
-@must(
-    "client.draft.22",
-    "kill with force ends what pays no attention to TERM.",
-    "docs/protocol/draft.md#terminal-kill",
-    needs=TERMINALS,
-)
+@must("client.draft.22", "draft.md#terminal-kill", needs=TERMINALS)
 async def force_is_force(client: ClientUnderTest) -> None:
+    """kill with force ends what pays no attention to TERM."""
     async with client.turn():
         path = client.absent_path()
         id = await create_terminal(client, f"trap '' TERM; touch {path}; {FOREVER}")
@@ -215,13 +184,9 @@ async def force_is_force(client: ClientUnderTest) -> None:
         client.call("terminal/release", {"terminalId": id})
 
 
-@may(
-    "client.draft.23",
-    "No more terminals are made than were announced.",
-    "docs/protocol/draft.md#client-capabilities",
-    needs=TERMINALS,
-)
+@may("client.draft.23", "draft.md#client-capabilities", needs=TERMINALS)
 async def terminals_are_counted(client: ClientUnderTest) -> None:
+    """No more terminals are made than were announced."""
     async with client.turn():
         init_params = next(frame.message.get("params") for frame in client.received if frame.method == "initialize")
         limit = (init_params["capabilities"].get("terminal") or {}).get("maxConcurrent")
@@ -235,13 +200,9 @@ async def terminals_are_counted(client: ClientUnderTest) -> None:
         client.require(len(made) <= limit, f"{len(made)} terminals were made, and {limit} announced", *made[-1:])
 
 
-@may(
-    "client.draft.32",
-    "Pushed output may say its stream, stdout or stderr.",
-    "docs/protocol/draft.md#terminal-output",
-    needs=TERMINALS,
-)
+@may("client.draft.32", "draft.md#terminal-output", needs=TERMINALS)
 async def streams_are_named(client: ClientUnderTest) -> None:
+    """Pushed output may say its stream, stdout or stderr."""
     async with client.turn():
         client.answers["terminal/output"] = {"received": True}
         id = await create_terminal(client, "printf said; printf wrong >&2")
@@ -261,12 +222,9 @@ async def streams_are_named(client: ClientUnderTest) -> None:
 # --- the agent ----------------------------------------------------------------------------------------------------
 
 
-@must(
-    "client.draft.24",
-    "What an agent can do of its own, under _custom, is no hindrance.",
-    "docs/protocol/draft.md#custom-capabilities",
-)
+@must("client.draft.24", "draft.md#custom-capabilities")
 async def inventions_are_no_hindrance(client: ClientUnderTest) -> None:
+    """What an agent can do of its own, under _custom, is no hindrance."""
     client.held.add("initialize")
     first = await client.wait_initialize()
     can = {"loadSession": False, "_custom": {"org.example": {"tides": ["high", 1]}}}
@@ -278,24 +236,18 @@ async def inventions_are_no_hindrance(client: ClientUnderTest) -> None:
     client.end_turn(prompt)
 
 
-@should(
-    "client.draft.25",
-    "A client that asks too often does not ask again at once.",
-    "docs/protocol/draft.md#error-recovery",
-)
+@should("client.draft.25", "draft.md#error-recovery")
 async def haste_makes_waste(client: ClientUnderTest) -> None:
+    """A client that asks too often does not ask again at once."""
     prompt = await client.begin_turn()
     client.refuse(prompt, -32008, "Rate limited")
     again = [frame for frame in await client.collect() if frame.method == "session/prompt"]
     client.require(not again, "a prompt that came too soon is sent again at once", *again)
 
 
-@may(
-    "client.draft.33",
-    "MCP servers may be told with a session, each with a name and a transport.",
-    "docs/protocol/draft.md#mcp-servers",
-)
+@may("client.draft.33", "draft.md#mcp-servers")
 async def servers_have_a_transport(client: ClientUnderTest) -> None:
+    """MCP servers may be told with a session, each with a name and a transport."""
     frame = await client.wait_call("session/new", client.timeouts.start)
     servers = frame.message.get("params", {}).get("mcpServers")
     if not servers:

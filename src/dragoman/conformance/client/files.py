@@ -73,94 +73,68 @@ class outside_file:
         os.rmdir(self._folder)
 
 
-@must(
-    "client.files.01",
-    "A file is given as it is on the disk.",
-    "docs/protocol/files-terminals.md#read",
-    "v1 banjo 2025.1 draft",
-    needs=READ,
-)
+@must("client.files.01", "files-terminals.md#read", "v1 banjo 2025.1 draft", needs=READ)
 async def a_file_is_given(client: ClientUnderTest) -> None:
+    """A file is given as it is on the disk."""
     async with client.turn():
         text = await read(client, client.create_file(LINES))
         client.require(text == LINES, f"the file was given as {text[:80]!r}")
 
 
-@must("client.files.02", "Lines are counted from 1.", "docs/protocol/files-terminals.md#read", needs=READ)
+@must("client.files.02", "files-terminals.md#read", needs=READ)
 async def lines_begin_with_one(client: ClientUnderTest) -> None:
+    """Lines are counted from 1."""
     async with client.turn():
         text = await read(client, client.create_file(LINES), line=2)
         client.require(text.startswith("line two"), f"from line 2 on, {text[:40]!r} was given")
 
 
-@must(
-    "client.files.03",
-    "No more lines are given than were asked for.",
-    "docs/protocol/files-terminals.md#read",
-    needs=READ,
-)
+@must("client.files.03", "files-terminals.md#read", needs=READ)
 async def a_limit_is_kept(client: ClientUnderTest) -> None:
+    """No more lines are given than were asked for."""
     async with client.turn():
         text = await read(client, client.create_file(LINES), line=2, limit=1)
         count = len(text.splitlines())
         client.require(count == 1, f"{count} lines were given where one was asked for")
 
 
-@must("client.files.04", "A limit may stand without a first line.", "docs/protocol/peers.md#missing-files", needs=READ)
+@must("client.files.04", "peers.md#missing-files", needs=READ)
 async def a_limit_is_enough(client: ClientUnderTest) -> None:
+    """A limit may stand without a first line."""
     async with client.turn():
         text = await read(client, client.create_file(LINES), limit=2)
         client.require(text.startswith("line one") and "line two" in text, f"the first two lines are {text[:40]!r}")
 
 
-@should(
-    "client.files.05",
-    "A file that is not there is an error, not an empty one.",
-    "docs/protocol/peers.md#missing-files",
-    needs=READ,
-)
+@should("client.files.05", "peers.md#missing-files", needs=READ)
 async def a_missing_file_is_an_error(client: ClientUnderTest) -> None:
+    """A file that is not there is an error, not an empty one."""
     async with client.turn():
         frame = await attempt(client, "fs/read_text_file", {"path": client.absent_path()})
         client.require("error" in frame.message, "a file that is not there was given", frame)
 
 
-@must(
-    "client.files.06",
-    "A relative path is refused.",
-    "docs/protocol/json-rpc.md#paths-and-lines",
-    "v1 banjo 2025.1",
-    needs=READ,
-)
+@must("client.files.06", "json-rpc.md#paths-and-lines", "v1 banjo 2025.1", needs=READ)
 async def relative_paths_are_refused(client: ClientUnderTest) -> None:
+    """A relative path is refused."""
     async with client.turn():
         path = os.path.basename(client.create_file("here"))
         frame = await attempt(client, "fs/read_text_file", {"path": path})
         client.require("error" in frame.message, "a file was given by a relative path", frame)
 
 
-@must(
-    "client.files.07",
-    "What is written is in the file when the answer comes.",
-    "docs/protocol/peers.md#null-results",
-    "v1 banjo 2025.1 draft",
-    needs=WRITE,
-)
+@must("client.files.07", "peers.md#null-results", "v1 banjo 2025.1 draft", needs=WRITE)
 async def a_write_is_done(client: ClientUnderTest) -> None:
+    """What is written is in the file when the answer comes."""
     async with client.turn():
         path = client.create_file("before")
         frame = await write(client, path, "after")
         client.require(file_content(path) == b"after", "the client reported a write that did not happen", frame)
 
 
-@must(
-    "client.files.08",
-    "A file that is not there is made.",
-    "docs/protocol/files-terminals.md#write",
-    "v1 banjo 2025.1 draft",
-    needs=WRITE,
-)
+@must("client.files.08", "files-terminals.md#write", "v1 banjo 2025.1 draft", needs=WRITE)
 async def a_file_is_made(client: ClientUnderTest) -> None:
+    """A file that is not there is made."""
     async with client.turn():
         path = client.absent_path()
         frame = await client.request(
@@ -170,37 +144,26 @@ async def a_file_is_made(client: ClientUnderTest) -> None:
         client.require(os.path.exists(path), "a file that was not there was not made", frame)
 
 
-@must(
-    "client.files.09", "The answer to a write is an object, or null.", "docs/protocol/json-rpc.md#results", needs=WRITE
-)
+@must("client.files.09", "json-rpc.md#results", needs=WRITE)
 async def a_write_has_an_empty_answer(client: ClientUnderTest) -> None:
+    """The answer to a write is an object, or null."""
     async with client.turn():
         frame = await write(client, client.create_file("before"), "after")
         result = frame.message.get("result")
         client.require(result is None or isinstance(result, dict), f"a write was answered with {result!r}", frame)
 
 
-@should(
-    "client.files.10",
-    "A file outside the session's folder is not given.",
-    "docs/protocol/sessions.md#roots",
-    "v1 banjo 2025.1 draft",
-    needs=READ,
-)
+@should("client.files.10", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=READ)
 async def files_outside_are_kept(client: ClientUnderTest) -> None:
+    """A file outside the session's folder is not given."""
     async with client.turn():
         with outside_file() as path:
             await require_withheld(client, path, "a file outside the session's folder")
 
 
-@should(
-    "client.files.11",
-    "A link inside the folder that leads out of it is not followed.",
-    "docs/protocol/sessions.md#roots",
-    "v1 banjo 2025.1 draft",
-    needs=READ,
-)
+@should("client.files.11", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=READ)
 async def links_do_not_lead_out(client: ClientUnderTest) -> None:
+    """A link inside the folder that leads out of it is not followed."""
     async with client.turn():
         with outside_file() as path:
             link = client.absent_path()
@@ -208,14 +171,9 @@ async def links_do_not_lead_out(client: ClientUnderTest) -> None:
             await require_withheld(client, link, "what a link leads to")
 
 
-@should(
-    "client.files.12",
-    "A file outside the session's folder is not written.",
-    "docs/protocol/sessions.md#roots",
-    "v1 banjo 2025.1 draft",
-    needs=WRITE,
-)
+@should("client.files.12", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=WRITE)
 async def nothing_is_written_outside(client: ClientUnderTest) -> None:
+    """A file outside the session's folder is not written."""
     async with client.turn():
         with outside_file() as path:
             fresh = os.path.join(os.path.dirname(path), "planted.txt")
@@ -223,14 +181,9 @@ async def nothing_is_written_outside(client: ClientUnderTest) -> None:
             client.require(not os.path.exists(fresh), "the client writes outside the session's folder", frame)
 
 
-@must(
-    "client.files.13",
-    "Line ends and letters of every script are kept.",
-    "docs/protocol/files-terminals.md#read",
-    "v1 banjo 2025.1 draft",
-    needs=WRITE,
-)
+@must("client.files.13", "files-terminals.md#read", "v1 banjo 2025.1 draft", needs=WRITE)
 async def texts_are_kept(client: ClientUnderTest) -> None:
+    """Line ends and letters of every script are kept."""
     async with client.turn():
         path = client.create_file("")
         frame = await write(client, path, LETTERS)
@@ -239,28 +192,18 @@ async def texts_are_kept(client: ClientUnderTest) -> None:
         client.require(given == LETTERS, f"the text came back as {given!r}")
 
 
-@must(
-    "client.files.14",
-    "A folder is not a file: reading one is an error.",
-    "docs/protocol/files-terminals.md#read",
-    "v1 banjo 2025.1 draft",
-    needs=READ,
-)
+@must("client.files.14", "files-terminals.md#read", "v1 banjo 2025.1 draft", needs=READ)
 async def folders_are_no_files(client: ClientUnderTest) -> None:
+    """A folder is not a file: reading one is an error."""
     prompt = await client.begin_turn()
     frame = await attempt(client, "fs/read_text_file", {"path": client.cwd})
     client.require("error" in frame.message, "a folder was given as a text", frame)
     await client.require_alive(prompt, "a read of a folder")
 
 
-@must(
-    "client.files.15",
-    "A megabyte is written and given whole.",
-    "docs/protocol/peers.md#long-lines",
-    "v1 banjo 2025.1 draft",
-    needs=WRITE,
-)
+@must("client.files.15", "peers.md#long-lines", "v1 banjo 2025.1 draft", needs=WRITE)
 async def a_megabyte_is_whole(client: ClientUnderTest) -> None:
+    """A megabyte is written and given whole."""
     async with client.turn():
         path, text = client.create_file(""), "0123456789abcdef" * (MEGABYTE // 16)
         frame = await write(client, path, text)
@@ -268,13 +211,9 @@ async def a_megabyte_is_whole(client: ClientUnderTest) -> None:
         client.require(await read(client, path) == text, "a megabyte was not given whole")
 
 
-@must(
-    "client.files.16",
-    "Without the capability files are not given.",
-    "docs/protocol/initialize.md#gates",
-    needs=f"!{READ}",
-)
+@must("client.files.16", "initialize.md#gates", needs=f"!{READ}")
 async def what_is_not_offered_is_not_given(client: ClientUnderTest) -> None:
+    """Without the capability files are not given."""
     async with client.turn():
         init_params = next(frame.params for frame in client.received if frame.method == "initialize")
         if client.dialect == "banjo" and "clientCapabilities" not in init_params:  # where it has to be said
@@ -286,26 +225,16 @@ async def what_is_not_offered_is_not_given(client: ClientUnderTest) -> None:
         )
 
 
-@must(
-    "client.files.17",
-    "An empty file is given as an empty text.",
-    "docs/protocol/files-terminals.md#read",
-    "v1 banjo 2025.1 draft",
-    needs=READ,
-)
+@must("client.files.17", "files-terminals.md#read", "v1 banjo 2025.1 draft", needs=READ)
 async def an_empty_file_is_a_text(client: ClientUnderTest) -> None:
+    """An empty file is given as an empty text."""
     async with client.turn():
         client.require(await read(client, client.create_file("")) == "", "an empty file was not given as an empty text")
 
 
-@should(
-    "client.files.18",
-    "The way up and down again does not lead out of the folder.",
-    "docs/protocol/sessions.md#roots",
-    "v1 banjo 2025.1 draft",
-    needs=READ,
-)
+@should("client.files.18", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=READ)
 async def detours_lead_nowhere(client: ClientUnderTest) -> None:
+    """The way up and down again does not lead out of the folder."""
     async with client.turn():
         with outside_file() as path:
             up = os.path.join(client.cwd, *[".."] * len(client.cwd.strip("/").split("/")))
@@ -314,13 +243,9 @@ async def detours_lead_nowhere(client: ClientUnderTest) -> None:
             await require_withheld(client, detour, "a file outside the session's folder by a detour")
 
 
-@must(
-    "client.files.19",
-    "Without the capability files are not written.",
-    "docs/protocol/initialize.md#gates",
-    needs=f"!{WRITE}",
-)
+@must("client.files.19", "initialize.md#gates", needs=f"!{WRITE}")
 async def what_is_not_offered_is_not_written(client: ClientUnderTest) -> None:
+    """Without the capability files are not written."""
     async with client.turn():
         init_params = next(frame.params for frame in client.received if frame.method == "initialize")
         if client.dialect == "banjo" and "clientCapabilities" not in init_params:  # where it has to be said
@@ -330,8 +255,9 @@ async def what_is_not_offered_is_not_written(client: ClientUnderTest) -> None:
         client.require(not os.path.exists(path), "files are written that are not offered for that", frame)
 
 
-@should("client.files.20", "A line below zero is refused.", "docs/protocol/json-rpc.md#paths-and-lines", needs=READ)
+@should("client.files.20", "json-rpc.md#paths-and-lines", needs=READ)
 async def lines_are_not_negative(client: ClientUnderTest) -> None:
+    """A line below zero is refused."""
     async with client.turn():
         frame = await attempt(client, "fs/read_text_file", {"path": client.create_file(LINES), "line": -1})
         client.require("error" in frame.message, "a line below zero was given", frame)

@@ -44,37 +44,42 @@ async def require_read(client: ClientUnderTest, what: str, *pieces: bytes, mark:
     client.require(not is_text_shown or mark in end.stdout, f"{what} was not read as it was written")
 
 
-@must("client.frame.01", "A message may arrive in pieces.", "docs/protocol/json-rpc.md#stdio")
+@must("client.frame.01", "json-rpc.md#stdio")
 async def messages_come_in_pieces(client: ClientUnderTest) -> None:
+    """A message may arrive in pieces."""
     await client.wait_prompt()
     raw = update_line(client, "split-up\n")
     await require_read(client, "a message in three pieces", raw[:20], raw[20:50], raw[50:], mark="split-up")
 
 
-@must("client.frame.02", "Several messages may arrive at once.", "docs/protocol/json-rpc.md#stdio")
+@must("client.frame.02", "json-rpc.md#stdio")
 async def messages_come_together(client: ClientUnderTest) -> None:
+    """Several messages may arrive at once."""
     await client.wait_prompt()
     together = b"".join(update_line(client, f"together-{number}\n") for number in range(3))
     await require_read(client, "several messages at once", together, mark="together-2")
 
 
-@must("client.frame.03", "A line may be longer than 64 KiB.", "docs/protocol/peers.md#long-lines")
+@must("client.frame.03", "peers.md#long-lines")
 async def lines_are_long(client: ClientUnderTest) -> None:
+    """A line may be longer than 64 KiB."""
     await client.wait_prompt()
     raw = update_line(client, "x" * LONG + "\nlong-end\n")
     await require_read(client, f"a line of {LONG} bytes", raw, mark="long-end")
 
 
-@must("client.frame.04", "A letter may be split between two pieces.", "docs/protocol/json-rpc.md#stdio")
+@must("client.frame.04", "json-rpc.md#stdio")
 async def letters_are_split(client: ClientUnderTest) -> None:
+    """A letter may be split between two pieces."""
     await client.wait_prompt()
     raw = update_line(client, "split-🙂-letter\n")
     at = raw.index("🙂".encode()) + 2
     await require_read(client, "a letter in two pieces", raw[:at], raw[at:], mark="split-🙂-letter")
 
 
-@must("client.frame.05", "Log lines between the messages are passed over.", "docs/protocol/peers.md#logs-on-stdout")
+@must("client.frame.05", "peers.md#logs-on-stdout")
 async def logs_are_passed_over(client: ClientUnderTest) -> None:
+    """Log lines between the messages are passed over."""
     await client.wait_prompt()
     noise = b"> my-agent@1.0 start\n\x1b[32mMigrating database...\x1b[0m\n"
     await require_read(
@@ -82,25 +87,24 @@ async def logs_are_passed_over(client: ClientUnderTest) -> None:
     )
 
 
-@must("client.frame.06", "A line may end with CR and LF.", "docs/protocol/peers.md#launcher-noise")
+@must("client.frame.06", "peers.md#launcher-noise")
 async def lines_end_with_cr(client: ClientUnderTest) -> None:
+    """A line may end with CR and LF."""
     await client.wait_prompt()
     raw = update_line(client, "crlf-end\n")[:-1] + b"\r\n"
     await require_read(client, "a line that ends with CR LF", raw, mark="crlf-end")
 
 
-@must("client.frame.07", "Blank lines are passed over.", "docs/protocol/json-rpc.md#robust-reading")
+@must("client.frame.07", "json-rpc.md#robust-reading")
 async def blank_lines_are_passed_over(client: ClientUnderTest) -> None:
+    """Blank lines are passed over."""
     await client.wait_prompt()
     await require_read(client, "blank lines", b"\n\n  \n", update_line(client, "blank-over\n"), mark="blank-over")
 
 
-@must(
-    "client.frame.08",
-    "A line that is not UTF-8 does not end the conversation.",
-    "docs/protocol/json-rpc.md#robust-reading",
-)
+@must("client.frame.08", "json-rpc.md#robust-reading")
 async def bytes_that_are_no_text_are_tolerated(client: ClientUnderTest) -> None:
+    """A line that is not UTF-8 does not end the conversation."""
     await client.wait_prompt()
     wrong = b'{"jsonrpc":"2.0","method":"_vendor/note","params":{"name":"caf\xe9"}}\n'
     await require_read(
@@ -108,12 +112,9 @@ async def bytes_that_are_no_text_are_tolerated(client: ClientUnderTest) -> None:
     )
 
 
-@should(
-    "client.frame.09",
-    "A message nested a thousand deep does not end the conversation.",
-    "docs/protocol/json-rpc.md#robust-reading",
-)
+@should("client.frame.09", "json-rpc.md#robust-reading")
 async def depth_is_tolerated(client: ClientUnderTest) -> None:
+    """A message nested a thousand deep does not end the conversation."""
     await client.wait_prompt()
     deep = b'{"jsonrpc":"2.0","method":"_vendor/note","params":{"a":' + b"[" * DEPTH + b"]" * DEPTH + b"}}\n"
     await require_read(
@@ -121,8 +122,9 @@ async def depth_is_tolerated(client: ClientUnderTest) -> None:
     )
 
 
-@should("client.frame.10", "A line of five megabytes is read.", "docs/protocol/peers.md#sdk-large-message")
+@should("client.frame.10", "peers.md#sdk-large-message")
 async def huge_lines_are_read(client: ClientUnderTest) -> None:
+    """A line of five megabytes is read."""
     await client.wait_prompt()
     note = {"jsonrpc": "2.0", "method": "_vendor/note", "params": {"data": "y" * HUGE}}
     huge = json.dumps(note).encode() + b"\n"

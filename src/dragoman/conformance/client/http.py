@@ -24,21 +24,19 @@ def _require_none(client: RemoteClientUnderTest, found: list[RecordedRequest], w
     client.require(not found, why + (f" ({found[0].method} {found[0].calls})".replace(" )", ")") if found else ""))
 
 
-@must(
-    "client.http.01",
-    "The first request is a POST of initialize, without Acp-Connection-Id.",
-    "docs/protocol/http.md#requests",
-)
+@must("client.http.01", "http.md#requests")
 async def initialize_comes_first(client: RemoteClientUnderTest) -> None:
+    """The first request is a POST of initialize, without Acp-Connection-Id."""
     await client.wait_initialize()
     first = client.recorder.requests[0]
     client.require(first.method == "POST" and first.calls == "initialize", f"the first request is {first.method}")
     client.require("acp-connection-id" not in first.headers, "initialize names a connection")
 
 
-@must("client.http.02", "Every later request names the connection.", "docs/protocol/http.md#requests")
+@must("client.http.02", "http.md#requests")
 async def connections_are_named(client: RemoteClientUnderTest) -> None:
-    """Check every request after the first. client.http.06 covers session streams."""
+    """Every later request names the connection."""
+    # Check every request after the first. client.http.06 covers session streams.
     requests = [
         each for each in (await _run_turn(client))[1:] if each.method != "GET" or "acp-session-id" not in each.headers
     ]
@@ -47,24 +45,25 @@ async def connections_are_named(client: RemoteClientUnderTest) -> None:
     )
 
 
-@must("client.http.03", "A POST is application/json.", "docs/protocol/http.md#requests")
+@must("client.http.03", "http.md#requests")
 async def posts_are_json(client: RemoteClientUnderTest) -> None:
+    """A POST is application/json."""
     posts = [each for each in await _run_turn(client) if each.method == "POST"]
     wrong = [each for each in posts if not each.headers.get("content-type", "").startswith("application/json")]
     _require_none(client, wrong, "a POST is not application/json")
 
 
-@must("client.http.04", "A GET accepts text/event-stream.", "docs/protocol/http.md#requests")
+@must("client.http.04", "http.md#requests")
 async def gets_accept_streams(client: RemoteClientUnderTest) -> None:
+    """A GET accepts text/event-stream."""
     gets = [each for each in await _run_turn(client) if each.method == "GET"]
     wrong = [each for each in gets if "text/event-stream" not in each.headers.get("accept", "")]
     _require_none(client, wrong, "a GET does not accept text/event-stream")
 
 
-@should(
-    "client.http.05", "The stream of the connection is asked for before session/new.", "docs/protocol/http.md#streams"
-)
+@should("client.http.05", "http.md#streams")
 async def the_stream_is_there_first(client: RemoteClientUnderTest) -> None:
+    """The stream of the connection is asked for before session/new."""
     await client.wait_prompt()
     requests = client.recorder.requests
     new = next((place for place, each in enumerate(requests) if each.calls in ("session/new", "session/load")), None)
@@ -74,8 +73,9 @@ async def the_stream_is_there_first(client: RemoteClientUnderTest) -> None:
     client.require(before, "session/new was posted before the stream of the connection was asked for")
 
 
-@must("client.http.06", "The stream of a session is asked for with both headers.", "docs/protocol/http.md#requests")
+@must("client.http.06", "http.md#requests")
 async def session_streams_have_both_names(client: RemoteClientUnderTest) -> None:
+    """The stream of a session is asked for with both headers."""
     gets = [each for each in await _run_turn(client) if each.method == "GET" and "acp-session-id" in each.headers]
     client.require(gets, "the stream of the session was never asked for")
     _require_none(
@@ -85,21 +85,19 @@ async def session_streams_have_both_names(client: RemoteClientUnderTest) -> None
     client.require(client.session in names, f"the stream of {', '.join(names)} was asked for, not of {client.session}")
 
 
-@must("client.http.07", "A prompt names its session in Acp-Session-Id.", "docs/protocol/http.md#session-id")
+@must("client.http.07", "http.md#session-id")
 async def prompts_name_their_session(client: RemoteClientUnderTest) -> None:
+    """A prompt names its session in Acp-Session-Id."""
     await client.wait_prompt()
     prompts = [each for each in client.recorder.requests if each.calls.endswith("session/prompt")]
     wrong = [each for each in prompts if each.headers.get("acp-session-id") != client.session]
     _require_none(client, wrong, "a prompt does not name its session in Acp-Session-Id")
 
 
-@must(
-    "client.http.08",
-    "An answer to a session's request names the session in Acp-Session-Id.",
-    "docs/protocol/http.md#session-id, docs/protocol/http.md#typescript-sdk",
-)
+@must("client.http.08", "http.md#session-id, http.md#typescript-sdk")
 async def answers_name_their_session(client: RemoteClientUnderTest) -> None:
-    """The official Python client omits it, and the TypeScript server refuses the request."""
+    """An answer to a session's request names the session in Acp-Session-Id."""
+    # The official Python client omits it, and the TypeScript server refuses the request.
     async with client.turn():
         options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
         call = {"toolCallId": "check-1", "title": "May I?", "kind": "edit", "status": "pending"}
@@ -112,8 +110,9 @@ async def answers_name_their_session(client: RemoteClientUnderTest) -> None:
     _require_none(client, wrong, "an answer does not name its session in Acp-Session-Id")
 
 
-@must("client.http.09", "Cookies are returned for the life of the connection.", "docs/protocol/http.md#cookies")
+@must("client.http.09", "http.md#cookies")
 async def cookies_come_back(client: RemoteClientUnderTest) -> None:
+    """Cookies are returned for the life of the connection."""
     client.recorder.cookie = f"{COOKIE}; Path=/; HttpOnly"
     requests = (await _run_turn(client))[1:]
     _require_none(
@@ -121,8 +120,9 @@ async def cookies_come_back(client: RemoteClientUnderTest) -> None:
     )
 
 
-@should("client.http.10", "The connection is ended with DELETE.", "docs/protocol/http.md#requests")
+@should("client.http.10", "http.md#requests")
 async def connections_are_ended(client: RemoteClientUnderTest) -> None:
+    """The connection is ended with DELETE."""
     requests = await _run_turn(client)
     if not client.exits_after_turn:
         client.inconclusive("the client stays, so it is unknown how it exits")
@@ -171,17 +171,19 @@ def _events(chunk: bytes) -> list[bytes]:
     return [part + b"\n\n" for part in chunk.split(b"\n\n") if part]
 
 
-@must("client.http.11", "Events that are cut anywhere are read.", "docs/protocol/http.md#server-sent-events")
+@must("client.http.11", "http.md#server-sent-events")
 async def events_are_cut(client: RemoteClientUnderTest) -> None:
-    """Cut the stream every 23 bytes."""
+    """Events that are cut anywhere are read."""
+    # Cut the stream every 23 bytes.
     await _require_shown_with(
         client, lambda chunk: [chunk[at : at + 23] for at in range(0, len(chunk), 23)], "events cut every 23 bytes"
     )
 
 
-@must("client.http.12", "Data on several lines is one message.", "docs/protocol/http.md#server-sent-events")
+@must("client.http.12", "http.md#server-sent-events")
 async def data_has_many_lines(client: RemoteClientUnderTest) -> None:
-    """Break the line after each comma of the message, where JSON allows it."""
+    """Data on several lines is one message."""
+    # Break the line after each comma of the message, where JSON allows it.
 
     def broken(chunk: bytes) -> list[bytes]:
         return [re.sub(rb',\s*"', b',\ndata: "', event) for event in _events(chunk)]
@@ -189,12 +191,9 @@ async def data_has_many_lines(client: RemoteClientUnderTest) -> None:
     await _require_shown_with(client, broken, "data on several lines")
 
 
-@must(
-    "client.http.13",
-    "Comments are no messages, between events and within.",
-    "docs/protocol/http.md#server-sent-events, docs/protocol/http.md#python-sdk",
-)
+@must("client.http.13", "http.md#server-sent-events, http.md#python-sdk")
 async def comments_are_no_messages(client: RemoteClientUnderTest) -> None:
+    """Comments are no messages, between events and within."""
     await _require_shown_with(
         client,
         lambda chunk: [b": keepalive\n\n" + event.replace(b"data:", b": why\ndata:") for event in _events(chunk)],
@@ -202,12 +201,9 @@ async def comments_are_no_messages(client: RemoteClientUnderTest) -> None:
     )
 
 
-@must(
-    "client.http.14",
-    "Fields that are not known, and names of events, are passed over.",
-    "docs/protocol/http.md#server-sent-events",
-)
+@must("client.http.14", "http.md#server-sent-events")
 async def fields_are_passed_over(client: RemoteClientUnderTest) -> None:
+    """Fields that are not known, and names of events, are passed over."""
     await _require_shown_with(
         client,
         lambda chunk: [b"event: message\nretry: 3000\ntide: high\n" + event for event in _events(chunk)],
@@ -215,33 +211,34 @@ async def fields_are_passed_over(client: RemoteClientUnderTest) -> None:
     )
 
 
-@must("client.http.15", "Lines may end with CR and LF.", "docs/protocol/http.md#server-sent-events")
+@must("client.http.15", "http.md#server-sent-events")
 async def lines_end_in_two_ways(client: RemoteClientUnderTest) -> None:
+    """Lines may end with CR and LF."""
     await _require_shown_with(client, lambda chunk: [chunk.replace(b"\n", b"\r\n")], "lines that end with CR and LF")
 
 
-@must("client.http.16", "Nothing is lost when the stream of a session opens late.", "docs/protocol/http.md#streams")
+@must("client.http.16", "http.md#streams")
 async def late_streams_lose_nothing(client: RemoteClientUnderTest) -> None:
+    """Nothing is lost when the stream of a session opens late."""
     client.recorder.stream_delay = 0.5
     await require_shown(client, "the stream of the session opened late")
 
 
-@must("client.http.17", "A POST has one message.", "docs/protocol/http.md#endpoint")
+@must("client.http.17", "http.md#endpoint")
 async def posts_have_one_message(client: RemoteClientUnderTest) -> None:
+    """A POST has one message."""
     posts = [each for each in await _run_turn(client) if each.method == "POST"]
     _require_none(client, [each for each in posts if not isinstance(each.message, dict)], "a POST is not one message")
 
 
-@must(
-    "client.http.18",
-    "A thousand updates are shown without a gap and in order.",
-    "docs/protocol/peers.md#reports-ordering",
-)
+@must("client.http.18", "peers.md#reports-ordering")
 async def floods_are_whole(client: RemoteClientUnderTest) -> None:
+    """A thousand updates are shown without a gap and in order."""
     await require_shown(client, "a flood of updates", MANY)
 
 
-@must("client.http.19", "An empty 202 is no failure, whatever its type.", "docs/protocol/http.md#python-sdk")
+@must("client.http.19", "http.md#python-sdk")
 async def empty_answers_are_no_failures(client: RemoteClientUnderTest) -> None:
+    """An empty 202 is no failure, whatever its type."""
     client.recorder.is_202_typed = True
     await require_shown(client, "a 202 that says it is JSON and is empty")

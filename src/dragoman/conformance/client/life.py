@@ -35,34 +35,27 @@ async def require_prompt(client: ClientUnderTest, answer: Json, what: str) -> No
     await client.require_alive(prompt, f"an agent {what}")
 
 
-@must("client.life.01", "The first message is initialize.", "docs/protocol/initialize.md#order")
+@must("client.life.01", "initialize.md#order")
 async def initialize_comes_first(client: ClientUnderTest) -> None:
+    """The first message is initialize."""
     frame = await client.next_frame(client.timeouts.start)
     if frame is None:
         client.inconclusive("the client said nothing")
     client.require(frame.method == "initialize", f"the first message is {frame.method or 'no call'}", frame)
 
 
-@must(
-    "client.life.02",
-    "The protocol version is an integer.",
-    "docs/protocol/initialize.md#version",
-    "v1 banjo draft crow",
-)
+@must("client.life.02", "initialize.md#version", "v1 banjo draft crow")
 async def the_version_is_an_integer(client: ClientUnderTest) -> None:
+    """The protocol version is an integer."""
     frame = await client.wait_initialize()
     name = "protocol_version" if client.dialect == "crow" else "protocolVersion"
     version = frame.message.get("params", {}).get(name)
     client.require(type(version) is int, f"{name} is {version!r}, not an integer", frame)
 
 
-@should(
-    "client.life.03",
-    "The client tells its name and version.",
-    "docs/protocol/initialize.md#params",
-    "v1 banjo 2025.1 crow",
-)
+@should("client.life.03", "initialize.md#params", "v1 banjo 2025.1 crow")
 async def the_client_has_a_name(client: ClientUnderTest) -> None:
+    """The client tells its name and version."""
     frame = await client.wait_initialize()
     info = frame.params.get("clientInfo") if isinstance(frame.params, dict) else None
     offered_values = (
@@ -71,13 +64,9 @@ async def the_client_has_a_name(client: ClientUnderTest) -> None:
     client.require(offered_values, "the client does not tell its name and version", frame)
 
 
-@must(
-    "client.life.04",
-    "The capabilities for files and terminals are booleans.",
-    "docs/protocol/initialize.md#client-capabilities",
-    "v1 banjo",
-)
+@must("client.life.04", "initialize.md#client-capabilities", "v1 banjo")
 async def capabilities_are_booleans(client: ClientUnderTest) -> None:
+    """The capabilities for files and terminals are booleans."""
     frame = await client.wait_initialize()
     offered = frame.message.get("params", {}).get("clientCapabilities", {})
     client.require(isinstance(offered, dict), "clientCapabilities is not an object", frame)
@@ -88,8 +77,9 @@ async def capabilities_are_booleans(client: ClientUnderTest) -> None:
     client.require(all(isinstance(each, bool) for each in offered_values), "a capability is not a boolean", frame)
 
 
-@must("client.life.05", "Nothing is asked before initialize was answered.", "docs/protocol/initialize.md#order")
+@must("client.life.05", "initialize.md#order")
 async def the_answer_is_waited_for(client: ClientUnderTest) -> None:
+    """Nothing is asked before initialize was answered."""
     client.held.add("initialize")
     first = await client.wait_initialize()
     early = await client.collect()
@@ -97,13 +87,9 @@ async def the_answer_is_waited_for(client: ClientUnderTest) -> None:
     client.reply_in_dialect(first, INITIALIZE_RESULT)
 
 
-@should(
-    "client.life.06",
-    "An agent that answers with an unknown version is left, and no session opened.",
-    "docs/protocol/initialize.md#version",
-    "v1",
-)
+@should("client.life.06", "initialize.md#version", "v1")
 async def an_unknown_version_is_left(client: ClientUnderTest) -> None:
+    """An agent that answers with an unknown version is left, and no session opened."""
     client.answers["initialize"] = initialize_result(protocolVersion=999)
     frame = await client.wait_for(lambda frame: frame.method == "session/new", client.timeouts.answer)
     client.require(frame is None, "the client opens a session with an agent of version 999", frame)
@@ -111,18 +97,15 @@ async def an_unknown_version_is_left(client: ClientUnderTest) -> None:
         client.inconclusive("the client said nothing")
 
 
-@must(
-    "client.life.07",
-    "An agent that tells neither name nor capabilities is met all the same.",
-    "docs/protocol/peers.md#absent-members",
-    "v1 banjo",
-)
+@must("client.life.07", "peers.md#absent-members", "v1 banjo")
 async def a_minimal_initialize_result_is_enough(client: ClientUnderTest) -> None:
+    """An agent that tells neither name nor capabilities is met all the same."""
     await require_prompt(client, {"protocolVersion": 1}, "with neither name nor capabilities")
 
 
-@must("client.life.08", "Capabilities nobody knows are ignored.", "docs/protocol/peers.md#unknown-fields", "v1 banjo")
+@must("client.life.08", "peers.md#unknown-fields", "v1 banjo")
 async def unknown_capabilities_are_ignored(client: ClientUnderTest) -> None:
+    """Capabilities nobody knows are ignored."""
     more = {"sessionCapabilities": {"subagents": {}}, "vendorThing": {"a": [1]}, "_meta": {"x": {}}}
     methods = [{"id": "env", "name": "Key", "type": "env_var", "vars": [{"name": "KEY"}]}]
     await require_prompt(
@@ -130,13 +113,9 @@ async def unknown_capabilities_are_ignored(client: ClientUnderTest) -> None:
     )
 
 
-@must(
-    "client.life.09",
-    "A null in place of an optional member is as good as its absence.",
-    "docs/protocol/initialize.md#omitted-capabilities",
-    "v1 banjo",
-)
+@must("client.life.09", "initialize.md#omitted-capabilities", "v1 banjo")
 async def nulls_are_absences(client: ClientUnderTest) -> None:
+    """A null in place of an optional member is as good as its absence."""
     nothing = {"sessionCapabilities": {"list": None, "resume": None}, "auth": None, "_meta": None}
     await require_prompt(
         client, initialize_result(agentInfo=None, agentCapabilities=nothing), "with nulls in its introduction"
@@ -150,19 +129,16 @@ async def _run_turn(client: ClientUnderTest) -> list[ReceivedFrame]:
     return client.received
 
 
-@must("client.life.10", "A connection is initialized once.", "docs/protocol/initialize.md#order")
+@must("client.life.10", "initialize.md#order")
 async def initialize_comes_once(client: ClientUnderTest) -> None:
+    """A connection is initialized once."""
     found = [each for each in await _run_turn(client) if each.method == "initialize"]
     client.require(len(found) == 1, f"initialize came {len(found)} times", *found)
 
 
-@must(
-    "client.life.11",
-    "What the agent does not offer is not asked for.",
-    "docs/protocol/initialize.md#gates",
-    "v1 banjo draft",
-)
+@must("client.life.11", "initialize.md#gates", "v1 banjo draft")
 async def only_what_is_offered_is_asked_for(client: ClientUnderTest) -> None:
+    """What the agent does not offer is not asked for."""
     found = [each for each in await _run_turn(client) if each.method in UNOFFERED]
     client.require(not found, f"the client asks for {found[0].method if found else ''}, which is not offered", *found)
 
@@ -189,14 +165,10 @@ async def _refuse_sessions(client: ClientUnderTest) -> None:
         client.inconclusive("the client opened no session")
 
 
-@must(
-    "client.life.12",
-    "When it has to authenticate, the client names a method the agent offered for it.",
-    "docs/protocol/auth.md#authenticate",
-    "v1",
-)
+@must("client.life.12", "auth.md#authenticate", "v1")
 async def only_an_offered_method_is_used(client: ClientUnderTest) -> None:
-    """The client may give up instead."""
+    """When it has to authenticate, the client names a method the agent offered for it."""
+    # The client may give up instead.
     _login_agent(client)
     await _refuse_sessions(client)
     for frame in client.received:
@@ -205,21 +177,18 @@ async def only_an_offered_method_is_used(client: ClientUnderTest) -> None:
             client.require(method == "by-agent", f"the client authenticates with {method!r}", frame)
 
 
-@must(
-    "client.life.13",
-    "A session refused for want of authentication is not asked for again and again.",
-    "docs/protocol/auth.md#required",
-    "v1 banjo draft",
-)
+@must("client.life.13", "auth.md#required", "v1 banjo draft")
 async def refusals_are_accepted(client: ClientUnderTest) -> None:
+    """A session refused for want of authentication is not asked for again and again."""
     _login_agent(client)
     await _refuse_sessions(client)
     found = [each for each in client.received if each.method == "session/new"]
     client.require(len(found) <= 2, f"the client asked for a session {len(found)} times without authenticating", *found)
 
 
-@must("client.life.14", "Without a session there is no prompt.", "docs/protocol/sessions.md#new", "v1 banjo crow draft")
+@must("client.life.14", "sessions.md#new", "v1 banjo crow draft")
 async def no_prompt_without_a_session(client: ClientUnderTest) -> None:
+    """Without a session there is no prompt."""
     client.held.add("session/new")
     opening = await client.wait_call("session/new", client.timeouts.start)
     client.refuse(opening, -32603, "Internal error")
@@ -227,8 +196,9 @@ async def no_prompt_without_a_session(client: ClientUnderTest) -> None:
     client.require(frame is None, "the client prompts though no session was opened", frame)
 
 
-@should("client.life.15", "An agent may take its time to introduce itself.", "docs/protocol/peers.md#slow-start")
+@should("client.life.15", "peers.md#slow-start")
 async def a_slow_agent_is_waited_for(client: ClientUnderTest) -> None:
+    """An agent may take its time to introduce itself."""
     client.held.add("initialize")
     first = await client.wait_initialize()
     await asyncio.sleep(SLOW)

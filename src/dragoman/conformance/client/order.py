@@ -43,13 +43,9 @@ async def require_prompt(client: ClientUnderTest, what: str) -> ReceivedFrame:
     return prompt
 
 
-@must(
-    "client.order.01",
-    "An update that comes before the answer to session/new is borne.",
-    "docs/protocol/peers.md#early-updates",
-    "v1 banjo draft",
-)
+@must("client.order.01", "peers.md#early-updates", "v1 banjo draft")
 async def updates_may_come_before_the_session(client: ClientUnderTest) -> None:
+    """An update that comes before the answer to session/new is borne."""
     frame = await wait_new_session(client)
     commands = [{"name": "help", "description": "Helps"}]
     client.update("available_commands_update", availableCommands=commands)
@@ -58,12 +54,9 @@ async def updates_may_come_before_the_session(client: ClientUnderTest) -> None:
     await client.require_alive(await require_prompt(client, what), what)
 
 
-@must(
-    "client.order.02",
-    "Text that comes before the first prompt is borne.",
-    "docs/protocol/peers.md#updates-outside-turns",
-)
+@must("client.order.02", "peers.md#updates-outside-turns")
 async def text_may_come_before_the_prompt(client: ClientUnderTest) -> None:
+    """Text that comes before the first prompt is borne."""
     frame = await wait_new_session(client)
     session = client.session if client.dialect == "2025.1" else SESSION
     client.reply_in_dialect(frame, {"sessionId": session})
@@ -72,13 +65,9 @@ async def text_may_come_before_the_prompt(client: ClientUnderTest) -> None:
     await client.require_alive(await require_prompt(client, what), what)
 
 
-@must(
-    "client.order.03",
-    "An update that comes after the answer to the prompt is borne.",
-    "docs/protocol/peers.md#updates-outside-turns",
-    "v1 banjo",
-)
+@must("client.order.03", "peers.md#updates-outside-turns", "v1 banjo")
 async def updates_may_come_after_the_turn(client: ClientUnderTest) -> None:
+    """An update that comes after the answer to the prompt is borne."""
     await client.run_turn()
     client.update("usage_update", used=10, size=1000)
     client.update("session_info_update", title="A session")
@@ -93,9 +82,10 @@ def _shown_numbers(client: ClientUnderTest, end: ClientExit, mark: str) -> list[
     return [int(number) for number in re.findall(rf"{mark}-(\d+)\.", end.stdout)]
 
 
-@must("client.order.04", "Text is shown in the order in which it came.", "docs/protocol/peers.md#sdk-order")
+@must("client.order.04", "peers.md#sdk-order")
 async def text_is_shown_in_order(client: ClientUnderTest) -> None:
-    """Send a long chunk, then short ones: concurrent handlers would overtake each other."""
+    """Text is shown in the order in which it came."""
+    # Send a long chunk, then short ones: concurrent handlers would overtake each other.
     async with client.turn():
         client.chunk(f"piece-0. {'long ' * (LONG // 5)}\n")
         for number in range(1, 20):
@@ -105,12 +95,9 @@ async def text_is_shown_in_order(client: ClientUnderTest) -> None:
     client.require(numbers, "of twenty pieces of text none was shown")
 
 
-@must(
-    "client.order.05",
-    "Everything that came before the answer to the prompt is shown.",
-    "docs/protocol/peers.md#sdk-order",
-)
+@must("client.order.05", "peers.md#sdk-order")
 async def all_text_is_shown(client: ClientUnderTest) -> None:
+    """Everything that came before the answer to the prompt is shown."""
     async with client.turn():
         for number in range(50):
             client.chunk(f"tail-{number}. {'word ' * 40}\n")
@@ -119,12 +106,9 @@ async def all_text_is_shown(client: ClientUnderTest) -> None:
     client.require(not missing, f"the pieces {missing} of fifty were never shown")
 
 
-@must(
-    "client.order.06",
-    "Thousands of updates in one turn are borne, and the last is shown.",
-    "docs/protocol/peers.md#slow-consumer",
-)
+@must("client.order.06", "peers.md#slow-consumer")
 async def floods_are_tolerated(client: ClientUnderTest) -> None:
+    """Thousands of updates in one turn are borne, and the last is shown."""
     prompt = await client.begin_turn()
     for number in range(FLOOD):
         client.chunk(f"flood-{number}.\n")
@@ -132,13 +116,9 @@ async def floods_are_tolerated(client: ClientUnderTest) -> None:
     await client.require_alive(prompt, f"{FLOOD} updates")
 
 
-@must(
-    "client.order.07",
-    "Leave may be asked for a tool call nobody announced.",
-    "docs/protocol/peers.md#tool-call-order",
-    "v1 banjo draft",
-)
+@must("client.order.07", "peers.md#tool-call-order", "v1 banjo draft")
 async def unannounced_calls_may_be_asked_for(client: ClientUnderTest) -> None:
+    """Leave may be asked for a tool call nobody announced."""
     async with client.turn():
         frame = client.need(
             await client.wait_reply(ask_permission(client, "unannounced", "question")),
@@ -147,13 +127,9 @@ async def unannounced_calls_may_be_asked_for(client: ClientUnderTest) -> None:
         client.require("result" in frame.message, "a question about an unannounced tool call got an error", frame)
 
 
-@must(
-    "client.order.08",
-    "A turn may end while a question is still open.",
-    "docs/protocol/peers.md#late-permission-answers",
-    "v1 banjo",
-)
+@must("client.order.08", "peers.md#late-permission-answers", "v1 banjo")
 async def a_turn_may_end_with_a_question_open(client: ClientUnderTest) -> None:
+    """A turn may end while a question is still open."""
     async with client.turn():
         client.update("tool_call", toolCallId="open", title="Write", kind="edit", status="pending")
         ask_permission(client, "open", "question")
@@ -173,13 +149,9 @@ async def cancel_turn(client: ClientUnderTest) -> tuple[ReceivedFrame, ReceivedF
     return prompt, frame
 
 
-@must(
-    "client.order.09",
-    "session/cancel is a notification that names the session.",
-    "docs/protocol/prompt-turns.md#cancel",
-    "v1 banjo 2025.1 draft",
-)
+@must("client.order.09", "prompt-turns.md#cancel", "v1 banjo 2025.1 draft")
 async def a_cancel_is_a_notification(client: ClientUnderTest) -> None:
+    """session/cancel is a notification that names the session."""
     prompt, frame = await cancel_turn(client)
     client.require("id" not in frame.message, "session/cancel came as a request", frame)
     session = frame.params.get("sessionId") if isinstance(frame.params, dict) else None
@@ -187,13 +159,9 @@ async def a_cancel_is_a_notification(client: ClientUnderTest) -> None:
     client.end_turn(prompt, "cancelled")
 
 
-@must(
-    "client.order.10",
-    "After a cancel every question is answered with cancelled.",
-    "docs/protocol/prompt-turns.md#cancel",
-    "v1 banjo",
-)
+@must("client.order.10", "prompt-turns.md#cancel", "v1 banjo")
 async def questions_after_a_cancel_are_answered_with_it(client: ClientUnderTest) -> None:
+    """After a cancel every question is answered with cancelled."""
     prompt, _ = await cancel_turn(client)
     client.update("tool_call", toolCallId="crossed", title="Write", kind="edit", status="pending")
     frame = client.need(
@@ -206,12 +174,9 @@ async def questions_after_a_cancel_are_answered_with_it(client: ClientUnderTest)
     client.end_turn(prompt, "cancelled")
 
 
-@should(
-    "client.order.11",
-    "After a cancel updates are still taken, until the prompt is answered.",
-    "docs/protocol/peers.md#after-cancel",
-)
+@should("client.order.11", "peers.md#after-cancel")
 async def updates_after_a_cancel_are_accepted(client: ClientUnderTest) -> None:
+    """After a cancel updates are still taken, until the prompt is answered."""
     prompt, _ = await cancel_turn(client)
     client.chunk("still here\n")
     await client.sync()
@@ -220,45 +185,34 @@ async def updates_after_a_cancel_are_accepted(client: ClientUnderTest) -> None:
     await client.require_end("an update after a cancel")
 
 
-@must(
-    "client.order.12",
-    "A cancelled turn may all the same end with end_turn.",
-    "docs/protocol/peers.md#after-cancel",
-    "v1 banjo crow draft",
-)
+@must("client.order.12", "peers.md#after-cancel", "v1 banjo crow draft")
 async def a_cancelled_turn_may_end_like_any_other(client: ClientUnderTest) -> None:
+    """A cancelled turn may all the same end with end_turn."""
     prompt, _ = await cancel_turn(client)
     client.end_turn(prompt, "end_turn")
     await client.require_end("a cancelled turn that ended with end_turn")
 
 
-@must("client.order.13", "A cancelled turn may all the same end with an error.", "docs/protocol/peers.md#after-cancel")
+@must("client.order.13", "peers.md#after-cancel")
 async def a_cancelled_turn_may_fail(client: ClientUnderTest) -> None:
+    """A cancelled turn may all the same end with an error."""
     prompt, _ = await cancel_turn(client)
     client.refuse(prompt, -32099, "'NoneType' object has no attribute 'startswith'")
     await client.require_end("a cancelled turn that ended with an error")
 
 
-@must(
-    "client.order.14",
-    "A turn may end while a tool call is still in progress.",
-    "docs/protocol/peers.md#tool-call-order",
-    "v1 banjo draft",
-)
+@must("client.order.14", "peers.md#tool-call-order", "v1 banjo draft")
 async def tool_calls_may_stay_open(client: ClientUnderTest) -> None:
-    """copilot, kimi, fast-agent, hermes and deepagents do this."""
+    """A turn may end while a tool call is still in progress."""
+    # copilot, kimi, fast-agent, hermes and deepagents do this.
     async with client.turn():
         client.update("tool_call", toolCallId="unfinished", title="Run", kind="execute", status="in_progress")
     await client.require_end("a turn that ended with a tool call in progress")
 
 
-@must(
-    "client.order.15",
-    "Text that comes after a cancelled answer is borne.",
-    "docs/protocol/peers.md#updates-outside-turns",
-    "v1 banjo",
-)
+@must("client.order.15", "peers.md#updates-outside-turns", "v1 banjo")
 async def text_may_come_after_a_cancelled_answer(client: ClientUnderTest) -> None:
+    """Text that comes after a cancelled answer is borne."""
     prompt = await client.begin_turn()
     client.end_turn(prompt, "cancelled")
     client.chunk("one more thing\n")
@@ -266,24 +220,18 @@ async def text_may_come_after_a_cancelled_answer(client: ClientUnderTest) -> Non
     client.require(not end.crashed, f"text after a cancelled answer broke the client: {end.stderr_excerpt()}")
 
 
-@must(
-    "client.order.16",
-    "A request of the agent is answered while a prompt is open.",
-    "docs/protocol/json-rpc.md#concurrency",
-)
+@must("client.order.16", "json-rpc.md#concurrency")
 async def requests_are_answered_in_a_turn(client: ClientUnderTest) -> None:
-    """Otherwise agent and client wait for each other."""
+    """A request of the agent is answered while a prompt is open."""
+    # Otherwise agent and client wait for each other.
     async with client.turn():
         frame = await client.wait_reply(client.call("_vendor/in_turn", {}))
         client.require(frame is not None, "a request was not answered while the prompt was open")
 
 
-@should(
-    "client.order.17",
-    "After a cancel the client waits for the answer to its prompt before it prompts again.",
-    "docs/protocol/peers.md#second-prompt",
-)
+@should("client.order.17", "peers.md#second-prompt")
 async def no_prompt_follows_before_the_answer(client: ClientUnderTest) -> None:
+    """After a cancel the client waits for the answer to its prompt before it prompts again."""
     prompt, _ = await cancel_turn(client)
     frame = await client.collect(5 * client.timeouts.quiet)
     again = [each for each in frame if each.method == "session/prompt"]
@@ -291,13 +239,9 @@ async def no_prompt_follows_before_the_answer(client: ClientUnderTest) -> None:
     client.end_turn(prompt, "cancelled")
 
 
-@must(
-    "client.order.18",
-    "A replayed history before the answer to session/new is borne.",
-    "docs/protocol/peers.md#early-updates",
-    "v1 banjo",
-)
+@must("client.order.18", "peers.md#early-updates", "v1 banjo")
 async def history_may_come_before_the_session(client: ClientUnderTest) -> None:
+    """A replayed history before the answer to session/new is borne."""
     frame = await wait_new_session(client)
     client.session = SESSION
     client.update("user_message_chunk", content={"type": "text", "text": "an older question"})
@@ -307,13 +251,9 @@ async def history_may_come_before_the_session(client: ClientUnderTest) -> None:
     await client.require_alive(await require_prompt(client, what), what)
 
 
-@may(
-    "client.order.19",
-    "A cancelled prompt may also be taken back with $/cancel_request, which names a request that is open.",
-    "docs/protocol/prompt-turns.md#cancel-request",
-    "v1 banjo",
-)
+@may("client.order.19", "prompt-turns.md#cancel-request", "v1 banjo")
 async def open_requests_are_cancelled_by_id(client: ClientUnderTest) -> None:
+    """A cancelled prompt may also be taken back with $/cancel_request, which names a request that is open."""
     prompt, _ = await cancel_turn(client)
     await client.collect()
     cancels = [frame for frame in client.received if frame.message.get("method") == "$/cancel_request"]

@@ -44,21 +44,15 @@ async def _require_choice(client: ClientUnderTest, options: list[Json], **tool: 
         client.require(choice is None or choice in ids, f"{choice!r} was chosen, which is not among {ids}", frame)
 
 
-@must(
-    "client.permission.01",
-    "A question for leave is answered with one of its options, or with cancelled.",
-    "docs/protocol/permission.md#options",
-)
+@must("client.permission.01", "permission.md#options")
 async def an_option_is_chosen(client: ClientUnderTest) -> None:
+    """A question for leave is answered with one of its options, or with cancelled."""
     await _require_choice(client, OPTIONS)
 
 
-@must(
-    "client.permission.02",
-    "The outcome is an object with its own outcome in it.",
-    "docs/protocol/permission.md#outcome",
-)
+@must("client.permission.02", "permission.md#outcome")
 async def the_outcome_has_a_shape(client: ClientUnderTest) -> None:
+    """The outcome is an object with its own outcome in it."""
     async with client.turn():
         frame, given = await outcome(client, ask_permission(client, OPTIONS))
         client.require(isinstance(given, dict), "the outcome is not an object", frame)
@@ -67,24 +61,21 @@ async def the_outcome_has_a_shape(client: ClientUnderTest) -> None:
         client.require(good, "an option was chosen without its id", frame)
 
 
-@must("client.permission.03", "The id of the chosen option is said as it was given.", "docs/protocol/peers.md#id-texts")
+@must("client.permission.03", "peers.md#id-texts")
 async def option_ids_are_opaque(client: ClientUnderTest) -> None:
+    """The id of the chosen option is said as it was given."""
     await _require_choice(client, [{"optionId": " Proceed/Once #1 ", "name": "Allow", "kind": "allow_once"}])
 
 
-@must(
-    "client.permission.04", "An option of an unknown kind is no error.", "docs/protocol/peers.md#unknown-option-kinds"
-)
+@must("client.permission.04", "peers.md#unknown-option-kinds")
 async def unknown_kinds_are_tolerated(client: ClientUnderTest) -> None:
+    """An option of an unknown kind is no error."""
     await _require_choice(client, [{"optionId": "later", "name": "Ask me later", "kind": "defer"}, *OPTIONS])
 
 
-@must(
-    "client.permission.05",
-    "A question without options is never answered with a choice.",
-    "docs/protocol/permission.md#options",
-)
+@must("client.permission.05", "permission.md#options")
 async def nothing_cannot_be_chosen(client: ClientUnderTest) -> None:
+    """A question without options is never answered with a choice."""
     async with client.turn():
         frame = client.need(
             await client.wait_reply(ask_permission(client, []), client.timeouts.turn),
@@ -95,8 +86,9 @@ async def nothing_cannot_be_chosen(client: ClientUnderTest) -> None:
         client.require(choice is None, f"{choice!r} was chosen where there were no options", frame)
 
 
-@must("client.permission.06", "Two questions at once are both answered.", "docs/protocol/json-rpc.md#concurrency")
+@must("client.permission.06", "json-rpc.md#concurrency")
 async def two_questions_get_two_answers(client: ClientUnderTest) -> None:
+    """Two questions at once are both answered."""
     async with client.turn():
         for id in ("first", "second"):
             ask_permission(client, OPTIONS, id)
@@ -109,12 +101,9 @@ def _answered_ids(client: ClientUnderTest) -> set[str]:
     return {each.message.get("id") for each in client.received if each.is_reply} & {"first", "second"}
 
 
-@must(
-    "client.permission.07",
-    "A question may say no more of its tool call than id and title.",
-    "docs/protocol/peers.md#tool-call-order",
-)
+@must("client.permission.07", "peers.md#tool-call-order")
 async def minimal_questions_are_answered(client: ClientUnderTest) -> None:
+    """A question may say no more of its tool call than id and title."""
     async with client.turn():
         client.update("tool_call", toolCallId="call-little", title="Something", kind="other", status="pending")
         call = {"toolCallId": "call-little", "title": "Something"}
@@ -122,12 +111,9 @@ async def minimal_questions_are_answered(client: ClientUnderTest) -> None:
         await outcome(client, "little")
 
 
-@must(
-    "client.permission.08",
-    "Where leave can only be refused, nothing else is chosen.",
-    "docs/protocol/peers.md#lost-options",
-)
+@must("client.permission.08", "peers.md#lost-options")
 async def refusals_are_all_there_is(client: ClientUnderTest) -> None:
+    """Where leave can only be refused, nothing else is chosen."""
     await _require_choice(client, [{"optionId": "never", "name": "Reject", "kind": "reject_once"}])
 
 
@@ -145,26 +131,18 @@ async def _form(client: ClientUnderTest) -> tuple[ReceivedFrame, Json]:
     return frame, result
 
 
-@must(
-    "client.permission.09",
-    "A form is answered with accept, decline or cancel.",
-    "docs/protocol/elicitation.md#answer",
-    needs="client.elicitation.form",
-)
+@must("client.permission.09", "elicitation.md#answer", needs="client.elicitation.form")
 async def a_form_has_three_answers(client: ClientUnderTest) -> None:
+    """A form is answered with accept, decline or cancel."""
     async with client.turn():
         frame, result = await _form(client)
         action = result.get("action")
         client.require(action in ("accept", "decline", "cancel"), f"a form was answered with {action!r}", frame)
 
 
-@must(
-    "client.permission.10",
-    "An accepted form has a value for what it requires.",
-    "docs/protocol/elicitation.md#answer",
-    needs="client.elicitation.form",
-)
+@must("client.permission.10", "elicitation.md#answer", needs="client.elicitation.form")
 async def a_form_is_filled_in(client: ClientUnderTest) -> None:
+    """An accepted form has a value for what it requires."""
     async with client.turn():
         frame, result = await _form(client)
         content = result.get("content")
@@ -173,13 +151,9 @@ async def a_form_is_filled_in(client: ClientUnderTest) -> None:
             client.require(filled, "an accepted form lacks a value it requires", frame)
 
 
-@must(
-    "client.permission.11",
-    "A question in a mode the client does not offer is an error.",
-    "docs/protocol/elicitation.md#modes",
-    needs="!client.elicitation.url",
-)
+@must("client.permission.11", "elicitation.md#modes", needs="!client.elicitation.url")
 async def modes_are_kept_to(client: ClientUnderTest) -> None:
+    """A question in a mode the client does not offer is an error."""
     async with client.turn():
         params = {"sessionId": client.session, "mode": "url", "message": "Sign in", "elicitationId": "e1"}
         id = client.call("elicitation/create", {**params, "url": "https://agent.example/in"}, id="link")
@@ -187,12 +161,9 @@ async def modes_are_kept_to(client: ClientUnderTest) -> None:
         client.require("error" in frame.message, "a question in a mode that is not offered was answered", frame)
 
 
-@should(
-    "client.permission.12",
-    "The completion of a question nobody asked is passed over.",
-    "docs/protocol/elicitation.md#complete",
-)
+@should("client.permission.12", "elicitation.md#complete")
 async def stray_completions_are_passed_over(client: ClientUnderTest) -> None:
+    """The completion of a question nobody asked is passed over."""
     prompt = await client.begin_turn()
     client.notify("elicitation/complete", {"elicitationId": "never-asked"})
     await client.require_alive(prompt, "the completion of an unknown question")

@@ -36,8 +36,9 @@ async def require_agent_gone(client: ClientUnderTest, what: str) -> None:
     )
 
 
-@must("client.process.01", "What the agent writes to stderr never blocks it.", "docs/protocol/peers.md#sdk-stderr")
+@must("client.process.01", "peers.md#sdk-stderr")
 async def stderr_is_read(client: ClientUnderTest) -> None:
+    """What the agent writes to stderr never blocks it."""
     client.held.add("initialize")
     first = await client.wait_initialize()
     client.note(f"{FLOOD} bytes are written to stderr")
@@ -48,40 +49,34 @@ async def stderr_is_read(client: ClientUnderTest) -> None:
     client.end_turn(prompt)
 
 
-@must(
-    "client.process.02",
-    "An agent that ignores the end of its input is not left running.",
-    "docs/protocol/peers.md#end-of-input",
-)
+@must("client.process.02", "peers.md#end-of-input")
 async def agents_that_stay_are_ended(client: ClientUnderTest) -> None:
+    """An agent that ignores the end of its input is not left running."""
     require_watched(client)
     await require_agent_gone(client, "an agent that ignores the end of its input")
 
 
-@should(
-    "client.process.03", "An agent that also ignores TERM is not left running.", "docs/protocol/peers.md#end-of-input"
-)
+@should("client.process.03", "peers.md#end-of-input")
 async def agents_that_resist_are_ended(client: ClientUnderTest) -> None:
+    """An agent that also ignores TERM is not left running."""
     require_watched(client)
     await client.wait_initialize()
     await client.environment.ignore_sigterm()
     await require_agent_gone(client, "an agent that ignores TERM")
 
 
-@must(
-    "client.process.04",
-    "An agent behind a shell, npx or uvx is not left running.",
-    "docs/protocol/peers.md#sdk-wrapper",
-)
+@must("client.process.04", "peers.md#sdk-wrapper")
 async def wrapped_agents_are_ended(client: ClientUnderTest) -> None:
+    """An agent behind a shell, npx or uvx is not left running."""
     require_watched(client)
     if not client.environment.is_wrapped:
         client.skip("the agent has no wrapper here")
     await require_agent_gone(client, "the agent behind its wrapper")
 
 
-@must("client.process.05", "An agent that dies in a turn ends the turn.", "docs/protocol/peers.md#silent-death")
+@must("client.process.05", "peers.md#silent-death")
 async def a_death_ends_the_turn(client: ClientUnderTest) -> None:
+    """An agent that dies in a turn ends the turn."""
     require_watched(client)
     await client.begin_turn()
     await client.environment.exit_agent(KILLED)
@@ -97,12 +92,9 @@ async def require_exit(client: ClientUnderTest, what: str) -> None:
     client.note(f"the client ended with status {end.status}: {end.stderr.strip()[-500:]!r}")
 
 
-@must(
-    "client.process.06",
-    "An agent that dies before it introduced itself is given up.",
-    "docs/protocol/peers.md#silent-death",
-)
+@must("client.process.06", "peers.md#silent-death")
 async def a_still_birth_is_seen(client: ClientUnderTest) -> None:
+    """An agent that dies before it introduced itself is given up."""
     require_watched(client)
     client.held.add("initialize")
     await client.wait_initialize()
@@ -110,8 +102,9 @@ async def a_still_birth_is_seen(client: ClientUnderTest) -> None:
     await require_exit(client, "an agent that died before it introduced itself")
 
 
-@must("client.process.07", "An agent that closes its output is given up.", "docs/protocol/peers.md#silent-death")
+@must("client.process.07", "peers.md#silent-death")
 async def a_closed_output_is_seen(client: ClientUnderTest) -> None:
+    """An agent that closes its output is given up."""
     require_watched(client)
     await client.begin_turn()
     client.note("the agent closes its output")
@@ -119,12 +112,9 @@ async def a_closed_output_is_seen(client: ClientUnderTest) -> None:
     await require_exit(client, "an agent that closed its output")
 
 
-@should(
-    "client.process.08",
-    "When the agent died, the client ends with a status other than 0.",
-    "docs/protocol/peers.md#silent-death",
-)
+@should("client.process.08", "peers.md#silent-death")
 async def an_agent_exit_is_reported(client: ClientUnderTest) -> None:
+    """When the agent died, the client ends with a status other than 0."""
     require_watched(client)
     await client.begin_turn()
     await client.environment.exit_agent(FAILED)
@@ -134,8 +124,9 @@ async def an_agent_exit_is_reported(client: ClientUnderTest) -> None:
     client.require(end.status != 0, "the client ends with status 0 though its agent died in the turn")
 
 
-@must("client.process.09", "An agent that never answers can be left by Ctrl-C.", "docs/protocol/peers.md#no-watchdog")
+@must("client.process.09", "peers.md#no-watchdog")
 async def a_silent_agent_can_be_interrupted(client: ClientUnderTest) -> None:
+    """An agent that never answers can be left by Ctrl-C."""
     end = await _interrupt_twice(client)
     client.require(end.status is not None, "the client cannot be left while its agent is silent")
 
@@ -152,8 +143,9 @@ async def _interrupt_twice(client: ClientUnderTest) -> ClientExit:
     return await client.environment.wait_exit(2 * client.timeouts.exit)
 
 
-@should("client.process.10", "The agent sees the environment of the client.", "docs/protocol/peers.md#sdk-environment")
+@should("client.process.10", "peers.md#sdk-environment")
 async def the_environment_is_handed_on(client: ClientUnderTest) -> None:
+    """The agent sees the environment of the client."""
     require_watched(client)
     prompt = await client.wait_prompt()
     client.require(
@@ -162,12 +154,9 @@ async def the_environment_is_handed_on(client: ClientUnderTest) -> None:
     client.end_turn(prompt)
 
 
-@should(
-    "client.process.11",
-    "An agent that dies right after its answer has its answer taken.",
-    "docs/protocol/peers.md#silent-death",
-)
+@should("client.process.11", "peers.md#silent-death")
 async def output_before_the_exit_is_shown(client: ClientUnderTest) -> None:
+    """An agent that dies right after its answer has its answer taken."""
     require_watched(client)
     async with client.turn():
         client.chunk("last-words\n")
@@ -179,8 +168,9 @@ async def output_before_the_exit_is_shown(client: ClientUnderTest) -> None:
     client.require(not is_text_shown or "last-words" in end.stdout, "the last words of the agent were not shown")
 
 
-@must("client.process.12", "An agent that is left by Ctrl-C is not left running.", "docs/protocol/peers.md#survivors")
+@must("client.process.12", "peers.md#survivors")
 async def a_silent_agent_is_ended(client: ClientUnderTest) -> None:
+    """An agent that is left by Ctrl-C is not left running."""
     if (await _interrupt_twice(client)).status is None:
         client.inconclusive("the client cannot be left while its agent is silent")
     client.require(

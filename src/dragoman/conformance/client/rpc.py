@@ -61,8 +61,9 @@ async def require_same_id(client: ClientUnderTest, id: Json, what: str) -> None:
         client.require(type(given) is type(id) and given == id, f"the answer's id is {given!r}, not {id!r}", frame)
 
 
-@must("client.rpc.01", 'Every message of the client says "jsonrpc": "2.0".', "docs/protocol/json-rpc.md#envelope")
+@must("client.rpc.01", "json-rpc.md#envelope")
 async def messages_state_the_version(client: ClientUnderTest) -> None:
+    """Every message of the client says "jsonrpc": "2.0"."""
     wrong = [
         each
         for each in await record_turn(client)
@@ -71,22 +72,16 @@ async def messages_state_the_version(client: ClientUnderTest) -> None:
     client.require(not wrong, 'a message does not say "jsonrpc": "2.0"', *wrong)
 
 
-@must(
-    "client.rpc.02",
-    "The client writes nothing to its agent but one JSON object a line.",
-    "docs/protocol/json-rpc.md#stdio",
-)
+@must("client.rpc.02", "json-rpc.md#stdio")
 async def only_messages_are_written(client: ClientUnderTest) -> None:
+    """The client writes nothing to its agent but one JSON object a line."""
     wrong = [each for each in await record_turn(client) if not isinstance(each.message, dict)]
     client.require(not wrong, "the client wrote a line that is no JSON object", *wrong)
 
 
-@must(
-    "client.rpc.03",
-    "The ids of the client's own requests are integers or strings, each used once.",
-    "docs/protocol/json-rpc.md#ids",
-)
+@must("client.rpc.03", "json-rpc.md#ids")
 async def ids_are_used_once(client: ClientUnderTest) -> None:
+    """The ids of the client's own requests are integers or strings, each used once."""
     asked = [each for each in await record_turn(client) if each.is_request]
     ids = [each.message["id"] for each in asked]
     odd = [
@@ -97,49 +92,39 @@ async def ids_are_used_once(client: ClientUnderTest) -> None:
     client.require(not twice, "an id was used twice", *twice)
 
 
-@must(
-    "client.rpc.04",
-    "A request of an unknown method is refused with -32601, not left open.",
-    "docs/protocol/peers.md#vendor-methods",
-)
+@must("client.rpc.04", "peers.md#vendor-methods")
 async def unknown_methods_are_refused(client: ClientUnderTest) -> None:
+    """A request of an unknown method is refused with -32601, not left open."""
     await require_refused(client, "craft/no_such_method")
 
 
-@must(
-    "client.rpc.05",
-    "A request of an unknown extension is refused with -32601, not granted.",
-    "docs/protocol/peers.md#extension-answers",
-)
+@must("client.rpc.05", "peers.md#extension-answers")
 async def unknown_extensions_are_refused(client: ClientUnderTest) -> None:
+    """A request of an unknown extension is refused with -32601, not granted."""
     await require_refused(client, "_vendor/no_such_extension")
 
 
-@must(
-    "client.rpc.06",
-    "An unknown notification is not answered, not even with an error without id.",
-    "docs/protocol/peers.md#errors-without-id",
-)
+@must("client.rpc.06", "peers.md#errors-without-id")
 async def unknown_notifications_are_passed_over(client: ClientUnderTest) -> None:
+    """An unknown notification is not answered, not even with an error without id."""
     await require_unanswered(client, "qwen/notify/session/prompt-suggestion", {"v": 1})
 
 
-@must("client.rpc.07", "An unknown extension notification is not answered.", "docs/protocol/extensions.md#own-methods")
+@must("client.rpc.07", "extensions.md#own-methods")
 async def unknown_extension_notifications_are_passed_over(client: ClientUnderTest) -> None:
+    """An unknown extension notification is not answered."""
     await require_unanswered(client, "_auth/status_update", {"state": "authenticated"})
 
 
-@must("client.rpc.08", "A line of broken JSON does not end the conversation.", "docs/protocol/peers.md#malformed-lines")
+@must("client.rpc.08", "peers.md#malformed-lines")
 async def broken_json_is_tolerated(client: ClientUnderTest) -> None:
+    """A line of broken JSON does not end the conversation."""
     await require_tolerated(client, b'{"jsonrpc":"2.0","method":"session/upda', "a line of broken JSON")
 
 
-@must(
-    "client.rpc.09",
-    "A line of broken JSON is passed over or answered with -32700 and id null.",
-    "docs/protocol/peers.md#malformed-lines",
-)
+@must("client.rpc.09", "peers.md#malformed-lines")
 async def broken_json_gets_a_parse_error_or_nothing(client: ClientUnderTest) -> None:
+    """A line of broken JSON is passed over or answered with -32700 and id null."""
     async with client.turn():
         start = len(client.received)
         client.send(b'{"jsonrpc":"2.0","id":')
@@ -154,28 +139,23 @@ async def broken_json_gets_a_parse_error_or_nothing(client: ClientUnderTest) -> 
         client.require(not wrong, "broken JSON was answered with something else than -32700 and id null", *wrong)
 
 
-@must(
-    "client.rpc.10",
-    "A JSON value that is no object does not end the conversation.",
-    "docs/protocol/peers.md#sdk-non-object",
-)
+@must("client.rpc.10", "peers.md#sdk-non-object")
 async def values_are_tolerated(client: ClientUnderTest) -> None:
+    """A JSON value that is no object does not end the conversation."""
     await require_tolerated(client, b"5", "a line that is a number")
 
 
-@must("client.rpc.11", "An array of messages does not end the conversation.", "docs/protocol/peers.md#batches")
+@must("client.rpc.11", "peers.md#batches")
 async def arrays_are_tolerated(client: ClientUnderTest) -> None:
+    """An array of messages does not end the conversation."""
     each = '{"jsonrpc":"2.0","method":"_vendor/note","params":{}}'
     await require_tolerated(client, f"[{each},{each}]".encode(), "an array of messages")
 
 
-@should(
-    "client.rpc.12",
-    "An array of messages is passed over or refused as a whole with -32600.",
-    "docs/protocol/json-rpc.md#batches",
-)
+@should("client.rpc.12", "json-rpc.md#batches")
 async def arrays_are_refused_as_a_whole(client: ClientUnderTest) -> None:
-    """Silence, one -32600 with id null and a JSON-RPC batch are all fine."""
+    """An array of messages is passed over or refused as a whole with -32600."""
+    # Silence, one -32600 with id null and a JSON-RPC batch are all fine.
     async with client.turn():
         start = len(client.received)
         client.send([{"jsonrpc": "2.0", "id": "batched", "method": "_vendor/question", "params": {}}])
@@ -189,10 +169,9 @@ async def arrays_are_refused_as_a_whole(client: ClientUnderTest) -> None:
         client.require(not wrong, "an array was answered with something else than -32600", *wrong)
 
 
-@must(
-    "client.rpc.13", "An answer to a request that was never made is passed over.", "docs/protocol/json-rpc.md#envelope"
-)
+@must("client.rpc.13", "json-rpc.md#envelope")
 async def stray_answers_are_passed_over(client: ClientUnderTest) -> None:
+    """An answer to a request that was never made is passed over."""
     await require_tolerated(client, b'{"jsonrpc":"2.0","id":987654,"result":{}}', "an unrequested answer")
 
 
@@ -209,41 +188,29 @@ async def _require_turn_continues(client: ClientUnderTest, line: bytes, what: st
     await client.require_alive(prompt, what)
 
 
-@must(
-    "client.rpc.14",
-    "An error without id does not end the turn that is under way.",
-    "docs/protocol/peers.md#errors-without-id",
-)
+@must("client.rpc.14", "peers.md#errors-without-id")
 async def errors_without_id_end_nothing(client: ClientUnderTest) -> None:
+    """An error without id does not end the turn that is under way."""
     line = b'{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"}}'
     await _require_turn_continues(client, line, "an error without id")
 
 
-@must(
-    "client.rpc.15",
-    "An error with id null does not end the turn that is under way.",
-    "docs/protocol/peers.md#errors-without-id",
-)
+@must("client.rpc.15", "peers.md#errors-without-id")
 async def errors_with_a_null_id_end_nothing(client: ClientUnderTest) -> None:
+    """An error with id null does not end the turn that is under way."""
     line = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
     await _require_turn_continues(client, line, "an error with id null")
 
 
-@must(
-    "client.rpc.16",
-    "A request with a long string as id is answered with that string.",
-    "docs/protocol/peers.md#id-shapes",
-)
+@must("client.rpc.16", "peers.md#id-shapes")
 async def long_string_ids_come_back(client: ClientUnderTest) -> None:
+    """A request with a long string as id is answered with that string."""
     await require_same_id(client, ODD, "a UUID as id")
 
 
-@must(
-    "client.rpc.17",
-    "An agent's id that equals one of the client's own is kept apart from it.",
-    "docs/protocol/peers.md#id-shapes",
-)
+@must("client.rpc.17", "peers.md#id-shapes")
 async def the_ids_of_both_sides_are_kept_apart(client: ClientUnderTest) -> None:
+    """An agent's id that equals one of the client's own is kept apart from it."""
     prompt = await client.begin_turn()
     id = prompt.message["id"]
     client.call("_vendor/question", {}, id=id)
@@ -252,15 +219,17 @@ async def the_ids_of_both_sides_are_kept_apart(client: ClientUnderTest) -> None:
     await client.require_alive(prompt, "a request with the id of its own prompt")
 
 
-@must("client.rpc.18", "The order of members does not matter: an id may come last.", "docs/protocol/peers.md#id-shapes")
+@must("client.rpc.18", "peers.md#id-shapes")
 async def the_id_may_come_last(client: ClientUnderTest) -> None:
+    """The order of members does not matter: an id may come last."""
     async with client.turn():
         client.send(b'{"params":{},"method":"_vendor/question","jsonrpc":"2.0","id":"last"}')
         client.require(await client.wait_reply("last"), "a request whose id comes last was not answered")
 
 
-@must("client.rpc.19", "A second answer to the same request is passed over.", "docs/protocol/json-rpc.md#envelope")
+@must("client.rpc.19", "json-rpc.md#envelope")
 async def second_answers_are_passed_over(client: ClientUnderTest) -> None:
+    """A second answer to the same request is passed over."""
     prompt = await client.begin_turn()
     new = next((each for each in client.received if each.method == "session/new"), None)
     if new is None:
@@ -269,22 +238,21 @@ async def second_answers_are_passed_over(client: ClientUnderTest) -> None:
     await client.require_alive(prompt, "a second answer to the same request")
 
 
-@must("client.rpc.20", "A string of digits as id comes back as a string.", "docs/protocol/json-rpc.md#ids")
+@must("client.rpc.20", "json-rpc.md#ids")
 async def digits_stay_a_string(client: ClientUnderTest) -> None:
+    """A string of digits as id comes back as a string."""
     await require_same_id(client, "7", "a string of digits as id")
 
 
-@must("client.rpc.21", "Zero is an id like any other.", "docs/protocol/peers.md#id-shapes")
+@must("client.rpc.21", "peers.md#id-shapes")
 async def zero_is_an_id(client: ClientUnderTest) -> None:
+    """Zero is an id like any other."""
     await require_same_id(client, 0, "0 as id")
 
 
-@must(
-    "client.rpc.22",
-    "Members nobody knows beside method and params are ignored.",
-    "docs/protocol/extensions.md#unknown-members",
-)
+@must("client.rpc.22", "extensions.md#unknown-members")
 async def unknown_members_are_ignored(client: ClientUnderTest) -> None:
+    """Members nobody knows beside method and params are ignored."""
     prompt = await client.begin_turn()
     client.send({"jsonrpc": "2.0", "id": "more", "method": "_vendor/more", "params": {}, "trace": {"a": [1]}})
     frame = await client.wait_reply("more")
@@ -292,8 +260,9 @@ async def unknown_members_are_ignored(client: ClientUnderTest) -> None:
     await client.require_alive(prompt, "an unknown member")
 
 
-@must("client.rpc.23", "The client's errors have an integer code and a text.", "docs/protocol/errors.md#error-object")
+@must("client.rpc.23", "errors.md#error-object")
 async def errors_have_a_code_and_a_text(client: ClientUnderTest) -> None:
+    """The client's errors have an integer code and a text."""
     async with client.turn():
         frame = await client.wait_reply(client.call("_vendor/question", {}))
         error = frame.message.get("error") if frame is not None else None
@@ -304,27 +273,26 @@ async def errors_have_a_code_and_a_text(client: ClientUnderTest) -> None:
         client.require(isinstance(error and error.get("message"), str), "the message of an error is not a text", frame)
 
 
-@must("client.rpc.24", "An answer has a result or an error, never both.", "docs/protocol/json-rpc.md#envelope")
+@must("client.rpc.24", "json-rpc.md#envelope")
 async def answers_have_one_content(client: ClientUnderTest) -> None:
+    """An answer has a result or an error, never both."""
     replies = [each for each in await record_turn(client) if each.is_reply]
     wrong = [each for each in replies if "result" in each.message and "error" in each.message]
     client.require(not wrong, "an answer has a result and an error", *wrong)
 
 
-@must(
-    "client.rpc.25",
-    "A request without params is answered, if only with an error.",
-    "docs/protocol/peers.md#missing-params",
-)
+@must("client.rpc.25", "peers.md#missing-params")
 async def requests_without_params_are_answered(client: ClientUnderTest) -> None:
+    """A request without params is answered, if only with an error."""
     prompt = await client.begin_turn()
     client.send({"jsonrpc": "2.0", "id": "bare", "method": "fs/read_text_file"})
     client.require(await client.wait_reply("bare"), "a request without params was not answered")
     await client.require_alive(prompt, "a request without params")
 
 
-@must("client.rpc.26", "Twenty requests at once are all answered.", "docs/protocol/json-rpc.md#concurrency")
+@must("client.rpc.26", "json-rpc.md#concurrency")
 async def many_requests_are_all_answered(client: ClientUnderTest) -> None:
+    """Twenty requests at once are all answered."""
     async with client.turn():
         ids = {client.call("_vendor/many", {"n": number}, id=f"many-{number}") for number in range(20)}
         await client.wait_for(lambda frame: frame.is_reply and not ids - _answered_ids(client, ids))
@@ -337,11 +305,10 @@ def _answered_ids(client: ClientUnderTest, ids: set[str]) -> set[str]:
     return {id for id in ids if id in found}
 
 
-@must(
-    "client.rpc.27", "An error of an unheard-of code ends the request it answers.", "docs/protocol/peers.md#other-codes"
-)
+@must("client.rpc.27", "peers.md#other-codes")
 async def odd_codes_are_errors(client: ClientUnderTest) -> None:
-    """codex answers so after its backend died. The client must stop or retry."""
+    """An error of an unheard-of code ends the request it answers."""
+    # codex answers so after its backend died. The client must stop or retry.
     prompt = await client.begin_turn()
     client.refuse(prompt, 1001, "backend exited")
     await client.require_end("an error of an odd code")
@@ -357,13 +324,9 @@ async def _cancelled_question(client: ClientUnderTest) -> str:
     return id
 
 
-@should(
-    "client.rpc.28",
-    "A request taken back by $/cancel_request is still answered.",
-    "docs/protocol/peers.md#late-permission-answers",
-    "v1 banjo",
-)
+@should("client.rpc.28", "peers.md#late-permission-answers", "v1 banjo")
 async def cancelled_requests_are_answered(client: ClientUnderTest) -> None:
+    """A request taken back by $/cancel_request is still answered."""
     prompt = await client.begin_turn()
     id = await _cancelled_question(client)
     frame = await client.wait_reply(id)
@@ -371,13 +334,9 @@ async def cancelled_requests_are_answered(client: ClientUnderTest) -> None:
     await client.require_alive(prompt, "a $/cancel_request")
 
 
-@must(
-    "client.rpc.29",
-    "A $/cancel_request of the agent is not answered itself.",
-    "docs/protocol/peers.md#late-permission-answers",
-    "v1 banjo",
-)
+@must("client.rpc.29", "peers.md#late-permission-answers", "v1 banjo")
 async def taking_back_is_not_answered(client: ClientUnderTest) -> None:
+    """A $/cancel_request of the agent is not answered itself."""
     async with client.turn():
         start = len(client.received)
         id = await _cancelled_question(client)
@@ -391,13 +350,9 @@ async def taking_back_is_not_answered(client: ClientUnderTest) -> None:
         client.require(not wrong, "$/cancel_request was answered", *wrong)
 
 
-@must(
-    "client.rpc.30",
-    "A request with wrong types in its params is answered with an error.",
-    "docs/protocol/peers.md#missing-params",
-    "v1 banjo",
-)
+@must("client.rpc.30", "peers.md#missing-params", "v1 banjo")
 async def wrong_types_are_refused(client: ClientUnderTest) -> None:
+    """A request with wrong types in its params is answered with an error."""
     prompt = await client.begin_turn()
     params = {"sessionId": client.session, "toolCall": 5, "options": "none"}
     client.call("session/request_permission", params, id="mistyped")

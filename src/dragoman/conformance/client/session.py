@@ -37,114 +37,81 @@ async def require_session_id(client: ClientUnderTest, id: str) -> None:
     client.end_turn(prompt)
 
 
-@must(
-    "client.session.01",
-    "The folder of a session is an absolute path.",
-    "docs/protocol/sessions.md#cwd",
-    "v1 banjo crow draft",
-)
+@must("client.session.01", "sessions.md#cwd", "v1 banjo crow draft")
 async def the_folder_is_absolute(client: ClientUnderTest) -> None:
+    """The folder of a session is an absolute path."""
     frame, params = await wait_new_session(client)
     folder = params.get("workingDirectory" if client.dialect == "draft" else "cwd")
     is_absolute = isinstance(folder, str) and os.path.isabs(folder)
     client.require(is_absolute, f"the folder {folder!r} is no absolute path", frame)
 
 
-@must(
-    "client.session.02",
-    "session/new has a list of MCP servers, if an empty one.",
-    "docs/protocol/sessions.md#new",
-    "v1",
-)
+@must("client.session.02", "sessions.md#new", "v1")
 async def the_servers_are_listed(client: ClientUnderTest) -> None:
+    """session/new has a list of MCP servers, if an empty one."""
     frame, params = await wait_new_session(client)
     client.require(isinstance(params.get("mcpServers"), list), "session/new has no list mcpServers", frame)
 
 
-@must(
-    "client.session.03",
-    "A session id is used as it was given, whatever it looks like.",
-    "docs/protocol/peers.md#id-texts",
-    "v1 banjo draft",
-)
+@must("client.session.03", "peers.md#id-texts", "v1 banjo draft")
 async def session_ids_are_opaque(client: ClientUnderTest) -> None:
+    """A session id is used as it was given, whatever it looks like."""
     await require_session_id(client, "https://agent.example/s?a=1&b=[ä] %20/#5")
 
 
-@must(
-    "client.session.04", "A session id of digits stays a string.", "docs/protocol/peers.md#id-texts", "v1 banjo draft"
-)
+@must("client.session.04", "peers.md#id-texts", "v1 banjo draft")
 async def session_ids_of_digits_are_strings(client: ClientUnderTest) -> None:
+    """A session id of digits stays a string."""
     await require_session_id(client, "0")
 
 
-@must(
-    "client.session.05",
-    "Modes and options that are null are as good as none.",
-    "docs/protocol/sessions.md#lifecycle",
-    "v1 banjo",
-)
+@must("client.session.05", "sessions.md#lifecycle", "v1 banjo")
 async def nulls_open_a_session(client: ClientUnderTest) -> None:
+    """Modes and options that are null are as good as none."""
     await require_prompt_after(client, "modes and options that are null", modes=None, configOptions=None)
 
 
-@must(
-    "client.session.06", "A list of models beside the session id is borne.", "docs/protocol/peers.md#models", "v1 banjo"
-)
+@must("client.session.06", "peers.md#models", "v1 banjo")
 async def models_are_tolerated(client: ClientUnderTest) -> None:
+    """A list of models beside the session id is borne."""
     models = {"currentModelId": "a", "availableModels": [{"modelId": "a", "name": "A", "description": None}]}
     await require_prompt_after(client, "models", models=models)
 
 
-@must(
-    "client.session.07",
-    "An option of an unknown type does not spoil the session.",
-    "docs/protocol/sessions.md#config-options",
-    "v1 banjo",
-)
+@must("client.session.07", "sessions.md#config-options", "v1 banjo")
 async def unknown_options_are_tolerated(client: ClientUnderTest) -> None:
+    """An option of an unknown type does not spoil the session."""
     slider = {"id": "heat", "name": "Heat", "type": "range", "category": "_vendor", "currentValue": 3, "range": [1, 5]}
     await require_prompt_after(client, "an option of an unknown type", configOptions=[slider])
 
 
-@must("client.session.08", "The ids of modes may be URLs.", "docs/protocol/peers.md#id-texts", "v1 banjo")
+@must("client.session.08", "peers.md#id-texts", "v1 banjo")
 async def mode_ids_are_opaque(client: ClientUnderTest) -> None:
+    """The ids of modes may be URLs."""
     url = "https://agentclientprotocol.com/protocol/session-modes#agent"
     modes = {"currentModeId": url, "availableModes": [{"id": url, "name": "Agent", "description": None}]}
     await require_prompt_after(client, "a mode whose id is a URL", modes=modes)
 
 
-@must(
-    "client.session.09",
-    "MCP servers behind HTTP are only told to agents that take them.",
-    "docs/protocol/sessions.md#mcp-servers",
-    "v1",
-)
+@must("client.session.09", "sessions.md#mcp-servers", "v1")
 async def servers_behind_http_are_kept_back(client: ClientUnderTest) -> None:
+    """MCP servers behind HTTP are only told to agents that take them."""
     frame, params = await wait_new_session(client)
     servers = params.get("mcpServers") or []
     kinds = [each.get("type") for each in servers if isinstance(each, dict) and each.get("type") in ("http", "sse")]
     client.require(not kinds, f"an agent that takes no MCP over {kinds} is sent them", frame)
 
 
-@must(
-    "client.session.10",
-    "Additional folders are only told to agents that take them.",
-    "docs/protocol/sessions.md#roots",
-    "v1",
-)
+@must("client.session.10", "sessions.md#roots", "v1")
 async def additional_folders_are_kept_back(client: ClientUnderTest) -> None:
+    """Additional folders are only told to agents that take them."""
     frame, params = await wait_new_session(client)
     client.require("additionalDirectories" not in params, "an agent that takes no further folders is sent some", frame)
 
 
-@must(
-    "client.session.11",
-    "A prompt is a list of blocks that each have a type.",
-    "docs/protocol/prompt-turns.md#prompt",
-    "v1 banjo crow draft",
-)
+@must("client.session.11", "prompt-turns.md#prompt", "v1 banjo crow draft")
 async def a_prompt_has_blocks(client: ClientUnderTest) -> None:
+    """A prompt is a list of blocks that each have a type."""
     prompt = await client.wait_call("session/prompt", client.timeouts.start)
     params = prompt.message.get("params")
     blocks = params.get("content" if client.dialect == "draft" else "prompt") if isinstance(params, dict) else None
@@ -152,13 +119,9 @@ async def a_prompt_has_blocks(client: ClientUnderTest) -> None:
     client.require(good, "the prompt is no list of blocks with types", prompt)
 
 
-@must(
-    "client.session.12",
-    "Without capabilities a prompt has only texts and links in it.",
-    "docs/protocol/prompt-turns.md#prompt-content",
-    "v1 banjo",
-)
+@must("client.session.12", "prompt-turns.md#prompt-content", "v1 banjo")
 async def a_prompt_keeps_to_what_is_accepted(client: ClientUnderTest) -> None:
+    """Without capabilities a prompt has only texts and links in it."""
     prompt = await client.wait_call("session/prompt", client.timeouts.start)
     blocks = prompt.message.get("params", {}).get("prompt")
     kinds = {each.get("type") for each in blocks if isinstance(each, dict)} if isinstance(blocks, list) else set()
@@ -166,17 +129,17 @@ async def a_prompt_keeps_to_what_is_accepted(client: ClientUnderTest) -> None:
     client.require(not odd, f"the prompt has {odd} in it, which the agent does not take", prompt)
 
 
-@must("client.session.13", "A session has one prompt at a time.", "docs/protocol/peers.md#second-prompt")
+@must("client.session.13", "peers.md#second-prompt")
 async def prompts_come_one_by_one(client: ClientUnderTest) -> None:
+    """A session has one prompt at a time."""
     async with client.turn():
         frame = [each for each in await client.collect(5 * client.timeouts.quiet) if each.method == "session/prompt"]
         client.require(not frame, "a second prompt came while the first was open", *frame)
 
 
-@must(
-    "client.session.14", "Every _meta of the client is an object.", "docs/protocol/extensions.md#meta", "v1 banjo draft"
-)
+@must("client.session.14", "extensions.md#meta", "v1 banjo draft")
 async def every_meta_is_an_object(client: ClientUnderTest) -> None:
+    """Every _meta of the client is an object."""
     async with client.turn():
         await client.sync()
     await client.wait_exit()
@@ -197,13 +160,9 @@ def _metas(value: Json) -> Iterator[Json]:
             yield from _metas(inner)
 
 
-@must(
-    "client.session.15",
-    "The prompt goes to the session that was opened.",
-    "docs/protocol/sessions.md#new",
-    "crow 2025.1",
-)
+@must("client.session.15", "sessions.md#new", "crow 2025.1")
 async def the_prompt_goes_to_its_session(client: ClientUnderTest) -> None:
+    """The prompt goes to the session that was opened."""
     wanted = await client.wait_call("session/new", client.timeouts.start)
     id = wanted.message["params"].get("session_id") if client.dialect == "2025.1" else SESSION
     if not isinstance(id, str):

@@ -67,25 +67,17 @@ async def release_and_end(client: ClientUnderTest, prompt: ReceivedFrame, id: st
     client.end_turn(prompt)
 
 
-@must(
-    "client.terminal.01",
-    "terminal/create is answered at once, not when the command ends.",
-    "docs/protocol/files-terminals.md#terminal-create",
-    needs=NEEDS,
-)
+@must("client.terminal.01", "files-terminals.md#terminal-create", needs=NEEDS)
 async def create_does_not_wait(client: ClientUnderTest) -> None:
+    """terminal/create is answered at once, not when the command ends."""
     prompt = await client.begin_turn()
     frame = client.need(await _request_terminal(client, FOREVER), "terminal/create was not answered in time")
     await release_and_end(client, prompt, _terminal(client, frame))
 
 
-@must(
-    "client.terminal.02",
-    "The output has a text and says whether it was cut.",
-    "docs/protocol/files-terminals.md#terminal-output",
-    needs=NEEDS,
-)
+@must("client.terminal.02", "files-terminals.md#terminal-output", needs=NEEDS)
 async def output_has_two_members(client: ClientUnderTest) -> None:
+    """The output has a text and says whether it was cut."""
     prompt = await client.begin_turn()
     id = await create_terminal(client, "printf hello")
     await wait_command(client, id)
@@ -97,13 +89,9 @@ async def output_has_two_members(client: ClientUnderTest) -> None:
     await release_and_end(client, prompt, id)
 
 
-@must(
-    "client.terminal.03",
-    "The end of a command is told with its exit code.",
-    "docs/protocol/files-terminals.md#terminal-output",
-    needs=NEEDS,
-)
+@must("client.terminal.03", "files-terminals.md#terminal-output", needs=NEEDS)
 async def the_exit_code_is_reported(client: ClientUnderTest) -> None:
+    """The end of a command is told with its exit code."""
     prompt = await client.begin_turn()
     id = await create_terminal(client, "exit 7")
     result = await wait_command(client, id)
@@ -113,13 +101,9 @@ async def the_exit_code_is_reported(client: ClientUnderTest) -> None:
     await release_and_end(client, prompt, id)
 
 
-@must(
-    "client.terminal.04",
-    "A killed terminal still has its output.",
-    "docs/protocol/files-terminals.md#terminal-kill",
-    needs=NEEDS,
-)
+@must("client.terminal.04", "files-terminals.md#terminal-kill", needs=NEEDS)
 async def a_killed_terminal_keeps_its_output(client: ClientUnderTest) -> None:
+    """A killed terminal still has its output."""
     prompt = await client.begin_turn()
     id = await create_terminal(client, f"printf early; {FOREVER}")
     await _wait_output(client, id, "early")
@@ -138,13 +122,9 @@ async def _wait_output(client: ClientUnderTest, id: str, text: str) -> None:
         await asyncio.sleep(client.timeouts.quiet / 4)
 
 
-@must(
-    "client.terminal.05",
-    "A released terminal is gone.",
-    "docs/protocol/files-terminals.md#terminal-release",
-    needs=NEEDS,
-)
+@must("client.terminal.05", "files-terminals.md#terminal-release", needs=NEEDS)
 async def a_released_terminal_is_gone(client: ClientUnderTest) -> None:
+    """A released terminal is gone."""
     async with client.turn():
         id = await create_terminal(client, "printf done")
         await wait_command(client, id)
@@ -153,14 +133,10 @@ async def a_released_terminal_is_gone(client: ClientUnderTest) -> None:
         client.require(frame is not None and "error" in frame.message, "a released terminal still has an output", frame)
 
 
-@must(
-    "client.terminal.06",
-    "Output over the limit loses its beginning, and says so.",
-    "docs/protocol/files-terminals.md#truncation",
-    needs=NEEDS,
-)
+@must("client.terminal.06", "files-terminals.md#truncation", needs=NEEDS)
 async def the_end_of_the_output_is_kept(client: ClientUnderTest) -> None:
-    """Ask for ten bytes of a hundred. A character is never cut."""
+    """Output over the limit loses its beginning, and says so."""
+    # Ask for ten bytes of a hundred. A character is never cut.
     prompt = await client.begin_turn()
     id = await create_terminal(client, "printf 'begin%095dend' 0", outputByteLimit=10)
     await wait_command(client, id)
@@ -180,26 +156,18 @@ async def the_end_of_the_output_is_kept(client: ClientUnderTest) -> None:
     await release_and_end(client, prompt, id)
 
 
-@must(
-    "client.terminal.07",
-    "Arguments and environment reach the command.",
-    "docs/protocol/files-terminals.md#terminal-create",
-    needs=NEEDS,
-)
+@must("client.terminal.07", "files-terminals.md#terminal-create", needs=NEEDS)
 async def arguments_and_environment_arrive(client: ClientUnderTest) -> None:
+    """Arguments and environment reach the command."""
     async with client.turn():
         env = [{"name": "DRAGOMAN_CHECK", "value": "a value"}]
         text = await command_output(client, 'printf "%s|%s" "$DRAGOMAN_CHECK" "two words"', env=env)
         client.require(text == "a value|two words", f"the command saw {text!r}", client.received[-1])
 
 
-@must(
-    "client.terminal.08",
-    "A command runs in the folder it was given.",
-    "docs/protocol/files-terminals.md#terminal-create",
-    needs=NEEDS,
-)
+@must("client.terminal.08", "files-terminals.md#terminal-create", needs=NEEDS)
 async def the_folder_is_the_given_one(client: ClientUnderTest) -> None:
+    """A command runs in the folder it was given."""
     async with client.turn():
         folder = os.path.join(client.cwd, "dragoman-check-folder")
         os.makedirs(folder, exist_ok=True)
@@ -212,13 +180,9 @@ async def the_folder_is_the_given_one(client: ClientUnderTest) -> None:
         )
 
 
-@must(
-    "client.terminal.09",
-    "While somebody waits for a command, others are answered.",
-    "docs/protocol/json-rpc.md#concurrency",
-    needs=NEEDS,
-)
+@must("client.terminal.09", "json-rpc.md#concurrency", needs=NEEDS)
 async def waiting_blocks_no_other_request(client: ClientUnderTest) -> None:
+    """While somebody waits for a command, others are answered."""
     prompt = await client.begin_turn()
     id = await create_terminal(client, FOREVER)
     client.call("terminal/wait_for_exit", terminal_params(client, id), id="waiting")
@@ -227,13 +191,9 @@ async def waiting_blocks_no_other_request(client: ClientUnderTest) -> None:
     await release_and_end(client, prompt, id)
 
 
-@must(
-    "client.terminal.10",
-    "A command that runs has no exit status yet.",
-    "docs/protocol/files-terminals.md#terminal-output",
-    needs=NEEDS,
-)
+@must("client.terminal.10", "files-terminals.md#terminal-output", needs=NEEDS)
 async def a_running_command_has_no_end(client: ClientUnderTest) -> None:
+    """A command that runs has no exit status yet."""
     prompt = await client.begin_turn()
     id = await create_terminal(client, FOREVER)
     result = await output(client, id)
@@ -241,13 +201,9 @@ async def a_running_command_has_no_end(client: ClientUnderTest) -> None:
     await release_and_end(client, prompt, id)
 
 
-@must(
-    "client.terminal.11",
-    "A terminal nobody made is an error.",
-    "docs/protocol/files-terminals.md#terminal-output",
-    needs=NEEDS,
-)
+@must("client.terminal.11", "files-terminals.md#terminal-output", needs=NEEDS)
 async def unknown_terminals_are_errors(client: ClientUnderTest) -> None:
+    """A terminal nobody made is an error."""
     async with client.turn():
         frame = client.need(
             await client.request("terminal/output", terminal_params(client, "no-such-terminal")),
@@ -256,13 +212,9 @@ async def unknown_terminals_are_errors(client: ClientUnderTest) -> None:
         client.require("error" in frame.message, "an unknown terminal has an output", frame)
 
 
-@must(
-    "client.terminal.12",
-    "A command that cannot be started is an error, and nothing worse.",
-    "docs/protocol/files-terminals.md#terminal-create",
-    needs=NEEDS,
-)
+@must("client.terminal.12", "files-terminals.md#terminal-create", needs=NEEDS)
 async def missing_programs_are_errors(client: ClientUnderTest) -> None:
+    """A command that cannot be started is an error, and nothing worse."""
     prompt = await client.begin_turn()
     params = {"sessionId": client.session, "command": "/no/such/program", "args": []}
     frame = await client.request("terminal/create", params, seconds=client.timeouts.turn)
@@ -270,13 +222,9 @@ async def missing_programs_are_errors(client: ClientUnderTest) -> None:
     await client.require_alive(prompt, "a program that cannot be started")
 
 
-@must(
-    "client.terminal.13",
-    "Who waits for a command that is killed gets an answer.",
-    "docs/protocol/peers.md#line-slices",
-    needs=NEEDS,
-)
+@must("client.terminal.13", "peers.md#line-slices", needs=NEEDS)
 async def who_waits_hears_of_a_kill(client: ClientUnderTest) -> None:
+    """Who waits for a command that is killed gets an answer."""
     prompt = await client.begin_turn()
     id = await create_terminal(client, f"exec {FOREVER}")
     client.call("terminal/wait_for_exit", terminal_params(client, id), id="waiting")
@@ -286,13 +234,9 @@ async def who_waits_hears_of_a_kill(client: ClientUnderTest) -> None:
     await release_and_end(client, prompt, id)
 
 
-@must(
-    "client.terminal.14",
-    "Release ends a command that still runs.",
-    "docs/protocol/files-terminals.md#terminal-release",
-    needs=NEEDS,
-)
+@must("client.terminal.14", "files-terminals.md#terminal-release", needs=NEEDS)
 async def release_ends_the_command(client: ClientUnderTest) -> None:
+    """Release ends a command that still runs."""
     async with client.turn():
         id = await create_terminal(client, f"echo $$; exec {FOREVER}")
         await _wait_output(client, id, "\n")
@@ -313,13 +257,9 @@ def _runs(pid: int) -> bool:
         return False
 
 
-@must(
-    "client.terminal.15",
-    "Without the capability no command is run.",
-    "docs/protocol/initialize.md#gates",
-    needs=f"!{NEEDS}",
-)
+@must("client.terminal.15", "initialize.md#gates", needs=f"!{NEEDS}")
 async def what_is_not_offered_is_not_run(client: ClientUnderTest) -> None:
+    """Without the capability no command is run."""
     async with client.turn():
         init_params = next(frame.params for frame in client.received if frame.method == "initialize")
         if client.dialect == "banjo" and "clientCapabilities" not in init_params:  # where it has to be said

@@ -7,63 +7,68 @@ from dragoman.conformance.harness.peer import Json
 from dragoman.conformance.requirement import Probe, must
 
 
-def ends_turn(what: str, result: Json) -> Probe:
+def ends_turn(sentence: str, what: str, result: Json) -> Probe:
     """Return a probe: the client ends the turn after this answer."""
 
-    async def ended(client: ClientUnderTest) -> None:
+    async def probe(client: ClientUnderTest) -> None:
         prompt = await client.begin_turn()
         wire = {"stop_reason": result["stopReason"]} if client.dialect == "crow" else result
         client.reply(prompt, wire)
         await client.require_end(what)
 
-    return ended
+    probe.__doc__ = sentence
+    return probe
 
 
-must(
-    "client.turn.01", "A turn may end with max_tokens.", "docs/protocol/prompt-turns.md#stop-reasons", "v1 banjo draft"
-)(ends_turn("the stop reason max_tokens", {"stopReason": "max_tokens"}))
-must(
-    "client.turn.02", "A turn may end with max_turn_requests.", "docs/protocol/prompt-turns.md#stop-reasons", "v1 banjo"
-)(ends_turn("the stop reason max_turn_requests", {"stopReason": "max_turn_requests"}))
-must("client.turn.03", "A turn may end with refusal.", "docs/protocol/prompt-turns.md#stop-reasons", "v1 banjo")(
-    ends_turn("the stop reason refusal", {"stopReason": "refusal"})
+must("client.turn.01", "prompt-turns.md#stop-reasons", "v1 banjo draft")(
+    ends_turn("A turn may end with max_tokens.", "the stop reason max_tokens", {"stopReason": "max_tokens"})
 )
-must(
-    "client.turn.04",
-    "A turn may end with cancelled though nobody cancelled it.",
-    "docs/protocol/peers.md#unknown-session",
-    "v1 banjo crow draft",
-)(ends_turn("the stop reason cancelled", {"stopReason": "cancelled"}))
-must(
-    "client.turn.05", "A turn may end for a reason nobody knows.", "docs/protocol/peers.md#sdk-stop-reason", "v1 banjo"
-)(ends_turn("an unknown stop reason", {"stopReason": "out_of_credits"}))
-must("client.turn.06", "The usage in an answer may be null.", "docs/protocol/peers.md#unknown-fields", "v1 banjo")(
-    ends_turn("a usage of null", {"stopReason": "end_turn", "usage": None})
+must("client.turn.02", "prompt-turns.md#stop-reasons", "v1 banjo")(
+    ends_turn(
+        "A turn may end with max_turn_requests.",
+        "the stop reason max_turn_requests",
+        {"stopReason": "max_turn_requests"},
+    )
 )
-must(
-    "client.turn.07",
-    "Members nobody knows in an answer are ignored.",
-    "docs/protocol/peers.md#unknown-fields",
-    "v1 banjo",
-)(ends_turn("unknown members", {"stopReason": "end_turn", "quota": {"left": 3}, "_meta": {"x": [1]}}))
-must("client.turn.09", "A turn may end for an error.", "docs/protocol/dialect-matrix.md#prompts", "draft crow")(
-    ends_turn("the stop reason error", {"stopReason": "error"})
+must("client.turn.03", "prompt-turns.md#stop-reasons", "v1 banjo")(
+    ends_turn("A turn may end with refusal.", "the stop reason refusal", {"stopReason": "refusal"})
+)
+must("client.turn.04", "peers.md#unknown-session", "v1 banjo crow draft")(
+    ends_turn(
+        "A turn may end with cancelled though nobody cancelled it.",
+        "the stop reason cancelled",
+        {"stopReason": "cancelled"},
+    )
+)
+must("client.turn.05", "peers.md#sdk-stop-reason", "v1 banjo")(
+    ends_turn("A turn may end for a reason nobody knows.", "an unknown stop reason", {"stopReason": "out_of_credits"})
+)
+must("client.turn.06", "peers.md#unknown-fields", "v1 banjo")(
+    ends_turn("The usage in an answer may be null.", "a usage of null", {"stopReason": "end_turn", "usage": None})
+)
+must("client.turn.07", "peers.md#unknown-fields", "v1 banjo")(
+    ends_turn(
+        "Members nobody knows in an answer are ignored.",
+        "unknown members",
+        {"stopReason": "end_turn", "quota": {"left": 3}, "_meta": {"x": [1]}},
+    )
+)
+must("client.turn.09", "dialect-matrix.md#prompts", "draft crow")(
+    ends_turn("A turn may end for an error.", "the stop reason error", {"stopReason": "error"})
 )
 
 
-@must(
-    "client.turn.08",
-    "A turn may end with an error, and the client does not break down.",
-    "docs/protocol/errors.md#error-object",
-)
+@must("client.turn.08", "errors.md#error-object")
 async def an_error_ends_a_turn(client: ClientUnderTest) -> None:
+    """A turn may end with an error, and the client does not break down."""
     prompt = await client.begin_turn()
     client.refuse(prompt, -32603, "Internal error")
     await client.require_end("an error in place of a stop reason")
 
 
-@must("client.turn.10", "A turn may end without saying anything.", "docs/protocol/prompt-turns.md#stop-reasons")
+@must("client.turn.10", "prompt-turns.md#stop-reasons")
 async def silence_is_an_answer(client: ClientUnderTest) -> None:
+    """A turn may end without saying anything."""
     prompt = await client.wait_prompt()
     client.end_turn(prompt)
     await client.require_end("a turn in which nothing was sent")
@@ -76,22 +81,16 @@ async def _end_with_error(client: ClientUnderTest, code: int, message: str, data
     await client.require_end(what)
 
 
-@must(
-    "client.turn.11",
-    "The data of an error may be a text, a list or a tree.",
-    "docs/protocol/peers.md#method-not-found-text, docs/protocol/peers.md#missing-params",
-)
+@must("client.turn.11", "peers.md#method-not-found-text, peers.md#missing-params")
 async def errors_have_data_of_any_shape(client: ClientUnderTest) -> None:
-    """Python agents send a list of faults, others an object or a string."""
+    """The data of an error may be a text, a list or a tree."""
+    # Python agents send a list of faults, others an object or a string.
     data = [{"type": "missing", "loc": ["prompt", 0, "text"], "msg": "Field required", "input": None}, "and more"]
     await _end_with_error(client, -32602, "Invalid params", data, "an error whose data is a list")
 
 
-@must(
-    "client.turn.12",
-    "A session the agent no longer knows ends the turn, by whatever error.",
-    "docs/protocol/peers.md#unknown-session",
-)
+@must("client.turn.12", "peers.md#unknown-session")
 async def sessions_are_forgotten(client: ClientUnderTest) -> None:
+    """A session the agent no longer knows ends the turn, by whatever error."""
     data = {"sessionId": client.session}
     await _end_with_error(client, -32002, "Resource not found", data, "a session the agent no longer knows")

@@ -12,16 +12,18 @@ from dragoman.conformance.requirement import must, should
 LARGE = 2 * 1024 * 1024
 
 
-@must("client.ws.01", "The first frame is initialize.", "docs/protocol/http.md#websocket")
+@must("client.ws.01", "http.md#websocket")
 async def initialize_comes_first(client: RemoteClientUnderTest) -> None:
+    """The first frame is initialize."""
     await client.wait_prompt()
     first = json.loads(client.recorder.frames[0][1])
     is_first = isinstance(first, dict) and first.get("method") == "initialize"
     client.require(is_first, f"the first frame is {str(first)[:80]}")
 
 
-@must("client.ws.02", "Every frame is text, with one message.", "docs/protocol/http.md#websocket")
+@must("client.ws.02", "http.md#websocket")
 async def frames_are_text(client: RemoteClientUnderTest) -> None:
+    """Every frame is text, with one message."""
     await client.run_turn()
     await client.wait_exit()
     binary = [data for kind, data in client.recorder.frames if kind == "binary"]
@@ -34,15 +36,17 @@ async def frames_are_text(client: RemoteClientUnderTest) -> None:
         client.require(isinstance(message, dict), f"a frame is not one message: {text[:80]}")
 
 
-@must("client.ws.03", "A binary frame is ignored.", "docs/protocol/http.md#websocket")
+@must("client.ws.03", "http.md#websocket")
 async def binary_frames_are_ignored(client: RemoteClientUnderTest) -> None:
+    """A binary frame is ignored."""
     prompt = await client.begin_turn()
     await client.recorder.binary(b"\x00\x01\x02 no message")
     await client.require_alive(prompt, "a binary frame")
 
 
-@should("client.ws.04", "The socket is closed with a goodbye.", "RFC 6455 section 7.1.2")
+@should("client.ws.04", "RFC 6455 section 7.1.2")
 async def close_frames_are_sent(client: RemoteClientUnderTest) -> None:
+    """The socket is closed with a goodbye."""
     await client.run_turn()
     await client.wait_exit()
     if not client.exits_after_turn:
@@ -51,29 +55,24 @@ async def close_frames_are_sent(client: RemoteClientUnderTest) -> None:
     client.require(code in (1000, 1001, 1005), f"the socket was closed without a close frame ({code})")
 
 
-@must(
-    "client.ws.05",
-    "A thousand updates are shown without a gap and in order.",
-    "docs/protocol/peers.md#reports-ordering",
-)
+@must("client.ws.05", "peers.md#reports-ordering")
 async def floods_are_whole(client: RemoteClientUnderTest) -> None:
+    """A thousand updates are shown without a gap and in order."""
     await require_shown(client, "a flood of updates", MANY)
 
 
-@should(
-    "client.ws.06",
-    "A message of two mebibytes is taken.",
-    "docs/protocol/peers.md#reports-size, docs/protocol/json-rpc.md#size-limits",
-)
+@should("client.ws.06", "peers.md#reports-size, json-rpc.md#size-limits")
 async def large_messages_are_accepted(client: RemoteClientUnderTest) -> None:
+    """A message of two mebibytes is taken."""
     prompt = await client.begin_turn()
     client.chunk("x" * LARGE)
     await client.flush()
     await client.require_alive(prompt, "a message of two mebibytes")
 
 
-@should("client.ws.07", "A text frame that is no JSON does not end the connection.", "docs/protocol/http.md#python-sdk")
+@should("client.ws.07", "http.md#python-sdk")
 async def garbage_ends_nothing(client: RemoteClientUnderTest) -> None:
+    """A text frame that is no JSON does not end the connection."""
     prompt = await client.begin_turn()
     await client.recorder.text('{"jsonrpc":"2.0",')
     await client.require_alive(prompt, "a text frame that is no JSON")
