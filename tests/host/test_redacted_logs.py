@@ -11,8 +11,8 @@ from msgspec import Raw
 
 from dragoman.schema.base import encode
 from dragoman.store.contract import Draft
-from dragoman.store.discretion import RedactingStore
 from dragoman.store.memory import MemoryStore
+from dragoman.store.wrappers import RedactingStore
 
 SECRET = 'p"ss wörd/7'
 

@@ -15,11 +15,11 @@ import pytest
 from dragoman.errors import StoreFault
 from dragoman.host.auth.database import lock_store
 from dragoman.host.http.app import HostApp
-from dragoman.store import upkeep
+from dragoman.store import wrappers
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
-from dragoman.store.upkeep import MonitoredStore
+from dragoman.store.wrappers import MonitoredStore
 from tests.host.auth.test_roles import denied
 from tests.host.http.test_app import Caller
 from tests.host.memory_host import messages_of, open_session, running_host, until
@@ -55,7 +55,7 @@ async def nothing(_: set[str]) -> None: ...
 async def test_a_host_is_not_ready_while_the_store_fails_and_recovers_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(wrappers, "RETRY_INTERVAL", 0.01)
 
     disk, reports = Disk(), list[str]()
     async with running_host(store=disk, report=reports.append) as hosted, hosted.client("ann") as ann:
@@ -86,8 +86,8 @@ async def test_a_host_is_not_ready_while_the_store_fails_and_recovers_by_itself(
 async def test_a_host_whose_store_file_was_moved_is_not_ready_and_acknowledges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "RETRY_INTERVAL", 0.01)
-    monkeypatch.setattr(upkeep, "CHECK_INTERVAL", 0.0)
+    monkeypatch.setattr(wrappers, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(wrappers, "CHECK_INTERVAL", 0.0)
     path, elsewhere = tmp_path / "s.db", tmp_path / "elsewhere"
 
     store, reports = await SqliteStore.open(str(path)), list[str]()
@@ -133,21 +133,21 @@ async def test_frequent_readiness_checks_write_little(monkeypatch: pytest.Monkey
     draft = Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={})
     assert [await store.unavailable_reason() for _ in range(50)] == [""] * 50
     assert disk.probes == 1
-    monkeypatch.setattr(upkeep, "CHECK_INTERVAL", 0.0)
+    monkeypatch.setattr(wrappers, "CHECK_INTERVAL", 0.0)
     disk.is_full = True
     assert [await store.unavailable_reason() for _ in range(50)] == ["the disk is full"] * 50
     assert disk.probes == 2
     disk.is_full = False
     await store.append("one", [draft])
-    monkeypatch.setattr(upkeep, "CHECK_INTERVAL", 60.0)
+    monkeypatch.setattr(wrappers, "CHECK_INTERVAL", 60.0)
     assert await store.unavailable_reason() == ""  # a recent write is better evidence than a trial write
     assert disk.probes == 2
-    await store.close()
+    await store.stop()
 
 
 async def test_a_hanging_disk_is_tried_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "PROBE_TIMEOUT", 0.01)
-    monkeypatch.setattr(upkeep, "RETRY_INTERVAL", 0.0)
+    monkeypatch.setattr(wrappers, "PROBE_TIMEOUT", 0.01)
+    monkeypatch.setattr(wrappers, "RETRY_INTERVAL", 0.0)
 
     disk = Disk()
     store = MonitoredStore(disk, nothing, print)

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from dragoman.config.config_file import NamedAgent
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
@@ -37,7 +37,7 @@ from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, EntryKind, Store, Summary, decode_raw_entry
 from dragoman.store.session_log import timestamp
 from dragoman.store.session_state import SessionState
-from dragoman.store.upkeep import MonitoredStore
+from dragoman.store.wrappers import MonitoredStore
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.server.auth import Principal
 
@@ -94,8 +94,7 @@ class Host:
         self.mcp_servers = dict(mcp_servers or {})
         self.limits = limits
         self.report = report or logger.info
-        self.monitored_store = MonitoredStore(store, self._repair_sessions, self.report)
-        self.store = cast(Store, self.monitored_store)
+        self.store = MonitoredStore(store, self._repair_sessions, self.report)
         self.agent_catalog = AgentCatalog(agents, target_of, self.report, limits.open_timeout)
         self.pool = Pool() if share_processes else None
         self.counters = Counters()
@@ -381,7 +380,7 @@ class Host:
     async def close(self) -> None:
         """Stop: interrupt and log turns, stop agents, disconnect clients."""
         self._is_closing = True
-        await self.monitored_store.close()
+        await self.store.stop()
         if self._reopening:
             await asyncio.wait(set(self._reopening.values()))
         reason, rooms = "the host was stopped", list(self.rooms.values())

@@ -190,6 +190,10 @@ class Store(Protocol):
         """Return the stored credentials; empty if there are none."""
         ...
 
+    async def probe(self) -> None:
+        """Raise StoreFault if nothing can be stored now: try a write that changes nothing."""
+        ...
+
     async def close(self) -> None:
         """Store everything submitted, then close. Idempotent; every later call raises invalid_state."""
         ...

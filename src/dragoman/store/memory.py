@@ -165,6 +165,10 @@ class MemoryStore:
         self._check_open()
         return dict(self._credentials.get(session_id, {}))
 
+    async def probe(self) -> None:
+        """Raise invalid_state after `close`; memory has no other failure."""
+        self._check_open()
+
     async def close(self) -> None:
         """Drop everything."""
         self._closed = True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from dragoman.host.http.metrics import FAMILIES, Metrics, TimedStore
+from dragoman.host.http.metrics import FAMILIES, Metrics
 from dragoman.store.contract import Draft
 from dragoman.store.memory import MemoryStore
+from dragoman.store.wrappers import TimedStore
 
 SAMPLE = re.compile(
     r'(dragoman_[a-z_]+)(\{[a-z]+="(?:[^"\\\n]|\\.)*"(?:,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? (-?[0-9.e+-]+)'
@@ -61,7 +62,7 @@ def test_a_flood_of_reasons_does_not_fill_the_memory() -> None:
 async def test_commits_of_a_store_are_measured() -> None:
 
     metrics = Metrics()
-    store = TimedStore(MemoryStore(), metrics)
+    store = TimedStore(MemoryStore(), metrics.observe_commit)
     await store.append("s", [Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={})])
     assert [summary.session_id for summary in await store.sessions()] == ["s"]
     assert "dragoman_commit_seconds_count 1" in metrics.render()

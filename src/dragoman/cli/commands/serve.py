@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -170,10 +170,10 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
     from dragoman.host.auth.tokens import Tokens
     from dragoman.host.host import Host
     from dragoman.host.http.app import HostApp
-    from dragoman.host.http.metrics import Metrics, TimedStore
+    from dragoman.host.http.metrics import Metrics
     from dragoman.policy.redaction import environment_secrets
-    from dragoman.store.discretion import RedactingStore
     from dragoman.store.urls import open_store
+    from dragoman.store.wrappers import RedactingStore, TimedStore
     from dragoman.transport.remote.server.listener import open_listener
     from dragoman.transport.remote.server.origin import authenticate_local, current_user, is_loopback, parse_bind
 
@@ -211,7 +211,7 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
         host = await stack.enter_async_context(
             Host(
                 agents,
-                store=cast(Store, RedactingStore(cast(Store, TimedStore(store, metrics)), secrets)),
+                store=RedactingStore(TimedStore(store, metrics.observe_commit), secrets),
                 session_roles=database,
                 make_guard=settings.guard_factory(section, paths),
                 roots_of=settings.roots_lookup(section),

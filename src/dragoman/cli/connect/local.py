@@ -173,7 +173,7 @@ async def open_session(
         stack.push_async_callback(permission_ui.close)
         permission_ui.guard.redaction.add_values(environment_secrets(agent.env))
         if record is not None:
-            record.redacting_store.redact = permission_ui.guard.redaction.redact_json
+            record.store.redact = permission_ui.guard.redaction.redact_json
         remote = await stack.enter_async_context(
             connect(
                 agent.argv,

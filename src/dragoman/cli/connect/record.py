@@ -9,7 +9,7 @@ import argparse
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -23,6 +23,7 @@ from dragoman.schema.base import encode
 from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, Entry, EntryKind, Retention, Store, Summary
 from dragoman.store.summary import check_name, check_new_name, looks_like_id
+from dragoman.store.wrappers import StoreWrapper
 
 # A session is found by the beginning of its id from this length on; shorter text is a name.
 MIN_ID_PREFIX = 8
@@ -49,21 +50,19 @@ def check_options(parser: Parser, options: argparse.Namespace) -> None:
         parser.error(f"--session: {error.message}")
 
 
-class RedactingRecordStore:
+class RedactingRecordStore(StoreWrapper):
     """A store wrapper that redacts the user's secrets from entries and stores no credentials."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self.redact: Callable[[Any], Any] = lambda value: value
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        self.keep_credentials = self._discard_credentials
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
         """Append entries, redacted."""
         return await self._store.append(session_id, [self._redacted_draft(draft) for draft in drafts])
 
-    async def keep_credentials(self, session_id: str, credentials: Any) -> None:
+    async def _discard_credentials(self, session_id: str, credentials: Any) -> None:
         """Do nothing: credentials come from the user's file each time."""
 
     def _redacted_draft(self, draft: Draft) -> Draft:
@@ -75,15 +74,10 @@ class SessionRecord:
 
     def __init__(self, store: Store, name: str | None, previous: Summary | None, *, is_persistent: bool = True) -> None:
         self.is_persistent = is_persistent
-        self.redacting_store = RedactingRecordStore(store)
+        self.store = RedactingRecordStore(store)  # to connect with
         self.name = name
         self.previous = previous
         self.resume_method = ""  # the method that continued the session
-
-    @property
-    def store(self) -> Store:
-        """The store to connect with."""
-        return cast(Store, self.redacting_store)
 
     async def name_session(self, session: ClientSession) -> None:
         """Give a new session its name."""

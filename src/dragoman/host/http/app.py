@@ -193,7 +193,7 @@ class HostApp:
 
     async def _serve_readiness(self, request: Request) -> None:
         """Answer whether sessions can be served: not while it stops, nor when the store fails."""
-        reason = "the host is stopping" if self._is_closing else await self._host.monitored_store.unavailable_reason()
+        reason = "the host is stopping" if self._is_closing else await self._host.store.unavailable_reason()
         if reason:
             body = msgspec.json.encode({"status": "not ready", "reason": reason})
             await request.respond(503, body, {"retry-after": "5"})

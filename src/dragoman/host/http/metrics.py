@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from dragoman.store.contract import Draft, Entry, Store
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from dragoman.host.host import Host
@@ -125,24 +123,6 @@ _RENDERERS: dict[str, Callable[[Metrics, str, str, Family], Iterable[str]]] = {
     "gauge": Metrics._render_gauge,
     "histogram": Metrics._render_histogram,
 }
-
-
-class TimedStore:
-    """A store wrapper that measures commits."""
-
-    def __init__(self, store: Store, metrics: Metrics) -> None:
-        self._store = store
-        self._metrics = metrics
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def append(self, session_id: str, drafts: list[Draft]) -> list[Entry]:
-        """Add drafts, and measure how long it takes."""
-        started = time.perf_counter()
-        entries = await self._store.append(session_id, drafts)
-        self._metrics.observe_commit(time.perf_counter() - started)
-        return entries
 
 
 def _format_number(value: float) -> str:
