@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ProtocolError
-from dragoman.store import search_text as passages_module
+from dragoman.store import search as passages_module
 from dragoman.store.contract import Draft, Retention
-from dragoman.store.search_text import FINDABLE, MAX_PASSAGE, split_passages
+from dragoman.store.search import FINDABLE, MAX_PASSAGE, split_passages
 from dragoman.store.sqlite import SqliteStore, reading, search_index
 from dragoman.store.sqlite.append import LogWriter
 from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
@@ -168,11 +168,11 @@ def test_a_store_is_closed_without_waiting_for_the_index_which_goes_on_the_next_
 
     async def go_on() -> None:
         store = await SqliteStore.open(path, durability="off")
-        assert await store._read(search_index.index_next_session) == ["large"]
+        assert await store._read(search_index.unindexed_sessions) == ["large"]
         await store.append("other", [said("hello"), END])
 
         async def is_done() -> bool:
-            return not await store._read(search_index.index_next_session)
+            return not await store._read(search_index.unindexed_sessions)
 
         await until(is_done)
         assert [hit.session_id for hit in await store.search("needle")] == ["large"]
@@ -311,5 +311,5 @@ async def test_a_damaged_entry_is_left_out_of_the_index_and_the_rest_is_found(tm
 
     await store._write(damage)
     assert [len(await store.search(f"word{number}")) for number in range(10)] == [1, 1, 1, 0, 1, 0, 1, 1, 1, 0]
-    assert await store._read(search_index.index_next_session) == []
+    assert await store._read(search_index.unindexed_sessions) == []
     await store.close()

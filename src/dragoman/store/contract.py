@@ -1,8 +1,5 @@
-"""The store contract: numbered, append-only session logs.
-
-The log is the only truth about a session. An entry that `append` returns is stored, as durably as the store promises,
-before anyone sees it. Errors: session_not_found, session_expired (deleted by retention) and session_corrupted (a
-damaged log). A store does not interpret messages.
+"""The store contract: numbered, append-only session logs, the only truth about a session. A store does not interpret
+messages. Errors: session_not_found, session_expired (deleted by retention) and session_corrupted (a damaged log).
 """
 
 from __future__ import annotations
@@ -207,6 +204,14 @@ class RawEntry(msgspec.Struct):
     body: Raw
     actor: str = ""
     turn: str | None = None
+    time: str = ""
+
+    @property
+    def value(self) -> Any:
+        """The decoded body."""
+        return msgspec.json.decode(self.body)
 
 
+# A line of a log as an entry, decoded or not. These are the readers for everything that is folded from a log.
+decode_entry = msgspec.json.Decoder(Entry).decode
 decode_raw_entry = msgspec.json.Decoder(RawEntry).decode

@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.schema.base import encode
-from dragoman.store.contract import FORMAT, Draft, Entry, Store, Summary
+from dragoman.store.contract import FORMAT, Draft, Entry, Store, Summary, decode_entry
 from dragoman.store.summary import disallowed_character
 
 # The file version; an older one is read, a newer one is an error.
@@ -158,7 +158,7 @@ def _parse_header(line: bytes) -> ExportHeader:
 
 def _parse_entry(line: bytes) -> Entry:
     try:
-        entry = msgspec.json.decode(line, type=Entry)
+        entry = decode_entry(line)
     except RecursionError:
         raise _import_error("an entry is nested too deeply") from None
     except _UNREADABLE as error:

@@ -9,9 +9,8 @@ import msgspec
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import encode
-from dragoman.store.contract import Draft, Entry, Hit, LogReport, Retention, Summary
-from dragoman.store.search_query import matches, parse_query, snippet
-from dragoman.store.search_text import split_passages
+from dragoman.store.contract import Draft, Entry, Hit, LogReport, Retention, Summary, decode_entry
+from dragoman.store.search import matches, parse_query, snippet, split_passages
 from dragoman.store.summary import (
     LogSummary,
     check_new_name,
@@ -21,8 +20,6 @@ from dragoman.store.summary import (
     missing_error,
     taken_error,
 )
-
-_entry_decoder = msgspec.json.Decoder(Entry)
 
 
 class _Log:
@@ -58,7 +55,7 @@ class MemoryStore:
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[Entry]:
         """Return the entries above `after`."""
-        return [_entry_decoder.decode(line) for line in await self.lines(session_id, after, limit, intact=intact)]
+        return [decode_entry(line) for line in await self.lines(session_id, after, limit, intact=intact)]
 
     async def lines(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
@@ -98,7 +95,7 @@ class MemoryStore:
         head = LogSummary(session_id=new_id, forked_from=session_id)
         log = _Log(head, [])
         for line in origin.lines[: upto if upto is None else max(upto, 0)]:
-            entry = _entry_decoder.decode(line)
+            entry = decode_entry(line)
             log.log_summary.add_entry(entry.kind, entry.time, line)
             log.lines.append(line)
         head.imported = min(origin.log_summary.imported, head.entries)

@@ -1,11 +1,9 @@
-"""Rebuild a transcript from a log, as a client would have seen it, and render it as Markdown.
-
-Takes JSON lines from a store, gives the transcript of the session layer. Unknown members are kept.
-"""
+"""Rebuild a transcript from the lines of a log, as a client would have seen it, and render it as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -18,47 +16,36 @@ from dragoman.schema.update import UpdateParams, UserMessageChunk
 from dragoman.session.message import Message
 from dragoman.session.toolcall import ToolCall
 from dragoman.session.transcript import Transcript
-from dragoman.store.contract import EntryKind
+from dragoman.store.contract import EntryKind, decode_raw_entry
 
 _SPEAKERS = {"user": "User", "agent": "Agent"}
 
 
-class _EntryLine(msgspec.Struct):
-    kind: str
-    body: msgspec.Raw
-
-
-_entry_decoder = msgspec.json.Decoder(_EntryLine)
 _update_decoder = msgspec.json.Decoder(UpdateParams)
 
 
 def decode_updates(lines: Iterable[bytes]) -> Iterator[Any]:
     """Return the history as typed updates; prompts become user message chunks."""
-    for line in lines:
-        entry = _entry_decoder.decode(line)
-        if entry.kind == EntryKind.UPDATE:
-            update = decode_update(entry.body)
-            if update is not None:
-                yield update
+    for entry in map(decode_raw_entry, lines):
+        if entry.kind == EntryKind.UPDATE and (update := decode_update(entry.body)) is not None:
+            yield update
         elif entry.kind == EntryKind.PROMPT:
-            yield from (UserMessageChunk(content=block) for block in _decode_prompt(entry.body))
+            yield from (UserMessageChunk(content=block) for block in decode_prompt(entry.body))
 
 
 def build_transcript(lines: Iterable[bytes]) -> Transcript:
     """Return all messages and tool calls, merged."""
-    taken = Transcript()
-    for line in lines:
-        entry = _entry_decoder.decode(line)
-        if entry.kind == EntryKind.UPDATE:
-            update = decode_update(entry.body)
-            if update is not None:
-                taken.add(update)
+    transcript = Transcript()
+    for entry in map(decode_raw_entry, lines):
+        if entry.kind == EntryKind.UPDATE and (update := decode_update(entry.body)) is not None:
+            transcript.add(update)
         elif entry.kind == EntryKind.PROMPT:
-            taken.add_prompt(_decode_prompt(entry.body))
+            transcript.add_prompt(decode_prompt(entry.body))
         elif entry.kind == EntryKind.ASKED:
-            _note_permission(taken, msgspec.json.decode(entry.body))
-    taken.merge_pending()
-    return taken
+            with suppress(ProtocolError, KeyError, TypeError):  # a question without a tool call
+                transcript.add_permission_call(read_leniently(ToolCallUpdate, entry.value["toolCall"])[0])
+    transcript.merge_pending()
+    return transcript
 
 
 def render_markdown(transcript: Transcript) -> str:
@@ -84,16 +71,10 @@ def decode_update(body: bytes | msgspec.Raw) -> Any:
         return None
 
 
-def _decode_prompt(body: msgspec.Raw) -> list[Any]:
-    value = msgspec.json.decode(body)
+def decode_prompt(body: bytes | msgspec.Raw) -> list[Any]:
+    """Decode the blocks of a prompt; empty if they cannot be decoded."""
     try:
+        value = msgspec.json.decode(body)
         return list(read_leniently(PromptParams, {"sessionId": "", "prompt": value["prompt"]})[0].prompt)
     except (ProtocolError, KeyError, TypeError):
         return []
-
-
-def _note_permission(transcript: Transcript, body: Any) -> None:
-    try:
-        transcript.add_permission_call(read_leniently(ToolCallUpdate, body["toolCall"])[0])
-    except (ProtocolError, KeyError, TypeError):
-        pass  # a permission request without a tool call

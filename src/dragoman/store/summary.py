@@ -1,7 +1,5 @@
-"""Session summaries, folded from logs, and lookup of sessions by name or id.
-
-Pure; every store uses it, so all list the same. Decodes `opened` entries, the first `prompt` (the default title) and
-updates with a title or an archived flag.
+"""Session summaries, folded from logs, and lookup of sessions by name or id. Pure; every store uses it, so all list the
+same.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.contract import EntryKind, Retention, Summary
+from dragoman.store.contract import EntryKind, Retention, Summary, decode_raw_entry
 
 # How much of a prompt is used as title, in characters.
 TITLE_LENGTH = 80
@@ -98,15 +96,8 @@ class LogSummary(msgspec.Struct, kw_only=True):
         )
 
 
-class _EntryBody(msgspec.Struct):
-    body: Any = None
-
-
-_body_decoder = msgspec.json.Decoder(_EntryBody)
-
-
 def _decode_body(line: bytes) -> dict[str, Any]:
-    body = _body_decoder.decode(line).body
+    body = decode_raw_entry(line).value
     return body if isinstance(body, dict) else {"prompt": body}
 
 

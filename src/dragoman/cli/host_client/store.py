@@ -13,13 +13,11 @@ import msgspec
 
 from dragoman.cli.host_client.api import HostTarget, request_bytes, request_json
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.contract import Entry, Hit, Retention, Summary
+from dragoman.store.contract import Entry, Hit, Retention, Summary, decode_entry
 from dragoman.store.summary import expired_ids, find_summary
 
 # Entries per request; the host sends no more.
 PAGE_SIZE = 2000
-
-_entry_decoder = msgspec.json.Decoder(Entry)
 
 
 class HostStore:
@@ -68,7 +66,7 @@ class HostStore:
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[Entry]:
         """Return entries of a log."""
-        return [_entry_decoder.decode(line) for line in await self.lines(session_id, after, limit, intact=intact)]
+        return [decode_entry(line) for line in await self.lines(session_id, after, limit, intact=intact)]
 
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:
         """Return passages that contain all words."""

@@ -9,10 +9,8 @@ import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-import msgspec
-
 from dragoman.schema.base import encode
-from dragoman.store.contract import Draft, EntryKind, LogReport, Retention, Summary
+from dragoman.store.contract import Draft, EntryKind, LogReport, Retention, Summary, decode_raw_entry
 from dragoman.store.sqlite import reading, search_index
 from dragoman.store.sqlite.append import create_session, entry_row, save_summary
 from dragoman.store.sqlite.errors import Damage
@@ -22,14 +20,6 @@ from dragoman.store.summary import LogSummary, expired_error, expired_ids, taken
 
 # How many ids of expired sessions are remembered, to report them as expired and not as unknown.
 _MAX_TOMBSTONES = 10_000
-
-
-class _EntryHeader(msgspec.Struct):
-    kind: str
-    time: str
-
-
-_header_decoder = msgspec.json.Decoder(_EntryHeader)
 
 
 def rename(connection: sqlite3.Connection, session_id: str, name: str | None) -> Summary:
@@ -83,8 +73,8 @@ def fold_summary(session_id: str, lines: list[bytes]) -> LogSummary:
     """Return the summary of a log."""
     head = LogSummary(session_id=session_id)
     for line in lines:
-        told = _header_decoder.decode(line)
-        head.add_entry(told.kind, told.time, line)
+        entry = decode_raw_entry(line)
+        head.add_entry(entry.kind, entry.time, line)
     return head
 
 

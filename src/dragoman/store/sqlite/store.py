@@ -18,14 +18,14 @@ import msgspec
 
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import encode
-from dragoman.store.contract import Draft, Entry, Hit, LogReport, Retention, Summary
+from dragoman.store.contract import Draft, Entry, Hit, LogReport, Retention, Summary, decode_entry
 from dragoman.store.credentials import CredentialsFile
-from dragoman.store.search_query import parse_query
+from dragoman.store.search import parse_query
 from dragoman.store.sqlite import changes, reading, search_index
 from dragoman.store.sqlite.append import AppendRequest
 from dragoman.store.sqlite.errors import FAILURES, corrupted_error, is_damage, to_store_fault
-from dragoman.store.sqlite.indexer import Indexer
 from dragoman.store.sqlite.schema import BUSY_TIMEOUT, connect, connect_to_read, lock_file, prepare_file
+from dragoman.store.sqlite.search_index import Indexer
 from dragoman.store.sqlite.writer import Writer, closed_error
 from dragoman.store.summary import check_new_name, expired_error, find_summary
 
@@ -33,8 +33,6 @@ T = TypeVar("T")
 
 # The free space that a store needs: what a few prompts and their answers take. Bytes.
 MIN_FREE_BYTES = 128 * 1024
-
-_entry_decoder = msgspec.json.Decoder(Entry)
 
 
 class SqliteStore:
@@ -95,7 +93,7 @@ class SqliteStore:
         """Return the entries above `after`."""
 
         def entries(connection: sqlite3.Connection) -> list[Entry]:
-            return [*map(_entry_decoder.decode, _read_lines(connection, session_id, after, limit, intact))]
+            return [*map(decode_entry, _read_lines(connection, session_id, after, limit, intact))]
 
         return await self._read(entries, session_id)
 

@@ -8,6 +8,7 @@ waits. One call wakes all tasks of a loop.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections import deque
@@ -16,10 +17,9 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dragoman.errors import Kind, ProtocolError
+from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.store.sqlite.append import AppendRequest, LogWriter
 from dragoman.store.sqlite.errors import FAILURES, to_store_fault
-from dragoman.store.sqlite.file_check import Place
 
 # The most entries per commit (an append is never split), so that the first does not wait for thousands and the cost is
 # still shared.
@@ -54,6 +54,41 @@ class Later:
         self.future: Future[Any] = Future()
 
 
+# The file and its write-ahead log, which exists as long as a connection does.
+_FILES = ("", "-wal")
+
+
+class FileCheck:
+    """Checks that the files of an open store are still in place. Thread-safe.
+
+    SQLite keeps writing to an unlinked file, and its content is lost when the process ends. A check costs microseconds.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Call after connecting. A file that does not exist now is not checked."""
+        identities = [(path + end, _identity(path + end)) for end in _FILES]
+        self._files = [(file, identity) for file, identity in identities if identity is not None]
+
+    def check(self) -> None:
+        """Raise StoreFault if a file was moved; succeed again when it is put back."""
+        for path, identity in self._files:
+            if _identity(path) != identity:
+                raise StoreFault(
+                    "moved",
+                    f"{path} was moved, removed or replaced while in use, so nothing can be stored; "
+                    "put it back or restart Dragoman",
+                )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return the identity of the file at a path; None if there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Writer:
     """The writer thread and its queue."""
 
@@ -70,7 +105,7 @@ class Writer:
         self._yielded = 0
         self._closed = False
         self._connection = connect()
-        self._place = Place(path)
+        self._files = FileCheck(path)
         self._log = LogWriter(self._connection)
         self._thread = threading.Thread(target=self._run, name="dragoman-store", daemon=True)
         self._thread.start()
@@ -149,9 +184,9 @@ class Writer:
             if count:
                 # Check before, so that nothing goes to a moved file, and after, so that nothing is falsely
                 # acknowledged.
-                self._place.check()
+                self._files.check()
                 self._log.append([task.work for task in done])  # type: ignore[misc]
-                self._place.check()
+                self._files.check()
                 if self._log.ended_turns:
                     self._tell_ended(self._log.take_ended_turns())
             else:
@@ -166,7 +201,7 @@ class Writer:
 
     def _transact(self, work: Work) -> Any:
         connection = self._connection
-        self._place.check()
+        self._files.check()
         connection.execute("BEGIN IMMEDIATE")
         try:
             result = work(connection)
@@ -175,7 +210,7 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        self._place.check()
+        self._files.check()
         return result
 
     def _do_later(self, later: Later) -> None:

@@ -1,17 +1,20 @@
-"""Split a log into passages to search: consecutive text of one speaker, a tool call, a plan.
+"""Search in logs, the same for every store: a log is split into passages, a query into terms, and terms match passages.
 
-Takes JSON lines in order. Consecutive chunks are joined, so a word that was streamed in two chunks is found. A passage
-consists of whole entries, so reading can resume at its first one. Only text is indexed. Pure; every store uses it.
+A passage is consecutive text of one speaker, a tool call or a plan, in whole entries. Case and accents are ignored;
+anything but letters and digits separates words. Pure.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from dragoman.store.contract import EntryKind
+from dragoman.errors import Kind, ProtocolError
+from dragoman.store.contract import EntryKind, decode_raw_entry
 
 # A passage that grows longer than this is split: between two entries, at white space if possible, or inside an entry
 # that alone is longer. Characters.
@@ -23,7 +26,8 @@ FINDABLE = 256 * 1024
 
 _SPEAKERS = {"agent_message_chunk": "agent", "agent_thought_chunk": "thought", "user_message_chunk": "user"}
 
-# Entries without text that do not end a passage.
+# The kinds of entries that have text, and the updates without text that do not end a passage.
+_WITH_TEXT = frozenset({EntryKind.PROMPT, EntryKind.UPDATE})
 _SILENT_UPDATES = frozenset({"usage_update", "available_commands_update", "session_info_update", "current_mode_update"})
 
 
@@ -35,14 +39,6 @@ class Passage(msgspec.Struct, frozen=True):
     role: str
     text: str
 
-
-class _EntryLine(msgspec.Struct):
-    seq: int
-    kind: str
-    body: Any = None
-
-
-_entry_decoder = msgspec.json.Decoder(_EntryLine)
 
 # These never continue in the next entry.
 _WHOLE = frozenset({"tool", "plan"})
@@ -68,10 +64,10 @@ class Joiner:
     def add(self, line: bytes) -> list[Passage]:
         """Add an entry; return the passages that it finishes."""
         try:
-            entry = _entry_decoder.decode(line)
+            entry = decode_raw_entry(line)
+            speaker, text = _speaker_and_text(entry.kind, entry.value) if entry.kind in _WITH_TEXT else ("", "")
         except RecursionError:
             return []  # nested too deeply to decode
-        speaker, text = _speaker_and_text(entry.kind, entry.body)
         if not speaker:
             return []
         text = text[:FINDABLE]
@@ -104,7 +100,7 @@ class Joiner:
 
 
 def _split_text(text: str) -> Iterator[str]:
-    """Split text into pieces of at most LONGEST, at white space if possible."""
+    """Split text into pieces of at most MAX_PASSAGE, at white space if possible."""
     start = 0
     while len(text) - start > MAX_PASSAGE:
         limit = start + MAX_PASSAGE
@@ -122,8 +118,6 @@ def _speaker_and_text(kind: str, body: Any) -> tuple[str, str]:
         return "", ""
     if kind == EntryKind.PROMPT:
         return "user", "\n".join(filter(None, map(_block_text, _as_list(body.get("prompt")))))
-    if kind != EntryKind.UPDATE:
-        return "", ""
     update = body.get("sessionUpdate")
     if update in _SPEAKERS:
         return _SPEAKERS[update], _block_text(body.get("content"))
@@ -163,3 +157,86 @@ def _block_text(block: Any) -> str:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+# --- queries --------------------------------------------------------------------------------------------------
+
+# How much text is shown around the first match, in characters.
+SNIPPET_CONTEXT = 60
+
+_TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
+_WORD = re.compile(r"[^\W_]+")
+
+
+class Term(NamedTuple):
+    """Consecutive words; the last one may be a prefix."""
+
+    words: tuple[str, ...]
+    is_prefix: bool
+
+    def __str__(self) -> str:
+        return f'"{" ".join(self.words)}"{"*" if self.is_prefix else ""}'
+
+
+def parse_query(query: str) -> list[Term]:
+    """Parse a query; raise invalid_params if it has no words."""
+    found = []
+    for phrase, star, word in _TERM.findall(query):
+        text = phrase or word
+        words = tuple(_fold_word(each) for each in _WORD.findall(text))
+        if words:
+            found.append(Term(words, bool(star) or (not phrase and text.endswith("*"))))
+    if not found:
+        raise ProtocolError(Kind.INVALID_PARAMS, "the query has no words; try: sessions search 'parse error'")
+    return found
+
+
+def matches(terms: list[Term], text: str) -> bool:
+    """Return whether a text contains all terms."""
+    words = _split_words(text)
+    return all(_find_spans(term, words) for term in terms)
+
+
+def snippet(terms: list[Term], text: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return one line of text around the first match, and the positions of the matches in it."""
+    spans = sorted(span for term in terms for span in _find_spans(term, _split_words(text)))
+    first = spans[0] if spans else (0, 0)
+    start = _word_start(text, first[0] - SNIPPET_CONTEXT) if first[0] > SNIPPET_CONTEXT else 0
+    end = min(len(text), first[1] + SNIPPET_CONTEXT)
+    before, after = ("…" if start else ""), ("…" if end < len(text) else "")
+    # Replace character by character, so that the positions stay valid.
+    shown = "".join(" " if char.isspace() else char for char in text[start:end])
+    shift = len(before) - start
+    marks = [(low + shift, high + shift) for low, high in spans if start <= low and high <= end]
+    return f"{before}{shown}{after}", marks
+
+
+def _word_start(text: str, near: int) -> int:
+    space = text.find(" ", near, near + 20)
+    return space + 1 if space >= 0 else near
+
+
+def _split_words(text: str) -> list[tuple[str, int, int]]:
+    return [(_fold_word(match[0]), match.start(), match.end()) for match in _WORD.finditer(text)]
+
+
+def _find_spans(term: Term, words: list[tuple[str, int, int]]) -> list[tuple[int, int]]:
+    *whole, last = term.words
+    length = len(term.words)
+    return [
+        (words[place][1], words[place + length - 1][2])
+        for place in range(len(words) - length + 1)
+        if _word_matches(last, words[place + length - 1][0], term.is_prefix)
+        and all(word == words[place + offset][0] for offset, word in enumerate(whole))
+    ]
+
+
+def _word_matches(wanted: str, word: str, is_prefix: bool) -> bool:
+    return word.startswith(wanted) if is_prefix else word == wanted
+
+
+def _fold_word(word: str) -> str:
+    if word.isascii():
+        return word.lower()
+    plain = unicodedata.normalize("NFD", word)
+    return unicodedata.normalize("NFC", "".join(char for char in plain if not unicodedata.combining(char))).lower()

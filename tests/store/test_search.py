@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.store import search_text as module
-from dragoman.store.search_text import FINDABLE, MAX_PASSAGE, split_passages
+from dragoman.store import search as module
+from dragoman.store.search import FINDABLE, MAX_PASSAGE, split_passages
 
 
 def line(seq: int, text: str, update: str = "agent_message_chunk") -> bytes:
