@@ -20,8 +20,8 @@ from dragoman.dialect.emulator import (
     SendRequest,
     Sleep,
 )
-from dragoman.engine.decode import decode_as, json_values
-from dragoman.engine.flow import Flows
+from dragoman.engine.codec import decode_as, json_values
+from dragoman.engine.emulation import Flows
 from dragoman.errors import ProtocolError
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side

@@ -13,9 +13,7 @@ from dragoman.dialect.dialects import Dialect
 from dragoman.dialect.dialects import load_dialect as find
 from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine.connection import Connection
-from dragoman.engine.handler import Handler, make_handler
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
 from dragoman.testing import ScriptedPeer

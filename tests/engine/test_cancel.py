@@ -127,9 +127,9 @@ async def test_a_request_that_an_emulator_observes_is_cancelled_like_any_other(
             assert caught.value.kind == Kind.TIMEOUT
             await agent.request("_after", {})
             connection = agent.connection
-            assert not connection.has_pending_requests(excluding="")
-            assert connection.emulation is not None
-            assert not connection.emulation.outgoing_runs
+            assert not connection.sender.has_pending_requests(excluding="")
+            assert connection.sender.emulation is not None
+            assert not connection.sender.emulation.outgoing_runs
             await playing
     assert not [text for text in reports if "never sent" in text]
 

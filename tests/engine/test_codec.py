@@ -230,7 +230,7 @@ async def test_a_notification_the_dialect_cannot_express_is_reported_once_and_no
     update = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
     async with talking(dialect="2025.1") as talk:
         for number in range(5):
-            talk.connection.send_notification(
+            talk.connection.sender.send_notification(
                 "session/update", {"sessionId": "s", "update": {**update, "used": number}}
             )
         assert await talk.answers() == []

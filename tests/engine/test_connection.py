@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from dragoman.dialect.dialects import load_dialect
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, WriteStalled
 from dragoman.schema.side import Side
 from dragoman.testing import ScriptedPeer
@@ -389,7 +388,7 @@ async def test_cancelling_a_request_tells_the_peer_where_the_dialect_can() -> No
 
 
 async def test_requests_beyond_the_limit_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.engine.running.MAX_RUNNING_REQUESTS", 3)
+    monkeypatch.setattr("dragoman.engine.requests.MAX_RUNNING_REQUESTS", 3)
 
     gate = asyncio.Event()
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.engine import eager
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Incoming
 from tests.engine.raw_peer import call, note, talking
 
 

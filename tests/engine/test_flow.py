@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.dialect.emulator import Flow, NotifyUser, Pass, SendNotification, Start, Wait, Wake
-from dragoman.engine.flow import Flows
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.emulation import Flows
+from dragoman.engine.incoming import DoneCallback
 from dragoman.errors import Kind, ProtocolError
 
 

@@ -53,13 +53,13 @@ class Between:
     def check_nothing_is_left(self) -> None:
         """No request is open, no flow under way, and nothing strange was heard."""
         for connection in (self.relay.client, self.relay.connection_to(Side.AGENT)):
-            assert not connection.has_pending_requests(excluding="")
+            assert not connection.sender.has_pending_requests(excluding="")
             assert not _flows(connection)
         assert not [text for text in self.reports if "never sent" in text or "failed" in text]
 
 
 def _flows(connection: Connection) -> list[Any]:
-    emulation = connection.emulation
+    emulation = connection.sender.emulation
     return [] if emulation is None else [*emulation.outgoing_runs, *emulation.incoming_runs]
 
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from dragoman import Agent
 from dragoman.dialect.dialects import DIALECT_NAMES, load_dialect
 from dragoman.engine.connection import Connection
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.roles.agent.agent import emulator_settings as ledger_settings
 from dragoman.roles.proxy.relay import Relay
 from dragoman.schema.content import TextContent
@@ -83,7 +82,7 @@ async def told(met: Between, frames: list[bytes], last: Json) -> list[Json]:
 
 def memory(relay: Relay) -> Any:
     """What the draft counts."""
-    ledger = None if relay.client.emulation is None else relay.client.emulation.emulator
+    ledger = None if relay.client.sender.emulation is None else relay.client.sender.emulation.emulator
     book = getattr(ledger, "sessions", None)
     pages = [] if book is None else book.rows.values()
     return {page.session_id: (page.message_count, page.last_speaker) for page in pages if page.session_id in OPENED}
@@ -147,7 +146,7 @@ def test_what_we_say_ourselves_comes_to_the_same_on_either_way(name: str, texts:
         peer = ScriptedPeer(theirs)
         await peer.request(1, "initialize", WORDS[name].initialize(True, True, "/"))
         if not is_short:
-            connection._send_chunk = lambda params: False  # type: ignore[method-assign]
+            connection.sender._send_chunk = lambda params: False  # type: ignore[method-assign]
         for kind, text in texts:
             update = kind(content=TextContent(text=text))
             connection.notify("session/update", UpdateParams(session_id="s", update=update))

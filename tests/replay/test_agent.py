@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Session, Turn
+from dragoman.engine.codec import decode_as
 from dragoman.engine.connection import Connection
-from dragoman.engine.decode import decode_as
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.methods import find_method
 from dragoman.schema.prompt import Usage

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from dragoman.dialect.dialects import load_dialect
-from dragoman.engine.decode import decode_as
+from dragoman.engine.codec import decode_as
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import Unknown
 from dragoman.schema.methods import find_method

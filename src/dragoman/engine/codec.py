@@ -6,32 +6,93 @@ dialect goes through its tables on plain JSON values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, Raw
 
 from dragoman.dialect.dialects import Dialect
 from dragoman.dialect.error_paths import peer_error_path
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import with_side_data
-from dragoman.dialect.text_chunk import Chunk
 from dragoman.dialect.v1.tables import CODES as V1_CODES
 from dragoman.dialect.v1.tables import STOP_ERRORS
-from dragoman.engine.decode import json_values
 from dragoman.errors import KINDS, Kind, ProtocolError
 from dragoman.schema.base import Model, encode
-from dragoman.schema.content import TextContent
-from dragoman.schema.methods import METHODS, Method
+from dragoman.schema.methods import METHODS, Method, decoder_for
 from dragoman.schema.side import Side
-from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UpdateParams, UserMessageChunk
 from dragoman.wire.envelope import WireError
+from dragoman.wire.repair import repair
+
+# Errors of strict decoding after which lenient decoding is tried.
+STRICT_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+_decode_any = msgspec.json.Decoder().decode
+_decoders: dict[type, Callable[[Any], Any]] = {}
+
+
+def decode_strict(kind: type, raw: Raw) -> Any:
+    """Decode raw JSON strictly; raise one of STRICT_ERRORS."""
+    decode = _decoders.get(kind)
+    if decode is None:
+        decode = _decoders[kind] = decoder_for(kind).decode
+    return decode(raw)
+
+
+def decode_as(kind: type | None, source: Any) -> Any:
+    """Decode a source into a Struct; raise ProtocolError with every fault when a required part is wrong."""
+    if kind is None:
+        return json_values(source)
+    if type(source) is Raw:
+        try:
+            return decode_strict(kind, source)
+        except STRICT_ERRORS:
+            return _decode_lenient(kind, json_values(source))
+    if isinstance(source, msgspec.Struct):
+        return source
+    try:
+        return msgspec.convert({} if source is UNSET or source is None else source, kind)
+    except STRICT_ERRORS:
+        return _decode_lenient(kind, source)
+
+
+def json_values(source: Any) -> Any:
+    """Return a source as plain JSON values."""
+    if type(source) is Raw:
+        try:
+            return _decode_any(source)
+        except STRICT_ERRORS:
+            return repair(bytes(source))
+    if source is UNSET:
+        return {}
+    if isinstance(source, msgspec.Struct):
+        from dragoman.schema.base import to_json
+
+        return to_json(source)
+    return source
+
+
+def _decode_lenient(kind: type, source: Any) -> Any:
+    from dragoman.schema.lenient import read_leniently as reread
+
+    return reread(kind, {} if source is UNSET else source)[0]
+
+
+def with_unknown_members(params: Any, source: Any) -> Any:
+    """Return params as plain values, plus the members of their source that no type knows."""
+    if (type(source) is not Raw and not isinstance(source, dict)) or not isinstance(params, msgspec.Struct):
+        return params
+    from dragoman.schema.unknown_members import find_unknown_members, merge_unknown_members
+
+    unknown = find_unknown_members(json_values(source), type(params))
+    return merge_unknown_members(json_values(params), unknown) if unknown is not None else json_values(params)
+
 
 # Results in which v1 peers may use members that the vocabulary spells otherwise: models (dialect/v1/codec).
 _V1_TRANSLATED_RESULTS: frozenset[str] = frozenset(
     {"session/new", "session/load", "session/resume", "session/fork", "session/set_config_option"}
 )
-CHUNK_TYPES = frozenset({AgentMessageChunk, AgentThoughtChunk, UserMessageChunk})
-_CHUNK_TYPE_BY_KIND: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in CHUNK_TYPES}
 _NON_V1_STATUSES = frozenset({"awaiting_permission", "denied", "cancelled"})
 
 
@@ -148,33 +209,6 @@ def _is_valid_v1(method: str, params: Any) -> bool:
 def may_have_side_data(frame: bytes) -> bool:
     """Whether a frame may contain our side data, plain or escaped. (`in` is three times slower on bytes.)"""
     return frame.find(b"dragoman") >= 0 or frame.find(b"\\u00") >= 0
-
-
-def is_bare_text(params: Any) -> bool:
-    """Whether an update is a text chunk without meta, like most updates of a stream."""
-    update = params.update
-    if type(update) not in CHUNK_TYPES or params.meta is not UNSET or update.meta is not UNSET:
-        return False
-    content = update.content
-    return type(content) is TextContent and content.meta is UNSET
-
-
-def chunk_of(params: Any) -> Chunk | None:
-    """Return the text chunk that a typed update consists of; None when the update holds more than that."""
-    if type(params) is not UpdateParams or not is_bare_text(params):
-        return None
-    update: Any = params.update
-    content = update.content
-    if update.message_id is not UNSET or content.annotations is not UNSET:
-        return None
-    return Chunk(params.session_id, update.__struct_config__.tag, content.text)
-
-
-def update_of(chunk: Chunk) -> UpdateParams:
-    """Return the typed update of a text chunk."""
-    return UpdateParams(
-        session_id=chunk.session, update=_CHUNK_TYPE_BY_KIND[chunk.kind](content=TextContent(text=chunk.text))
-    )
 
 
 # What a host adds to the agent's capabilities, in any dialect (docs/protocol/extensions.md#attach): kept when side data

@@ -18,29 +18,25 @@ from dragoman.dialect import detect
 from dragoman.dialect.dialects import Dialect, load_dialect
 from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine import malformed
-from dragoman.engine.codec import PeerCodec, is_bare_text, may_have_side_data, update_of
-from dragoman.engine.decode import STRICT_ERRORS, decode_strict, json_values
-from dragoman.engine.emulation import Emulation
-from dragoman.engine.errors import to_protocol_error
-from dragoman.engine.flow import ignore_answer
-from dragoman.engine.handler import Handler, answer_notification
+from dragoman.engine.codec import STRICT_ERRORS, PeerCodec, decode_strict, json_values, may_have_side_data
+from dragoman.engine.emulation import Emulation, ignore_answer
 from dragoman.engine.inbox import Inbox
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.limits import EOF_GRACE, INBOX_HARD_BYTES
-from dragoman.engine.pending import DoneCallback
-from dragoman.engine.running import RunningRequests
-from dragoman.engine.sender import Sender, closed_error, handler_connection
-from dragoman.engine.text_run import TextRun, text_run_at
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming, answer_notification, to_protocol_error
+from dragoman.engine.requests import RunningRequests
+from dragoman.engine.sender import Sender, closed_error, handler_sender
+from dragoman.engine.text_run import TextRun, is_bare_text, text_run_at, update_of
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed
 from dragoman.schema.side import Side
 from dragoman.schema.update import UpdateParams
-from dragoman.transport.base import Transport
-from dragoman.wire.envelope import (
-    Envelope,
-    Malformed,
-    parse_envelope,
-)
+from dragoman.transport.base import Transport, close_error
+from dragoman.wire.envelope import Envelope, Malformed, parse_envelope
 from dragoman.wire.frames import Frame
+
+# A handler that awaits its own peer needs the reader to go on; above this the connection fails as overloaded.
+INBOX_HARD_BYTES = 256 * 1024 * 1024
+
+# How long running requests may still finish after the peer's output has ended. Seconds.
+EOF_GRACE = 1.0
 
 # Gets each call before it is translated. Returns whether it took the call, and what to await before the next one.
 Tap = Callable[[Envelope, bytes], tuple[bool, Awaitable[None] | None]]
@@ -55,7 +51,7 @@ UPDATE = "session/update"
 _EMPTY_PARAMS = Raw(b"{}")
 
 
-class Connection(Sender):
+class Connection:
     """A connection to one peer. Handlers get the peer's calls; `request` and `notify` send ours."""
 
     def __init__(
@@ -69,7 +65,15 @@ class Connection(Sender):
         peer_dialect: Dialect | None = None,
         report: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(transport, side, settings, report)
+        self.transport = transport
+        self.side = side
+        self.settings = settings
+        sender = self.sender = Sender(transport, side, report)
+        # The sender's own methods, so that sending through the connection costs no second call.
+        self.request, self.request_raw, self.notify = sender.request, sender.request_raw, sender.notify
+        self.call, self.forward, self.cancel_request = sender.call, sender.forward, sender.cancel_request
+        self.peer, self.offers = sender.peer, sender.peer.offers
+        self.failure: BaseException | None = None  # why the connection ended; None while it is open
         self.handlers = handlers
         self.fallback = fallback
         self.on_close: Callable[[BaseException], None] | None = None
@@ -77,8 +81,8 @@ class Connection(Sender):
         self.tap: Tap | None = None
         self.on_update: UpdateSink | None = None
         self.on_text_run: TextRunSink = lambda run: False
-        self._inbox = Inbox(self._dispatch, lambda error: self.log_failure("a notification handler", error))
-        self.resume_reading = self._inbox.space_available.set
+        self._inbox = Inbox(self._dispatch, lambda error: sender.log_failure("a notification handler", error))
+        sender.resume_reading = self._inbox.space_available.set
         self.ended: asyncio.Event = asyncio.Event()
         self._reader_task: asyncio.Task[None] | None = None
         self._dispatcher_task: asyncio.Task[None] | None = None
@@ -87,21 +91,19 @@ class Connection(Sender):
 
     def set_dialect(self, peer_dialect: Dialect) -> None:
         """Set the peer's dialect for the life of this connection."""
-        self.codec = PeerCodec(peer_dialect, self.side)
-        emulator = peer_dialect.open_emulator(self.side.other, self.settings)
-        self.emulation = None if emulator is None else Emulation(self, emulator)
+        self.sender.codec = PeerCodec(peer_dialect, self.side)
+        self.peer.emulator = emulator = peer_dialect.open_emulator(self.side.other, self.settings)
+        self.sender.emulation = None if emulator is None else Emulation(self, emulator)
 
     def start(self) -> None:
         """Start reading; needs a running event loop."""
         self._loop = asyncio.get_running_loop()
-        self.running_requests = RunningRequests(self.log_failure)
+        self.running_requests = RunningRequests(self.sender.log_failure)
         self._reader_task = self._loop.create_task(self._run(), name=f"dragoman {self.transport.peer}")
 
     async def close(self, reason: str = "") -> None:
         """Close the connection: fail pending requests, cancel handlers, close the transport."""
-        self._fail(
-            TransportClosed(f"the connection to {self.transport.peer} was closed" + (f": {reason}" if reason else ""))
-        )
+        self._fail(close_error(self.transport.peer, reason))
         if asyncio.current_task() not in (self._reader_task, self._dispatcher_task) and self._reader_task is not None:
             self._reader_task.cancel()
             await asyncio.gather(self._reader_task, return_exceptions=True)
@@ -123,26 +125,24 @@ class Connection(Sender):
                 await (self.running_requests.wait_finished(EOF_GRACE) if self.on_eof is None else self.on_eof())
             self._fail(error)
         except Exception as fault:  # a defect of ours: fail the pending requests instead of leaving them waiting
-            self.log_failure(f"reading from {self.transport.peer}", fault)
+            self.sender.log_failure(f"reading from {self.transport.peer}", fault)
             self._fail(ConnectionFailed(f"reading from {self.transport.peer} failed: {fault}"))
         finally:
             dispatcher.cancel()
             await asyncio.gather(dispatcher, return_exceptions=True)
 
     async def _run_inbox(self) -> None:
-        handler_connection.set(self)
+        handler_sender.set(self.sender)
         await self._inbox.run()
 
     def _fail(self, error: BaseException) -> None:
-        if self._failure is not None:
+        if self.failure is not None:
             return
-        self._failure = error
-        self.outbox.is_closed = True
-        for request in list(self._pending.by_id.values()):
-            request.done(None, closed_error(error))
-        self._pending.by_id.clear()
-        if self.emulation is not None:
-            self.emulation.fail(closed_error(error))
+        self.failure = error
+        self.sender.outbox.is_closed = True
+        self.sender.fail(error)
+        if self.sender.emulation is not None:
+            self.sender.emulation.fail(closed_error(error))
         self.running_requests.cancel_all()
         self.ended.set()
         self._inbox.space_available.set()
@@ -151,10 +151,7 @@ class Connection(Sender):
 
     def note_peer_eof(self) -> None:
         """Fail all requests to the peer, now and later: its output has ended, so it cannot answer."""
-        self._peer_eof = TransportClosed(f"{self.transport.peer} closed its output and cannot answer any more")
-        for request in list(self._pending.by_id.values()):
-            request.done(None, closed_error(self._peer_eof))
-        self._pending.by_id.clear()
+        self.sender.fail(TransportClosed(f"{self.transport.peer} closed its output and cannot answer any more"))
 
     def close_soon(self, error: BaseException) -> None:
         """Close the connection for this reason once everything is written."""
@@ -163,11 +160,6 @@ class Connection(Sender):
     async def _close_with_error(self, error: BaseException) -> None:
         await self.transport.close(str(error))
         self._fail(error)
-
-    @property
-    def failure(self) -> BaseException | None:
-        """Why the connection ended; None while it is open."""
-        return self._failure
 
     async def _read(self) -> None:
         self.transport.listen(self._take_frames)
@@ -178,14 +170,14 @@ class Connection(Sender):
 
     def _take_frames(self, frames: list[Frame]) -> bool:
         """Take frames straight from the transport; return False when the reader has to wait before it reads on."""
-        if self._inbox.is_full or self._failure is not None:
+        if self._inbox.is_full or self.failure is not None:
             return False
         self._accept_frames(frames)
         return True
 
     async def _wait_for_space(self) -> None:
         inbox = self._inbox
-        while inbox.is_full and not self._nested_count:
+        while inbox.is_full and not self.sender.pending.nested_count:
             inbox.space_available.clear()
             await inbox.space_available.wait()
         if inbox.size > INBOX_HARD_BYTES:
@@ -206,13 +198,14 @@ class Connection(Sender):
 
     def _accepts_text_runs(self) -> bool:
         """Whether a text chunk could be delivered now: nothing queued, tapped or emulated."""
+        sender = self.sender
         return (
             self.on_update is not None
             and not self._inbox.is_busy
             and self.tap is None
-            and self.codec is not None
-            and self.codec.is_native
-            and not (self.emulation and UPDATE in self.emulation.emulator.incoming)
+            and sender.codec is not None
+            and sender.codec.is_native
+            and not (sender.emulation and UPDATE in sender.emulation.emulator.incoming)
         )
 
     def _deliver_text_run(self, run: TextRun) -> int:
@@ -230,50 +223,47 @@ class Connection(Sender):
                     self._inbox.block_on(waiting)
                     return count
         except Exception as error:  # raised by a hook: only this update is lost
-            self.log_failure(UPDATE, error)
+            self.sender.log_failure(UPDATE, error)
         return count
 
     def _accept_frame(self, frame: Frame) -> None:
         """Dispatch one frame now, or queue it while a handler is awaited."""
         if type(frame) is not bytes:
-            malformed.report_oversize(self, frame)  # type: ignore[arg-type]
+            malformed.report_oversize(self.sender, frame)  # type: ignore[arg-type]
             return
         try:
             envelope = parse_envelope(frame)
         except Malformed as error:
-            malformed.report_malformed(self, frame, error)
+            malformed.report_malformed(self.sender, frame, error)
             return
         if not self._inbox.is_busy:
             waiting = self._dispatch(envelope, frame)
             if waiting is not None:
                 self._inbox.block_on(waiting)
-        elif self._nested_count and envelope.method is UNSET and self._may_overtake(envelope):
+        elif self.sender.pending.nested_count and envelope.method is UNSET and self._may_overtake(envelope):
             self._dispatch(envelope, frame)
         else:
             self._inbox.push(envelope, frame)
 
     def _may_overtake(self, envelope: Envelope) -> bool:
-        request = None if envelope.id is UNSET else self._pending.find(envelope.id)
+        request = None if envelope.id is UNSET else self.sender.pending.find(envelope.id)
         return request is not None and request.is_nested
 
     def _dispatch(self, envelope: Envelope, frame: bytes) -> Awaitable[None] | None:
         """Dispatch one message; what it returns must be awaited before the next message."""
-        method = envelope.method
+        method, sender = envelope.method, self.sender
         try:
             if method is UNSET:
-                self._process_answer(envelope, frame)
+                sender.process_answer(envelope, frame)
                 return None
             if self.tap is not None:
                 is_taken, waiting = self.tap(envelope, frame)
                 if is_taken:
                     return waiting
-            codec = self.codec or self._detect_dialect(envelope)
+            codec = sender.codec or self._detect_dialect(envelope)
+            emulation = sender.emulation
             sink = self.on_update if method == UPDATE and envelope.id is UNSET else None
-            if (
-                sink is not None
-                and codec.is_native
-                and not (self.emulation and UPDATE in self.emulation.emulator.incoming)
-            ):
+            if sink is not None and codec.is_native and not (emulation and UPDATE in emulation.emulator.incoming):
                 try:
                     params = decode_strict(UpdateParams, envelope.params or _EMPTY_PARAMS)
                 except STRICT_ERRORS:
@@ -287,26 +277,26 @@ class Connection(Sender):
                     return sink(update.session_id, update.update)
             name, row, source = codec.lift_call(method, envelope.params, may_have_side_data(frame))
             incoming = Incoming(envelope.id, name, row, source, codec)
-            if self.emulation is not None:
-                flow = self.emulation.emulator.incoming.get(name)
+            if emulation is not None:
+                flow = emulation.emulator.incoming.get(name)
                 if flow is not None:
-                    return self.emulation.run_incoming(incoming, flow)
-                if name == "$/cancel_request" and self.emulation.cancel_peer_request(incoming.params.request_id):
+                    return emulation.run_incoming(incoming, flow)
+                if name == "$/cancel_request" and emulation.cancel_peer_request(incoming.params.request_id):
                     return None
             if incoming.id is UNSET:
                 return self.handle(incoming, ignore_answer)
-            return self.handle(incoming, self.answer_callback(incoming.id, name))
+            return self.handle(incoming, sender.answer_callback(incoming.id, name))
         except Exception as error:  # no single message may end the connection
-            self.log_failure("an answer" if method is UNSET else str(method), error)
+            sender.log_failure("an answer" if method is UNSET else str(method), error)
             if method is not UNSET and envelope.id is not UNSET:
-                self.send_error(envelope.id, to_protocol_error(error))
+                sender.send_error(envelope.id, to_protocol_error(error))
             return None
 
     def _lift_chunk(self, codec: PeerCodec, envelope: Envelope) -> Any:
         """Return the update of a text chunk by the fast path; None when it needs the general path."""
         chunk = None if envelope.params is UNSET else codec.dialect.chunk_form.parse_params(envelope.params)
-        if chunk is not None and self.emulation is not None:
-            chunk = self.emulation.emulator.pass_chunk(chunk)
+        if chunk is not None and self.sender.emulation is not None:
+            chunk = self.sender.emulation.emulator.pass_chunk(chunk)
         return None if chunk is None else update_of(chunk)
 
     def _detect_dialect(self, envelope: Envelope) -> PeerCodec:
@@ -316,8 +306,8 @@ class Connection(Sender):
             params = None
         name = detect.dialect_of_client(str(envelope.method), params) or "v1"
         self.set_dialect(load_dialect(name))
-        assert self.codec is not None
-        return self.codec
+        assert self.sender.codec is not None
+        return self.sender.codec
 
     def handle(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         """Give a call to its handler; run a request's coroutine as a task, return a notification's.
@@ -327,7 +317,7 @@ class Connection(Sender):
         is_request = incoming.id is not UNSET
         has_task = is_request if incoming.row is None else incoming.row.request
         if incoming.method == "initialize" and is_request and self.side is Side.AGENT and not self.peer.is_initialized:
-            self.note_initialize(incoming.values)
+            self.peer.note_initialize(incoming.values)
         handler = self.handlers.get(incoming.method) or self._default_handler(incoming.method)
         if has_task and self.running_requests.is_full:
             done(None, ProtocolError(Kind.RATE_LIMITED, "too many requests are running; wait for some to end"))
@@ -335,7 +325,7 @@ class Connection(Sender):
         try:
             work = handler(incoming, done)
         except Exception as error:
-            self.log_failure(f"the handler of {incoming.method}", error)
+            self.sender.log_failure(f"the handler of {incoming.method}", error)
             if is_request:
                 done(None, to_protocol_error(error))
             return None

@@ -1,34 +1,22 @@
-"""Run the flows of a dialect's emulator on a connection and carry out their effects.
+"""Run the flows of a dialect's emulator on a connection: step generators and carry out their effects, without tasks.
 
-Messages that a flow passes on keep their place in wire order. A request whose flow is running can be cancelled: ours by
-the id that `run_outgoing` returns, the peer's by its own id.
+An answer that comes at once is used at once; a later one resumes the flow from its callback. So what a flow passes on
+keeps its place in wire order. Cancelling a flow cancels what it waits for and raises an error in it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType
 
-from dragoman.dialect.emulator import (
-    Deliver,
-    Emulator,
-    Flow,
-    FlowMaker,
-    NotifyUser,
-    Pass,
-    SendNotification,
-    SendRequest,
-    Sleep,
-)
-from dragoman.engine.decode import decode_as, with_unknown_members
-from dragoman.engine.errors import cancelled_error
-from dragoman.engine.flow import CancelEffect, Execute, FlowRun, Flows, ignore_answer
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.dialect import emulator as effects
+from dragoman.dialect.emulator import Deliver, Emulator, Flow, FlowMaker, Pass
+from dragoman.engine.codec import decode_as, with_unknown_members
+from dragoman.engine.incoming import DoneCallback, Incoming, cancelled_error, to_protocol_error
 from dragoman.errors import ProtocolError
 from dragoman.schema.methods import METHODS, Method
 from dragoman.wire.envelope import Id
@@ -37,11 +25,153 @@ if TYPE_CHECKING:
     from dragoman.engine.connection import Connection
 
 
+# Cancels an effect. With True the effect is still answered, now or later; otherwise its answer is dropped.
+CancelEffect = Callable[[bool], None]
+
+# Carries out one effect and calls back with its answer: now, later, or never if the connection ended.
+Execute = Callable[[Any, DoneCallback], CancelEffect | None]
+
+
+class Flows:
+    """The flows of one connection."""
+
+    __slots__ = ("_execute", "_waiting")
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+        self._waiting: dict[str, list[DoneCallback]] = {}
+
+    def start(self, flow: Flow, execute: Execute, done: DoneCallback) -> FlowRun:
+        """Run a flow; `execute` may carry out effects of its own (Pass) and leaves the rest to the connection."""
+        run = FlowRun(self, flow, execute, done)
+        run.step(None, None)
+        return run
+
+    def fail(self, error: ProtocolError) -> None:
+        """Fail every waiting flow: the connection ended."""
+        waiting = [done for queue in self._waiting.values() for done in queue]
+        self._waiting.clear()
+        for done in waiting:
+            done(None, error)
+
+    def execute_effect(self, effect: Any, execute: Execute, answer: DoneCallback) -> CancelEffect | None:
+        """Carry out one effect: those between flows here, the others by `execute`."""
+        if isinstance(effect, effects.Wait):
+            self._waiting.setdefault(effect.key, []).append(answer)
+            return lambda _: self._cancel_wait(effect.key, answer)
+        if isinstance(effect, effects.Wake):
+            waiting = self._waiting.get(effect.key)
+            if not waiting:
+                answer(False, None)
+                return None
+            first = waiting.pop(0)
+            if not waiting:
+                del self._waiting[effect.key]
+            first(effect.value, None)
+            answer(True, None)
+        elif isinstance(effect, effects.Start):
+            self.start(effect.flow, self._execute, ignore_answer)
+            answer(None, None)
+        else:
+            return execute(effect, answer)
+        return None
+
+    def _cancel_wait(self, key: str, answer: DoneCallback) -> None:
+        """Stop waiting; a later Wake goes to another flow."""
+        waiting = self._waiting.get(key, [])
+        if answer in waiting:
+            waiting.remove(answer)
+        if not waiting:
+            self._waiting.pop(key, None)
+        answer(None, cancelled_error())
+
+
+class FlowRun:
+    """One running flow. `_early_answer` holds an answer that arrives while its effect is still being carried out."""
+
+    __slots__ = (
+        "_cancel_effect",
+        "_done",
+        "_early_answer",
+        "_effect_number",
+        "_execute",
+        "_flow",
+        "_flows",
+        "_is_stepping",
+        "is_over",
+    )
+
+    def __init__(self, flows: Flows, flow: Flow, execute: Execute, done: DoneCallback) -> None:
+        self._flows = flows
+        self._flow = flow
+        self._execute = execute
+        self._done = done
+        self._effect_number = 0  # the effect that the flow waits for; answers to others are too late
+        self._cancel_effect: CancelEffect | None = None
+        self._is_stepping = False
+        self._early_answer: tuple[Any, ProtocolError | None] | None = None
+        self.is_over = False
+
+    def cancel(self, wait: bool) -> None:
+        """Cancel the flow; with `wait`, what it waits for may still end by itself."""
+        stop, effect = self._cancel_effect, self._effect_number
+        if stop is not None:
+            stop(wait)
+        if stop is None or not wait:
+            self._answer(effect, None, cancelled_error())
+
+    def _answer(self, effect: int, value: Any, error: ProtocolError | None) -> None:
+        if effect != self._effect_number or self.is_over:
+            return
+        if self._is_stepping:
+            self._early_answer = (value, error)
+        else:
+            self.step(value, error)
+
+    def step(self, value: Any, error: ProtocolError | None) -> None:
+        """Resume the flow with this answer, and run it until an effect is not answered at once."""
+        self._is_stepping = True
+        try:
+            while True:
+                self._effect_number += 1
+                self._cancel_effect = self._early_answer = None
+                try:
+                    effect = self._flow.send(value) if error is None else self._flow.throw(error)
+                except StopIteration as stop:
+                    self._end(stop.value, None)
+                    return
+                except Exception as fault:  # a defect in an emulator must not end the connection
+                    self._end(None, to_protocol_error(fault))
+                    return
+                answer = partial(self._answer, self._effect_number)
+                try:
+                    self._cancel_effect = self._flows.execute_effect(effect, self._execute, answer)
+                except Exception as fault:  # an effect that fails is answered by its error
+                    self._early_answer = (None, to_protocol_error(fault))
+                if self._early_answer is None:
+                    return
+                value, error = self._early_answer
+        finally:
+            self._is_stepping = False
+
+    def _end(self, value: Any, error: ProtocolError | None) -> None:
+        self.is_over = True
+        self._done(value, error)
+
+
+def ignore_answer(_: Any, __: ProtocolError | None) -> None:
+    """Ignore the answer."""
+
+
 class Emulation:
-    """What one connection does for a peer whose dialect lacks a feature."""
+    """What one connection does for a peer whose dialect lacks a feature.
+
+    A request whose flow is running can be cancelled: ours by the id that `run_outgoing` returns, the peer's by its own.
+    """
 
     def __init__(self, connection: Connection, emulator: Emulator) -> None:
         self._connection = connection
+        self._sender = connection.sender
         self.emulator = emulator
         self._flows = Flows(self._execute_effect)
         self._delivered_count = 0
@@ -75,7 +205,7 @@ class Emulation:
         id = incoming.id
         is_request = not isinstance(id, UnsetType)
         done: DoneCallback = (
-            ignore_answer if isinstance(id, UnsetType) else connection.answer_callback(id, incoming.method)
+            ignore_answer if isinstance(id, UnsetType) else self._sender.answer_callback(id, incoming.method)
         )
         try:
             params = incoming.params
@@ -110,13 +240,13 @@ class Emulation:
 
         Return an id to cancel it by, which the peer never sees; UNSET when it was answered at once.
         """
-        connection = self._connection
-        row = METHODS.get((connection.side.other, method))
+        sender = self._sender
+        row = METHODS.get((sender.peer_side, method))
         try:
             params = decode_as(row.params if row is not None else None, source)
         except ProtocolError as error:
             if row is not None and not row.request:
-                connection.report_once(f"not passed on: {method}: {error.message}")
+                sender.report_once(f"not passed on: {method}: {error.message}")
             done(None, error)
             return UNSET
         is_request = row is not None and row.request
@@ -133,8 +263,8 @@ class Emulation:
                     wire_result[:] = [result]
                     typed(result, error)
 
-                return self._request_canceller(connection.send_request(method, outgoing, note_result, raw=True))
-            connection.send_notification(method, outgoing, foreign=True)
+                return self._request_canceller(sender.send_request(method, outgoing, note_result, raw=True))
+            sender.send_notification(method, outgoing, foreign=True)
             answer(None, None)
             return None
 
@@ -168,7 +298,7 @@ class Emulation:
 
     def _request_canceller(self, id: Id | UnsetType) -> CancelEffect | None:
         """Return a function that cancels this request to the peer; None when it is already answered."""
-        return None if isinstance(id, UnsetType) else lambda wait: self._connection.cancel_request(id, wait=wait)
+        return None if isinstance(id, UnsetType) else lambda wait: self._sender.cancel_request(id, wait=wait)
 
     def _delivery_canceller(self, id: Id | UnsetType) -> CancelEffect | None:
         """Return a function that tells our side that the peer cancelled a request."""
@@ -183,19 +313,18 @@ class Emulation:
 
     def _execute_effect(self, effect: Any, answer: DoneCallback) -> CancelEffect | None:
         """Carry out an effect that is the same in both directions."""
-        connection = self._connection
-        if isinstance(effect, SendNotification):
-            connection.send_notification(effect.method, effect.params, foreign=True)
+        if isinstance(effect, effects.SendNotification):
+            self._sender.send_notification(effect.method, effect.params, foreign=True)
             answer(None, None)
-        elif isinstance(effect, SendRequest):
-            return self._request_canceller(connection.send_request(effect.method, effect.params, answer))
+        elif isinstance(effect, effects.SendRequest):
+            return self._request_canceller(self._sender.send_request(effect.method, effect.params, answer))
         elif isinstance(effect, Deliver):
             return self._delivery_canceller(self._deliver(effect, answer))
-        elif isinstance(effect, Sleep):
+        elif isinstance(effect, effects.Sleep):
             timer = asyncio.get_running_loop().call_later(effect.seconds, self._answer_if_open, answer)
             return partial(_cancel_sleep, timer, answer)
-        elif isinstance(effect, NotifyUser):
-            connection.report_translation(effect.text)
+        elif isinstance(effect, effects.NotifyUser):
+            self._sender.report_translation(effect.text)
             answer(None, None)
         else:
             raise TypeError(f"not an effect: {effect!r}")

@@ -9,8 +9,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from dragoman.engine.limits import INBOX_BYTES
 from dragoman.wire.envelope import Envelope
+
+# Above this much undispatched input the reader stops, so a slow handler slows the peer instead of filling memory.
+INBOX_BYTES = 16 * 1024 * 1024
 
 Dispatch = Callable[[Envelope, bytes], Awaitable[None] | None]
 

@@ -1,18 +1,24 @@
-"""A call as a handler gets it: the method's row, its typed params and its source.
+"""A call as a handler gets it, the handlers, and the error that an exception of a handler becomes.
 
-Params are decoded when they are first read, so a relay that only forwards a message never decodes it.
+Params are decoded when they are first read, so a relay that only forwards a message never decodes it. What a handler
+returns must be awaited: before the next message for a notification, as a task for a request.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.engine.codec import PeerCodec
-from dragoman.engine.decode import STRICT_ERRORS, decode_as, decode_strict, json_values
+from dragoman.engine.codec import STRICT_ERRORS, PeerCodec, decode_as, decode_strict, json_values
+from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.schema.methods import Method
 from dragoman.wire.envelope import Id
+
+# Gets the answer to a request, once: a result or an error.
+DoneCallback = Callable[[Any, ProtocolError | None], None]
 
 # The params in one of three forms: raw vocabulary JSON, JSON values, or a Struct.
 Source = Raw | Any
@@ -65,3 +71,73 @@ class Incoming:
         if type(self.source) is Raw and self._codec is not None and self.row is not None:
             self.source = self._codec.lift_raw_params(self.method, self.source)
         return json_values(self.source)
+
+
+Handler = Callable[[Incoming, DoneCallback], Awaitable[None] | None]
+
+
+def make_handler(function: Callable[[Any], Any]) -> Handler:
+    """Make a handler from a function of the params; its return value, or that of its coroutine, is the answer."""
+
+    def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        result = function(incoming.params)
+        if asyncio.iscoroutine(result):
+            return _answer_later(result, done)
+        done(result, None)
+        return None
+
+    return handler
+
+
+async def _answer_later(work: Coroutine[Any, Any, Any], done: DoneCallback) -> None:
+    done(await work, None)
+
+
+def answer_notification(work: Awaitable[None] | None, done: DoneCallback) -> Awaitable[None] | None:
+    """Answer a notification that came with an id, since the peer may wait for it."""
+    if work is None:
+        done({}, None)
+        return None
+
+    async def await_and_answer() -> None:
+        try:
+            await work
+        except Exception as error:
+            done(None, to_protocol_error(error))
+            raise
+        done({}, None)
+
+    return await_and_answer()
+
+
+_KIND_BY_EXCEPTION: tuple[tuple[type[BaseException], str], ...] = (
+    (asyncio.CancelledError, Kind.CANCELLED),
+    (TimeoutError, Kind.TIMEOUT),
+    (FileNotFoundError, Kind.RESOURCE_NOT_FOUND),
+    (PermissionError, Kind.ACCESS_DENIED),
+    (ConnectionFailed, Kind.INTERNAL_ERROR),
+)
+
+
+def to_protocol_error(exception: BaseException) -> ProtocolError:
+    """Return the error that the peer gets for this exception."""
+    if isinstance(exception, ProtocolError):
+        return exception
+    for exception_type, kind in _KIND_BY_EXCEPTION:
+        if isinstance(exception, exception_type):
+            return ProtocolError(kind, str(exception) or kind.replace("_", " "))
+    return ProtocolError(
+        Kind.INTERNAL_ERROR,
+        f"{type(exception).__name__}: {exception}",
+        {"exception": type(exception).__name__},
+    )
+
+
+def cancelled_error() -> ProtocolError:
+    """Return the error that answers a cancelled request."""
+    return ProtocolError(Kind.CANCELLED, "the request was cancelled")
+
+
+def is_expected(exception: BaseException) -> bool:
+    """Whether a handler may raise this exception on purpose, so that no traceback is needed."""
+    return isinstance(exception, ProtocolError | asyncio.CancelledError | TimeoutError | OSError | ConnectionFailed)

@@ -1,6 +1,6 @@
 """Handle frames that are no valid message: broken or oversize frames, and answers to no request.
 
-Reports each to the user, and answers the peer or fails the request that waits for it. None ends the connection.
+Reports each to the user, and answers the peer or fails the request that waits for it. None ends the sender.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ if TYPE_CHECKING:
 REPORT_EXCERPT = 200
 
 
-def report_malformed(connection: Sender, frame: bytes, error: Malformed) -> None:
+def report_malformed(sender: Sender, frame: bytes, error: Malformed) -> None:
     """Report noise on an agent's stdout; answer a client that sends broken JSON with an error."""
     looks_like_json = frame.lstrip()[:1] in (b"{", b"[")
     excerpt = frame[:REPORT_EXCERPT].decode("utf-8", "backslashreplace")
-    connection.report(f"{connection.transport.peer} sent a line that is not a message ({error.message}): {excerpt!r}")
-    request = None if error.is_call or error.id is None else connection.pop_pending(error.id)
+    sender.report(f"{sender.transport.peer} sent a line that is not a message ({error.message}): {excerpt!r}")
+    request = None if error.is_call or error.id is None else sender.pending.pop(error.id)
     if request is not None:
         request.done(None, ProtocolError(error.kind, f"the answer to {request.method}: {error.message}"))
-    elif connection.side is Side.AGENT or looks_like_json:
+    elif sender.side is Side.AGENT or looks_like_json:
         # The id of an answer is one of ours; sent back, it could end a request of the peer with the same id.
         is_answer = error.kind == Kind.PARSE_ERROR and not error.is_call
-        connection.send_error(None if is_answer else error.id, error)
+        sender.send_error(None if is_answer else error.id, error)
 
 
-def report_oversize(connection: Sender, frame: Oversize) -> None:
+def report_oversize(sender: Sender, frame: Oversize) -> None:
     """Answer an oversize request with an error; fail our request if the oversize message is its answer."""
     excerpt = parse_excerpt(frame)
     text = f"a message of {frame.size} bytes is over the limit"
-    connection.report(f"{connection.transport.peer}: {text}; it was skipped")
+    sender.report(f"{sender.transport.peer}: {text}; it was skipped")
     if excerpt.method is UNSET and excerpt.id is not UNSET:
-        request = connection.pop_pending(excerpt.id)
+        request = sender.pending.pop(excerpt.id)
         if request is not None:
             request.done(None, ProtocolError(Kind.TOO_LARGE, f"{text}; the answer was skipped"))
             return
     id = None if excerpt.id is UNSET else excerpt.id
     kind = Kind.INVALID_REQUEST if id is None else Kind.TOO_LARGE
-    connection.send_error(id, ProtocolError(kind, f"{text}; send it in parts", {"size": frame.size}))
+    sender.send_error(id, ProtocolError(kind, f"{text}; send it in parts", {"size": frame.size}))
 
 
-def report_unexpected_answer(connection: Sender, envelope: Envelope) -> None:
+def report_unexpected_answer(sender: Sender, envelope: Envelope) -> None:
     """Report errors without id (docs/protocol/peers.md#errors-without-id) and answers to no request; never fatal."""
-    peer = connection.transport.peer
+    peer = sender.transport.peer
     if envelope.error is not UNSET:
         error = read_error(envelope.error)
-        connection.report(f"{peer} reported an error outside any request: {error.code} {error.message}")
+        sender.report(f"{peer} reported an error outside any request: {error.code} {error.message}")
     else:
-        connection.report(f"{peer} answered a request that was never sent (id {envelope.id!r})")
+        sender.report(f"{peer} answered a request that was never sent (id {envelope.id!r})")

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.emulator import Emulator
-from dragoman.engine.decode import decode_as
+from dragoman.engine.codec import decode_as
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import to_json
 from dragoman.schema.methods import METHODS, Method
@@ -63,24 +63,25 @@ class PeerInfo:
 
     def __init__(self, side: Side) -> None:
         self._side = side
+        self.emulator: Emulator | None = None  # also gets what the peers say in initialize
         self._gates: dict[str, bool] = {}
         self._unannounced: frozenset[str] = frozenset()
         self.capabilities: Any = None
         self.is_initialized = False  # after this, what was offered cannot change
 
-    def note_initialize(self, params: Any, emulator: Emulator | None) -> None:
-        """Remember what the client offers in its initialize."""
+    def note_initialize(self, params: Any) -> None:
+        """Remember what the client offers in its initialize, in either direction."""
         try:
             params = decode_as(_INITIALIZE.params, params)
         except ProtocolError:
             return
         if self._side is Side.AGENT:
             self._set_capabilities(params.client_capabilities)
-        if emulator is not None:
-            emulator.note_initialize(params)
+        if self.emulator is not None:
+            self.emulator.note_initialize(params)
 
-    def note_initialize_result(self, result: Any, emulator: Emulator | None) -> None:
-        """Remember what the agent offers in its answer to initialize."""
+    def note_initialize_result(self, result: Any) -> None:
+        """Remember what the agent offers in its answer to initialize, in either direction."""
         try:
             result = decode_as(_INITIALIZE.result, result)
         except ProtocolError:
@@ -88,9 +89,9 @@ class PeerInfo:
         self.is_initialized = True
         if self._side is Side.CLIENT:
             self._set_capabilities(result.agent_capabilities)
-        if emulator is not None:
-            self._unannounced = emulator.unannounced_capabilities
-            emulator.note_initialize_result(result)
+        if self.emulator is not None:
+            self._unannounced = self.emulator.unannounced_capabilities
+            self.emulator.note_initialize_result(result)
 
     def _set_capabilities(self, capabilities: Any) -> None:
         self.capabilities = capabilities

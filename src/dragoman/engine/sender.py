@@ -1,6 +1,7 @@
 """The sending half of a connection: notifications, requests and their answers, and answers to the peer.
 
 Lowers messages into the peer's dialect and writes them; gives the peer's answers to the callbacks, in wire order.
+Producers wait for a peer that reads slowly, and for our own reader, so that a cancel gets through.
 """
 
 from __future__ import annotations
@@ -9,23 +10,20 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
 from dragoman.dialect.dialects import load_dialect
-from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine import malformed
-from dragoman.engine.codec import PeerCodec, chunk_of, may_have_side_data
-from dragoman.engine.decode import decode_as, json_values
-from dragoman.engine.emulation import Emulation
-from dragoman.engine.errors import cancelled_error, is_expected, to_protocol_error
-from dragoman.engine.flow import ignore_answer
-from dragoman.engine.limits import MAX_REPORTS
-from dragoman.engine.outbox import FrameTemplate, Outbox, build_template
+from dragoman.engine.codec import PeerCodec, decode_as, json_values, may_have_side_data
+from dragoman.engine.emulation import Emulation, ignore_answer
+from dragoman.engine.incoming import DoneCallback, cancelled_error, is_expected, to_protocol_error
 from dragoman.engine.peer_info import PeerInfo
-from dragoman.engine.pending import DoneCallback, PendingRequest, PendingRequests
+from dragoman.engine.requests import PendingRequest, PendingRequests
+from dragoman.engine.text_run import chunk_of
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, Unsayable
+from dragoman.schema.base import encode, encode_plain
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
@@ -33,20 +31,81 @@ from dragoman.wire.envelope import Envelope, Id, encode_call, encode_error, enco
 
 logger = logging.getLogger("dragoman")
 
+# A producer that never waits lets the reader run after this many bytes, so that a cancel gets through.
+YIELD_BYTES = 64 * 1024
+
+# Distinct messages reported to the user once (losses, decisions); a peer that causes more must not fill memory.
+MAX_REPORTS = 1000
+
 # Set while a notification handler runs: the answer to its own request must not queue behind that handler.
-handler_connection: contextvars.ContextVar[Sender | None] = contextvars.ContextVar("dragoman_inside", default=None)
+handler_sender: contextvars.ContextVar[Sender | None] = contextvars.ContextVar("dragoman_inside", default=None)
+
+
+class FrameTemplate(NamedTuple):
+    """A frame with a gap for one text, since the chunks of a stream differ in nothing else."""
+
+    head: bytes
+    tail: bytes
+
+
+class Outbox:
+    """The outgoing frames of one connection."""
+
+    __slots__ = ("_send", "_transport", "_unyielded_bytes", "is_closed", "should_throttle")
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._send = transport.send
+        self._unyielded_bytes = 0  # bytes since the producer last waited
+        self.should_throttle = False  # whether a producer should await `throttle`
+        self.is_closed = False
+
+    def write(self, frame: bytes) -> None:
+        """Send a frame; do nothing once the connection has ended."""
+        if self.is_closed:
+            return
+        # Counted like the transport does, so that a turn ends with a full block, not just after it.
+        self._unyielded_bytes += len(frame) + 1
+        if self._unyielded_bytes >= YIELD_BYTES:
+            self.should_throttle = True
+        try:
+            self._send(frame)
+        except ConnectionFailed:
+            pass  # the reader gets the same error and ends the connection with it
+
+    def send_template(self, template: FrameTemplate, text: str) -> bool:
+        """Send a template with this text in its gap; return whether the sender should await `throttle`."""
+        head, tail = template
+        try:  # the joined text has no name, so that a large one is not kept longer
+            frame = head + encode_plain(text) + tail
+        except UnicodeEncodeError:
+            frame = head + encode(text) + tail
+        self.write(frame)
+        return self.should_throttle
+
+    async def throttle(self) -> None:
+        """Wait for a peer that reads too slowly, or let our own reader run after much output."""
+        self._unyielded_bytes = 0
+        self.should_throttle = False
+        if self._transport.congested():
+            await self._transport.drain()
+        else:
+            await asyncio.sleep(0)
+
+
+def build_template(frame: bytes, placeholder: str) -> FrameTemplate | None:
+    """Make a template from a frame, with a gap in place of the placeholder; None when the frame does not contain it."""
+    head, separator, tail = frame.partition(encode(placeholder))
+    return FrameTemplate(head, tail) if separator else None
 
 
 class Sender:
     """Sends messages to one peer."""
 
-    def __init__(
-        self, transport: Transport, side: Side, settings: EmulatorSettings, report: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, transport: Transport, side: Side, report: Callable[[str], None] | None = None) -> None:
         self.transport = transport
         self.side = side
         self.peer_side = side.other
-        self.settings = settings
         self.report = report or logger.info
         self.on_translation_note: Callable[[str], None] = lambda _: None  # gets what was lost or made up in translation
         self.peer = PeerInfo(side)
@@ -54,23 +113,16 @@ class Sender:
         self.emulation: Emulation | None = None
         self.outbox = Outbox(transport)
         self._reported: set[str] = set()
-        self._pending = PendingRequests()
-        self._nested_count = 0  # requests of notification handlers, whose answers bypass the inbox
+        self.pending = PendingRequests()
         self.resume_reading: Callable[[], None] = lambda: None  # lets the reader go on past the inbox's limit
-        self._failure: BaseException | None = None
-        self._peer_eof: BaseException | None = None  # why no request can be answered any more
+        self._failure: BaseException | None = None  # why no request can be answered any more
 
-    def note_initialize(self, params: Any) -> None:
-        """Note the client's initialize, in either direction."""
-        self.peer.note_initialize(params, self.emulation.emulator if self.emulation is not None else None)
-
-    def note_initialize_result(self, result: Any) -> None:
-        """Note the agent's answer to initialize, in either direction."""
-        self.peer.note_initialize_result(result, self.emulation.emulator if self.emulation is not None else None)
-
-    def offers(self, gate: str) -> bool:
-        """Whether the peer advertised the capability at this path."""
-        return self.peer.offers(gate)
+    def fail(self, error: BaseException) -> None:
+        """Fail the pending requests and all later ones: the peer cannot answer any more."""
+        self._failure = error
+        for request in list(self.pending.by_id.values()):
+            request.done(None, closed_error(error))
+        self.pending.by_id.clear()
 
     def notify(self, method: str, params: Any, *, foreign: bool = False) -> None:
         """Send a notification; report it once if the peer's dialect cannot express it."""
@@ -124,27 +176,25 @@ class Sender:
 
     def call(self, method: str, params: Any, done: DoneCallback, *, raw: bool = False) -> Id | UnsetType:
         """Send a request; `done` gets its answer in wire order. Return an id to cancel it by, unless refused."""
-        failure = self._failure or self._peer_eof
-        if failure is not None:
-            done(None, closed_error(failure))
+        if self._failure is not None:
+            done(None, closed_error(self._failure))
             return UNSET
         refusal = self.peer.refusal(METHODS.get((self.peer_side, method)))
         if refusal is not None:
             done(None, refusal)
             return UNSET
         if method == "initialize":
-            self.note_initialize(params)
+            self.peer.note_initialize(params)
         if self.emulation is not None and method in self.emulation.emulator.outgoing:
             return self.emulation.run_outgoing(method, params, done, raw=raw)
         return self.send_request(method, params, done, raw)
 
     def forward(self, method: str, params: Any, done: DoneCallback) -> Id | UnsetType:
         """Send a request whose params are in the peer's dialect; `done` gets the answer's envelope."""
-        failure = self._failure or self._peer_eof
-        if failure is not None:
-            done(None, closed_error(failure))
+        if self._failure is not None:
+            done(None, closed_error(self._failure))
             return UNSET
-        id = self._pending.add(PendingRequest(method, done, is_verbatim=True))
+        id = self.pending.add(PendingRequest(method, done, is_verbatim=True))
         self.outbox.write(encode_call(id, method, None if params is UNSET else params))
         return id
 
@@ -156,11 +206,10 @@ class Sender:
         except ProtocolError as error:
             done(None, error)
             return UNSET
-        is_nested = handler_connection.get() is self
+        is_nested = handler_sender.get() is self
         if is_nested:
-            self._nested_count += 1
             self.resume_reading()
-        id = self._pending.add(PendingRequest(method, done, is_nested=is_nested, is_raw=raw))
+        id = self.pending.add(PendingRequest(method, done, is_nested=is_nested, is_raw=raw))
         self.outbox.write(encode_call(id, name, body))
         return id
 
@@ -218,30 +267,31 @@ class Sender:
         """
         if isinstance(id, UnsetType):
             return
-        request = self._pending.by_id.get(id)
+        request = self.pending.by_id.get(id)
         if request is None:
             if self.emulation is not None:
                 self.emulation.cancel_request(id, wait)
             return
         if request.is_nested:  # the cancelled request no longer blocks the inbox
             request.is_nested = False
-            self._nested_count -= 1
+            self.pending.nested_count -= 1
         tells_peer = request.is_verbatim or (self.codec is not None and self.codec.dialect.cancels)
         if tells_peer:
             self.send_notification("$/cancel_request", {"requestId": id})
         if not (wait and tells_peer):
-            self._pending.abandon(id)
+            self.pending.abandon(id)
         if wait and not tells_peer:
             request.done(None, cancelled_error())
 
     def has_pending_requests(self, excluding: str) -> bool:
         """Whether a request other than this method is pending."""
-        return any(request.method != excluding for request in self._pending.by_id.values())
+        return any(request.method != excluding for request in self.pending.by_id.values())
 
-    def _process_answer(self, envelope: Envelope, frame: bytes) -> None:
-        request = None if envelope.id is UNSET else self.pop_pending(envelope.id)
+    def process_answer(self, envelope: Envelope, frame: bytes) -> None:
+        """Give an answer of the peer to the callback of its request."""
+        request = None if envelope.id is UNSET else self.pending.pop(envelope.id)
         if request is None:
-            if envelope.id is UNSET or not self._pending.was_abandoned(envelope.id):
+            if envelope.id is UNSET or not self.pending.was_abandoned(envelope.id):
                 malformed.report_unexpected_answer(self, envelope)
             return
         if request.is_verbatim:
@@ -264,7 +314,7 @@ class Sender:
             request.done(None, to_protocol_error(error))
             return
         if request.method == "initialize":
-            self.note_initialize_result(result)
+            self.peer.note_initialize_result(result)
         request.done(result, None)
 
     def _read_result(self, method: str, result: Any) -> Any:
@@ -275,13 +325,6 @@ class Sender:
         except ProtocolError as error:
             message = f"the answer to {method} cannot be read: {error.message}"
             raise ProtocolError(Kind.INTERNAL_ERROR, message, error.data) from None
-
-    def pop_pending(self, id: Id) -> PendingRequest | None:
-        """Remove and return our request with this id; None when there is none."""
-        request = self._pending.pop(id)
-        if request is not None and request.is_nested:
-            self._nested_count -= 1
-        return request
 
     def answer_callback(self, id: Id, method: str) -> DoneCallback:
         """Return a callback that answers this request, once."""
@@ -297,7 +340,7 @@ class Sender:
                 return
             assert self.codec is not None
             if method == "initialize":
-                self.note_initialize_result(result)
+                self.peer.note_initialize_result(result)
             try:
                 encoded = self.codec.lower_result(method, result)
             except Exception as fault:  # also when the handler's result cannot be encoded
@@ -315,6 +358,7 @@ class Sender:
         self.outbox.write(encode_error(id, codec.lower_error(error)))
 
     def log_failure(self, where: str, error: BaseException) -> None:
+        """Report a failure of a handler; log one that is not expected with its traceback."""
         if is_expected(error):
             self.report(f"{where} failed: {error}")
         else:
@@ -322,6 +366,7 @@ class Sender:
 
 
 def closed_error(error: BaseException) -> ProtocolError:
+    """Return the error of a request that the connection's failure leaves without an answer."""
     failure = ProtocolError(Kind.INTERNAL_ERROR, str(error), {"closed": True})
     failure.__cause__ = error
     return failure

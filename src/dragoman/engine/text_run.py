@@ -13,16 +13,20 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dragoman.engine.codec import CHUNK_TYPES
-from dragoman.engine.decode import STRICT_ERRORS
+from dragoman.dialect.text_chunk import Chunk
+from dragoman.engine.codec import STRICT_ERRORS
 from dragoman.schema.content import TextContent
-from dragoman.schema.update import UpdateParams
+from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UpdateParams, UserMessageChunk
 from dragoman.wire.depth import is_too_deep
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import Frame
 
 # How encoders usually begin the frame of an update; others take the general path, which is only a little slower.
 _UPDATE_PREFIXES = (b'{"jsonrpc":"2.0","method":"session/update",', b'{"jsonrpc": "2.0", "method": "session/update",')
+
+
+CHUNK_TYPES = frozenset({AgentMessageChunk, AgentThoughtChunk, UserMessageChunk})
+_CHUNK_TYPE_BY_KIND: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in CHUNK_TYPES}
 
 
 class _UpdateFrame(msgspec.Struct, gc=False):
@@ -78,3 +82,30 @@ def text_run_at(frames: list[Frame], start: int) -> TextRun | None:
     except (*STRICT_ERRORS, TypeError):  # unusual, or an Oversize
         pass
     return TextRun(session, updates) if updates else None
+
+
+def is_bare_text(params: Any) -> bool:
+    """Whether an update is a text chunk without meta, like most updates of a stream."""
+    update = params.update
+    if type(update) not in CHUNK_TYPES or params.meta is not UNSET or update.meta is not UNSET:
+        return False
+    content = update.content
+    return type(content) is TextContent and content.meta is UNSET
+
+
+def chunk_of(params: Any) -> Chunk | None:
+    """Return the text chunk that a typed update consists of; None when the update holds more than that."""
+    if type(params) is not UpdateParams or not is_bare_text(params):
+        return None
+    update: Any = params.update
+    content = update.content
+    if update.message_id is not UNSET or content.annotations is not UNSET:
+        return None
+    return Chunk(params.session_id, update.__struct_config__.tag, content.text)
+
+
+def update_of(chunk: Chunk) -> UpdateParams:
+    """Return the typed update of a text chunk."""
+    return UpdateParams(
+        session_id=chunk.session, update=_CHUNK_TYPE_BY_KIND[chunk.kind](content=TextContent(text=chunk.text))
+    )

@@ -15,10 +15,9 @@ from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import side_data_of
+from dragoman.engine.codec import json_values
 from dragoman.engine.connection import Connection
-from dragoman.engine.decode import json_values
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import Kind, Overloaded, ProtocolError, TransportClosed
 from dragoman.host.access import role_denied
 from dragoman.host.auth.roles import VIEWER, is_at_least
@@ -123,7 +122,7 @@ class HostClient:
     @property
     def dialect(self) -> str:
         """The name of its dialect."""
-        codec = self.connection.codec
+        codec = self.connection.sender.codec
         return codec.dialect.name if codec is not None else "v1"
 
     @cached_property
@@ -140,9 +139,9 @@ class HostClient:
         if self.is_initialized:
             raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
         self.is_initialized = True
-        self.takes_shared_frames = self.connection.codec is not None and self.connection.codec.is_native
+        self.takes_shared_frames = self.connection.sender.codec is not None and self.connection.sender.codec.is_native
         if not self.takes_shared_frames:
-            self.connection.outbox = self._numbered_outbox = NumberedOutbox(self.connection.transport)
+            self.connection.sender.outbox = self._numbered_outbox = NumberedOutbox(self.connection.transport)
         info = params.client_info or None
         self.client_name = info.name if info is not None else ""
         topics = side_data_of(params.client_capabilities or None).get("host")
@@ -177,7 +176,7 @@ class HostClient:
         size = len(frame)
         if self._unchecked_bytes + size >= CHECK_AFTER_BYTES:
             self._check_backlog()  # check first: earlier frames may have been read meanwhile
-        self.connection.outbox.write(frame)
+        self.connection.sender.outbox.write(frame)
         self._unchecked_bytes += size
         if size > self._largest:
             self._largest = size

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from dragoman.dialect.side_data import side_data_of
-from dragoman.engine.decode import decode_as
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.codec import decode_as
+from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host import access
 from dragoman.host.access import check_may_open, enter_room

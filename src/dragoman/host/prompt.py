@@ -9,8 +9,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from dragoman.dialect.side_data import side_data_of
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import ProtocolError
 from dragoman.host.auth.roles import EDITOR
 from dragoman.host.refusals import is_extension, refusal

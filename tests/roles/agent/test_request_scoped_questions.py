@@ -86,11 +86,11 @@ async def test_through_a_translator_the_question_has_the_clients_request_id(clie
 
     def answer(question: CreateElicitationParams) -> Any:
         named.append(question.request_id)
-        open_ids.append(set(remote.connection._pending.by_id))
+        open_ids.append(set(remote.connection.sender.pending.by_id))
         return reply(question)
 
     async with translated(eliciting_agent(), client, speaks, elicit=answer) as remote:
-        remote.connection._pending._last_id += 100  # the interpreter counts its own requests from 0
+        remote.connection.sender.pending._last_id += 100  # the interpreter counts its own requests from 0
         await check_questions(remote)
     assert len(named) == 3
     assert all(id in known for id, known in zip(named, open_ids, strict=True))

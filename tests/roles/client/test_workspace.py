@@ -454,7 +454,7 @@ async def test_methods_that_are_not_offered_are_not_served(tmp_path: Path, metho
             connection = turn.session.connection
             params = {"sessionId": turn.session.id, "path": str(tmp_path / "file"), **more}
             done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            connection.send_request(method, params, lambda result, error: done.set_result((result, error)))
+            connection.sender.send_request(method, params, lambda result, error: done.set_result((result, error)))
             result, error = await done
             await turn.say(f"{result} {error.kind}")
 
@@ -732,7 +732,7 @@ async def test_an_interactive_terminal_is_refused_where_there_is_none(tmp_path: 
     async def rough(turn: Turn) -> None:
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         params = {"command": "true", "interactive": True}
-        turn.session.connection.send_request("terminal/create", params, lambda _, error: done.set_result(error))
+        turn.session.connection.sender.send_request("terminal/create", params, lambda _, error: done.set_result(error))
         error = await done
         if way[0] == "draft":
             assert error.kind == Kind.CAPABILITY_UNSUPPORTED
@@ -773,7 +773,7 @@ async def test_a_draft_agent_is_pushed_what_a_command_prints_and_told_whether_it
 
         async def ask(method: str, **params: Any) -> Any:
             done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            connection.send_request(method, params, lambda result, error: done.set_result((result, error)), True)
+            connection.sender.send_request(method, params, lambda result, error: done.set_result((result, error)), True)
             result, error = await done
             assert error is None, error
             return result

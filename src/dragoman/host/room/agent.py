@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from dragoman import __version__
-from dragoman.engine.incoming import Incoming
+from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.engine.peer_info import offers
-from dragoman.engine.pending import DoneCallback
 from dragoman.errors import ConnectionFailed, ProtocolError
 from dragoman.host.pool.pool import PooledDialer, reason_not_shared
 from dragoman.host.refusals import refusal

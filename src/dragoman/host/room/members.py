@@ -127,8 +127,8 @@ class Member:
             return
         params = UpdateParams(session_id=self.session, update=update)
         if client.takes_shared_frames:
-            assert client.connection.codec is not None
-            name, body = client.connection.codec.lower_call(UPDATE, params)
+            assert client.connection.sender.codec is not None
+            name, body = client.connection.sender.codec.lower_call(UPDATE, params)
             frame = encode_call(UNSET, name, body[:-1] + seq_meta(notification.seq, notification.extra_meta) + b"}")
             if type(update) not in _PER_CLIENT_UPDATES:
                 notification.frame = frame  # reuse it for the other members

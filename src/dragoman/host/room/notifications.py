@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.engine.outbox import Outbox
+from dragoman.engine.sender import Outbox
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import encode
 from dragoman.schema.lenient import read_leniently

@@ -11,9 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.connection import Connection
-from dragoman.engine.handler import Handler
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.room.members import Member
 from dragoman.host.room.notifications import TERMINALS

@@ -364,7 +364,7 @@ class Agent:
         if self.store is not None:
             from dragoman.roles.agent.open_session import log_translation_loss
 
-            connection.on_translation_note = partial(log_translation_loss, self, connection)
+            connection.sender.on_translation_note = partial(log_translation_loss, self, connection)
         self._clients.add(client)
         connection.on_close = lambda _: self._remove_client(client)
         connection.start()

@@ -216,4 +216,4 @@ class ClientTerminal:
 
 
 def _speaks_draft(connection: Connection) -> bool:
-    return connection.codec is not None and connection.codec.dialect.name == "draft"
+    return connection.sender.codec is not None and connection.sender.codec.dialect.name == "draft"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.connection import Connection
-from dragoman.engine.handler import make_handler
+from dragoman.engine.incoming import make_handler
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.schema.fs import UnwatchParams, WatchParams
 from dragoman.workspace.snapshot import WatchChange, merge_changes, take_changes

@@ -189,7 +189,7 @@ class LoggedSession(Session):
     def should_wait(self) -> bool:
         """Whether the sender should `drain` now."""
         log = self.log
-        return log.is_full or log.fault is not None or self.connection.outbox.should_throttle
+        return log.is_full or log.fault is not None or self.connection.sender.outbox.should_throttle
 
     async def drain(self) -> None:
         """Wait until the client and the store have caught up. Raises if the store failed."""

@@ -11,10 +11,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from dragoman.dialect.side_data import side_data_of
-from dragoman.engine.handler import Handler
-from dragoman.engine.incoming import Incoming
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.lifecycle import PROCESSING
-from dragoman.engine.pending import DoneCallback
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
 from dragoman.roles.agent.session import Session
@@ -198,7 +196,7 @@ class PromptCalls:
     def _abandon_turn(self, turn: Turn, task: asyncio.Task[Any], done: DoneCallback) -> None:
         """Answer the client although the author's code does not end (docs/protocol/prompt-turns.md#cancel)."""
         session = turn.session
-        session.connection.report(
+        session.connection.sender.report(
             f"the cancelled turn of session {session.id} does not end; the client is answered anyway"
         )
         turn.finish()

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UnsetType
 
 from dragoman.engine.connection import Connection
-from dragoman.engine.handler import Handler, make_handler
-from dragoman.engine.incoming import Incoming
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
 from dragoman.engine.lifecycle import Lifecycle
 from dragoman.engine.peer_info import offers
-from dragoman.engine.pending import DoneCallback
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.auth import ClientLogin, lenient_params, requires_login
 from dragoman.roles.agent.initialize import answer_initialize
@@ -143,7 +141,7 @@ class ServedClient:
     @property
     def dialect(self) -> str:
         """The name of the client's dialect."""
-        codec = self.connection.codec
+        codec = self.connection.sender.codec
         return codec.dialect.name if codec is not None else "v1"
 
     def find_open_session(self, session_id: str) -> Session:

@@ -145,7 +145,7 @@ class Session:
     def bind(self, connection: Connection) -> None:
         """Send to this client from now on."""
         self._connection = connection
-        dialect = connection.codec.dialect.name if connection.codec else "v1"
+        dialect = connection.sender.codec.dialect.name if connection.sender.codec else "v1"
         self._supports_switches = dialect not in OFFICIAL_DIALECTS or connection.offers(SWITCH_CAPABILITY)
         self._files = self._terminals = None
         self._text_senders.clear()
@@ -234,16 +234,16 @@ class Session:
         connection = self.connection
         if not self._streaming:
             return partial(self._buffer_text, kind)
-        template = connection.notification_template(
+        template = connection.sender.notification_template(
             "session/update", self._chunk_params(kind, _TEXT_PLACEHOLDER), _TEXT_PLACEHOLDER
         )
         if template is None:
             return partial(self._notify_text, kind)
-        return partial(connection.outbox.send_template, template)
+        return partial(connection.sender.outbox.send_template, template)
 
     def _notify_text(self, kind: Any, text: str) -> bool:
         self.connection.notify("session/update", self._chunk_params(kind, text))
-        return self.connection.outbox.should_throttle
+        return self.connection.sender.outbox.should_throttle
 
     def _buffer_text(self, kind: Any, text: str) -> bool:
         if kind is not self._buffered_kind:
@@ -276,11 +276,11 @@ class Session:
     @property
     def should_wait(self) -> bool:
         """Whether the sender should `drain` now."""
-        return self.connection.outbox.should_throttle
+        return self.connection.sender.outbox.should_throttle
 
     async def drain(self) -> None:
         """Wait until the client has caught up."""
-        await self.connection.outbox.throttle()
+        await self.connection.sender.outbox.throttle()
 
     def replay(self) -> None:
         """Send the whole history, in order."""

@@ -42,7 +42,7 @@ from dragoman.schema.update import (
 if TYPE_CHECKING:
     import asyncio
 
-    from dragoman.engine.pending import DoneCallback
+    from dragoman.engine.incoming import DoneCallback
     from dragoman.roles.agent.client_terminals import ClientFiles, ClientTerminals
     from dragoman.roles.agent.elicitation import ElicitationAnswer, Form
     from dragoman.roles.agent.session import Session

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from dragoman.engine.handler import Handler, make_handler
+from dragoman.engine.incoming import Handler, make_handler
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import Marker
 from dragoman.schema.elicitation import (

@@ -21,9 +21,9 @@ from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.dialect.dialects import load_dialect as find_dialect
 from dragoman.dialect.reshape import ABSENT, json_side_data
 from dragoman.dialect.side_data import with_side_data
+from dragoman.engine.codec import decode_as, json_values, with_unknown_members
 from dragoman.engine.connection import Connection
-from dragoman.engine.decode import decode_as, json_values, with_unknown_members
-from dragoman.engine.handler import Handler
+from dragoman.engine.incoming import Handler
 from dragoman.engine.peer_info import missing_capabilities
 from dragoman.errors import Kind, ProtocolError, StartFailed
 from dragoman.roles.agent.agent import emulator_settings
@@ -254,18 +254,19 @@ class Dialer:
         if self.dialect != "v1":
             connection.set_dialect(find_dialect(self.dialect))
             answer = find_dialect(self.dialect).lift_result(Side.AGENT, "initialize", answer)
-            connection.note_initialize(self._initialize_params)
-            connection.note_initialize_result(answer)
+            connection.peer.note_initialize(self._initialize_params)
+            connection.peer.note_initialize_result(answer)
         return await self._accept_or_close(connection, answer, cwd)
 
     async def _request_initialize(self, connection: Connection, params: Any) -> Any:
         """Send initialize and return the answer as plain JSON of the vocabulary. 2025.1 gets the MCP servers here."""
-        if self._mcp_servers and connection.codec is not None and connection.codec.dialect.name == "2025.1":
+        codec = connection.sender.codec
+        dialect = codec.dialect.name if codec is not None else ""
+        if self._mcp_servers and dialect == "2025.1":
             params = with_side_data(params, mcpServers=[json_values(server) for server in self._mcp_servers])
-        if self._session_capabilities is not None and connection.codec is not None and connection.codec.is_native:
+        if self._session_capabilities is not None and codec is not None and codec.is_native:
             offered = msgspec.structs.replace(params.client_capabilities, session=self._session_capabilities)
             params = msgspec.structs.replace(params, client_capabilities=offered)
-        dialect = connection.codec.dialect.name if connection.codec is not None else ""
         if dialect in _WITHOUT_FILE_EXTENSIONS and params.client_capabilities:
             offered = with_side_data(params.client_capabilities, fs=ABSENT, terminal=ABSENT)
             params = msgspec.structs.replace(params, client_capabilities=offered)
@@ -282,7 +283,7 @@ class Dialer:
             )
         result = decode_as(_INITIALIZE.result, answer)
         version = result.protocol_version
-        if version > 1 and connection.codec is not None and connection.codec.dialect.name == "v1":
+        if version > 1 and connection.sender.codec is not None and connection.sender.codec.dialect.name == "v1":
             raise StartFailed(
                 f"{self._display_name} answer with protocol version {version}; this client supports version 1"
             )

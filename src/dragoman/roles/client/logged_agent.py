@@ -214,7 +214,7 @@ class LoggedAgent(RemoteAgent):
 
     def _use_agent(self, connected: ConnectedAgent) -> None:
         super()._use_agent(connected)
-        connected.connection.on_translation_note = partial(self._note_translation_loss, connected.connection)
+        connected.connection.sender.on_translation_note = partial(self._note_translation_loss, connected.connection)
 
     def _note_translation_loss(self, connection: Connection, text: str) -> None:
         """Log a loss in translation. Its session is unknown: take those with a turn, or else the last one."""

@@ -14,10 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from dragoman.engine.errors import to_protocol_error
-from dragoman.engine.handler import Handler
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming, to_protocol_error
 from dragoman.errors import AgentExited, ConnectionFailed, ProtocolError
 from dragoman.ids import new_id
 from dragoman.roles.client.session import ClientSession

@@ -13,9 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from dragoman.dialect.side_data import mark_inferred, with_side_data
 from dragoman.engine.connection import Connection
-from dragoman.engine.handler import Handler, make_handler
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
 from dragoman.engine.text_run import TextRun
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.roles.agent.options import value_of
@@ -152,7 +150,7 @@ class RemoteAgent:
     @property
     def dialect(self) -> str:
         """The name of the agent's dialect."""
-        codec = self.connection.codec
+        codec = self.connection.sender.codec
         return codec.dialect.name if codec else "v1"
 
     @property
@@ -272,7 +270,7 @@ class RemoteAgent:
             try:
                 await session.set_option(id, value)
             except ProtocolError as error:
-                self.connection.report(f"the new session rejected {id} = {value!r}: {error.message}")
+                self.connection.sender.report(f"the new session rejected {id} = {value!r}: {error.message}")
 
     async def _release_session(self, session_id: str) -> None:
         if self._workspace is not None:

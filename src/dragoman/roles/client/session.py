@@ -14,7 +14,7 @@ from msgspec import UNSET
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.session_table import compact_json
 from dragoman.engine.connection import Connection
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback
 from dragoman.errors import ConnectionFailed
 from dragoman.roles.client.follow import LocationStream
 from dragoman.roles.client.turn import ClientTurn

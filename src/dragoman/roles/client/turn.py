@@ -237,7 +237,7 @@ class ClientTurn:
         assert self._has_room is not None
         connection = self.session.connection
         while len(self._unread) > MAX_UNREAD_UPDATES // 2 and not self.is_over and self._iterating:
-            if connection.has_pending_requests(excluding="session/prompt"):
+            if connection.sender.has_pending_requests(excluding="session/prompt"):
                 return
             self._has_room.clear()
             try:
@@ -279,7 +279,7 @@ class ClientTurn:
             self._end(self._timeout_error)
         elif error is not None and self.cancelled:
             # Some agents fail when they are cancelled (docs/protocol/peers.md#after-cancel); report the cancel instead.
-            self.session.connection.report(f"the cancelled turn ended with an error: {error.message}")
+            self.session.connection.sender.report(f"the cancelled turn ended with an error: {error.message}")
             self.result = PromptResult(stop_reason=StopReason.CANCELLED)
             self._end(None)
         else:

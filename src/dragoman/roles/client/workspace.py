@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.engine.connection import Connection
-from dragoman.engine.handler import Handler, make_handler
+from dragoman.engine.incoming import Handler, make_handler
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.client.fs_calls import FileCalls
 from dragoman.roles.client.terminal_calls import MAX_TERMINALS, TerminalCalls

@@ -8,12 +8,10 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from dragoman.engine.codec import decode_as, with_unknown_members
 from dragoman.engine.connection import Connection
-from dragoman.engine.decode import decode_as, with_unknown_members
-from dragoman.engine.handler import Handler
-from dragoman.engine.incoming import Incoming
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.loop import run as run_loop
-from dragoman.engine.pending import DoneCallback
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.terminal_login import is_login_run, run_agent_login
 from dragoman.roles.proxy.relay import Relay, write_stderr
@@ -118,7 +116,7 @@ def _claim_handler(relay: Relay, receiver: Side, function: Callable[..., Any]) -
 
 
 def _drain(target: Connection) -> Awaitable[None]:
-    return target.outbox.throttle() if target.outbox.should_throttle else _NoWait()
+    return target.sender.outbox.throttle() if target.sender.outbox.should_throttle else _NoWait()
 
 
 class _NoWait:

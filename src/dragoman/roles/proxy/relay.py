@@ -18,12 +18,9 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.dialect.dialects import load_dialect as find_dialect
 from dragoman.dialect.losses import losses
-from dragoman.engine.codec import may_have_side_data, strip_side_data
+from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
 from dragoman.engine.connection import Connection, Tap
-from dragoman.engine.decode import json_values
-from dragoman.engine.handler import Handler
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
@@ -58,7 +55,7 @@ class _Forwarded(NamedTuple):
 
     def cancel(self) -> None:
         """Cancel the request; a prompt is cancelled by session/cancel in a dialect that cannot cancel requests."""
-        codec = self.target.codec
+        codec = self.target.sender.codec
         if self.turn_session is not None and codec is not None and not codec.dialect.cancels:
             self.target.notify("session/cancel", {"sessionId": self.turn_session})
         else:
@@ -166,13 +163,14 @@ class Relay:
             params = msgspec.structs.replace(params, meta=meta)
         connected = await self._dialer.start(params, handlers, self._forward_to_client, raw_params)
         self._agent = connected
-        assert self.client.codec is not None
-        self.same_dialect = self.client.codec.dialect.name == self._dialer.dialect
+        assert self.client.sender.codec is not None
+        self.same_dialect = self.client.sender.codec.dialect.name == self._dialer.dialect
         if self.same_dialect:  # nothing to emulate
-            self.client.emulation = connected.connection.emulation = None
+            for end in (self.client, connected.connection):
+                end.sender.emulation = end.peer.emulator = None
             self.client.tap = self._frame_tap(self.client, Side.AGENT)
         self._listen_to(connected.connection)
-        self.report(f"client speaks {self.client.codec.dialect.name}, agent speaks {self._dialer.dialect}")
+        self.report(f"client speaks {self.client.sender.codec.dialect.name}, agent speaks {self._dialer.dialect}")
         return mark_login_methods(connected.initialize_values)
 
     def _listen_to(self, agent: Connection) -> None:
@@ -204,7 +202,7 @@ class Relay:
             if envelope.id is UNSET:
                 if method == "$/cancel_request":
                     return False, None
-                target.outbox.write(frame)
+                target.sender.outbox.write(frame)
             else:
                 self._forward_request(source, target, receiver, envelope)
             return True, target.transport.drain() if target.transport.congested() else None
@@ -216,18 +214,18 @@ class Relay:
         assert not isinstance(origin, UnsetType)
         row = METHODS.get((receiver, method))
         if row is not None and row.gate and not target.offers(row.gate):
-            source.send_error(origin, error=_not_offered(method, row.gate))
+            source.sender.send_error(origin, error=_not_offered(method, row.gate))
             return
 
         def done(answer: Any, error: ProtocolError | None) -> None:
             self._forget_request(receiver, origin)
             if error is not None:
-                source.send_error(origin, error=error)
+                source.sender.send_error(origin, error=error)
             elif answer.error is not UNSET and answer.result is UNSET:
-                source.outbox.write(encode_error(origin, answer.error))
+                source.sender.outbox.write(encode_error(origin, answer.error))
             else:
                 result = Raw(b"{}") if answer.result is UNSET else answer.result
-                source.outbox.write(encode_result(origin, result))
+                source.sender.outbox.write(encode_result(origin, result))
 
         id = target.forward(method, envelope.params, done)
         if id is not UNSET:
@@ -328,7 +326,7 @@ class Relay:
 
     def _report_losses(self, incoming: Incoming, target: Connection, receiver: Side) -> None:
         """Report, once for each shape of message, the members that the other dialect cannot carry."""
-        if target.codec is None or len(self._seen_shapes) >= MAX_SHAPES:
+        if target.sender.codec is None or len(self._seen_shapes) >= MAX_SHAPES:
             return
         source = incoming.values
         if not isinstance(source, dict):
@@ -340,11 +338,11 @@ class Relay:
             return
         self._seen_shapes.add(shape)
         kind = f" ({shape[2]})" if shape[2] else ""
-        dialect = target.codec.dialect
+        dialect = target.sender.codec.dialect
         expected = _EXPECTED | _EMULATED.get(incoming.method, frozenset())
         for path in losses(dialect, receiver, incoming.method, source):
             if path not in expected and path != incoming.method:  # a whole message is reported when it is not forwarded
-                self.client.report_once(f"{incoming.method}{kind}: {dialect.name} cannot carry {path}")
+                self.client.sender.report_once(f"{incoming.method}{kind}: {dialect.name} cannot carry {path}")
 
 
 # Members that every dialect but v1 leaves to its emulator; they are not lost.
@@ -360,10 +358,11 @@ _EMULATED: dict[str, frozenset[str]] = {
 
 def text_chunk_tap(source: Connection, target: Connection) -> Tap:
     """Return a tap that translates plain text chunks directly; other messages take the normal path, in order."""
-    assert source.codec is not None
-    assert target.codec is not None
-    parse, render = source.codec.dialect.chunk_form.parse_params, target.codec.dialect.chunk_form.render_params
-    emulators = [end.emulation.emulator for end in (source, target) if end.emulation is not None]
+    source_codec, target_codec = source.sender.codec, target.sender.codec
+    assert source_codec is not None
+    assert target_codec is not None
+    parse, render = source_codec.dialect.chunk_form.parse_params, target_codec.dialect.chunk_form.render_params
+    emulators = [end.sender.emulation.emulator for end in (source, target) if end.sender.emulation is not None]
     transport = target.transport
 
     def tap(envelope: Envelope, _: bytes) -> tuple[bool, Awaitable[None] | None]:
@@ -376,7 +375,7 @@ def text_chunk_tap(source: Connection, target: Connection) -> Tap:
             chunk = emulator.pass_chunk(chunk)
         if chunk is None:
             return False, None
-        target.outbox.write(encode_call(UNSET, "session/update", render(chunk)))
+        target.sender.outbox.write(encode_call(UNSET, "session/update", render(chunk)))
         return True, transport.drain() if transport.congested() else None
 
     return tap

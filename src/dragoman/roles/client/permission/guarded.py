@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.connection import Connection
-from dragoman.engine.handler import Handler
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import ProtocolError
 from dragoman.roles.client.workspace import AgentWorkspace, WorkspaceAccess
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.engine.pending import MAX_ABANDONED, PendingRequest, PendingRequests
+from dragoman.engine.requests import MAX_ABANDONED, PendingRequest, PendingRequests
 
 
 def asked(exchanges: PendingRequests, method: str = "m") -> int:

@@ -1,6 +1,7 @@
-"""The peer's requests that are running: each a task that starts at once, bounded in number, cancelled by id.
+"""Open requests: ours by id until they are answered, the peer's as tasks that start at once.
 
-The connection owns it and cancels what still runs when it ends.
+Our ids and the peer's are in separate tables, since both ends count from zero (docs/protocol/peers.md#id-shapes). The
+connection cancels what still runs when it ends.
 """
 
 from __future__ import annotations
@@ -13,11 +14,82 @@ from typing import Any
 from msgspec import UNSET
 
 from dragoman.engine import eager
-from dragoman.engine.errors import to_protocol_error
-from dragoman.engine.incoming import Incoming
-from dragoman.engine.limits import CLOSE_GRACE, MAX_RUNNING_REQUESTS
-from dragoman.engine.pending import DoneCallback
+from dragoman.engine.incoming import DoneCallback, Incoming, to_protocol_error
 from dragoman.wire.envelope import Id
+
+# Late answers to abandoned requests are expected; above this many the oldest ids are forgotten.
+MAX_ABANDONED = 1024
+
+# Requests of the peer that may run at once, each a task; more are answered with rate_limited.
+MAX_RUNNING_REQUESTS = 4096
+
+# How long a close waits for cancelled handlers; one that does not end must not keep its process alive. Seconds.
+CLOSE_GRACE = 10.0
+
+# Digits of the longest number we use as an id.
+MAX_ID_DIGITS = 19
+
+
+class PendingRequest:
+    """One request of ours: its method, its callback, and whether a notification handler sent it."""
+
+    __slots__ = ("done", "is_nested", "is_raw", "is_verbatim", "method")
+
+    def __init__(
+        self, method: str, done: DoneCallback, is_nested: bool = False, is_raw: bool = False, is_verbatim: bool = False
+    ) -> None:
+        self.method = method
+        self.done = done
+        self.is_nested = is_nested
+        self.is_raw = is_raw  # the callback takes the result untyped
+        self.is_verbatim = is_verbatim  # the callback takes the whole envelope, untranslated
+
+
+class PendingRequests:
+    """Our requests without an answer yet."""
+
+    __slots__ = ("_abandoned", "_last_id", "by_id", "nested_count")
+
+    def __init__(self) -> None:
+        self._last_id = -1
+        self.by_id: dict[Id, PendingRequest] = {}
+        self.nested_count = 0  # requests of notification handlers, whose answers bypass the inbox
+        self._abandoned: dict[Id, None] = {}
+
+    def add(self, request: PendingRequest) -> int:
+        """Add a request and return its new id."""
+        self._last_id += 1
+        self.nested_count += request.is_nested
+        self.by_id[self._last_id] = request
+        return self._last_id
+
+    def find(self, id: Id) -> PendingRequest | None:
+        """Return the open request with that id."""
+        return self.by_id.get(self._own_id(id))
+
+    def pop(self, id: Id) -> PendingRequest | None:
+        """Remove and return the request with that id."""
+        request = self.by_id.pop(self._own_id(id), None)
+        if request is not None and request.is_nested:
+            self.nested_count -= 1
+        return request
+
+    def _own_id(self, id: Id) -> Id:
+        """Return the id as we sent it: some peers turn numbers into strings."""
+        if isinstance(id, str) and len(id) <= MAX_ID_DIGITS and id.isascii() and id.isdigit():
+            return int(id)
+        return id
+
+    def abandon(self, id: Id) -> None:
+        """Stop waiting; a late answer is then expected."""
+        if self.by_id.pop(id, None) is not None:
+            self._abandoned[id] = None
+            if len(self._abandoned) > MAX_ABANDONED:
+                del self._abandoned[next(iter(self._abandoned))]
+
+    def was_abandoned(self, id: Id) -> bool:
+        """Whether this id belongs to an abandoned request."""
+        return self._own_id(id) in self._abandoned
 
 
 class RunningRequests:
