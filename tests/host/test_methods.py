@@ -13,7 +13,6 @@ import pytest
 from dragoman import Agent, Option, Provider, Turn
 from dragoman.engine.connection import Connection
 from dragoman.errors import ConnectionFailed, Kind
-from dragoman.host import refusals
 from dragoman.host.methods import SERVED_METHODS
 from dragoman.schema.config import SessionMode
 from dragoman.schema.methods import METHODS
@@ -93,15 +92,10 @@ def kind_and_message(answer: dict[str, Any]) -> tuple[str, str]:
     return error.get("data", {}).get("kind", ""), error.get("message", "")
 
 
-def test_the_refusal_tables_cover_the_method_table() -> None:
-    to_agents = refusals.ANSWERED_TO_CLIENTS | refusals.PASSED_TO_AGENTS
-    to_clients = refusals.ANSWERED_TO_AGENTS | refusals.PASSED_TO_CLIENTS
-    refused = {side: {name for to, name in refusals.REFUSED if to is side} for side in Side}
-    for side, served in ((Side.AGENT, to_agents), (Side.CLIENT, to_clients)):
-        rows = {name for to, name in METHODS if to is side}
-        assert served | refused[side] == rows
-        assert not served & refused[side]
-    assert to_agents == {name for name in SERVED_METHODS if not name.startswith("_dragoman/")}
+def test_the_host_serves_what_the_table_says_it_does_not_refuse() -> None:
+    served = {name for (side, name), row in METHODS.items() if side is Side.AGENT and row.host != "refuses"}
+    assert served == {name for name in SERVED_METHODS if not name.startswith("_dragoman/")}
+    assert {row.name for row in METHODS.values() if bool(row.host_reason) != (row.host == "refuses")} == set()
 
 
 async def test_each_client_method_is_served_or_refused_with_a_reason(tmp_path: Path) -> None:
@@ -118,10 +112,10 @@ async def test_each_client_method_is_served_or_refused_with_a_reason(tmp_path: P
                 created = await client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
                 params["sessionId"] = created["result"]["sessionId"]
             kind, message = kind_and_message(await client.ask(name, params))
-            if (side, name) in refusals.REFUSED:
+            if row.host == "refuses":
                 assert kind == Kind.CAPABILITY_UNSUPPORTED, (name, kind)
                 # Some are not offered, so the reason for their refusal does not matter.
-                assert refusals.REFUSED[side, name] in message or "which this host does not offer" in message
+                assert row.host_reason in message or "which this host does not offer" in message
                 assert name in message
             else:
                 assert kind not in (Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED), (name, message)
@@ -152,9 +146,9 @@ async def test_each_agent_method_reaches_a_client_or_is_refused(tmp_path: Path) 
             kind, message = kind_and_message(
                 await asked(agent, name, params) if row.request else noted(agent, name, params)
             )
-            if (side, name) in refusals.REFUSED:
+            if row.host == "refuses":
                 assert (kind, name in message) == (Kind.CAPABILITY_UNSUPPORTED, True)
-                assert refusals.REFUSED[side, name] in message
+                assert row.host_reason in message
                 assert not client.received(name)
             else:
                 assert not message, (name, message)

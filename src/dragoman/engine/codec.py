@@ -16,6 +16,7 @@ from dragoman.dialect.dialects import Dialect
 from dragoman.dialect.error_paths import peer_error_path
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import with_side_data
+from dragoman.dialect.v1.codec import LIFT_RESULT
 from dragoman.dialect.v1.tables import CODES as V1_CODES
 from dragoman.dialect.v1.tables import STOP_ERRORS
 from dragoman.errors import KINDS, Kind, ProtocolError
@@ -89,10 +90,8 @@ def with_unknown_members(params: Any, source: Any) -> Any:
     return merge_unknown_members(json_values(params), unknown) if unknown is not None else json_values(params)
 
 
-# Results in which v1 peers may use members that the vocabulary spells otherwise: models (dialect/v1/codec).
-_V1_TRANSLATED_RESULTS: frozenset[str] = frozenset(
-    {"session/new", "session/load", "session/resume", "session/fork", "session/set_config_option"}
-)
+# Results in which v1 peers may use members that the vocabulary spells otherwise: models.
+TRANSLATED_RESULTS = frozenset(method for _, method in LIFT_RESULT)
 _NON_V1_STATUSES = frozenset({"awaiting_permission", "denied", "cancelled"})
 
 
@@ -136,7 +135,7 @@ class PeerCodec:
 
     def lift_result(self, method: str, result: Any, has_side_data: bool) -> Any:
         """Translate the result of a request of ours (raw or values)."""
-        if self.is_native and not has_side_data and method not in _V1_TRANSLATED_RESULTS:
+        if self.is_native and not has_side_data and method not in TRANSLATED_RESULTS:
             return result
         source = json_values(result)
         hosted = _host_capabilities(source) if has_side_data and method == "initialize" else {}

@@ -7,19 +7,10 @@ I/O.
 from __future__ import annotations
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.methods import find_method
+from dragoman.schema.side import Side
 
 IDLE, PROCESSING = "idle", "processing"
-
-# Methods allowed before initialize.
-BEFORE_INITIALIZE = frozenset({"initialize", "$/cancel_request"})
-
-# The session states in which a method is allowed; methods not listed are allowed in any.
-SESSION_STATES: dict[str, frozenset[str]] = {
-    "session/prompt": frozenset({IDLE}),
-    "session/load": frozenset({IDLE}),
-    "session/resume": frozenset({IDLE}),
-    "session/fork": frozenset({IDLE}),
-}
 
 _STATE_ERRORS = {
     "session/prompt": "a turn is already running in this session; cancel it or wait for its end",
@@ -37,13 +28,13 @@ class Lifecycle:
 
     def check_allowed(self, method: str, session: str | None = None) -> None:
         """Raise invalid_state unless this method is allowed now."""
-        if not self.is_initialized and method not in BEFORE_INITIALIZE and not method.startswith("_"):
+        row = find_method(Side.AGENT, method)
+        if not self.is_initialized and not (method.startswith("_") or (row is not None and row.before_initialize)):
             raise ProtocolError(Kind.INVALID_STATE, f"{method} came before initialize; send initialize first")
         if self.is_initialized and method == "initialize":
             raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
-        allowed = SESSION_STATES.get(method)
         state = self.sessions.get(session) if session is not None else None
-        if allowed is not None and state is not None and state not in allowed:
+        if row is not None and row.needs_idle and state == PROCESSING:
             reason = _STATE_ERRORS.get(method, f"the session is {state}")
             raise ProtocolError(Kind.INVALID_STATE, reason, {"sessionId": session, "state": state})
 

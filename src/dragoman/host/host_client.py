@@ -32,7 +32,7 @@ from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.agent.options import switch_as_select
 from dragoman.roles.agent.session import OFFICIAL_DIALECTS, SWITCH_CAPABILITY
 from dragoman.schema.base import encode
-from dragoman.schema.methods import find_method
+from dragoman.schema.methods import find_method, methods_that
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.wire.envelope import Envelope
@@ -53,7 +53,7 @@ EXPIRY_GRACE = 3.0
 MAX_CURSORS = 100
 
 # Calls that may carry a cursor in their side data.
-_CURSOR_METHODS = frozenset({"session/load", "session/resume"})
+_CURSOR_METHODS = methods_that("reopens")
 
 
 class HostClient:

@@ -15,10 +15,11 @@ from dragoman.inspect.decode import RecordingDecoder
 from dragoman.inspect.event import Flaw, RecordedEvent, RecordedToolCall, RecordedTurn
 from dragoman.inspect.format import STDERR, TO_AGENT, RecordedLine
 from dragoman.inspect.one_line import error_line, message_line, stop_reason_of, trace_context_of
+from dragoman.schema.methods import methods_that
 from dragoman.schema.side import Side
 from dragoman.wire.envelope import Malformed, parse_envelope, read_error
 
-_OPEN_METHODS = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
+_OPEN_METHODS = methods_that("opens", "forks", "reopens")
 _TOOL_METHOD_PREFIXES = ("fs/", "terminal/")
 
 # Answered requests to remember, to tell a second answer from one without a request.

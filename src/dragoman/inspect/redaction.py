@@ -13,9 +13,11 @@ import msgspec
 
 from dragoman.inspect.format import Header, RecordedLine
 from dragoman.policy.redaction import REDACTED, Redactor, is_secret_name
+from dragoman.schema.methods import METHODS
 
 _SECRET_MAPS = frozenset({"env", "headers"})
-_CREDENTIAL_METHODS = frozenset({"authenticate", "providers/set"})
+_CREDENTIAL_METHODS = frozenset(row.name for row in METHODS.values() if row.has_credentials)
+_SIGNS = (b'"env"', b'"headers"', *(name.encode() for name in _CREDENTIAL_METHODS))
 _PUBLIC_MEMBERS = frozenset({"methodId", "method", "id", "type", "name", "protocol", "baseUrl", "_meta"})
 
 # Cache of redacted short strings, because the search takes most of the time: their length, and how many.
@@ -35,7 +37,7 @@ class RecordingRedactor:
     def learn_secrets(self, recorded: RecordedLine) -> None:
         """Collect the secrets that a message identifies by their position."""
         data = recorded.data
-        if not any(sign in data for sign in (b'"env"', b'"headers"', b"authenticate", b"providers/set")):
+        if not any(sign in data for sign in _SIGNS):
             return
         message = _decode_json(data)
         if isinstance(message, dict):

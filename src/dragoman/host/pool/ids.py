@@ -157,10 +157,6 @@ class SessionOwners:
         return early
 
 
-# All rooms at a process send the same initialize params and log in as the same user.
-SHARED_METHODS = frozenset({"initialize", "authenticate"})
-
-
 class SharedCalls:
     """The requests of one process that are sent once for all rooms."""
 

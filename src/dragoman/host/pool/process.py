@@ -18,7 +18,6 @@ from dragoman.host.pool.ids import (
     PERMISSION_CANCELLED,
     SESSION_CLOSED_ERROR,
     SESSION_TAKEN_ERROR,
-    SHARED_METHODS,
     V1_CANCEL,
     CancelForm,
     Deliveries,
@@ -34,6 +33,7 @@ from dragoman.host.pool.ids import (
     reply_with_id,
 )
 from dragoman.host.pool.transport import SharedTransport
+from dragoman.schema.methods import METHODS, methods_that
 from dragoman.transport.base import Transport
 from dragoman.wire.envelope import (
     Envelope,
@@ -53,8 +53,11 @@ RELEASE_TIMEOUT = 5.0
 
 CANCEL = "$/cancel_request"
 
-_REOPEN_METHODS = frozenset({"session/load", "session/resume"})
-_CLOSE_METHODS = frozenset({"session/close", "session/delete"})
+_REOPEN_METHODS = methods_that("reopens")
+_CLOSE_METHODS = methods_that("ends")
+
+# All rooms at a process send the same initialize params and log in as the same user.
+_SHARED_METHODS = frozenset(row.name for row in METHODS.values() if row.once_per_process)
 
 
 class SharedProcess:
@@ -95,7 +98,7 @@ class SharedProcess:
                 self._cancel_request(transport, message_ids(envelope.params).request_id)
             else:
                 self.inner.send(data)
-        elif envelope.method in SHARED_METHODS:
+        elif envelope.method in _SHARED_METHODS:
             number, params = self._next_number(), raw_params(envelope.params) or b"{}"
             if self._shared_calls.start_or_join(transport, envelope.id, envelope.method, params, number):
                 self.inner.send(encode_call(number, envelope.method, params))

@@ -14,7 +14,9 @@ from dragoman.engine.sender import Outbox
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import encode
 from dragoman.schema.lenient import read_leniently
+from dragoman.schema.methods import METHODS
 from dragoman.schema.prompt import PromptParams
+from dragoman.schema.side import Side
 from dragoman.schema.update import Notice, NoticeSeverity, UserMessageChunk
 from dragoman.store.contract import EntryKind, RawEntry
 from dragoman.store.replay import decode_update
@@ -27,8 +29,12 @@ PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS = "presence", "queue", "turns", "
 TOPICS = (PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS)
 
 # Protocol notifications of an agent other than updates.
-ELICITATION_COMPLETE, AUTH_STATUS_UPDATE = "elicitation/complete", "auth/status_update"
-CLIENT_NOTIFICATIONS = (ELICITATION_COMPLETE, AUTH_STATUS_UPDATE)
+AUTH_STATUS_UPDATE = "auth/status_update"
+CLIENT_NOTIFICATIONS = frozenset(
+    row.name
+    for row in METHODS.values()
+    if row.side is Side.CLIENT and not row.request and row.host == "forwards" and row.name != UPDATE
+)
 
 # Updates that every client takes as they are. All others may need another form, or cannot be sent at all.
 _PLAIN_UPDATES = (

@@ -17,7 +17,7 @@ from dragoman.host.room.members import Member
 from dragoman.host.room.notifications import TERMINALS
 from dragoman.roles.client.permission.guarded import GuardedAgentWorkspace, GuardedWorkspaceAccess
 from dragoman.roles.client.workspace import AgentWorkspace
-from dragoman.schema.methods import METHODS
+from dragoman.schema.methods import METHODS, methods_that
 from dragoman.schema.side import Side
 
 if TYPE_CHECKING:
@@ -37,22 +37,24 @@ _MISSING_KINDS = frozenset({Kind.RESOURCE_NOT_FOUND, Kind.METHOD_NOT_FOUND, Kind
 CLIENT_TIMEOUT = 120.0
 
 # These take as long as the command.
-_UNBOUNDED_METHODS = frozenset({"terminal/wait_for_exit"})
+_UNBOUNDED_METHODS = methods_that("waits")
 
 # Calls that create something with an id, and calls that use it, each with the member that carries the id.
-_CREATED_IDS = {"terminal/create": "terminalId", "fs/watch": "watchId"}
+_CREATED_IDS = {row.name: member for row in METHODS.values() if row.effect == "creates" for member in row.result_ids}
 _ID_MEMBERS = {
-    "terminal/output": "terminalId",
-    "terminal/wait_for_exit": "terminalId",
-    "terminal/kill": "terminalId",
-    "terminal/release": "terminalId",
-    "fs/unwatch": "watchId",
+    row.name: member
+    for row in METHODS.values()
+    if row.effect in ("uses", "waits", "releases")
+    for member, kind in row.ids.items()
+    if kind in ("terminal", "watch")
 }
-_RELEASE_METHODS = frozenset({"terminal/release", "fs/unwatch"})
+_RELEASE_METHODS = methods_that("releases")
 
-# After these calls the members are sent the end of the command's output (characters). It is not logged: it may be long
-# and belongs to the tool call that shows it.
-_OUTPUT_METHODS = frozenset({"terminal/wait_for_exit", "terminal/release"})
+# After a wait or release of a terminal the members are sent the end of its output (characters). It is not logged: it
+# may be long and belongs to the tool call that shows it.
+_OUTPUT_METHODS = frozenset(
+    name for name in methods_that("waits", "releases") if "terminalId" in METHODS[Side.CLIENT, name].ids
+)
 MAX_OUTPUT = 32_000
 
 

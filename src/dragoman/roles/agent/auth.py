@@ -40,14 +40,6 @@ def utc_now() -> datetime:
 # The expiry timer fires this late, because clocks are not exact. Seconds.
 EXPIRY_SLACK = 0.01
 
-# Session calls that need no login: they only stop work.
-WITHOUT_LOGIN = frozenset({"session/cancel", "session/close"})
-
-
-def requires_login(method: str) -> bool:
-    """Return whether a method needs a login if the agent requires one."""
-    return method.startswith("session/") and method not in WITHOUT_LOGIN
-
 
 class ClientLogin:
     """The login of one client."""

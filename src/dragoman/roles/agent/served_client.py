@@ -18,13 +18,13 @@ from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handl
 from dragoman.engine.lifecycle import Lifecycle
 from dragoman.engine.peer_info import offers
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.auth import ClientLogin, lenient_params, requires_login
+from dragoman.roles.agent.auth import ClientLogin, lenient_params
 from dragoman.roles.agent.initialize import answer_initialize
 from dragoman.roles.agent.open_session import OpenCalls
 from dragoman.roles.agent.prompt import PromptCalls
 from dragoman.roles.agent.session import Session
 from dragoman.schema.initialize import AgentCapabilities
-from dragoman.schema.methods import find_method
+from dragoman.schema.methods import find_method, methods_that
 from dragoman.schema.side import Side
 from dragoman.wire.envelope import Id
 
@@ -68,10 +68,7 @@ def current_request() -> CurrentRequest | None:
 
 
 # After these the client knows a session and gets its commands.
-_OPEN_METHODS = ("session/new", "session/load", "session/fork", "session/resume")
-
-# These need no current request.
-_WITHOUT_CURRENT_REQUEST = frozenset({"initialize", "session/prompt", "session/cancel"})
+_OPEN_METHODS = methods_that("opens", "forks", "reopens")
 
 
 class ServedClient:
@@ -179,7 +176,7 @@ class ServedClient:
         """Check the state, the offered capabilities and the login before the handler."""
         row = find_method(Side.AGENT, name)
         gate = row.gate if row is not None and row.gate.startswith("agent.") else ""
-        needs_login = requires_login(name)
+        needs_login = row is not None and row.needs_login
 
         def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             session = getattr(incoming.params, "session_id", None)
@@ -236,7 +233,7 @@ class ServedClient:
 
     def _with_current_request(self, name: str, handler: Handler) -> Handler:
         """Set the current request for the author's code. Turns do not need it."""
-        if name in _WITHOUT_CURRENT_REQUEST:
+        if name == "session/prompt":
             return handler
         skips_hook = name == "session/new" and not self.agent.middleware_chain
 

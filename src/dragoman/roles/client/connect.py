@@ -28,7 +28,7 @@ from dragoman.schema.initialize import (
     InitializeParams,
 )
 from dragoman.schema.mcp import McpServer
-from dragoman.schema.methods import find_method
+from dragoman.schema.methods import find_method, methods_that
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.transport.sandbox.spec import Sandbox
@@ -167,10 +167,7 @@ def _remote_options(
 
 
 # These need no capability: they only use what another method creates.
-_NO_CAPABILITY_OF_THEIR_OWN = frozenset(
-    {"terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release", "fs/unwatch"}
-    | {"elicitation/complete"}
-)
+_NO_CAPABILITY_OF_THEIR_OWN = methods_that("uses", "waits", "releases")
 
 
 def _client_capabilities(

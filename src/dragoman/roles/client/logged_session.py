@@ -21,6 +21,7 @@ from dragoman.roles.client.session import ClientSession
 from dragoman.roles.client.turn import ClientTurn
 from dragoman.schema.base import to_json
 from dragoman.schema.content import ContentBlock, TextContent
+from dragoman.schema.methods import METHODS, methods_that
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate
 from dragoman.store.contract import Entry, EntryKind, Store
@@ -30,7 +31,7 @@ from dragoman.store.session_log import QUESTION_BODIES, SessionLog, strip_secret
 ENTRY_KINDS = {"fs": EntryKind.FILE, "terminal": EntryKind.TERMINAL}
 
 # Calls that are repeated often and change nothing.
-_NOT_LOGGED = frozenset({"terminal/output", "fs/watch", "fs/unwatch"})
+_NOT_LOGGED = frozenset(row.name for row in METHODS.values() if not row.is_logged)
 
 # The logged members of a use; never the content of a file, an environment or an output.
 _LOGGED_FIELDS = ("path", "line", "limit", "command", "args", "cwd", "terminal_id", "exit_code", "signal")
@@ -78,7 +79,7 @@ class LoggedClientSession(ClientSession):
         """
         self._open_method, self._agent_info, self._continues_log = method, agent, log_id is not None
         # Some agents replay the history on resume too (docs/protocol/peers.md#replay).
-        if method in ("session/load", "session/resume"):
+        if method in methods_that("reopens"):
             self._replayed = []
         if session_log is None:
             key = log_id or (lambda: self._create_log_id(settings.store, origin))

@@ -13,11 +13,12 @@ import msgspec
 from dragoman.dialect.side_data import side_data_of
 from dragoman.errors import Kind
 from dragoman.roles.client.reconnect.frames import DialectFrames, decode_frame, rename_session, session_of
+from dragoman.schema.methods import methods_that
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import Frame
 
-_REOPENS_SESSION = frozenset({"session/load", "session/resume", "session/attach"})
-_ENDS_SESSION = frozenset({"session/close", "session/delete", "session/detach"})
+_REOPENS_SESSION = methods_that("reopens", "attaches")
+_ENDS_SESSION = methods_that("ends", "detaches")
 
 _encode = msgspec.json.encode
 

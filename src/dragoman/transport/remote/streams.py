@@ -12,17 +12,16 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.methods import METHODS, methods_that
 from dragoman.wire.envelope import Id
 from dragoman.wire.repair import repair
 
 # Their answers come on the connection's stream, since the client may not have the session's yet
 # (docs/protocol/http.md#streams).
-OPENING_METHODS = frozenset({"session/new", "session/load", "session/resume", "session/fork", "session/attach"})
+OPENING_METHODS = methods_that("opens", "forks", "reopens", "attaches")
 
 # Only valid for a session of this connection; the official servers refuse others with 404.
-SESSION_METHODS = frozenset(
-    {"session/prompt", "session/cancel", "session/set_mode", "session/set_config_option", "session/close"}
-)
+SESSION_METHODS = frozenset(row.name for row in METHODS.values() if row.needs_open_session)
 
 # Above this many open requests the oldest are forgotten; their answers then take the connection's stream.
 MAX_OPEN_REQUESTS = 4096

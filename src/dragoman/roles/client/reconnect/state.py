@@ -20,6 +20,7 @@ from dragoman.roles.client.reconnect.frames import (
     session_of,
     update_head,
 )
+from dragoman.schema.methods import methods_that
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import Frame
 
@@ -29,8 +30,9 @@ _DIGITS = b"0123456789"
 _MAX_DIGITS = 20
 
 # Requests that add a session to a connection, and requests that remove one.
-_OPENS_SESSION = frozenset({"session/new", "session/load", "session/resume", "session/fork", "session/attach"})
-_ENDS_SESSION = frozenset({"session/close", "session/delete", "session/detach"})
+_OPENS_SESSION = methods_that("opens", "forks", "reopens", "attaches")
+_CREATES_SESSION = methods_that("opens", "forks")
+_ENDS_SESSION = methods_that("ends", "detaches")
 
 # The params of the opening request that are sent again.
 _KEPT_PARAMS = ("cwd", "mcpServers", "additionalDirectories", "role")
@@ -175,7 +177,7 @@ class ReconnectState:
             self.remove_session(str(params.get("sessionId")))
         elif method in _OPENS_SESSION:
             session_id = params.get("sessionId")
-            if method in ("session/new", "session/fork"):
+            if method in _CREATES_SESSION:
                 lifted = self.frames.lift_result(method, result)
                 session_id = lifted.get("sessionId") or side_data_of(params).get("sessionId")
             if isinstance(session_id, str):
