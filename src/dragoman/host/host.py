@@ -229,7 +229,7 @@ class Host:
             room = await Room.restore(self, session)
         except ProtocolError as error:
             raise (session_not_found(session) if error.kind == Kind.SESSION_NOT_FOUND else error) from None
-        if not room.seq:
+        if not room.state.seq:
             raise session_not_found(session)
         self.counters.sessions += 1
         return self.rooms.setdefault(session, room)
@@ -262,7 +262,9 @@ class Host:
     def check_session_limit(self, user: str) -> None:
         """Raise if a user has reached the limit of awake sessions."""
         awake = [
-            room for room in self.rooms.values() if room.opener == user and (room.agent.is_started or not room.seq)
+            room
+            for room in self.rooms.values()
+            if room.opener == user and (room.agent.is_started or not room.state.seq)
         ]
         if len(awake) >= self.limits.max_sessions:
             message = f"{user} has {len(awake)} sessions awake; close some of them first"
@@ -271,7 +273,7 @@ class Host:
     async def fork_room(self, origin: Room, principal: Principal) -> Room:
         """Create a room whose log starts as a copy of another's. The agent forks too, or is told the history."""
         await origin.log.wait_stored()
-        copy = await self.copy_log(origin.id, principal, origin.seq)
+        copy = await self.copy_log(origin.id, principal, origin.state.seq)
         room = await self.acquire_room(copy.session_id)
         body = await fork_agent_session(origin)
         if body is not None:
@@ -308,7 +310,7 @@ class Host:
         """Remove a session that could not be opened."""
         await room.close("the session could not be opened")
         self.forget_room(room.id)
-        if room.seq:
+        if room.state.seq:
             await self.store.delete(room.id)
 
     def retain_room(self, room: Room) -> None:

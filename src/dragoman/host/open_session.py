@@ -146,7 +146,7 @@ async def _attach(client: HostClient, params: AttachParams, done: DoneCallback) 
 
         def reply() -> None:
             shown = AttachRole.CONTROLLER if is_at_least(role, EDITOR) else AttachRole.OBSERVER
-            done(AttachResult(role=shown, cursor=room.seq), None)
+            done(AttachResult(role=shown, cursor=room.state.seq), None)
 
         member = await room.members.join(client, role, reply, after=after)
         if is_observer:

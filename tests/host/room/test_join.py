@@ -76,7 +76,7 @@ async def test_a_client_that_joins_mid_stream_gets_each_entry_once_in_order(stor
             clients = [await raw(hosted) for _ in range(6)]
             turn = asyncio.ensure_future(session.ask("many 3000"))
             for place, client in enumerate(clients):
-                await until(lambda place=place: hosted.room.seq > 400 * place)  # type: ignore[misc]
+                await until(lambda place=place: hosted.room.state.seq > 400 * place)  # type: ignore[misc]
                 client.call("session/load", {"sessionId": session.id, "cwd": "/", "mcpServers": []})
             await turn
             expected = await numbers(hosted, session.id)

@@ -130,6 +130,6 @@ class PooledDialer(Dialer):
 async def certain_owner(room: Room) -> str | None:
     """Return the owner of a session if its log and the session roles agree; else None."""
     host, user = room.host, room.opener
-    if not room.seq:  # it is being opened by this user
+    if not room.state.seq:  # it is being opened by this user
         return user
     return user if room.state.owner == user and await host.session_roles.role_of(user, room.id) == ADMIN else None

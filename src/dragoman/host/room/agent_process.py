@@ -14,7 +14,6 @@ from dragoman.host import access
 from dragoman.host.auth.roles import ADMIN
 from dragoman.host.pool.pool import SHARED_PROCESS
 from dragoman.host.room.agent import RoomAgent, RoomClientSession, create_agent
-from dragoman.host.room.workspace import RoomWorkspaceAccess
 from dragoman.roles.agent.options import value_of
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ class AgentProcess:
         self.check_folders()
         self._room.log.clear_fault()  # the store may work again
         self._guard = guard = host.make_guard(self._room.agent_questions.ask_members)
-        workspace = RoomWorkspaceAccess(self._room, guard)
+        workspace = self._room.workspace.for_agent(guard)
         agent, params = create_agent(
             self._room,
             agent_config,
@@ -239,7 +238,7 @@ class AgentProcess:
     async def login_user(self) -> str | None:
         """Return the user whose login the agent gets: the opener, if admin here. The log of a fork may name others."""
         room = self._room
-        is_admin = not room.seq or await self._host.session_roles.role_of(room.opener, room.id) == ADMIN
+        is_admin = not room.state.seq or await self._host.session_roles.role_of(room.opener, room.id) == ADMIN
         return room.opener if is_admin else None
 
     def _set_session(self, session: Any) -> RoomClientSession:

@@ -233,11 +233,12 @@ class Members(Mapping[str, Member]):
         else:
             member.when_live.append(callback)
 
-    def broadcast(self, notification: Notification) -> None:
-        """Send everybody a notification that is not in the log: presence, the queue."""
+    def broadcast(self, *notifications: Notification) -> None:
+        """Send everybody what is not in the log: presence, the queue."""
         for member in self._live_members:
             if member.is_live:
-                self._notify_member(member, notification)
+                for notification in notifications:
+                    self._notify_member(member, notification)
 
     # --- joining and leaving ------------------------------------------------------------------------------------
 
@@ -296,8 +297,8 @@ class Members(Mapping[str, Member]):
             client.connection.notify("session/update", UpdateParams(session_id=self._room.id, update=update))
         self._room.questions.add_member(member)
         self._schedule_presence()
-        for notifications in self._room.current_notifications():
-            self._notify_member(member, notifications)
+        for notification in self._room.current_notifications():
+            self._notify_member(member, notification)
         return member
 
     def _stop_joining(self) -> None:
@@ -329,8 +330,8 @@ class Members(Mapping[str, Member]):
 
     def _replay_entry(self, member: Member, entry: RawEntry, render: RenderEntry) -> None:
         member.seen_seq = entry.seq
-        for notifications in render(self._room.id, entry):
-            self._notify_member(member, notifications)
+        for notification in render(self._room.id, entry):
+            self._notify_member(member, notification)
 
     def remove(self, client: HostClient) -> None:
         """Remove a client. Its prompts continue."""

@@ -1,7 +1,4 @@
-"""What members of a room are sent for each kind of log entry. Pure.
-
-The frame that clients of official v1 share is made once for each entry.
-"""
+"""What members of a room are sent for each kind of log entry. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +8,12 @@ from typing import Any
 import msgspec
 
 from dragoman.engine.sender import Outbox
-from dragoman.errors import ProtocolError
 from dragoman.schema.base import encode
-from dragoman.schema.lenient import read_leniently
 from dragoman.schema.methods import METHODS
-from dragoman.schema.prompt import PromptParams
 from dragoman.schema.side import Side
 from dragoman.schema.update import Notice, NoticeSeverity, UserMessageChunk
 from dragoman.store.contract import EntryKind, RawEntry
-from dragoman.store.replay import decode_update
+from dragoman.store.replay import decode_prompt, decode_update
 from dragoman.transport.base import Transport
 
 UPDATE = "session/update"
@@ -52,53 +46,26 @@ _RESTART_HINT = "The next prompt starts it again."
 _REWRITTEN_MEMBERS = (b'"_meta"', b'"awaiting_permission"', b'"denied"', b'"cancelled"')
 
 
-class Notification:
+class Notification(msgspec.Struct, eq=False):
     """One message to members: an update, or a notification for those who subscribed to its topic."""
 
-    __slots__ = (
-        "_update",
-        "except_client",
-        "extra_meta",
-        "frame",
-        "method",
-        "only_client",
-        "params",
-        "raw",
-        "seq",
-        "topic",
-    )
-
-    def __init__(
-        self,
-        method: str,
-        *,
-        seq: int = 0,
-        params: Any = None,
-        update: Any = None,
-        raw: bytes = b"",
-        frame: bytes | None = None,
-        extra_meta: bytes = b"",
-        topic: str = "",
-        except_client: str = "",
-        only_client: str = "",
-    ) -> None:
-        self.method = method
-        self.seq = seq
-        self.params = params
-        self.raw = raw
-        self.frame = frame  # the frame for official v1, if it is the same for all
-        self.extra_meta = extra_meta  # members of `_meta.dragoman` besides the number
-        self.topic = topic  # sent only to those who subscribed; "" is for all
-        self.except_client = except_client  # the connection that it came from
-        self.only_client = only_client  # the only connection that gets it
-        self._update = update
+    method: str
+    seq: int = 0
+    params: Any = None
+    raw: bytes = b""  # the update
+    frame: bytes | None = None  # the frame for official v1, if it is the same for all
+    extra_meta: bytes = b""  # members of `_meta.dragoman` besides the number
+    topic: str = ""  # sent only to those who subscribed; "" is for all
+    except_client: str = ""  # the connection that it came from
+    only_client: str = ""  # the only connection that gets it
+    decoded_update: Any = None
 
     @property
     def update(self) -> Any:
         """The update as its type; None if it cannot be decoded."""
-        if self._update is None and self.raw:
-            self._update = decode_update(self.raw)
-        return self._update
+        if self.decoded_update is None and self.raw:
+            self.decoded_update = decode_update(self.raw)
+        return self.decoded_update
 
 
 def seq_meta(seq: int, extra_meta: bytes = b"") -> bytes:
@@ -150,21 +117,13 @@ def _render_update(session: str, entry: RawEntry) -> list[Notification]:
 
 
 def _render_prompt(session: str, entry: RawEntry) -> list[Notification]:
-    body = msgspec.json.decode(entry.body)
-    if not isinstance(body, dict):
-        return []
-    try:
-        blocks = read_leniently(PromptParams, {"sessionId": "", "prompt": body.get("prompt")})[0].prompt
-    except ProtocolError:
-        return []
     extra_meta = b',"user":%b' % encode(entry.actor)
     notifications = []
-    if sender := str(body.get("connection", "")):
-        notifications.append(
-            _notification(session, entry, "_dragoman/turn", TURNS, {"state": "yours", "turn": entry.turn})
-        )
+    value = entry.value
+    if sender := str(value.get("connection", "")) if isinstance(value, dict) else "":
+        notifications.append(_turn_notification(session, entry, {"state": "yours", "turn": entry.turn}))
         notifications[0].only_client = sender
-    for block in blocks:
+    for block in decode_prompt(entry.body):
         raw = encode(UserMessageChunk(content=block))
         frame = update_frame(encode(session), raw, entry.seq, extra_meta) if raw.find(b'"_meta"') < 0 else None
         notifications.append(
@@ -174,31 +133,30 @@ def _render_prompt(session: str, entry: RawEntry) -> list[Notification]:
 
 
 def _render_turn_started(session: str, entry: RawEntry) -> list[Notification]:
-    return [
-        _notification(
-            session, entry, "_dragoman/turn", TURNS, {"state": "started", "turn": entry.turn, "by": entry.actor}
-        )
-    ]
+    return [_turn_notification(session, entry, {"state": "started", "turn": entry.turn, "by": entry.actor})]
 
 
 def _render_turn_ended(session: str, entry: RawEntry) -> list[Notification]:
-    body = msgspec.json.decode(entry.body)
-    return [_notification(session, entry, "_dragoman/turn", TURNS, {"state": "ended", "turn": entry.turn, **body})]
+    return [_turn_notification(session, entry, {"state": "ended", "turn": entry.turn, **entry.value})]
 
 
 def _render_decision(session: str, entry: RawEntry) -> list[Notification]:
-    body = msgspec.json.decode(entry.body)
-    return [_notification(session, entry, "_dragoman/permission_resolved", PERMISSIONS, {**body, "by": entry.actor})]
+    body = {**entry.value, "by": entry.actor}
+    return [_notification(session, entry, "_dragoman/permission_resolved", PERMISSIONS, body)]
 
 
 def _render_agent_exit(session: str, entry: RawEntry) -> list[Notification]:
-    body = msgspec.json.decode(entry.body)
+    body = entry.value
     message = str(body.get("message", "it is gone"))
     notice = Notice(severity=NoticeSeverity.ERROR, title="The agent exited", description=f"{message}. {_RESTART_HINT}")
     return [
         _notification(session, entry, "_dragoman/agent", TURNS, {"state": "exited", **body}),
-        Notification(UPDATE, seq=entry.seq, raw=encode(notice), update=notice),
+        Notification(UPDATE, seq=entry.seq, raw=encode(notice), decoded_update=notice),
     ]
+
+
+def _turn_notification(session: str, entry: RawEntry, body: dict[str, Any]) -> Notification:
+    return _notification(session, entry, "_dragoman/turn", TURNS, body)
 
 
 def _notification(session: str, entry: RawEntry, method: str, topic: str, body: dict[str, Any]) -> Notification:
@@ -216,10 +174,7 @@ _RENDERERS: dict[str, Callable[[str, RawEntry], list[Notification]]] = {
 }
 
 
-_HEAD = b'{"jsonrpc":"2.0","method":"session/update","params":{'
-
-
-_TAIL = b"}}"
+_HEAD, _TAIL = b'{"jsonrpc":"2.0","method":"session/update","params":{', b"}}"
 
 
 class NumberedOutbox(Outbox):

@@ -16,16 +16,14 @@ from dragoman.host.room.members import Member, Members
 from dragoman.host.room.notifications import (
     AUTH_STATUS_UPDATE,
     CLIENT_NOTIFICATIONS,
-    PRESENCE,
     QUEUE,
-    TERMINALS,
     TURNS,
     Notification,
     closed_notification,
 )
 from dragoman.host.room.prompt_queue import PromptQueue, QueuedPrompt
 from dragoman.host.room.questions import AgentQuestions, Questions
-from dragoman.host.room.workspace import HOST, WORKSPACE_GATES, choose_provider
+from dragoman.host.room.workspace import RoomWorkspace
 from dragoman.ids import new_id
 from dragoman.schema.prompt import PromptResult, StopReason
 from dragoman.store.contract import EntryKind
@@ -52,11 +50,11 @@ class Room:
         self.questions = Questions(self.members.values, host.limits)
         self.agent_questions = AgentQuestions(id, self.questions, self.log)
         self.agent = AgentProcess(self)
+        self.workspace = RoomWorkspace(self)
         self.queue = PromptQueue(host.limits.max_prompts)
         self.use_count = 0  # calls that are using this room
         self._worker: asyncio.Task[None] | None = None
         self._turn_over = asyncio.Event()  # set when a turn is over
-        self._providers: dict[str, Any] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -86,11 +84,6 @@ class Room:
         self.log.append(EntryKind.TURN_ENDED, body, actor="dragoman")
         self.log.turn = None
 
-    @property
-    def seq(self) -> int:
-        """The number of the last committed entry."""
-        return self.state.seq
-
     def report(self, what: str) -> None:
         """Report something about this session to whoever runs the host."""
         self.host.report(f"session {self.id}: {what}")
@@ -106,9 +99,7 @@ class Room:
             )
         if self.queue.waiting:
             notifications.append(self._queue_notification())
-        if self._providers:
-            notifications.append(self._workspace_notification())
-        return notifications
+        return notifications + self.workspace.notifications()
 
     # --- prompts ------------------------------------------------------------------------------------------------
 
@@ -191,46 +182,11 @@ class Room:
         ]
         return Notification("_dragoman/queue", params={"sessionId": self.id, "waiting": waiting}, topic=QUEUE)
 
-    # --- workspace and calls for clients ------------------------------------------------------------------------
-
-    def workspace_provider(self, gate: str) -> Member | None:
-        """Return the member whose workspace is used for this gate; None: the host's own."""
-        running = self.queue.running
-        return choose_provider([*self.members.values()], gate, running.client_id if running is not None else "")
-
-    def set_workspace_provider(self, what: str, provider: Member | None) -> None:
-        """Note whose files or terminals are used, and notify the members of a change."""
-        by = (
-            HOST
-            if provider is None
-            else {"user": provider.client.principal.user, "client": provider.client.client_name}
-        )
-        if self._providers.get(what) != by:
-            self._providers[what] = by
-            self.members.broadcast(self._workspace_notification())
-
     def leave(self, client: HostClient) -> None:
-        """Remove a client. If its workspace was used, another member's or the host's is used now."""
+        """Remove a client."""
         self.members.remove(client)
-        for what, gate in WORKSPACE_GATES.items():
-            if self._providers.get(what, HOST) != HOST:
-                self.set_workspace_provider(what, self.workspace_provider(gate))
+        self.workspace.on_member_left()
         self.start_idle_timer()
-
-    def broadcast_terminal_output(self, terminal: str, text: str, except_member: Member | None) -> None:
-        """Send the output of a command to all but the member that ran it."""
-        params = {"sessionId": self.id, "terminalId": terminal, "output": text}
-        self.members.broadcast(
-            Notification(
-                "_dragoman/terminal",
-                params=params,
-                topic=TERMINALS,
-                except_client=except_member.client.id if except_member is not None else "",
-            )
-        )
-
-    def _workspace_notification(self) -> Notification:
-        return Notification("_dragoman/workspace", params={"sessionId": self.id, **self._providers}, topic=PRESENCE)
 
     def forward_to_clients(self, incoming: Incoming, done: DoneCallback) -> tuple[bool, Awaitable[None] | None]:
         """Forward what only clients can answer. Return whether it is such a call, and what to await until it is
@@ -241,15 +197,15 @@ class Room:
             return False, None
         params = {**values, "sessionId": self.id} if "sessionId" in values else values
         if not incoming.is_request:
-            notifications = Notification(method, params=params)
+            notification = Notification(method, params=params)
             if self.agent_questions.opening_client is not None:
                 self.agent_questions.opening_client.notify(method, params)
             elif method == AUTH_STATUS_UPDATE:
-                self.spawn(self._notify_owner(notifications))
+                self.spawn(self._notify_owner(notification))
             else:
-                self.log.call_after(lambda: self.members.broadcast(notifications))
+                self.log.call_after(lambda: self.members.broadcast(notification))
             return True, None
-        member = self.workspace_provider("")
+        member = self.workspace.choose_provider("")
         if member is None:
             return False, None
         return True, _forward_request(member, method, params, done, self.host.limits.answer_timeout)

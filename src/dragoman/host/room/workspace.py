@@ -6,17 +6,15 @@ host's is used. A terminal ends with the client that ran it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.room.members import Member
-from dragoman.host.room.notifications import TERMINALS
-from dragoman.roles.client.permission.guarded import GuardedAgentWorkspace, GuardedWorkspaceAccess
-from dragoman.roles.client.workspace import AgentWorkspace
+from dragoman.host.room.notifications import PRESENCE, TERMINALS, Notification
+from dragoman.roles.client.permission.guarded import GuardedWorkspaceAccess
 from dragoman.schema.methods import METHODS, methods_that
 from dragoman.schema.side import Side
 
@@ -58,87 +56,104 @@ _OUTPUT_METHODS = frozenset(
 MAX_OUTPUT = 32_000
 
 
-def choose_provider(members: Sequence[Member], gate: str, prompter_id: str) -> Member | None:
-    """Return whose files or terminals are used: the prompter's, else those of the member that joined first."""
-    present = [each for each in members if each.is_live and each.can_control and each.client.is_connected]
-    capable = [each for each in present if each.client.connection.offers(gate)]
-    return next((each for each in capable if each.client.id == prompter_id), capable[0] if capable else None)
+class RoomWorkspace:
+    """Whose files and terminals the agent of a room uses."""
 
-
-class RoomWorkspaceAccess(GuardedWorkspaceAccess):
-    """The workspace of a room: its members' if they have one, else the host's, checked by the guard."""
-
-    def __init__(self, room: Room, guard: Guard, **options: Any) -> None:
-        super().__init__(guard, **options)
+    def __init__(self, room: Room) -> None:
         self._room = room
+        self._providers: dict[str, Any] = {}  # by part of the workspace: whose it is, as members are told
 
-    def for_agent(
-        self,
-        connection: Callable[[], Connection],
-        roots: Callable[[str], list[str]],
-        session_ids: Callable[[], Sequence[str]] = lambda: (),
-    ) -> AgentWorkspace:
-        """Return the workspace for the room's agent."""
-        self._guard.set_roots(roots, self._room.agent.real_folder)
-        return _RoomAgentWorkspace(self._room, self._guard, self, connection, roots, session_ids)
+    def for_agent(self, guard: Guard) -> GuardedWorkspaceAccess:
+        """Return the workspace of a new agent: that of the members if they have one, else the host's, guarded."""
+        return _WorkspaceCalls(self._room, guard).access
+
+    def choose_provider(self, gate: str) -> Member | None:
+        """Return whose files or terminals are used: the prompter's, else the first member's; None: the host's own."""
+        running = self._room.queue.running
+        present = [each for each in self._room.members.values() if each.can_control and each.client.is_connected]
+        capable = [each for each in present if each.is_live and each.client.connection.offers(gate)]
+        own = [each for each in capable if running is not None and each.client.id == running.client_id]
+        return next(iter([*own, *capable]), None)
+
+    def note_provider(self, what: str, provider: Member | None) -> None:
+        """Note whose files or terminals are used, and notify the members of a change."""
+        by: Any = HOST
+        if provider is not None:
+            by = {"user": provider.client.principal.user, "client": provider.client.client_name}
+        if self._providers.get(what) != by:
+            self._providers[what] = by
+            self._room.members.broadcast(*self.notifications())
+
+    def on_member_left(self) -> None:
+        """Use the workspace of another member, or the host's, if that of the member who left was used."""
+        for what, gate in WORKSPACE_GATES.items():
+            if self._providers.get(what, HOST) != HOST:
+                self.note_provider(what, self.choose_provider(gate))
+
+    def notifications(self) -> list[Notification]:
+        """Return the notification of whose workspace is used, if any is."""
+        params = {"sessionId": self._room.id, **self._providers}
+        return [Notification("_dragoman/workspace", params=params, topic=PRESENCE)] if self._providers else []
 
 
-class _RoomAgentWorkspace(GuardedAgentWorkspace):
-    """What the agent of a room uses, and whose it is."""
+class _Call(NamedTuple):
+    """A workspace call of the agent, and the handler that does it on the host."""
 
-    def __init__(self, room: Room, *args: Any) -> None:
-        super().__init__(*args)
-        self.resolve_folder = room.agent.checked_folder
+    method: str
+    incoming: Incoming
+    local: Handler
+
+    def id(self, member: str) -> str:
+        values = self.incoming.values
+        return str(values.get(member, "")) if isinstance(values, dict) else ""
+
+
+class _WorkspaceCalls:
+    """The workspace calls of one agent, each sent to whose file or terminal it is."""
+
+    def __init__(self, room: Room, guard: Guard) -> None:
         self._room = room
+        self.access = GuardedWorkspaceAccess(
+            guard, route=self._route, check_folder=room.agent.checked_folder, resolve_folder=room.agent.real_folder
+        )
         self._owners: dict[tuple[str, str], Member] = {}  # of terminals and watches
         self._client_ids: dict[tuple[str, str], str] = {}  # the owner's ids, where they differ from ours
         self._sent_lengths: dict[str, int] = {}  # characters of a command's output that members were sent
-
-    def handlers(self) -> dict[str, Handler]:
-        """Return the handlers of all workspace calls."""
-        return {method: self._route(method, handler) for method, handler in super().handlers().items()}
 
     def _route(self, method: str, local: Handler) -> Handler:
         gate = METHODS[Side.CLIENT, method].gate
         id_member = _ID_MEMBERS.get(method)
 
         def handle(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+            call = _Call(method, incoming, local)
             if id_member is not None:
-                owner = self._owners.get((id_member, _id_of(incoming, id_member)))
-                if method in _OUTPUT_METHODS:
-                    return self._forward_with_output(owner, method, incoming, done, local)
-                if owner is None:
-                    return local(incoming, done)
-                if owner.client.id not in self._room.members:
+                owner = self._owners.get((id_member, call.id(id_member)))
+                if owner is not None and owner.client.id not in self._room.members:
                     raise _owner_left_error(method, owner)
-                return self._forward_to(owner, method, incoming, done, local)
-            provider = self._room.workspace_provider(gate)
-            self._room.set_workspace_provider("terminals" if method.startswith("terminal") else "files", provider)
-            return (
-                local(incoming, done) if provider is None else self._forward_to(provider, method, incoming, done, local)
-            )
+                if method in _OUTPUT_METHODS:
+                    return self._forward_with_output(owner, call, done)
+                return self._perform(owner, call, done)
+            provider = self._room.workspace.choose_provider(gate)
+            self._room.workspace.note_provider("terminals" if method.startswith("terminal") else "files", provider)
+            return self._perform(provider, call, done)
 
         return handle
 
-    async def _forward_with_output(
-        self, owner: Member | None, method: str, incoming: Incoming, done: DoneCallback, local: Handler
-    ) -> None:
+    def _perform(self, provider: Member | None, call: _Call, done: DoneCallback) -> Awaitable[None] | None:
+        """Let a member, or the host (None), do it."""
+        return call.local(call.incoming, done) if provider is None else self._forward_to(provider, call, done)
+
+    async def _forward_with_output(self, owner: Member | None, call: _Call, done: DoneCallback) -> None:
         """Wait for a command or release it. Members are sent its output before the agent gets the answer."""
-        id = _id_of(incoming, "terminalId")
-        if owner is not None and owner.client.id not in self._room.members:
-            raise _owner_left_error(method, owner)
-        if method in _RELEASE_METHODS:
+        id = call.id("terminalId")
+        if call.method in _RELEASE_METHODS:
             await self._broadcast_output(owner, id)
             self._sent_lengths.pop(id, None)
         results: list[tuple[Any, ProtocolError | None]] = []
-
-        def keep(result: Any, error: ProtocolError | None) -> None:
-            results.append((result, error))
-
-        work = local(incoming, keep) if owner is None else self._forward_to(owner, method, incoming, keep, local)
+        work = self._perform(owner, call, lambda *result: results.append(result))
         if work is not None:
             await work
-        if method not in _RELEASE_METHODS:
+        if call.method not in _RELEASE_METHODS:
             await self._broadcast_output(owner, id)
         for result, error in results:
             done(result, error)
@@ -160,30 +175,28 @@ class _RoomAgentWorkspace(GuardedAgentWorkspace):
         if not text or self._sent_lengths.get(id) == len(text):
             return
         self._sent_lengths[id] = len(text)
-        self._room.broadcast_terminal_output(id, text[-MAX_OUTPUT:], except_member=owner)
+        params = {"sessionId": self._room.id, "terminalId": id, "output": text[-MAX_OUTPUT:]}
+        notification = Notification("_dragoman/terminal", params=params, topic=TERMINALS)
+        notification.except_client = owner.client.id if owner is not None else ""
+        self._room.members.broadcast(notification)
 
-    async def _forward_to(
-        self, provider: Member, method: str, incoming: Incoming, done: DoneCallback, local: Handler
-    ) -> None:
-        params = {**incoming.values, "sessionId": self._room.id}
+    async def _forward_to(self, provider: Member, call: _Call, done: DoneCallback) -> None:
+        method = call.method
+        params = {**call.incoming.values, "sessionId": self._room.id}
         id_member = _ID_MEMBERS.get(method, "")
-        key = id_member, _id_of(incoming, id_member)
+        key = id_member, call.id(id_member)
         if id_member:
             params[id_member] = self._client_ids.get(key, key[1])
         try:
             limit = None if method in _UNBOUNDED_METHODS else CLIENT_TIMEOUT
             result = await provider.client.connection.request_raw(method, params, timeout=limit)
         except (ConnectionFailed, ProtocolError) as error:
-            if not await self._fall_back(provider, method, incoming, done, local, error):
+            if not await self._fall_back(provider, call, done, error):
                 raise
             return
         if method in _CREATED_IDS and isinstance(result, dict):
-            result = {
-                **result,
-                _CREATED_IDS[method]: self._claim_id(
-                    provider, _CREATED_IDS[method], str(result.get(_CREATED_IDS[method]))
-                ),
-            }
+            member = _CREATED_IDS[method]
+            result = {**result, member: self._claim_id(provider, member, str(result.get(member)))}
         elif method in _RELEASE_METHODS:
             self._owners.pop(key, None)
             self._client_ids.pop(key, None)
@@ -203,17 +216,15 @@ class _RoomAgentWorkspace(GuardedAgentWorkspace):
             self._client_ids[member, agent_id] = client_id
         return agent_id
 
-    async def _fall_back(
-        self, provider: Member, method: str, incoming: Incoming, done: DoneCallback, local: Handler, error: Exception
-    ) -> bool:
+    async def _fall_back(self, provider: Member, call: _Call, done: DoneCallback, error: Exception) -> bool:
         """Let the host do what a client that left, or lacks the file, did not. Return False if that does not apply."""
         is_gone = provider.client.connection.failure is not None or isinstance(error, ConnectionFailed)
-        has_not = method.startswith("fs/") and getattr(error, "kind", "") in _MISSING_KINDS
+        has_not = call.method.startswith("fs/") and getattr(error, "kind", "") in _MISSING_KINDS
         if not is_gone and not has_not:
             return False
-        if is_gone and method in _ID_MEMBERS:
-            raise _owner_left_error(method, provider) from None
-        work = local(incoming, done)
+        if is_gone and call.method in _ID_MEMBERS:
+            raise _owner_left_error(call.method, provider) from None
+        work = call.local(call.incoming, done)
         if work is not None:
             await work
         return True
@@ -225,8 +236,3 @@ def _owner_left_error(method: str, owner: Member) -> ProtocolError:
     return ProtocolError(
         Kind.RESOURCE_NOT_FOUND, f"the client that {what} has left the session ({user}); start it again"
     )
-
-
-def _id_of(incoming: Incoming, member: str) -> str:
-    values = incoming.values
-    return str(values.get(member, "")) if isinstance(values, dict) else ""

@@ -123,6 +123,10 @@ class WorkspaceAccess:
         """Create the workspace of one agent. `roots` returns a session's folders, `session_ids` the open sessions."""
         return AgentWorkspace(self, connection, roots, session_ids)
 
+    def wrap_handler(self, method: str, handler: Handler) -> Handler:
+        """Return the handler of a method as the agent gets it."""
+        return handler
+
     def find_terminal(self, id: str) -> Terminal | None:
         """Return a terminal by its id, to show its output, also for some time after its release."""
         return self._shown_terminals.get(id)
@@ -160,7 +164,9 @@ class AgentWorkspace:
             methods |= self.files.methods(self.access.fs_extensions)
         if self.access.offers_terminals:
             methods |= self.terminals.methods()
-        return {method: make_handler(function) for method, function in methods.items()}
+        return {
+            method: self.access.wrap_handler(method, make_handler(function)) for method, function in methods.items()
+        }
 
     def session_of(self, params: Any) -> str:
         """Return the session of a call; it may be omitted while only one session is open."""

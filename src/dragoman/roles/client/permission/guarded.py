@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,23 @@ NOT_AUDITED = frozenset({"terminal/output"})
 class GuardedWorkspaceAccess(WorkspaceAccess):
     """A WorkspaceAccess under a guard; the options are those of WorkspaceAccess."""
 
-    def __init__(self, guard: Guard, **options: Any) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        route: Callable[[str, Handler], Handler] = lambda _, handler: handler,
+        check_folder: Callable[[str], str] = os.path.realpath,
+        resolve_folder: Callable[[str], str] = os.path.realpath,
+        **options: Any,
+    ) -> None:
+        """`route` may send calls elsewhere. Folders of sessions are resolved by one function for the policy, and by one
+        that raises if they changed for each use.
+        """
         super().__init__(approve=guard.approve, protected=guard.protected, **options)
         self._guard = guard
+        self._route = route
+        self._check_folder = check_folder
+        self._resolve_folder = resolve_folder
 
     def extra_roots(self, session_id: str) -> tuple[str, ...]:
         """Return the folders of WorkspaceAccess and those of the current policy."""
@@ -35,30 +50,14 @@ class GuardedWorkspaceAccess(WorkspaceAccess):
         session_ids: Callable[[], Sequence[str]] = lambda: (),
     ) -> AgentWorkspace:
         """Create the workspace of one agent; the guard learns its sessions' folders."""
-        self._guard.set_roots(roots)
-        return GuardedAgentWorkspace(self._guard, self, connection, roots, session_ids)
+        self._guard.set_roots(roots, self._resolve_folder)
+        workspace = super().for_agent(connection, roots, session_ids)
+        workspace.resolve_folder = self._check_folder
+        return workspace
 
-
-class GuardedAgentWorkspace(AgentWorkspace):
-    """The workspace of one agent, with audited calls."""
-
-    def __init__(
-        self,
-        guard: Guard,
-        access: WorkspaceAccess,
-        connection: Callable[[], Connection],
-        roots: Callable[[str], list[str]],
-        session_ids: Callable[[], Sequence[str]],
-    ) -> None:
-        super().__init__(access, connection, roots, session_ids)
-        self._guard = guard
-
-    def handlers(self) -> dict[str, Handler]:
-        """Return the handlers of the offered methods, with auditing."""
-        return {
-            method: handler if method in NOT_AUDITED else self._with_audit(method, handler)
-            for method, handler in super().handlers().items()
-        }
+    def wrap_handler(self, method: str, handler: Handler) -> Handler:
+        """Return the handler with auditing, as it is routed."""
+        return self._route(method, handler if method in NOT_AUDITED else self._with_audit(method, handler))
 
     def _with_audit(self, method: str, handler: Handler) -> Handler:
         async def audited(incoming: Incoming, done: DoneCallback) -> None:
