@@ -1,23 +1,23 @@
-"""A client, tested with an agent that plays a scenario: here ask.py, which starts its agent as a command."""
+"""Test a client with a fake agent that plays a scenario: here ask.py, which starts its agent as a command."""
 
 import sys
 
-from dragoman.testing import ClientTester, answer, asked, tell
+from dragoman.testing import ClientTester, expect_request, send_notification, send_result
 
-WORDS = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "good morning"}}
+CHUNK = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "good morning"}}
 
 
-def test_the_client_prints_what_it_hears_and_why_the_turn_ended(acp_stand_in: ClientTester) -> None:
-    client = acp_stand_in.meets(
-        [sys.executable, "examples/ask.py"],  # the words of the agent's command follow
+def test_the_client_prints_the_text_and_the_stop_reason(acp_fake_agent: ClientTester) -> None:
+    client = acp_fake_agent.run_client(
+        [sys.executable, "examples/ask.py"],  # the agent's command is appended
         [
-            asked("initialize", protocolVersion=1),
-            answer(protocolVersion=1, agentCapabilities={}),
-            asked("session/new"),
-            answer(sessionId="s1"),
-            asked("session/prompt", sessionId="s1", prompt=[{"type": "text", "text": "hello"}]),
-            tell("session/update", sessionId="s1", update=WORDS),
-            answer(stopReason="refusal"),
+            expect_request("initialize", protocolVersion=1),
+            send_result(protocolVersion=1, agentCapabilities={}),
+            expect_request("session/new"),
+            send_result(sessionId="s1"),
+            expect_request("session/prompt", sessionId="s1", prompt=[{"type": "text", "text": "hello"}]),
+            send_notification("session/update", sessionId="s1", update=CHUNK),
+            send_result(stopReason="refusal"),
         ],
     )
     assert "good morning" in client.stdout

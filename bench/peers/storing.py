@@ -21,7 +21,7 @@ import msgspec
 from dragoman import Agent, Turn
 from dragoman.store.contract import Draft
 from dragoman.store.sqlite import SqliteStore
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 
 BATCH = 256
 MANY = 64
@@ -144,13 +144,13 @@ async def load(count: int, folder: str) -> dict[str, float]:
     path = os.path.join(folder, "ours.db")
     store = await SqliteStore.open(path)
     agent = _agent(store, count)
-    async with joined(agent, permission="allow") as client:
+    async with connect_in_memory(agent, permission="allow") as client:
         session = await client.open_session(folder)
         await session.ask("go")
     entries = (await store.find(session.id)).entries
     await store.close()
     store = await SqliteStore.open(path)
-    async with joined(_agent(store, count), permission="allow") as client:
+    async with connect_in_memory(_agent(store, count), permission="allow") as client:
         start = perf_counter()
         loaded = await client.load_session(session.id, folder)
         taken = perf_counter() - start

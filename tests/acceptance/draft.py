@@ -123,7 +123,7 @@ class Raw(ScriptedPeer):
 
     def said(self, method: str) -> list[Json]:
         """Return the params of every received call of a method, in order."""
-        return [message["params"] for message in self.heard if message.get("method") == method]
+        return [message["params"] for message in self.received if message.get("method") == method]
 
     def updates(self, kind: str | None = None) -> list[Json]:
         """Return the data of every received update (of one type), in order."""

@@ -39,9 +39,9 @@ async def begin(peer: ScriptedPeer, capabilities: Json = None, cwd: str = CWD, *
 
 async def said(peer: ScriptedPeer, session: str, text: str) -> tuple[list[Json], Json]:
     """Return the updates of one turn and the frame that ends it."""
-    start = len(peer.heard)
+    start = len(peer.received)
     answer = await peer.request("turn", "session/prompt", prompt(session, text))
-    frames = [frame for frame in peer.heard[start:] if frame.get("method") == "session/update"]
+    frames = [frame for frame in peer.received[start:] if frame.get("method") == "session/update"]
     assert {frame["params"]["sessionId"] for frame in frames} <= {session}
     return [frame["params"]["update"] for frame in frames], answer
 

@@ -143,7 +143,7 @@ async def test_our_agent_reads_the_clients_nine_capabilities() -> None:
     heard: list[Any] = []
 
     async def part(agent: Raw) -> None:
-        heard.append(agent.heard[0]["params"]["capabilities"])
+        heard.append(agent.received[0]["params"]["capabilities"])
 
     async with playing(part, capabilities=capabilities):
         pass
@@ -177,11 +177,11 @@ async def test_our_agent_keeps_to_the_clients_limit_of_open_terminals() -> None:
         }
         session = await opened(client)
         id = client.ask("session/prompt", text_prompt(session))
-        while not client.heard or client.heard[-1].get("id") != id:
+        while not client.received or client.received[-1].get("id") != id:
             message = await client.receive()
             if message.get("method") in client.answers:  # waits are left open: the commands run on
                 client.reply(message, client.answers[message["method"]](message["params"]))
-        assert client.heard[-1]["result"]["stopReason"] == "end_turn"
+        assert client.received[-1]["result"]["stopReason"] == "end_turn"
         assert [params["command"] for params in client.said("terminal/create")] == ["one", "two", "four"]
     assert refused == [Kind.RATE_LIMITED]
 
@@ -233,7 +233,7 @@ async def test_our_agent_calls_only_what_the_client_announced(tmp_path: Path, of
         }
         answered = await prompted(client, await opened(client, tmp_path))
         assert answered["result"]["stopReason"] == "end_turn"
-        called = {m["method"] for m in client.heard if "id" in m and "method" in m}
+        called = {m["method"] for m in client.received if "id" in m and "method" in m}
         assert called - {"terminal/wait_for_exit", "terminal/release"} == allowed
     tried = {"fs/write_text_file", "terminal/create", "fs/watch"}
     assert refused == {f"{method}: {Kind.CAPABILITY_UNSUPPORTED}" for method in tried - allowed}
@@ -269,7 +269,7 @@ def test_our_client_uses_only_what_the_agent_announced() -> None:
             assert [block["type"] for block in asked["params"]["content"]] == ["text", "resource_link"]
             agent.reply(asked, {"stopReason": "end_turn"})
             await agent.expect(method="_end")  # and nothing between
-            agent.reply(agent.heard[-1], {})
+            agent.reply(agent.received[-1], {})
 
         nothing_at_all = {
             "loadSession": False,
@@ -527,12 +527,12 @@ def test_the_meta_we_send_is_always_an_object(tmp_path: Path) -> None:
 
     async def part(agent: Raw) -> None:
         await agent.call("fs/read_text_file", {"path": str(tmp_path / "none"), "_meta": META})
-        metas(agent.heard)
+        metas(agent.received)
 
     async def work() -> None:
         async with serving(doing(speak, modes=MODES)) as client:
             await prompted(client, await opened(client))
-            metas(client.heard)
+            metas(client.received)
 
     run(work())
     run(during_turn(tmp_path, part, workspace=WorkspaceAccess()))
@@ -646,7 +646,7 @@ async def test_custom_capabilities_are_members_of_custom() -> None:
     heard: list[Any] = []
 
     async def part(agent: Raw) -> None:
-        heard.append(agent.heard[0]["params"]["capabilities"])
+        heard.append(agent.received[0]["params"]["capabilities"])
 
     capabilities = AgentCapabilities(load_session=True, meta=side(custom=CUSTOM))
     ours, theirs = memory_pair()

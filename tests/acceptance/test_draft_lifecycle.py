@@ -17,7 +17,7 @@ from dragoman.schema.mcp import McpServer
 from dragoman.schema.prompt import Usage
 from dragoman.schema.toolcall import ToolCallStatus
 from dragoman.schema.update import AgentMessageChunk
-from dragoman.testing.pairs import joined
+from dragoman.testing.connections import connect_in_memory
 from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import (
     CREATED,
@@ -64,7 +64,7 @@ async def test_everything_sent_is_a_json_rpc_2_message() -> None:
         refused = await client.until(lambda message: message.get("id") == "eight")
         assert refused["error"]["code"] == -32601
         assert client.updates("agent_message_chunk") == [{"content": "You said: go"}]
-        for message in client.heard:
+        for message in client.received:
             assert message["jsonrpc"] == "2.0"
             if "method" in message:
                 assert isinstance(message["method"], str)
@@ -100,7 +100,7 @@ async def test_our_client_sends_json_rpc_2_messages_too() -> None:
         assert (await agent.expect(id="ours", jsonrpc="2.0"))["error"]["code"] == -32601
         agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
         assert "id" not in await agent.expect(jsonrpc="2.0", method="session/cancel")
-        ids = [message["id"] for message in agent.heard if "method" in message and "id" in message]
+        ids = [message["id"] for message in agent.received if "method" in message and "id" in message]
         assert len(set(ids)) == len(ids) == 2
 
     async with playing(part) as remote:
@@ -199,7 +199,7 @@ async def test_the_parts_of_a_client_work_separately(tmp_path: Path) -> None:
     assert await ask("leave", permission="deny") == ("allowed: False", nothing)
     assert used == ["read", "execute"]
     seen: list[Any] = []
-    async with joined(agent, dialect="draft") as remote:  # the face: whoever wants to see is told everything
+    async with connect_in_memory(agent, dialect="draft") as remote:  # the face: whoever wants to see is told everything
         session = await remote.open_session(str(tmp_path))
         session.on_update = seen.append
         await session.prompt("look").__aenter__()
@@ -214,7 +214,7 @@ async def test_the_parts_of_an_agent_work_separately() -> None:
     one is exchanged without touching the others."""
     agent = parrot()
 
-    async with joined(agent, dialect="draft") as remote:
+    async with connect_in_memory(agent, dialect="draft") as remote:
         session = await remote.open_session("/")
         assert await session.ask("hello") == "You said: hello"
         assert list(agent.sessions) == [session.id]
@@ -299,7 +299,7 @@ async def test_our_client_sends_the_drafts_initialize_and_reads_its_answer() -> 
     seen: list[Any] = []
 
     async def part(agent: Raw) -> None:
-        seen.extend(agent.heard)
+        seen.extend(agent.received)
 
     plain = WorkspaceAccess(
         binary=False,
@@ -375,7 +375,7 @@ async def test_our_agent_opens_a_session_with_mcp_servers_and_a_system_prompt_an
             ["/home/user/project"],
         )
         await prompted(client, session, "hello")
-        before = len(client.heard)
+        before = len(client.received)
         loaded = await client.result("session/load", {"sessionId": session})
         assert loaded == {
             "sessionId": session,
@@ -384,7 +384,7 @@ async def test_our_agent_opens_a_session_with_mcp_servers_and_a_system_prompt_an
             "configOptions": {},
             "messageCount": 2,
         }
-        replayed = [(m["params"]["type"], m["params"]["data"]) for m in client.heard[before:-1]]
+        replayed = [(m["params"]["type"], m["params"]["data"]) for m in client.received[before:-1]]
         assert replayed == [
             ("user_message_chunk", {"content": "hello"}),
             ("agent_message_chunk", {"content": "You said: hello"}),
@@ -462,13 +462,13 @@ async def test_our_agent_sends_the_messages_of_the_drawn_turn() -> None:
     async with serving(agent) as client:
         client.answers["fs/read_text_file"] = lambda _: {"content": "one\ntwo\n", "encoding": "utf-8"}
         session = await opened(client)
-        start = len(client.heard)
+        start = len(client.received)
         answered = await prompted(client, session)
         assert answered["result"]["stopReason"] == "end_turn"
         usage = answered["result"]["usage"]
         assert (usage["inputTokens"], usage["outputTokens"]) == (1500, 2300)
         steps = [
-            m["params"]["type"] if m["method"] == "session/update" else m["method"] for m in client.heard[start:-1]
+            m["params"]["type"] if m["method"] == "session/update" else m["method"] for m in client.received[start:-1]
         ]
         assert steps == [
             "thought_message_chunk",
@@ -491,7 +491,7 @@ async def test_our_client_handles_the_messages_of_the_drawn_turn(tmp_path: Path)
     (tmp_path / "auth.ts").write_text("one\ntwo\n")
 
     async def part(agent: Raw) -> None:
-        assert agent.heard[-1]["params"] == text_prompt(SESSION)
+        assert agent.received[-1]["params"] == text_prompt(SESSION)
 
         def update(kind: str, **data: Any) -> None:
             agent.tell("session/update", {"sessionId": SESSION, "type": kind, "data": data})
@@ -538,11 +538,11 @@ async def test_on_cancel_our_agent_first_cancels_its_tool_calls_then_answers_the
         id = client.ask("session/prompt", text_prompt(session))
         await client.until(lambda m: m.get("params", {}).get("type") == "agent_message_chunk")
         names = {data["id"]: data["tool"] for data in client.updates("tool_call")}
-        start = len(client.heard)
+        start = len(client.received)
         client.tell("session/cancel", {"sessionId": session})
         answered = await client.answer(id)
         assert answered == {"jsonrpc": "2.0", "id": id, "result": {"stopReason": "cancelled"}}
-        after = client.heard[start:-1]
+        after = client.received[start:-1]
         assert [m["params"]["type"] for m in after] == ["tool_call_update", "tool_call_update"]
         assert {names[m["params"]["data"]["id"]]: m["params"]["data"]["status"] for m in after} == {
             "waiting": "cancelled",

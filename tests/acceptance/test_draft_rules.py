@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from dragoman import Agent, Kind, ProtocolError, Turn, WorkspaceAccess, WorkspaceUse, connect
 from dragoman.agents.everything.agent import everything
 from dragoman.schema.content import EmbeddedResource, ImageContent, ResourceContents, ResourceLink, TextContent
-from dragoman.testing.pairs import joined
+from dragoman.testing.connections import connect_in_memory
 from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import (
     CREATED,
@@ -154,7 +154,7 @@ async def test_our_agent_uses_no_files_outside_the_working_directory(tmp_path: P
         for path in ("/etc/hostname", f"{tmp_path}/../other"):
             kinds.append(await kind_of(turn.files.read(path)))
 
-    async with joined(doing(reach), dialect="draft") as remote:
+    async with connect_in_memory(doing(reach), dialect="draft") as remote:
         assert await (await remote.open_session(str(tmp_path))).ask("go") == "inside"
     assert kinds == [Kind.ACCESS_DENIED, Kind.ACCESS_DENIED]
 
@@ -321,11 +321,11 @@ async def test_a_tool_call_reports_each_step_and_its_result() -> None:
 
         async def steps(text: str, granted: bool) -> tuple[list[str], Any]:
             client.answers["session/request_permission"] = lambda _: {"granted": granted}
-            start = len(client.heard)
+            start = len(client.received)
             assert (await prompted(client, session, text))["result"]["stopReason"] == "end_turn"
             walked: list[str] = []
             last: Any = None
-            for message in client.heard[start:]:
+            for message in client.received[start:]:
                 if message.get("method") == "session/request_permission":
                     assert message["params"]["reason"] == "to try it"
                     walked.append("asked")
@@ -359,7 +359,7 @@ async def test_the_version_is_an_integer_and_older_agents_still_work() -> None:
     heard: list[Any] = []
 
     async def part(agent: Raw) -> None:
-        heard.append(agent.heard[0]["params"]["protocolVersion"])
+        heard.append(agent.received[0]["params"]["protocolVersion"])
         agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
         asked = await agent.expect(method="session/prompt")
         chunk = {"sessionId": SESSION, "type": "agent_message_chunk", "data": {"content": "still here"}}

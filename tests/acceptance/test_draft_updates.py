@@ -36,7 +36,7 @@ from dragoman.schema.update import (
     ToolCallStart,
     UserMessageChunk,
 )
-from dragoman.testing.pairs import joined
+from dragoman.testing.connections import connect_in_memory
 from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import (
     AGENT,
@@ -238,10 +238,10 @@ async def test_a_tool_call_that_needs_permission_has_every_status_in_order(tmp_p
             "session/request_permission": lambda _: {"granted": True, "scope": "once"},
         }
         session = await opened(client, tmp_path)
-        start = len(client.heard)
+        start = len(client.received)
         await prompted(client, session, "/write a.txt new")
         steps: list[Any] = []
-        for message in client.heard[start:]:
+        for message in client.received[start:]:
             params = message.get("params", {})
             if params.get("type") in ("tool_call", "tool_call_update"):
                 steps.append(params["data"].get("status"))
@@ -569,7 +569,7 @@ async def test_content_goes_from_our_client_to_our_agent_unchanged(tmp_path: Pat
     async def keep(turn: Turn) -> None:
         got.extend(turn.prompt)
 
-    async with joined(doing(keep, image=True), dialect="draft", workspace=WorkspaceAccess()) as remote:
+    async with connect_in_memory(doing(keep, image=True), dialect="draft", workspace=WorkspaceAccess()) as remote:
         session = await remote.open_session(str(tmp_path))
         async with session.prompt(blocks):
             pass

@@ -426,7 +426,7 @@ async def test_an_agent_elicits_by_form_and_by_link() -> None:
         session = await begin(peer, {"elicitation": {"url": {}}})
         _, answer = await said(peer, session, "form")
         assert answer["error"]["data"]["kind"] == "capability_unsupported"
-        assert [frame["method"] for frame in peer.heard if "method" in frame] == []
+        assert [frame["method"] for frame in peer.received if "method" in frame] == []
 
 
 @pytest.mark.item("OFF-01")
@@ -566,9 +566,9 @@ async def test_replayed_messages_have_the_same_ids() -> None:
             ("m1", "message"),
             ("m2", "another"),
         ]
-        start = len(peer.heard)
+        start = len(peer.received)
         await peer.request(4, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-        told = [frame["params"]["update"] for frame in peer.heard[start:-1]]
+        told = [frame["params"]["update"] for frame in peer.received[start:-1]]
         assert [(update.get("messageId"), update["content"]["text"]) for update in told] == [
             (None, "two"),
             ("m1", "one message"),
@@ -588,7 +588,7 @@ async def test_boolean_options_are_sent_to_clients_that_announced_them(announces
 
     async with client_of(agent) as peer:
         session = await begin(peer, SHOWS if announces else ALL)
-        (option,) = [o for o in peer.heard[-1]["result"]["configOptions"] if o["id"] == "verbose"]
+        (option,) = [o for o in peer.received[-1]["result"]["configOptions"] if o["id"] == "verbose"]
         base = {"sessionId": session, "configId": "verbose"}
         if announces:
             assert (option["type"], option["currentValue"]) == ("boolean", False)
@@ -630,9 +630,9 @@ async def test_notices_and_compaction_are_sent_to_clients_that_announced_them(an
         assert updates[-2]["status"] == "completed"
         assert len({update["compactionId"] for update in updates[1:-1]}) == 1
         assert "In short." in str(updates[1:-1])
-        start = len(peer.heard)
+        start = len(peer.received)
         await peer.request(4, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-        told = [frame["params"]["update"]["sessionUpdate"] for frame in peer.heard[start:-1]]
+        told = [frame["params"]["update"]["sessionUpdate"] for frame in peer.received[start:-1]]
         assert "notice" not in told
         assert "compaction_update" in told
 

@@ -473,7 +473,7 @@ def test_the_client_chooses_the_session_id() -> None:
                 answer = await peer.request(2, "session/new", {"session_id": session, "mode": mode})
                 assert answer["result"] == {"status": "ok", "session_id": session}
                 assert await peer.request(3, "session/prompt", prompt("tell", session)) == result(3, {"status": "ok"})
-                told = peer.heard[-2]["params"]
+                told = peer.received[-2]["params"]
                 assert told == {
                     "session_id": session,
                     "type": "agent_message_chunk",
@@ -481,9 +481,9 @@ def test_the_client_chooses_the_session_id() -> None:
                 }
             taken = await peer.request(4, "session/new", {"session_id": "abc123", "mode": "ask"})
             assert taken["error"]["code"] == -32602
-            start = len(peer.heard)
+            start = len(peer.received)
             assert await peer.request(5, "session/load", {"session_id": "abc123"}) == result(5, {"status": "ok"})
-            assert [(f["params"]["type"], f["params"]["data"]["text"]) for f in peer.heard[start:-1]] == [
+            assert [(f["params"]["type"], f["params"]["data"]["text"]) for f in peer.received[start:-1]] == [
                 ("user_message_chunk", "tell"),
                 ("agent_message_chunk", "in mode agent"),
             ]

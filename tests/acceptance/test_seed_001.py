@@ -61,7 +61,7 @@ async def test_requests_are_answered_under_their_id_and_notifications_are_not() 
         update = await peer.receive()
         assert set(update) == {"jsonrpc", "method", "params"}
         assert await peer.receive() == result(7, {"stopReason": "end_turn"})
-        assert {frame["jsonrpc"] for frame in peer.heard} == {"2.0"}
+        assert {frame["jsonrpc"] for frame in peer.received} == {"2.0"}
 
 
 @pytest.mark.item("001-02")
@@ -173,7 +173,7 @@ async def test_session_set_mode_exists_where_there_are_modes(modes: list[Session
 
     async with client_of(agent) as peer:
         session = await begin(peer)
-        told = peer.heard[-1]["result"].get("modes")
+        told = peer.received[-1]["result"].get("modes")
         answer = await peer.request(3, "session/set_mode", {"sessionId": session, "modeId": "code"})
         if not modes:
             assert told is None
@@ -363,9 +363,9 @@ async def test_session_update_has_every_kind_of_the_overview() -> None:
             {"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "status": "completed"},
             {"sessionUpdate": "current_mode_update", "currentModeId": "code"},
         ]
-        start = len(peer.heard)
+        start = len(peer.received)
         await peer.request(5, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-        first = peer.heard[start]["params"]["update"]
+        first = peer.received[start]["params"]["update"]
         assert first == {"sessionUpdate": "user_message_chunk", "content": text("all")}
 
 
@@ -671,9 +671,9 @@ async def test_load_sends_the_history_before_its_answer_and_resume_sends_none() 
             params = {"sessionId": session, "cwd": CWD, "mcpServers": []}
             wrong = await peer.request(2, method, {**params, "cwd": "/elsewhere"})
             assert wrong["error"]["code"] == -32602
-            start = len(peer.heard)
+            start = len(peer.received)
             assert "result" in await peer.request(3, method, params)
-            assert len(peer.heard) - start - 1 == told
+            assert len(peer.received) - start - 1 == told
             unknown = await peer.request(4, method, {**params, "sessionId": "nobody"})
             assert (unknown["error"]["code"], unknown["error"]["data"]["sessionId"]) == (-32002, "nobody")
     async with client_of(agent) as peer:

@@ -48,9 +48,9 @@ async def begin(peer: ScriptedPeer, cwd: str = CWD) -> str:
 
 async def said(peer: ScriptedPeer, session: str, text: str) -> tuple[list[Json], Json]:
     """Return the updates of one turn and the frame that ends it."""
-    start = len(peer.heard)
+    start = len(peer.received)
     answer = await peer.request(3, "session/prompt", prompt(session, text))
-    return [frame["params"]["update"] for frame in peer.heard[start:-1]], answer
+    return [frame["params"]["update"] for frame in peer.received[start:-1]], answer
 
 
 def bare(value: Json) -> Json:
@@ -391,7 +391,7 @@ async def test_a_turn_stops_for_one_of_three_reasons() -> None:
         peer.send(call(4, "session/prompt", prompt(session, "cancelled")))
         await peer.expect(method="session/update")
         await peer.request(5, "cancel", {"session_id": session})
-        frame = peer.heard[-2] if "result" in peer.heard[-2] else await peer.receive()
+        frame = peer.received[-2] if "result" in peer.received[-2] else await peer.receive()
         assert frame == result(4, {"stop_reason": "cancelled"})
 
 

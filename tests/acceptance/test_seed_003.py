@@ -432,10 +432,10 @@ def test_a_model_is_set_and_every_model_change_is_sent() -> None:
     async def serving() -> None:
         async with client_of(banjo(change=change)) as peer:
             session = await begin(peer)
-            start = len(peer.heard)
+            start = len(peer.received)
             chosen = {"sessionId": session, "modelId": "opus"}
             assert await peer.request(3, "session/set_model", chosen) == result(3, {})
-            told = [frame["params"] for frame in peer.heard[start:-1]]
+            told = [frame["params"] for frame in peer.received[start:-1]]
             update = {"sessionUpdate": "current_model_update", "currentModelId": "opus"}
             assert told == [{"sessionId": session, "update": update}]
             updates, _ = await said(peer, session, "change")
@@ -481,7 +481,7 @@ async def test_the_answer_to_setting_an_option_has_every_option(option: str) -> 
 
     async with client_of(banjo()) as peer:
         session = await begin(peer)
-        before = {o["id"]: o["currentValue"] for o in peer.heard[-1]["result"]["configOptions"]}
+        before = {o["id"]: o["currentValue"] for o in peer.received[-1]["result"]["configOptions"]}
         value = "false" if option == "auto_resume" else "codex"
         params = {"sessionId": session, "configId": option, "value": value}
         options = (await peer.request(3, "session/set_config_option", params))["result"]["configOptions"]

@@ -44,9 +44,9 @@ async def begin(peer: ScriptedPeer, capabilities: Json = None, cwd: str = PROJEC
 
 async def said(peer: ScriptedPeer, text: str, id: int = 9) -> tuple[list[Json], Json]:
     """Return the updates of one turn, as type and data, and the frame that ends it."""
-    start = len(peer.heard)
+    start = len(peer.received)
     answer = await peer.request(id, "session/prompt", prompt(text))
-    updates = [frame["params"] for frame in peer.heard[start:] if frame.get("method") == "session/update"]
+    updates = [frame["params"] for frame in peer.received[start:] if frame.get("method") == "session/update"]
     assert {update["session_id"] for update in updates} <= {"abc123"}
     return [(update["type"], update["data"]) for update in updates], answer
 

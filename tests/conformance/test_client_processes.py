@@ -16,12 +16,12 @@ import msgspec
 import pytest
 
 from dragoman.conformance.harness.client_process import CommandClient
-from dragoman.conformance.harness.editor import open_reception
+from dragoman.conformance.harness.editor import open_stub_listener
 from dragoman.conformance.harness.timeouts import PROCESS
 from dragoman.conformance.requirement import requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Outcome
-from dragoman.testing.stand_ins import filled_in
+from dragoman.testing.fake_agents import client_command
 from tests.process_start import started
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
@@ -86,10 +86,10 @@ def command_lines() -> list[bytes]:
 
 def test_the_agent_placeholder_is_replaced_in_the_command() -> None:
     agent = ["python", "a b.py"]
-    assert filled_in(["client", "--", "{agent}"], agent, "/w") == ["client", "--", "python", "a b.py"]
-    assert filled_in(["client", "--agent", "{agent}"], agent, "/w") == ["client", "--agent", shlex.join(agent)]
-    assert filled_in(["client", "--agent={agent}"], agent, "/w") == ["client", f"--agent={shlex.join(agent)}"]
-    assert filled_in(["client", "{cwd}"], agent, "/w") == ["client", "/w", "python", "a b.py"]
+    assert client_command(["client", "--", "{agent}"], agent, "/w") == ["client", "--", "python", "a b.py"]
+    assert client_command(["client", "--agent", "{agent}"], agent, "/w") == ["client", "--agent", shlex.join(agent)]
+    assert client_command(["client", "--agent={agent}"], agent, "/w") == ["client", f"--agent={shlex.join(agent)}"]
+    assert client_command(["client", "{cwd}"], agent, "/w") == ["client", "/w", "python", "a b.py"]
 
 
 def test_our_command_passes_and_the_report_says_so(tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_an_editor_check_prints_verdicts_as_they_come() -> None:
 def test_the_socket_for_an_editor_keeps_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An editor is configured once; two checks at a time do not collide."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with open_reception() as first, open_reception() as second:
+    with open_stub_listener() as first, open_stub_listener() as second:
         assert first.path != second.path
     assert not Path(first.path).exists()
-    with open_reception() as again:
+    with open_stub_listener() as again:
         assert again.path == first.path

@@ -78,7 +78,7 @@ def as_client(
 
     async def main() -> None:
         ours, theirs = memory_pair()
-        playing = asyncio.create_task(ScriptedPeer(theirs).play("agent", steps, minted=minted))
+        playing = asyncio.create_task(ScriptedPeer(theirs).play("agent", steps, generated=minted))
         async with asyncio.timeout(BOUND):
             async with connect(ours, **options) as remote:
                 using = asyncio.create_task(use(remote))
@@ -103,7 +103,7 @@ def as_agent(steps: Script, agent: Agent, minted: tuple[str, ...] = ("sessionId"
         connection = agent.start_connection(ours, report=reports.append)
         try:
             async with asyncio.timeout(BOUND):
-                await ScriptedPeer(theirs).play("client", steps, minted=minted)
+                await ScriptedPeer(theirs).play("client", steps, generated=minted)
         finally:
             await connection.close()
         assert reports == []

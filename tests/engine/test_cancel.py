@@ -10,7 +10,7 @@ import pytest
 from dragoman import Agent, connect
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.session import LoadSessionParams
-from dragoman.testing import ScriptedPeer, joined
+from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 from tests.engine.raw_peer import call, note, result
 
@@ -47,7 +47,7 @@ async def test_a_client_cancels_a_request(id: Any, in_one_read: bool) -> None:
     await peer.expect(id=id, error={"code": -32800, "data": {"kind": "cancelled"}})
     peer.send(note("$/cancel_request", {"requestId": id}))  # too late: nothing happens
     assert "result" in await peer.request("after", "session/list", {})
-    assert len([heard for heard in peer.heard if heard.get("id") == id]) == 1
+    assert len([heard for heard in peer.received if heard.get("id") == id]) == 1
     await connection.close()
 
 
@@ -82,7 +82,7 @@ async def test_a_cancelled_request_ends_the_other_side_s_handler() -> None:
         finally:
             ended.set()
 
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         asking = asyncio.create_task(remote.request("_wait", {}))
         await begun.wait()
         asking.cancel()
@@ -116,7 +116,7 @@ async def test_a_request_that_an_emulator_observes_is_cancelled_like_any_other(
             await peer.expect(method="$/cancel_request", params={"requestId": asked["id"]})
         await peer.expect(method="_after")  # and nothing before it
         peer.send(result(asked["id"], {}))
-        peer.send(result(peer.heard[-1]["id"], {}))
+        peer.send(result(peer.received[-1]["id"], {}))
 
     async with asyncio.TaskGroup() as group:
         playing = group.create_task(script())
@@ -149,7 +149,7 @@ async def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled_and_nothin
     peer.send(note("session/cancel", {"sessionId": session}))
     await peer.request(4, "session/delete", {"sessionId": session})
     await peer.request(5, "session/list", {})
-    assert [heard.get("id") for heard in peer.heard[-3:]] == [3, 4, 5]
+    assert [heard.get("id") for heard in peer.received[-3:]] == [3, 4, 5]
     await connection.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 from dragoman import Agent, ConnectionFailed, connect
 from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate
-from dragoman.testing import answer, asked, joined, leave, stand_in, tell
+from dragoman.testing import connect_in_memory, disconnect, expect_request, fake_agent, send_notification, send_result
 from dragoman.testing.scenario import Action
 
 BOUND = 20.0
@@ -41,7 +41,7 @@ def run(work: Any) -> Any:
 
 async def test_updates_are_seen_in_order_and_before_the_result() -> None:
 
-    async with joined(talker(500)) as agent:
+    async with connect_in_memory(talker(500)) as agent:
         session = await agent.open_session("/")
         seen = []
         async with session.prompt("go") as turn:
@@ -56,7 +56,7 @@ async def test_updates_are_seen_in_order_and_before_the_result() -> None:
 async def test_a_notification_handler_that_awaits_its_peer_gets_the_answer_with_10000_updates_behind_it() -> None:
     """docs/protocol/peers.md#sdk-order: handlers run one after the other even when one of them waits."""
 
-    async with joined(talker(10_000)) as agent:
+    async with connect_in_memory(talker(10_000)) as agent:
         session = await agent.open_session("/")
         seen: list[int] = []
 
@@ -77,14 +77,16 @@ async def test_updates_before_the_answer_to_session_new_are_kept() -> None:
     client knows its id.
     """
     scenario = [
-        asked("initialize"),
-        answer(protocolVersion=1),
-        asked("session/new"),
-        tell("session/update", sessionId="s1", update={"sessionUpdate": "session_info_update", "title": "early"}),
-        answer(sessionId="s1"),
+        expect_request("initialize"),
+        send_result(protocolVersion=1),
+        expect_request("session/new"),
+        send_notification(
+            "session/update", sessionId="s1", update={"sessionUpdate": "session_info_update", "title": "early"}
+        ),
+        send_result(sessionId="s1"),
     ]
 
-    async with stand_in(scenario) as early, connect(early.transport) as agent:
+    async with fake_agent(scenario) as early, connect(early.transport) as agent:
         session = await agent.open_session("/")
         assert session.title == "early"
         assert [type(update) for update in session.updates_outside_turns] == [SessionInfoUpdate]
@@ -97,22 +99,22 @@ async def test_late_updates_are_delivered_as_late() -> None:
 
     def chunk(text: str) -> Action:
         update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
-        return tell("session/update", sessionId="s1", update=update)
+        return send_notification("session/update", sessionId="s1", update=update)
 
     scenario = [
-        asked("initialize"),
-        answer(protocolVersion=1),
-        asked("session/new"),
-        answer(sessionId="s1"),
-        asked("session/prompt"),
+        expect_request("initialize"),
+        send_result(protocolVersion=1),
+        expect_request("session/new"),
+        send_result(sessionId="s1"),
+        expect_request("session/prompt"),
         chunk("in time"),
-        answer(stopReason="end_turn"),
+        send_result(stopReason="end_turn"),
         chunk("late"),
-        asked("_done"),
-        answer({}),
+        expect_request("_done"),
+        send_result({}),
     ]
 
-    async with stand_in(scenario) as late, connect(late.transport) as agent:
+    async with fake_agent(scenario) as late, connect(late.transport) as agent:
         session = await agent.open_session("/")
         async with session.prompt("go") as turn:
             in_time = [update.content.text async for update in turn]  # type: ignore[union-attr]
@@ -123,7 +125,7 @@ async def test_late_updates_are_delivered_as_late() -> None:
 
 async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
 
-    async with joined(talker(60_000), limit=256 * 1024) as agent:
+    async with connect_in_memory(talker(60_000), limit=256 * 1024) as agent:
         session = await agent.open_session("/")
         count = 0
         async with session.prompt("go") as turn:
@@ -136,7 +138,7 @@ async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
 
 async def test_a_reader_may_ask_the_agent_while_it_is_far_behind() -> None:
 
-    async with joined(talker(60_000), limit=64 * 1024) as agent:
+    async with connect_in_memory(talker(60_000), limit=64 * 1024) as agent:
         session = await agent.open_session("/")
         count = 0
         async with session.prompt("go") as turn:
@@ -149,7 +151,12 @@ async def test_a_reader_may_ask_the_agent_while_it_is_far_behind() -> None:
 
 async def test_pending_requests_fail_with_the_reason_when_the_peer_leaves() -> None:
 
-    scenario = [asked("initialize"), answer(protocolVersion=1), asked("session/new"), leave()]
-    async with stand_in(scenario) as leaving, connect(leaving.transport) as agent:
+    scenario = [
+        expect_request("initialize"),
+        send_result(protocolVersion=1),
+        expect_request("session/new"),
+        disconnect(),
+    ]
+    async with fake_agent(scenario) as leaving, connect(leaving.transport) as agent:
         with pytest.raises(ConnectionFailed, match="the scenario says so"):
             await agent.open_session("/")

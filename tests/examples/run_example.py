@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman import Agent, ProtocolError, RemoteAgent, connect
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 DRAGOMAN = (sys.executable, "-m", "dragoman")
@@ -74,7 +74,7 @@ def meeting(name: str, way: str, folder: Path, **options: Any) -> AbstractAsyncC
     """A connection to an example agent, made in one of the ways."""
     options = {"cwd": str(folder), **options}  # 2025.1 has one folder for all sessions
     if way == MEMORY:
-        return joined(agent_of(name), **options)
+        return connect_in_memory(agent_of(name), **options)
     if way == STDIO:
         return connect(command_of(name, STDIO), **options)
     return connect(command_of(name, way, front=way), dialect=way, **options)

@@ -13,7 +13,7 @@ from dragoman import Agent, Turn, connect, testing
 from dragoman.inspect.reader import NotARecording
 from dragoman.inspect.recorded_peer import Recording
 from dragoman.inspect.tap import trace_to
-from dragoman.testing import joined, memory_pair
+from dragoman.testing import connect_in_memory, memory_pair
 from dragoman.transport.base import Transport
 
 pytest_plugins = ["pytester"]
@@ -41,7 +41,7 @@ def talk(tmp_path: Path) -> Path:
 
     async def scene() -> None:
         with trace_to(str(path), ["parrot"], print) as tap:
-            async with joined(parrot(), trace=tap) as remote:
+            async with connect_in_memory(parrot(), trace=tap) as remote:
                 await (await remote.open_session(cwd="/")).ask("hello")
 
     asyncio.run(scene())

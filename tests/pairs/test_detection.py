@@ -111,7 +111,7 @@ async def test_junk_before_initialize_does_not_hide_the_dialect(name: str) -> No
         peer.send(b"[]")
         answer = await peer.request(1, "initialize", WORDS[name].initialize(True, True, "/"))
         assert introductions(name) <= set(answer["result"])
-        assert [heard["error"]["code"] for heard in peer.heard[:-1]] == [-32700, -32700, -32600]
+        assert [heard["error"]["code"] for heard in peer.received[:-1]] == [-32700, -32700, -32600]
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, connect
-from dragoman.testing import ScriptedPeer, joined
+from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 from dragoman.wire.frames import LineSplitter
 from tests.quirks.scripted import chunk, in_session, result, run, serve
@@ -75,7 +75,7 @@ async def test_handlers_of_updates_run_one_after_the_other() -> None:
             await remote.request("session/list", {})
         seen.append(update.content.text)
 
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         session = await remote.open_session("/")
         session.on_update = slow
         async with session.prompt("go") as turn:

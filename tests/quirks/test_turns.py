@@ -68,7 +68,7 @@ async def test_updates_outside_turns_are_given_as_such() -> None:
         await peer.expect(method="_end")
         for text in ("unasked ", "work"):
             peer.send(chunk(text))
-        peer.send(result(peer.heard[-1], {}))
+        peer.send(result(peer.received[-1], {}))
         asked = await peer.expect(method="session/prompt")
         await peer.expect(method="session/cancel")
         peer.send(chunk("in the turn"))

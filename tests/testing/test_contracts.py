@@ -14,14 +14,14 @@ from dragoman.transport.base import Transport
 from dragoman.transport.memory import MemoryTransport, memory_pair
 
 
-async def test_a_sound_pair_of_transports_passes() -> None:
+async def test_a_correct_pair_of_transports_passes() -> None:
     async def make() -> tuple[MemoryTransport, MemoryTransport]:
         return memory_pair()
 
     await check_transport(make)
 
 
-def test_a_transport_that_swaps_two_frames_is_found() -> None:
+def test_a_transport_that_swaps_two_frames_fails() -> None:
     class Swapping(MemoryTransport):
         async def receive(self) -> list[object]:  # type: ignore[override]
             frames = await super().receive()
@@ -36,18 +36,18 @@ def test_a_transport_that_swaps_two_frames_is_found() -> None:
         asyncio.run(check_transport(make))
 
 
-def test_a_transport_that_loses_a_frame_is_found_and_the_frame_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transport_that_loses_a_frame_fails_and_the_error_names_the_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     async def make() -> tuple[Transport, Transport]:
         left, right = memory_pair()
         return faulty(left, sending=[Drop(at=3)]), right
 
-    monkeypatch.setattr(contracts, "BOUND", 0.3)
+    monkeypatch.setattr(contracts, "STEP_TIMEOUT", 0.3)
     told = r"of 2000 that were sent, 1999 arrived within 0\.3 seconds; the first that is missing is number 3, .*\"n\":2"
     with pytest.raises(AssertionError, match=told):
         asyncio.run(check_transport(make))
 
 
-def test_a_transport_that_hangs_at_its_end_is_found_and_the_step_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transport_that_hangs_on_close_fails_and_the_error_names_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging(MemoryTransport):
         async def close(self, reason: str = "") -> None:
             await asyncio.Event().wait()
@@ -57,12 +57,12 @@ def test_a_transport_that_hangs_at_its_end_is_found_and_the_step_is_named(monkey
         left.__class__ = Hanging
         return left, right
 
-    monkeypatch.setattr(contracts, "BOUND", 0.3)
+    monkeypatch.setattr(contracts, "STEP_TIMEOUT", 0.3)
     with pytest.raises(AssertionError, match=r"close, twice, did not end within 0\.3 seconds"):
         asyncio.run(check_transport(make))
 
 
-def test_a_store_that_numbers_from_zero_is_found() -> None:
+def test_a_store_that_numbers_from_zero_fails() -> None:
     class FromZero(MemoryStore):
         async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
             entries = await super().append(session_id, drafts)
@@ -78,7 +78,7 @@ def test_a_store_that_numbers_from_zero_is_found() -> None:
         asyncio.run(check_store(make))
 
 
-def test_a_store_whose_forks_forget_that_they_were_imported_is_found() -> None:
+def test_a_store_whose_forks_do_not_count_imported_entries_fails() -> None:
     class Forgetful(MemoryStore):
         async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
             await super().fork(session_id, new_id, upto)

@@ -21,7 +21,7 @@ REWORDED = {"2025.1": ("terminal/create.command", "terminal/create.args[]", "ter
 
 
 @pytest.mark.parametrize("name", DIALECT_NAMES)
-def test_our_own_dialects_keep_the_contract(name: str) -> None:
+def test_our_own_dialects_pass(name: str) -> None:
     check_dialect(load_dialect(name), reworded=REWORDED.get(name, ()))
 
 
@@ -92,7 +92,7 @@ def counts_aloud(side: Side, method: str, params: Any) -> tuple[str, Any]:
         (changed(chunk_form=load_dialect("crow").chunk_form), "in two ways"),
     ],
 )
-def test_a_broken_spelling_is_found_by_what_it_does(broken: Dialect, found: str) -> None:
+def test_a_broken_codec_fails(broken: Dialect, found: str) -> None:
     with pytest.raises(AssertionError, match=found):
         check_dialect(broken)
 
@@ -129,7 +129,7 @@ class Confused(Emulator):
     ("ledger", "found"),
     [(Sharing, "differs between two connections"), (Shouting, "not an effect"), (Confused, "never receives")],
 )
-def test_a_ledger_that_is_not_pure_is_found(ledger: type[Emulator], found: str) -> None:
+def test_an_emulator_that_is_not_pure_fails(ledger: type[Emulator], found: str) -> None:
     def open_ledger(peer: Side, settings: EmulatorSettings) -> Emulator | None:
         return ledger(peer, settings) if peer is Side.CLIENT else None
 

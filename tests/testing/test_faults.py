@@ -85,18 +85,18 @@ PRINTED = Junk().line
     ],
     ids=repr,
 )
-def test_a_fault_does_what_it_says_both_ways(way: str, faults: list[Fault], expected: list[bytes]) -> None:
+def test_each_fault_works_in_both_directions(way: str, faults: list[Fault], expected: list[bytes]) -> None:
     run = passed(sending=faults) if way == "sending" else passed(receiving=faults)
     assert asyncio.run(run) == expected
 
 
-def test_a_garbled_frame_differs_in_as_many_bytes_as_were_asked_for_and_stays_one_line() -> None:
+def test_a_garbled_frame_differs_in_the_given_number_of_bytes_and_stays_one_line() -> None:
     heard = asyncio.run(passed([Garble(at=2, bytes=3)]))
     assert heard[:1] + heard[2:] == [A, C, D, E, F]
     assert sum(one != other for one, other in zip(heard[1], B, strict=True)) == 3
 
 
-def test_the_same_seed_gives_the_same_accidents_and_another_gives_others() -> None:
+def test_the_same_seed_gives_the_same_faults_and_another_gives_others() -> None:
     faults = [Drop(chance=0.3), Garble(chance=0.5), Duplicate(chance=0.2)]
     runs = [asyncio.run(passed(faults, seed=seed)) for seed in (7, 7, 8, 9, 10)]
     assert runs[0] == runs[1]
@@ -114,7 +114,7 @@ async def test_faults_that_lose_nothing_keep_the_contract_of_transports(faults: 
     await check_transport(make)
 
 
-async def test_a_stalled_line_is_congested_and_given_up_without_a_clock() -> None:
+async def test_a_stalled_transport_is_congested_and_drain_fails_without_a_clock() -> None:
 
     left, right = memory_pair()
     line = faulty(left, sending=[Stall(at=2)])
@@ -134,7 +134,7 @@ def test_receiving_cannot_stall() -> None:
         faulty(memory_pair()[0], receiving=[Stall()])
 
 
-def test_pieces_and_joins_reach_a_real_process_as_they_are() -> None:
+def test_split_and_merged_frames_reach_a_real_process() -> None:
     """`dd` reads once a block: what it was given in one write is what one read of it gives."""
     reader = "import os\nwhile b := os.read(0, 65536): os.write(1, repr(b).encode() + b'\\n')"
 
@@ -158,7 +158,7 @@ def test_pieces_and_joins_reach_a_real_process_as_they_are() -> None:
     assert b"".join(eval(read) for read in heard[:-1]) == b"abcdef\n"
 
 
-def test_a_client_lives_with_noise_and_pieces_from_its_agent() -> None:
+def test_junk_and_split_frames_do_not_disturb_a_client() -> None:
     agent = Agent("echo")
 
     @agent.prompt
@@ -178,7 +178,7 @@ def test_a_client_lives_with_noise_and_pieces_from_its_agent() -> None:
     assert asyncio.run(scene()) == "still here"
 
 
-async def test_a_client_whose_line_breaks_says_so() -> None:
+async def test_a_client_reports_a_broken_connection() -> None:
     agent = Agent("mute")
 
     @agent.prompt
@@ -207,6 +207,6 @@ async def test_a_client_whose_line_breaks_says_so() -> None:
         (Truncate, {"keep": -1}, "keep=-1: Truncate needs at least 0"),
     ],
 )
-def test_a_fault_that_could_mean_nothing_is_refused(kind: type[Fault], amounts: dict[str, Any], told: str) -> None:
+def test_a_fault_that_can_never_apply_is_refused(kind: type[Fault], amounts: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         kind(**amounts)

@@ -29,7 +29,7 @@ def fixtures() -> list[str]:
     )
 
 
-def test_the_names_are_in_order_and_each_has_a_home() -> None:
+def test_the_public_names_are_sorted_and_each_has_a_module() -> None:
     def reading_order(name: str) -> tuple[int, str]:
         return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
 
@@ -41,7 +41,7 @@ def test_the_names_are_in_order_and_each_has_a_home() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_says_what_it_is_and_is_on_the_page(name: str) -> None:
+def test_a_public_name_has_a_docstring_and_is_documented(name: str) -> None:
     thing = getattr(kit, name)
     if inspect.isclass(thing) or inspect.isfunction(thing):
         assert (inspect.getdoc(thing) or "").strip(), f"{name} does not say what it is"
@@ -49,16 +49,16 @@ def test_a_name_says_what_it_is_and_is_on_the_page(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*fixtures(), *(mark.partition("(")[0] for mark in pytest_plugin.MARKS)])
-def test_a_fixture_and_a_mark_is_on_the_page(name: str) -> None:
+def test_a_fixture_and_a_mark_are_documented(name: str) -> None:
     assert f"`{name}" in PAGE
 
 
 @pytest.mark.parametrize("option", ["--acp-agent", "--acp-timeout", "--acp-record"])
-def test_an_option_is_on_the_page(option: str) -> None:
+def test_an_option_is_documented(option: str) -> None:
     assert option in PAGE
 
 
-def test_the_recorded_peers_are_on_the_page() -> None:
+def test_the_recorded_peers_are_documented() -> None:
     for name in ("Recording", *(name for name in vars(recorded_peer.Recording) if not name.startswith("_"))):
         assert name in PAGE, f"docs/testing.md does not mention {name}"
     assert fixtures(), "no fixture found"

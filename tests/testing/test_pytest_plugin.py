@@ -61,7 +61,7 @@ def run(pytester: pytest.Pytester, *arguments: str, **outcomes: int) -> pytest.R
     return result
 
 
-def test_the_plug_in_is_announced_where_pytest_looks_for_it() -> None:
+def test_the_plug_in_has_a_pytest_entry_point() -> None:
     announced = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     installed = {point.name: point.value for point in entry_points(group="pytest11")}
     assert announced.items() <= installed.items(), "install the package again: pip install -e ."
@@ -89,7 +89,7 @@ def test_an_unrelated_run_imports_nothing_of_dragoman_but_the_plug_in(pytester: 
     assert "warning" not in result.stdout.str()
 
 
-def test_it_can_be_left_out(pytester: pytest.Pytester) -> None:
+def test_the_plug_in_can_be_disabled(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(acp_session): pass")
     result = run(pytester, "-p", "no:dragoman", "-p", "no:dragoman_recordings", errors=1)
     result.stdout.fnmatch_lines(["*fixture 'acp_session' not found*"])
@@ -131,18 +131,18 @@ def test_the_agent_under_test_is_a_command(pytester: pytest.Pytester, way: str) 
         ("./agents/mine.py other.py", "/here/./agents/mine.py /here/root/other.py"),
     ],
 )
-def test_files_in_a_command_are_those_where_pytest_was_started(
+def test_files_in_a_command_are_searched_where_pytest_was_started(
     command: str | list[str], found: str, tmp_path: Path
 ) -> None:
     for name in ("agents/mine.py", "mine.toml", "root/other.py", "root/mine.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    words = pytest_plugin.at_home(command, [str(tmp_path), str(tmp_path / "root")])
+    words = pytest_plugin.with_full_paths(command, [str(tmp_path), str(tmp_path / "root")])
     said = words if isinstance(words, str) else " ".join(words)
     assert said.replace(str(tmp_path), "/here") == found
 
 
-def test_a_mark_may_name_the_agent_from_where_pytest_was_started(pytester: pytest.Pytester) -> None:
+def test_files_in_a_mark_are_searched_where_pytest_was_started(pytester: pytest.Pytester) -> None:
     pytester.mkdir("mine").joinpath("echo.py").write_text(ECHO.replace("\n    ", "\n"))
     pytester.makepyfile(
         """
@@ -157,7 +157,7 @@ def test_a_mark_may_name_the_agent_from_where_pytest_was_started(pytester: pytes
     run(pytester, passed=1)
 
 
-def test_the_option_goes_before_the_mark(pytester: pytest.Pytester) -> None:
+def test_the_option_overrides_the_mark(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -171,7 +171,7 @@ def test_the_option_goes_before_the_mark(pytester: pytest.Pytester) -> None:
     run(pytester, errors=1).stdout.fnmatch_lines(["*StartFailed*no-such-agent-anywhere*"])
 
 
-def test_a_test_without_an_agent_is_told_how_to_name_one(pytester: pytest.Pytester) -> None:
+def test_a_test_without_an_agent_fails_and_shows_how_to_set_one(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(acp_session): pass")
     run(pytester, errors=1).stdout.fnmatch_lines(["*no agent to test: give one with --acp-agent 'CMD'*"])
 
@@ -210,7 +210,7 @@ def test_options_of_the_mark_and_of_conftest_reach_the_connection(pytester: pyte
 
 
 @pytest.mark.parametrize("way", ["option", "mark", "ini"])
-def test_a_call_that_never_ends_fails_the_test_in_time(pytester: pytest.Pytester, way: str) -> None:
+def test_a_call_that_never_ends_fails_after_the_timeout(pytester: pytest.Pytester, way: str) -> None:
     pytester.makepyfile(echo=ECHO)
     mark = "@pytest.mark.acp_timeout(1.5)" if way == "mark" else ""
     pytester.makepyfile(
@@ -230,7 +230,7 @@ def test_a_call_that_never_ends_fails_the_test_in_time(pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["*not finished after 1.5 seconds; *@pytest.mark.acp_timeout*"])
 
 
-def test_a_turn_is_cancelled_where_the_test_says(pytester: pytest.Pytester) -> None:
+def test_a_turn_is_cancelled_at_the_given_update(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -257,16 +257,16 @@ def test_a_scenario_shows_the_exchange_when_it_fails(pytester: pytest.Pytester) 
         """
         import pytest
         from echo import agent
-        from dragoman.testing import answered, ask
+        from dragoman.testing import expect_result, send_request
 
         pytestmark = pytest.mark.acp_agent(agent)
 
         def test_right(acp_client):
-            acp_client.follow([ask("initialize", protocolVersion=1), answered(protocolVersion=1)])
+            acp_client.run_scenario([send_request("initialize", protocolVersion=1), expect_result(protocolVersion=1)])
             assert len(acp_client.exchange) == 2
 
         def test_wrong(acp_client):
-            acp_client.follow([ask("initialize", protocolVersion=1), answered(protocolVersion=2)])
+            acp_client.run_scenario([send_request("initialize", protocolVersion=1), expect_result(protocolVersion=2)])
         """
     )
     result = run(pytester, passed=1, failed=1)
@@ -279,42 +279,43 @@ def test_a_scenario_shows_the_exchange_when_it_fails(pytester: pytest.Pytester) 
     )
 
 
-def test_a_client_meets_an_agent_that_plays_a_scenario(pytester: pytest.Pytester) -> None:
+def test_a_client_runs_against_a_fake_agent(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         f"""
         from dragoman import connect
-        from dragoman.testing import answer, asked
+        from dragoman.testing import expect_request, send_result
 
         PYTHON = {sys.executable!r}
         """
         """
         SCENARIO = [
-            asked("initialize"),
-            answer(protocolVersion=1, agentInfo={"name": "stage", "version": "1"}),
-            asked("session/new"),
-            answer(sessionId="s1"),
-            asked("session/prompt", prompt=[{"type": "text", "text": "hello"}]),
-            answer(stopReason="refusal"),
+            expect_request("initialize"),
+            send_result(protocolVersion=1, agentInfo={"name": "fake", "version": "1"}),
+            expect_request("session/new"),
+            send_result(sessionId="s1"),
+            expect_request("session/prompt", prompt=[{"type": "text", "text": "hello"}]),
+            send_result(stopReason="refusal"),
         ]
 
-        def test_a_command(acp_stand_in):
-            run = acp_stand_in.meets([PYTHON, "-m", "dragoman", "run", "--json", "hello", "--", "{agent}"], SCENARIO)
+        def test_a_command(acp_fake_agent):
+            command = [PYTHON, "-m", "dragoman", "run", "--json", "hello", "--", "{agent}"]
+            run = acp_fake_agent.run_client(command, SCENARIO)
             assert "refusal" in run.stdout
 
-        def test_a_function(acp_stand_in):
+        def test_a_function(acp_fake_agent):
             async def client(transport):
                 async with connect(transport) as remote:
                     session = await remote.open_session(cwd="/")
                     async with session.prompt("hello") as turn:
                         return (await turn.wait()).stop_reason
 
-            assert acp_stand_in.meets(client, SCENARIO) == "refusal"
+            assert acp_fake_agent.run_client(client, SCENARIO) == "refusal"
         """
     )
     run(pytester, passed=2)
 
 
-def test_whatever_can_be_awaited_is_waited_for(pytester: pytest.Pytester) -> None:
+def test_a_test_can_wait_for_any_awaitable(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(echo=ECHO)
     pytester.makepyfile(
         """

@@ -100,7 +100,7 @@ class RecordedPeer:
 
     async def _play_to_client(self, client: Any, strict: bool, ignore: Collection[str]) -> Any:
         if isinstance(client, str | Sequence):
-            from dragoman.testing.stand_ins import run_command
+            from dragoman.testing.fake_agents import run_command
 
             return await run_command(
                 client, self.recording.command(strict=strict, ignore=ignore), timeout=self._loop.timeout

@@ -18,8 +18,8 @@ from dragoman.inspect.open_recording import open_recording, read_lines
 from dragoman.inspect.reader import NotARecording, RecordingReader
 from dragoman.inspect.replay_player import play_script
 from dragoman.inspect.replay_script import ReplayScript
+from dragoman.testing.connections import Target, scripted_client
 from dragoman.testing.scripted_peer import TIMEOUT
-from dragoman.testing.stand_ins import Target, scripted_client
 from dragoman.transport.base import Transport
 from dragoman.transport.memory import memory_pair
 

@@ -16,7 +16,7 @@ from dragoman.store.contract import Draft, Entry, Retention, Store
 from dragoman.transport.base import Transport
 
 # Seconds that one step of a check may take; a step that takes longer hangs.
-BOUND = 10.0
+STEP_TIMEOUT = 10.0
 
 MakePair = Callable[[], Awaitable[tuple[Transport, Transport]]]
 MakeStore = Callable[[], Awaitable[Store]]
@@ -54,19 +54,19 @@ async def check_transport(make: MakePair) -> None:
 @asynccontextmanager
 async def _bounded(step: str) -> AsyncIterator[None]:
     """Raise AssertionError that names the step if it takes too long."""
-    limit = asyncio.timeout(BOUND)
+    limit = asyncio.timeout(STEP_TIMEOUT)
     try:
         async with limit:
             yield
     except TimeoutError:
         if not limit.expired():
             raise
-        raise AssertionError(f"{step} did not end within {BOUND:g} seconds") from None
+        raise AssertionError(f"{step} did not end within {STEP_TIMEOUT:g} seconds") from None
 
 
 async def _receive(transport: Transport, sent: Sequence[bytes]) -> list[object]:
     frames: list[object] = []
-    limit = asyncio.timeout(BOUND)
+    limit = asyncio.timeout(STEP_TIMEOUT)
     try:
         async with limit:
             while len(frames) < len(sent):
@@ -76,7 +76,7 @@ async def _receive(transport: Transport, sent: Sequence[bytes]) -> list[object]:
             raise
         missing = next(number for number, frame in enumerate(sent) if frames[number : number + 1] != [frame])
         raise AssertionError(
-            f"frames were lost: of {len(sent)} that were sent, {len(frames)} arrived within {BOUND:g} seconds; "
+            f"frames were lost: of {len(sent)} that were sent, {len(frames)} arrived within {STEP_TIMEOUT:g} seconds; "
             f"the first that is missing is number {missing + 1}, {sent[missing][:80]!r}"
         ) from None
     return frames

@@ -33,12 +33,12 @@ from dragoman.dialect.text_chunk import Chunk
 from dragoman.errors import KINDS, ProtocolError
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
-from dragoman.testing.samples import anything, samples
+from dragoman.testing.samples import random_json, samples
 
 Json = Any
 
 # Effects taken from one flow: a flow that polls would go on without end.
-ENOUGH = 60
+MAX_EFFECTS = 60
 
 # Random JSON values given to each function: enough to hit every rule several times, in a second or two.
 RANDOM_VALUES = 1500
@@ -192,7 +192,7 @@ def _check_random_json(dialect: Dialect, random: Random) -> None:
     members = sorted({name for message in _messages() for name in _names(message.value)} | {"_meta", SIDE_DATA_KEY})
     methods = sorted({name for _, name in METHODS} | {"_own/method", "nonsense"})
     for _ in range(RANDOM_VALUES):
-        side, method, value = random.choice(list(Side)), random.choice(methods), anything(random, members)
+        side, method, value = random.choice(list(Side)), random.choice(methods), random_json(random, members)
         for convert in (dialect.lift_call, dialect.lower_call, dialect.lift_result, dialect.lower_result):
             before = deepcopy(value)
             try:
@@ -270,7 +270,7 @@ def _run_all(emulator: Emulator | None, about: str) -> list[str]:
 def _effects(flow: Flow, row: Method, peer: Side, about: str) -> Iterator[str]:
     answer: Any = None
     try:
-        for _ in range(ENOUGH):
+        for _ in range(MAX_EFFECTS):
             effect = flow.send(answer)
             assert isinstance(effect, Effect), (
                 f"{about}: the flow of {row.name} yields {effect!r}, which is not an effect"

@@ -12,18 +12,18 @@ from typing import NamedTuple
 import msgspec
 
 # The smallest allowed value of each parameter.
-LEAST = {"pieces": 1, "passes": 0, "times": 1, "keep": 0, "bytes": 0}
+MINIMUM = {"pieces": 1, "passes": 0, "times": 1, "keep": 0, "bytes": 0}
 
 
-class Parcel(NamedTuple):
+class FaultyFrame(NamedTuple):
     """A frame after the faults: its bytes, how they are split, and what happens before it."""
 
     data: bytes
     cuts: tuple[int, ...] = ()  # offsets that split the bytes into pieces sent one by one
     passes: int = 0  # how many passes of the event loop it waits
-    joined: bool = False  # sent together with the next one
-    ends: bool = False  # the connection breaks instead of it
-    sticks: bool = False  # the peer reads nothing from here on
+    merged: bool = False  # sent together with the next one
+    disconnects: bool = False  # the connection breaks instead of it
+    stalls: bool = False  # the peer reads nothing from here on
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,20 +39,20 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"at={self.at!r}: frames are counted from 1")
         if not 0 <= self.chance <= 1:
             raise ValueError(f"chance={self.chance!r}: give a number from 0 to 1")
-        for name, least in LEAST.items():
+        for name, least in MINIMUM.items():
             amount = getattr(self, name, None)
             if isinstance(amount, int) and amount < least:
                 raise ValueError(f"{name}={amount!r}: {type(self).__name__} needs at least {least}")
 
-    def hits(self, number: int, random: Random) -> bool:
+    def applies_to(self, number: int, random: Random) -> bool:
         """Return whether the fault applies to this frame."""
         if self.at != ():
             return number == self.at if isinstance(self.at, int) else number in self.at
         return self.chance >= 1 or random.random() < self.chance
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Return what replaces the frame."""
-        return [parcel]
+        return [frame]
 
 
 class Split(Fault, frozen=True, kw_only=True):
@@ -60,19 +60,19 @@ class Split(Fault, frozen=True, kw_only=True):
 
     pieces: int = 2
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Split the frame."""
-        places = range(1, len(parcel.data) + 1)  # the last place is before the line end
+        places = range(1, len(frame.data) + 1)  # the last place is before the line end
         cuts = sorted(random.sample(places, min(self.pieces - 1, len(places))))
-        return [parcel._replace(cuts=tuple(cuts))]
+        return [frame._replace(cuts=tuple(cuts))]
 
 
 class Merge(Fault, frozen=True, kw_only=True):
     """Hold the frame for a few passes of the event loop, and deliver it together with the next one."""
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Mark the frame to be joined with the next one."""
-        return [parcel._replace(joined=True)]
+        return [frame._replace(merged=True)]
 
 
 class Delay(Fault, frozen=True, kw_only=True):
@@ -80,15 +80,15 @@ class Delay(Fault, frozen=True, kw_only=True):
 
     passes: int = 10
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Delay the frame."""
-        return [parcel._replace(passes=parcel.passes + self.passes)]
+        return [frame._replace(passes=frame.passes + self.passes)]
 
 
 class Drop(Fault, frozen=True, kw_only=True):
     """Lose the frame."""
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Remove the frame."""
         return []
 
@@ -98,9 +98,9 @@ class Duplicate(Fault, frozen=True, kw_only=True):
 
     times: int = 2
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Repeat the frame."""
-        return [parcel] * self.times
+        return [frame] * self.times
 
 
 class Truncate(Fault, frozen=True, kw_only=True):
@@ -108,11 +108,11 @@ class Truncate(Fault, frozen=True, kw_only=True):
 
     keep: int | None = None
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Cut off the rest of the frame."""
-        size = len(parcel.data)
+        size = len(frame.data)
         keep = random.randrange(1, max(size, 2)) if self.keep is None else self.keep
-        return [parcel._replace(data=parcel.data[:keep])]
+        return [frame._replace(data=frame.data[:keep])]
 
 
 class Garble(Fault, frozen=True, kw_only=True):
@@ -120,12 +120,12 @@ class Garble(Fault, frozen=True, kw_only=True):
 
     bytes: int = 1
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Change some bytes."""
-        data = bytearray(parcel.data)
+        data = bytearray(frame.data)
         for place in random.sample(range(len(data)), min(self.bytes, len(data))):
             data[place] = random.choice([byte for byte in range(256) if byte not in (data[place], 10, 13)])
-        return [parcel._replace(data=bytes(data))]
+        return [frame._replace(data=bytes(data))]
 
 
 class Junk(Fault, frozen=True, kw_only=True):
@@ -133,9 +133,9 @@ class Junk(Fault, frozen=True, kw_only=True):
 
     line: bytes = b"npm warn deprecated: this is not a message"
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Insert the line before the frame."""
-        return [Parcel(self.line), parcel]
+        return [FaultyFrame(self.line), frame]
 
 
 class Reorder(Fault, frozen=True, kw_only=True):
@@ -147,55 +147,55 @@ class Reorder(Fault, frozen=True, kw_only=True):
 class Disconnect(Fault, frozen=True, kw_only=True):
     """Break the connection: the frame and all later ones are lost, both ways."""
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Break the connection instead of sending the frame."""
-        return [parcel._replace(ends=True)]
+        return [frame._replace(disconnects=True)]
 
 
 class Stall(Fault, frozen=True, kw_only=True):
     """Stop reading at the frame: writes queue until the sender times out. For sending only."""
 
-    def strike(self, parcel: Parcel, random: Random) -> list[Parcel]:
+    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Mark where the peer stops reading."""
-        return [parcel._replace(sticks=True)]
+        return [frame._replace(stalls=True)]
 
 
-class Line:
+class FaultPipeline:
     """One direction of a connection: applies the faults to each frame, in order."""
 
     def __init__(self, faults: tuple[Fault, ...], seed: str) -> None:
         self._faults = [(fault, Random(f"{seed}/{place}")) for place, fault in enumerate(faults)]
         self._counts = [0] * len(faults)
-        self._held: dict[int, Parcel] = {}  # by fault: frames that wait for the next one to pass
+        self._held: dict[int, FaultyFrame] = {}  # by fault: frames that wait for the next one to pass
 
-    def take(self, data: bytes) -> list[Parcel]:
+    def apply(self, data: bytes) -> list[FaultyFrame]:
         """Apply the faults to one frame."""
-        return self._through([Parcel(data)], 0)
+        return self._through([FaultyFrame(data)], 0)
 
-    def flush(self) -> list[Parcel]:
+    def flush(self) -> list[FaultyFrame]:
         """Return the frames that still wait, when no more come."""
-        found: list[Parcel] = []
+        found: list[FaultyFrame] = []
         for place in sorted(self._held):
             found += self._through([self._held.pop(place)], place + 1)
         return found
 
     @property
-    def waits(self) -> int:
+    def held_passes(self) -> int:
         """How many passes the held frame waits for the next one; 0 if none is held."""
         waiting = [fault.passes for place in self._held if isinstance(fault := self._faults[place][0], Reorder)]
         return max(waiting, default=0)
 
-    def _through(self, pieces: list[Parcel], start: int) -> list[Parcel]:
+    def _through(self, pieces: list[FaultyFrame], start: int) -> list[FaultyFrame]:
         for place in range(start, len(self._faults)):
             pieces = [result for parcel in pieces for result in self._at(place, parcel)]
         return pieces
 
-    def _at(self, place: int, parcel: Parcel) -> list[Parcel]:
+    def _at(self, place: int, parcel: FaultyFrame) -> list[FaultyFrame]:
         fault, random = self._faults[place]
         self._counts[place] += 1
-        hit = fault.hits(self._counts[place], random)
+        hit = fault.applies_to(self._counts[place], random)
         if not isinstance(fault, Reorder):
-            return fault.strike(parcel, random) if hit else [parcel]
+            return fault.apply(parcel, random) if hit else [parcel]
         held = self._held.pop(place, None)
         if held is not None:
             return [parcel, held]

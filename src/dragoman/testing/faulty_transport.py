@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.testing.faults import Fault, Line, Parcel, Stall
+from dragoman.testing.faults import Fault, FaultPipeline, FaultyFrame, Stall
 from dragoman.transport.base import HIGH_WATER, FrameConsumer, Transport
 from dragoman.wire.frames import Frame, LineSplitter
 
@@ -27,10 +27,10 @@ def faulty(
     transport: Transport, *, sending: Sequence[Fault] = (), receiving: Sequence[Fault] = (), seed: int = 0
 ) -> Transport:
     """Return the transport with faults; `sending` and `receiving` as seen by the user of the transport."""
-    return _Faulty(transport, tuple(sending), tuple(receiving), seed)
+    return FaultyTransport(transport, tuple(sending), tuple(receiving), seed)
 
 
-class _Faulty:
+class FaultyTransport:
     """A transport that applies faults to its frames, both ways."""
 
     def __init__(
@@ -40,10 +40,10 @@ class _Faulty:
             raise ValueError("Stall is a fault of sending; use Delay, Drop or Disconnect for receiving")
         self.peer = transport.peer
         self._transport = transport
-        self._out = Line(sending, f"{seed}/sending")
-        self._in = Line(receiving, f"{seed}/receiving")
-        self._going: deque[Parcel] = deque()
-        self._coming: deque[Parcel] = deque()
+        self._out = FaultPipeline(sending, f"{seed}/sending")
+        self._in = FaultPipeline(receiving, f"{seed}/receiving")
+        self._going: deque[FaultyFrame] = deque()
+        self._coming: deque[FaultyFrame] = deque()
         self._splitter = LineSplitter()  # joins pieces as a stream would
         self._pour = getattr(transport, "write_raw", None)
         self._queued = 0
@@ -61,8 +61,8 @@ class _Faulty:
         if self._broken is not None:
             raise self._broken.with_traceback(None)
         self._waited = 0
-        self._put(self._out.take(data))
-        if self._going or self._out.waits:
+        self._put(self._out.apply(data))
+        if self._going or self._out.held_passes:
             self._tick_soon()
         if self._broken is not None:
             raise self._broken.with_traceback(None)
@@ -83,33 +83,33 @@ class _Faulty:
             raise self._broken.with_traceback(None)
         await self._transport.drain()
 
-    def _put(self, pieces: list[Parcel]) -> None:
+    def _put(self, pieces: list[FaultyFrame]) -> None:
         for parcel in pieces:
             self._going.append(parcel)
             self._queued += len(parcel.data)
         while self._going and not self._stuck and self._broken is None:
             first = self._going[0]
-            if first.passes or first.cuts or (first.joined and len(self._going) == 1):
+            if first.passes or first.cuts or (first.merged and len(self._going) == 1):
                 return  # _tick continues
-            if first.joined and _is_plain(self._going[1]):
+            if first.merged and _is_plain(self._going[1]):
                 del self._going[0]
                 self._going[0] = self._joined(first, self._going[0])
                 continue
             self._leave(self._going.popleft())
 
-    def _joined(self, parcel: Parcel, later: Parcel) -> Parcel:
+    def _joined(self, parcel: FaultyFrame, later: FaultyFrame) -> FaultyFrame:
         """Join two frames into one write on a stream; in memory they arrive in one pass anyway."""
         if self._pour is None:
             self._leave(parcel)
             return later
         return later._replace(data=parcel.data + b"\n" + later.data)
 
-    def _leave(self, parcel: Parcel) -> None:
-        if parcel.ends:
+    def _leave(self, parcel: FaultyFrame) -> None:
+        if parcel.disconnects:
             self._break(TransportClosed(f"the line to {self.peer} broke"))
-        elif parcel.sticks:
+        elif parcel.stalls:
             self._stuck = True
-            self._going.appendleft(parcel._replace(sticks=False))
+            self._going.appendleft(parcel._replace(stalls=False))
             return
         else:
             self._transport.send(parcel.data)
@@ -129,13 +129,13 @@ class _Faulty:
             self._advance()
         except ConnectionFailed as error:
             self._broken = self._broken or error
-        if not self._stuck and (self._going or self._out.waits):
+        if not self._stuck and (self._going or self._out.held_passes):
             self._tick_soon()
 
     def _advance(self) -> None:
         if not self._going:
             self._waited += 1
-            if self._waited >= self._out.waits:
+            if self._waited >= self._out.held_passes:
                 self._put(self._out.flush())
             return
         first = self._going.popleft()
@@ -147,7 +147,7 @@ class _Faulty:
             self._leave(first)
         self._put([])
 
-    def _piece(self, parcel: Parcel) -> Parcel:
+    def _piece(self, parcel: FaultyFrame) -> FaultyFrame:
         """Send one piece; without a stream, each piece is only a pass that goes by."""
         place, *later = parcel.cuts
         if self._pour is None:
@@ -170,12 +170,12 @@ class _Faulty:
                 return frames
 
     async def _fetch(self) -> None:
-        if self._in.waits:
-            await self._fetch_within(self._in.waits)
+        if self._in.held_passes:
+            await self._fetch_within(self._in.held_passes)
             self._coming.extend(self._in.flush())
             return
         self._came(await self._transport.receive())
-        if self._coming and self._coming[-1].joined:
+        if self._coming and self._coming[-1].merged:
             await self._fetch_within(MERGE_PASSES)
 
     async def _fetch_within(self, passes: int) -> None:
@@ -196,7 +196,7 @@ class _Faulty:
 
     def _came(self, frames: list[Frame]) -> None:
         for frame in frames:
-            self._coming.extend(self._in.take(frame) if isinstance(frame, bytes) else [])
+            self._coming.extend(self._in.apply(frame) if isinstance(frame, bytes) else [])
 
     async def _arrived(self) -> list[Frame]:
         """Return the frames that are due; cancelling it loses none."""
@@ -210,14 +210,14 @@ class _Faulty:
                 self._coming[0] = self._read_on(first)
                 continue
             self._coming.popleft()
-            if first.ends:
+            if first.disconnects:
                 self._coming.clear()
                 self._break(TransportClosed(f"the line to {self.peer} broke"))
                 break
             frames += self._splitter.feed(first.data + b"\n")
         return frames
 
-    def _read_on(self, parcel: Parcel) -> Parcel:
+    def _read_on(self, parcel: FaultyFrame) -> FaultyFrame:
         if parcel.passes:
             return parcel._replace(passes=parcel.passes - 1)
         place, *later = parcel.cuts
@@ -239,7 +239,7 @@ class _Faulty:
 
     async def close(self, reason: str = "") -> None:
         """Close the transport, after sending what is delayed."""
-        while (self._going or self._out.waits) and not self._stuck and self._broken is None:
+        while (self._going or self._out.held_passes) and not self._stuck and self._broken is None:
             self._tick_soon()
             await asyncio.sleep(0)
         self._broken = self._broken or TransportClosed(f"the connection to {self.peer} was closed")
@@ -252,5 +252,5 @@ class _Faulty:
         return getattr(self._transport, name)
 
 
-def _is_plain(parcel: Parcel) -> bool:
-    return not (parcel.passes or parcel.cuts or parcel.ends or parcel.sticks)
+def _is_plain(parcel: FaultyFrame) -> bool:
+    return not (parcel.passes or parcel.cuts or parcel.disconnects or parcel.stalls)

@@ -1,7 +1,7 @@
 """Compare expected with received JSON: exactly, or only the members that are expected.
 
 A comparison returns the first difference as text, or None. An expectation may contain matchers for unknown values:
-ANYTHING, `named` (the same value wherever the name occurs), `like`, `one_of`, `where`.
+ANYTHING, `variable` (the same value wherever the name occurs), `regex`, `one_of`, `where`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ SHOWN = 200
 class Matcher(msgspec.Struct, frozen=True):
     """A placeholder in an expectation for an unknown value."""
 
-    words: str
-    holds: Callable[[Any], bool]
+    description: str
+    accepts: Callable[[Any], bool]
 
     def __repr__(self) -> str:
-        return f"<{self.words}>"
+        return f"<{self.description}>"
 
 
-class Named(msgspec.Struct, frozen=True):
+class Variable(msgspec.Struct, frozen=True):
     """A value that the peer chooses: stored when first received, expected from then on."""
 
     name: str
@@ -38,12 +38,12 @@ class Named(msgspec.Struct, frozen=True):
 ANYTHING = Matcher("anything", lambda _: True)
 
 
-def named(name: str) -> Named:
+def variable(name: str) -> Variable:
     """Match any value the first time, the same value afterwards; in an action, send that value."""
-    return Named(name)
+    return Variable(name)
 
 
-def like(pattern: str) -> Matcher:
+def regex(pattern: str) -> Matcher:
     """Match a string in which this regular expression is found."""
     found = re.compile(pattern)
     return Matcher(f"a string like {pattern}", lambda value: isinstance(value, str) and found.search(value) is not None)
@@ -54,62 +54,64 @@ def one_of(*values: Any) -> Matcher:
     return Matcher(f"one of {', '.join(map(repr, values))}", lambda value: value in values)
 
 
-def where(holds: Callable[[Any], bool], words: str = "a value that passes the check") -> Matcher:
-    """Match a value for which this function returns true; `words` describe it in the failure."""
-    return Matcher(words, holds)
+def where(accepts: Callable[[Any], bool], description: str = "a value that passes the check") -> Matcher:
+    """Match a value for which this function returns true; the failure shows `description`."""
+    return Matcher(description, accepts)
 
 
-def exactly(expected: Any, received: Any) -> str | None:
+def exact_mismatch(expected: Any, received: Any) -> str | None:
     """Return None if both are the same, else the first difference."""
-    return _difference(expected, received, {}, whole=True)
+    return _mismatch(expected, received, {}, whole=True)
 
 
-def matches(expected: Any, received: Any, names: dict[str, Any] | None = None) -> str | None:
-    """Compare like `exactly`, but received objects may have more members; read and extend `names`."""
-    return _difference(expected, received, {} if names is None else names, whole=False)
+def mismatch(expected: Any, received: Any, names: dict[str, Any] | None = None) -> str | None:
+    """Compare like `exact_mismatch`, but received objects may have more members; read and extend `names`."""
+    return _mismatch(expected, received, {} if names is None else names, whole=False)
 
 
-def filled(value: Any, names: dict[str, Any]) -> Any:
-    """Replace `named` placeholders with their values; raise ValueError for an unknown name."""
-    if isinstance(value, Named):
+def substitute(value: Any, names: dict[str, Any]) -> Any:
+    """Replace variables with their values; raise ValueError for an unknown name."""
+    if isinstance(value, Variable):
         if value.name not in names:
-            raise ValueError(f"no value was received yet for the name {value.name!r}; expect named(...) first")
+            raise ValueError(f"no value was received yet for the name {value.name!r}; expect variable(...) first")
         return names[value.name]
     if isinstance(value, Matcher):
         raise ValueError(f"{value!r} can be expected but not sent; give a value")
     if isinstance(value, dict):
-        return {name: filled(item, names) for name, item in value.items()}
+        return {name: substitute(item, names) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [filled(item, names) for item in value]
+        return [substitute(item, names) for item in value]
     return value
 
 
-def _difference(expected: Any, received: Any, names: dict[str, Any], *, whole: bool) -> str | None:
+def _mismatch(expected: Any, received: Any, names: dict[str, Any], *, whole: bool) -> str | None:
     if isinstance(expected, Matcher):
-        return None if expected.holds(received) else f"expected {expected.words}, received {_to_text(received)}"
-    if isinstance(expected, Named):
+        return None if expected.accepts(received) else f"expected {expected.description}, received {_to_text(received)}"
+    if isinstance(expected, Variable):
         known = names.setdefault(expected.name, received)
         if _same(known, received):
             return None
         return f"expected {_to_text(known)} ({expected.name}), received {_to_text(received)}"
     if type(expected) is dict and type(received) is dict:
-        return _of_objects(expected, received, names, whole)
+        return _object_mismatch(expected, received, names, whole)
     if isinstance(expected, list) and isinstance(received, list):
         if len(expected) != len(received):
             return f"expected {len(expected)} items, received {len(received)}"
         pairs = enumerate(zip(expected, received, strict=True))
-        found = (f"[{i}]: {fault}" for i, (a, b) in pairs if (fault := _difference(a, b, names, whole=whole)))
+        found = (f"[{i}]: {fault}" for i, (a, b) in pairs if (fault := _mismatch(a, b, names, whole=whole)))
         return next(found, None)
     return None if _same(expected, received) else f"expected {_to_text(expected)}, received {_to_text(received)}"
 
 
-def _of_objects(expected: dict[str, Any], received: dict[str, Any], names: dict[str, Any], whole: bool) -> str | None:
+def _object_mismatch(
+    expected: dict[str, Any], received: dict[str, Any], names: dict[str, Any], whole: bool
+) -> str | None:
     if whole and (extra := set(received) - set(expected)):
         return f"unexpected {sorted(extra)}"
     for name, value in expected.items():
         if name not in received:
             return f"{name} is missing"
-        if fault := _difference(value, received[name], names, whole=whole):
+        if fault := _mismatch(value, received[name], names, whole=whole):
             return f"{name}: {fault}"
     return None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dragoman.testing.stand_ins import Target, Wrap
+    from dragoman.testing.connections import Target, Wrap
     from dragoman.testing.under_test import AgentUnderTest, ClientTester, Loop, SessionUnderTest, WireClient
 
 NOTHING_TO_TEST = (
@@ -99,7 +99,7 @@ def acp_agent(
 
     target, options = agent_under_test(request, acp_target)
     return AgentUnderTest.start(
-        acp_loop, target, cwd=str(tmp_path), options={**acp_options, **options}, trace=trace_of(request)
+        acp_loop, target, cwd=str(tmp_path), options={**acp_options, **options}, trace=transport_wrapper(request)
     )
 
 
@@ -111,19 +111,19 @@ def acp_session(acp_agent: AgentUnderTest) -> SessionUnderTest:
 
 @pytest.fixture
 def acp_client(request: pytest.FixtureRequest, acp_loop: Loop, acp_target: Any, tmp_path: Any) -> WireClient:
-    """A scripted client connected to the agent under test: `acp_client.follow([ask(...), answered(...)])`."""
+    """A scripted client connected to the agent under test: `acp_client.run_scenario([send_request(...), ...])`."""
     from dragoman.testing.under_test import WireClient
 
     target, _ = agent_under_test(request, acp_target)
-    return WireClient.start(acp_loop, target, cwd=str(tmp_path), trace=trace_of(request))
+    return WireClient.start(acp_loop, target, cwd=str(tmp_path), trace=transport_wrapper(request))
 
 
 @pytest.fixture
-def acp_stand_in(request: pytest.FixtureRequest, acp_loop: Loop) -> ClientTester:
-    """An agent that plays a scenario for a client under test: `acp_stand_in.meets(["my-client", "{agent}"], [...])`."""
+def acp_fake_agent(request: pytest.FixtureRequest, acp_loop: Loop) -> ClientTester:
+    """An agent that plays a scenario for a client under test: `acp_fake_agent.run_client("my-client", [...])`."""
     from dragoman.testing.under_test import ClientTester
 
-    return ClientTester(acp_loop, trace_of(request, "agent"))
+    return ClientTester(acp_loop, transport_wrapper(request, "agent"))
 
 
 def agent_under_test(request: pytest.FixtureRequest, target: Any) -> tuple[Any, dict[str, Any]]:
@@ -136,10 +136,10 @@ def agent_under_test(request: pytest.FixtureRequest, target: Any) -> tuple[Any, 
         pytest.fail(NOTHING_TO_TEST, pytrace=False)
     config = request.config
     folders = [str(config.invocation_params.dir), str(config.rootpath), str(request.path.parent)]
-    return at_home(chosen, folders), dict(mark.kwargs) if mark else {}
+    return with_full_paths(chosen, folders), dict(mark.kwargs) if mark else {}
 
 
-def at_home(target: Any, folders: Sequence[str]) -> Any:
+def with_full_paths(target: Any, folders: Sequence[str]) -> Any:
     """Return a command with full paths, because it is started in a temporary directory.
 
     `folders` are searched in order: where pytest was started, the root of the project, the directory of the test.
@@ -147,11 +147,11 @@ def at_home(target: Any, folders: Sequence[str]) -> Any:
     if not isinstance(target, str | list | tuple):
         return target
     argv = shlex.split(target) if isinstance(target, str) else [os.fspath(each) for each in target]
-    full = [_full(each, folders, is_program=not place) for place, each in enumerate(argv)]
+    full = [_full_path(each, folders, is_program=not place) for place, each in enumerate(argv)]
     return target if full == argv else full  # a string may also be an address
 
 
-def _full(word: str, folders: Sequence[str], is_program: bool) -> str:
+def _full_path(word: str, folders: Sequence[str], is_program: bool) -> str:
     has_folder = os.sep in word
     if word.startswith("-") or (is_program and not has_folder):  # like a shell: search a bare name only in PATH
         return word
@@ -162,7 +162,7 @@ def _full(word: str, folders: Sequence[str], is_program: bool) -> str:
     return next((place for place in places if is_there(place)), word)
 
 
-def trace_of(request: pytest.FixtureRequest, side: str = "client") -> Wrap | None:
+def transport_wrapper(request: pytest.FixtureRequest, side: str = "client") -> Wrap | None:
     """Return the function of another plug-in that wraps the transports, if any."""
     found: Wrap | None = request.config.hook.pytest_acp_trace(node=request.node, side=side)
     return found

@@ -16,7 +16,7 @@ from msgspec import inspect as types
 Json = Any
 
 # Types nest (options in groups, blocks in content); below this depth only required members are generated.
-DEEP = 6
+MAX_DEPTH = 6
 
 # Values of strings that some reader parses.
 _TEXTS = {
@@ -36,7 +36,7 @@ def samples(kind: Any) -> list[Json]:
     """Return distinct values of this type, as JSON builtins; all of them decode."""
     found: dict[bytes, Json] = {}
     for full in (False, True):
-        for value in _variants(types.type_info(kind), "", full, DEEP):
+        for value in _variants(types.type_info(kind), "", full, MAX_DEPTH):
             found.setdefault(msgspec.json.encode(value, order="sorted"), value)
     return [value for value in found.values() if _decodes(kind, value)]
 
@@ -95,11 +95,11 @@ def _objects(info: types.StructType, full: bool, depth: int) -> Iterator[Json]:
             yield {**tag, **first, name: other}
 
 
-def anything(random: Random, names: list[str], depth: int = 4) -> Json:
+def random_json(random: Random, names: list[str], depth: int = 4) -> Json:
     """Return random JSON with these member names, so that every rule gets odd input."""
     draw = random.random()
     if depth and draw < 0.5:
-        return {random.choice(names): anything(random, names, depth - 1) for _ in range(random.randrange(5))}
+        return {random.choice(names): random_json(random, names, depth - 1) for _ in range(random.randrange(5))}
     if depth and draw < 0.6:
-        return [anything(random, names, depth - 1) for _ in range(random.randrange(3))]
+        return [random_json(random, names, depth - 1) for _ in range(random.randrange(3))]
     return random.choice([None, True, False, 0, -1, 1.5, "", "text", "\ud800", random.choice(names)])

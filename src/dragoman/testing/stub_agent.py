@@ -2,7 +2,7 @@
 
 Runs as a script with the standard library alone, because the client may start it where Dragoman is not installed. It
 passes stdin, stdout and stderr over a private socket; the test then talks to the client directly. Commands are lines:
-`exit N`, `kill N`, `deaf` (ignore SIGTERM). It exits when the socket closes.
+`exit N`, `kill N`, `ignore_sigterm`. It exits when the socket closes.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def main(path: str) -> int:
     for fd in (0, 1, 2):  # now only the test holds the pipes
         os.dup2(nothing, fd)
     link.settimeout(None)
-    with link.makefile("rb") as orders:
-        for line in orders:
+    with link.makefile("rb") as commands:
+        for line in commands:
             word, _, number = line.decode().strip().partition(" ")
             if word == "exit":
                 return int(number)
             if word == "kill":
                 os.kill(os.getpid(), int(number))
-            if word == "deaf":
+            if word == "ignore_sigterm":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                link.sendall(b"deaf\n")
+                link.sendall(b"ignored\n")
     return 0
 
 

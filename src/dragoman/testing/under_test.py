@@ -1,7 +1,7 @@
 """Agents and clients under test, for plain test functions without `async`.
 
 Each test has its own event loop, which runs only during a call and stops between calls. Every call has a timeout. The
-pytest plug-in uses this; async tests use `connect`, `joined` and the scripted peers directly.
+pytest plug-in uses this; async tests use `connect`, `connect_in_memory` and the scripted peers directly.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dragoman.schema.content import ContentBlock
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.update import AgentMessageChunk, SessionUpdate
 from dragoman.session.toolcall import ToolCall
-from dragoman.testing.pairs import joined
+from dragoman.testing.connections import Target, Wrap, connect_in_memory, scripted_client
+from dragoman.testing.fake_agents import CompletedClient, fake_agent, run_client
 from dragoman.testing.scenario import Expectation, Step
-from dragoman.testing.scenario_runner import Departure
+from dragoman.testing.scenario_runner import ScenarioFailed
 from dragoman.testing.scripted_peer import ScriptedClient
-from dragoman.testing.stand_ins import Finished, Target, Wrap, run_client, scripted_client, stand_in
 from dragoman.transport.base import Transport
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Loop:
         __tracebackhide__ = True  # so that pytest shows the line of the test
         try:
             return self._runner.run(bounded())
-        except Departure as error:
+        except ScenarioFailed as error:
             raise error.with_traceback(None) from error.__cause__  # the message is enough; our frames add nothing
 
     def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
@@ -81,7 +81,7 @@ class Loop:
             self._runner.close()
 
 
-class TurnSeen(msgspec.Struct, frozen=True):
+class TurnResult(msgspec.Struct, frozen=True):
     """A finished turn: the agent's text, the stop reason, and all updates in order."""
 
     text: str
@@ -121,12 +121,12 @@ class SessionUnderTest:
         __tracebackhide__ = True
         return self.run(self.session.ask(prompt))
 
-    def turn(self, prompt: str | Sequence[ContentBlock], *, cancel_at: str = "") -> TurnSeen:
+    def turn(self, prompt: str | Sequence[ContentBlock], *, cancel_at: str = "") -> TurnResult:
         """Prompt and return the whole turn; cancel it at the first update of kind `cancel_at`."""
         __tracebackhide__ = True
         return self.run(self._turn(prompt, cancel_at))
 
-    async def _turn(self, prompt: str | Sequence[ContentBlock], cancel_at: str) -> TurnSeen:
+    async def _turn(self, prompt: str | Sequence[ContentBlock], cancel_at: str) -> TurnResult:
         updates: list[Any] = []
         texts: list[str] = []
         async with self.session.prompt(prompt) as turn:
@@ -137,7 +137,7 @@ class SessionUnderTest:
                 if cancel_at and _kind(update) == cancel_at:
                     turn.cancel()
             result = await turn.wait()
-        return TurnSeen("".join(texts), result.stop_reason, updates)
+        return TurnResult("".join(texts), result.stop_reason, updates)
 
 
 class AgentUnderTest:
@@ -156,7 +156,7 @@ class AgentUnderTest:
         """Start the agent, or connect to it in memory; `options` are those of `connect`."""
         given = {"trace": trace, "timeout": loop.timeout, **options}
         if isinstance(target, Agent):
-            return cls(loop, loop.enter(joined(target, **given)), cwd)
+            return cls(loop, loop.enter(connect_in_memory(target, **given)), cwd)
         return cls(loop, loop.enter(_connected(target, {"cwd": cwd, **given})), cwd)
 
     def run(self, work: Awaitable[T]) -> T:
@@ -186,10 +186,10 @@ class WireClient:
         """Everything sent and received, one line each."""
         return self.client.exchange
 
-    def follow(self, scenario: Sequence[Step], *, ignore: Sequence[Expectation] = ()) -> dict[str, Any]:
-        """Play a scenario, or its next part; return the values of its names."""
+    def run_scenario(self, scenario: Sequence[Step], *, ignore: Sequence[Expectation] = ()) -> dict[str, Any]:
+        """Play a scenario, or its next part; return the values of its variables."""
         __tracebackhide__ = True
-        return self._loop.run(self.client.follow(scenario, ignore=ignore), self._loop.timeout + 1)
+        return self._loop.run(self.client.run_scenario(scenario, ignore=ignore), self._loop.timeout + 1)
 
 
 class ClientTester:
@@ -199,7 +199,7 @@ class ClientTester:
         self._loop = loop
         self._trace = trace
 
-    def meets(
+    def run_client(
         self,
         client: str | Sequence[str] | Callable[[Transport], Awaitable[T]],
         scenario: Sequence[Step],
@@ -210,21 +210,19 @@ class ClientTester:
     ) -> Any:
         """Run the client against an agent that plays this scenario.
 
-        A command is run to its end, with `{agent}` replaced by the agent's command; return its output (Finished). An
-        async function is called with a transport; return its result.
+        A command is run to its end, with `{agent}` replaced by the agent's command; return a CompletedClient. An async
+        function is called with a transport; return its result.
         """
         __tracebackhide__ = True
 
         async def play() -> Any:
             timeout = self._loop.timeout
-            async with stand_in(scenario, ignore=ignore, timeout=timeout, wrap=self._trace) as agent:
+            async with fake_agent(scenario, ignore=ignore, timeout=timeout, wrap=self._trace) as agent:
                 if isinstance(client, str | Sequence):
                     return await run_client(client, agent, cwd=cwd, env=env)
                 return await client(agent.transport)
 
-        result: Finished | T = self._loop.run(
-            play(), 2 * self._loop.timeout + 1
-        )  # the client's timeout, then the stand-in's
+        result: CompletedClient | T = self._loop.run(play(), 2 * self._loop.timeout + 1)  # of client, then scenario
         return result
 
 

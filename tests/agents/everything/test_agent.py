@@ -45,7 +45,7 @@ from dragoman.schema.update import (
     ToolCallStart,
     UsageUpdate,
 )
-from dragoman.testing import ScriptedPeer, joined
+from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 
 PATIENCE = 20.0  # a test that waits longer than this for one turn has failed
@@ -85,7 +85,7 @@ async def prompt(session: ClientSession, text: str | list[ContentBlock]) -> Said
 @asynccontextmanager
 async def talking(cwd: Path, **options: Any) -> AsyncIterator[tuple[RemoteAgent, ClientSession]]:
     options = {"permission": "allow", "workspace": WorkspaceAccess(), **options}
-    async with joined(everything(), **options) as agent:
+    async with connect_in_memory(everything(), **options) as agent:
         yield agent, await agent.open_session(str(cwd))
 
 
@@ -517,8 +517,8 @@ async def test_a_cancel_is_not_answered_but_the_prompt_is(tmp_path: Path, dialec
         assert answer == {"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "cancelled"}}
         # Had the cancel been answered, that would come before this.
         assert (await peer.request(4, "session/list", {}))["result"]["sessions"][0]["sessionId"] == session
-        assert "method" not in peer.heard[-1]
-        assert [frame.get("id") for frame in peer.heard if "method" not in frame] == [1, 2, 3, 4]
+        assert "method" not in peer.received[-1]
+        assert [frame.get("id") for frame in peer.received if "method" not in frame] == [1, 2, 3, 4]
 
 
 async def test_early_updates_come_before_the_next_session_is_answered(tmp_path: Path) -> None:

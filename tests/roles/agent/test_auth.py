@@ -10,7 +10,7 @@ import pytest
 from dragoman import Agent, Kind, ProtocolError, Turn
 from dragoman.roles.agent import auth
 from dragoman.schema.auth import AuthAccount, AuthMethod
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 from tests.roles.raw_client import CWD, Raw, new_session, prompt_and_wait, raw_connection
 
 NEW = {
@@ -56,8 +56,8 @@ async def test_an_official_client_authenticates_by_method_until_it_logs_out() ->
 
     agent.on_logout(lambda: forgotten.append("all"))
     async with raw_connection(agent) as client:
-        assert client.heard[0]["result"]["authMethods"] == [{"id": "browser", "name": "Log in with the browser"}]
-        assert client.heard[0]["result"]["agentCapabilities"]["auth"] == {"logout": {}}
+        assert client.received[0]["result"]["authMethods"] == [{"id": "browser", "name": "Log in with the browser"}]
+        assert client.received[0]["result"]["agentCapabilities"]["auth"] == {"logout": {}}
         assert (await client.error("session/new", NEW["v1"]))["data"]["authMethods"] == ["browser"]
         assert (await client.error("authenticate", {"methodId": "passport"}))["code"] == -32602
         assert await client.result("authenticate", {"methodId": "browser"}) == {}
@@ -187,10 +187,10 @@ async def test_a_terminal_login_is_offered_to_clients_with_a_terminal_and_valid_
     stored: list[str] = []
     agent.check_login(lambda: bool(stored))
     async with raw_connection(agent) as client:
-        assert client.heard[0]["result"]["authMethods"] == []
+        assert client.received[0]["result"]["authMethods"] == []
     async with raw_connection(agent, capabilities={"auth": {"terminal": True}}) as client:
         told = {"id": "setup", "name": "Set up", "type": "terminal", "args": ["--login"], "env": {"MODE": "login"}}
-        assert client.heard[0]["result"]["authMethods"] == [told]
+        assert client.received[0]["result"]["authMethods"] == [told]
         error = await client.error("authenticate", {"methodId": "setup"})
         assert (error["code"], "terminal" in error["message"]) == (-32602, True)
         assert (await client.error("session/new", NEW["v1"]))["code"] == -32000
@@ -283,7 +283,7 @@ async def test_our_client_reads_the_auth_status_and_gets_updates() -> None:
     agent.authenticate("browser")(lambda _: None)
     heard: list[str] = []
     on = {"auth/status_update": lambda news: heard.append(news.state)}
-    async with joined(agent, on=on) as remote:
+    async with connect_in_memory(agent, on=on) as remote:
         assert (await remote.auth_status()).state == "unauthenticated"
         await remote.authenticate("browser")
         await remote.logout()

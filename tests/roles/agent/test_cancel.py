@@ -105,7 +105,7 @@ async def test_a_cancelled_turn_ends_as_cancelled_whatever_its_code_does(work: W
         assert answer["result"] == {"stopReason": "cancelled"}
         states = [update["status"] for update in updates(client, "tool_call_update")]
         assert states[-1] == "failed"
-        assert client.heard.index(answer) == len(client.heard) - 1
+        assert client.received.index(answer) == len(client.received) - 1
         if work is cleans_up:  # a second cancel does not disturb it
             assert updates(client, "agent_message_chunk")[-1]["content"]["text"] == "cleaned up"
         again = await prompt_and_wait(client, session)
@@ -177,7 +177,7 @@ async def test_a_cancelled_turn_behind_middleware_is_answered_although_its_code_
         while agent.sessions[session].turn is not None:  # noqa: ASYNC110
             await asyncio.sleep(0)
         assert (await prompt_and_wait(client, session))["result"]["stopReason"] == "end_turn"
-        assert len([message for message in client.heard if message.get("id") == asked]) == 1
+        assert len([message for message in client.received if message.get("id") == asked]) == 1
 
 
 @pytest.mark.parametrize("is_deaf", [False, True])
@@ -234,7 +234,7 @@ async def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
         for _ in range(5):
             await asyncio.sleep(0)
         assert not ran
-        assert len([message for message in client.heard if message.get("id") == asked]) == 1
+        assert len([message for message in client.received if message.get("id") == asked]) == 1
 
 
 async def test_a_cancel_of_a_client_that_did_not_open_the_session_is_ignored() -> None:
@@ -247,7 +247,7 @@ async def test_a_cancel_of_a_client_that_did_not_open_the_session_is_ignored() -
         stranger.tell("session/cancel", {"sessionId": session})
         await stranger.result("session/list", {})  # by now the cancel was read
         assert agent.sessions[session].turn is not None
-        assert not any(message.get("id") == asked for message in client.heard)
+        assert not any(message.get("id") == asked for message in client.received)
         client.tell("session/cancel", {"sessionId": session})
         await client.until(lambda message: message.get("id") == asked)
 

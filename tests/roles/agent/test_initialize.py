@@ -10,7 +10,7 @@ from dragoman import Agent, Turn
 from dragoman.schema.fs import DirectoryEntry, ListDirectoryResult
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 from tests.roles.translated_pair import CWD, run
 
 GATED = sorted(name for (side, name), row in METHODS.items() if side is Side.CLIENT and row.gate.startswith("client."))
@@ -29,7 +29,7 @@ def offered_capabilities(on: dict[str, Any], dialect: str = "v1") -> set[str]:
         seen.update(row.gate for row in rows if turn.session.connection.offers(row.gate))
 
     async def main() -> None:
-        async with joined(agent, dialect=dialect, on=on) as remote:
+        async with connect_in_memory(agent, dialect=dialect, on=on) as remote:
             await (await remote.open_session(CWD)).ask("look")
 
     run(main())
@@ -59,5 +59,5 @@ async def test_an_agent_lists_a_directory_through_a_custom_handler(dialect: str)
         await turn.say(", ".join(entry.name for entry in found.entries))
 
     listing = ListDirectoryResult(entries=[DirectoryEntry(name="virtual.txt", type="file")])
-    async with joined(agent, dialect=dialect, on={"fs/list_directory": lambda _: listing}) as remote:
+    async with connect_in_memory(agent, dialect=dialect, on={"fs/list_directory": lambda _: listing}) as remote:
         assert await (await remote.open_session(CWD)).ask("look") == "virtual.txt"

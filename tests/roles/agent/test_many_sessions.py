@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Agent, ClientSession, RemoteAgent, Turn
 from dragoman.schema.permission import RequestPermissionParams
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 from tests.roles.translated_pair import CWD, translated
 
 COUNT = 20
@@ -51,8 +51,8 @@ async def agents(repeater: Repeater) -> AsyncIterator[list[RemoteAgent]]:
     """Return three agents: in v1, in the draft, and behind a translator."""
     async with AsyncExitStack() as stack:
         yield [
-            await stack.enter_async_context(joined(repeater.agent())),
-            await stack.enter_async_context(joined(repeater.agent(), dialect="draft")),
+            await stack.enter_async_context(connect_in_memory(repeater.agent())),
+            await stack.enter_async_context(connect_in_memory(repeater.agent(), dialect="draft")),
             await stack.enter_async_context(translated(repeater.agent(), "v1", "crow")),
         ]
 
@@ -80,7 +80,7 @@ async def test_cancelling_one_session_does_not_affect_another() -> None:
         await go_on.wait()
         await turn.say(" done")
 
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         one, other = await remote.open_session(CWD), await remote.open_session(CWD)
         async with one.prompt("a") as first, other.prompt("b") as second:
             await anext(aiter(first))
@@ -109,7 +109,7 @@ async def test_a_question_in_one_session_does_not_block_another() -> None:
         await answered.wait()
         return question.options[0].option_id
 
-    async with joined(agent, permission=permission) as remote:
+    async with connect_in_memory(agent, permission=permission) as remote:
         slow, quick = await remote.open_session(CWD), await remote.open_session(CWD)
         asking = asyncio.create_task(slow.ask("ask"))
         assert await quick.ask("go") == "quick"

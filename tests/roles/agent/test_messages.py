@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman import Agent, Turn
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 from tests.roles.raw_client import new_session, prompt_and_wait, raw_connection, updates
 from tests.roles.translated_pair import CWD, TRANSLATED, translated
 
@@ -52,7 +52,7 @@ async def test_the_pieces_of_a_message_carry_its_id_on_the_wire(streaming: bool)
 
 async def test_a_client_joins_the_chunks_also_after_loading() -> None:
 
-    async with joined(reporting_agent()) as remote:
+    async with connect_in_memory(reporting_agent()) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
         told = [(message.role, message.text) for message in session.transcript.messages]
@@ -86,7 +86,7 @@ async def test_text_outside_messages_with_ids_is_a_separate_message(streaming: b
         ("agent", "and more"),
     ]  # fmt: skip
 
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
         assert [(message.role, message.text) for message in session.transcript.messages[1:]] == told

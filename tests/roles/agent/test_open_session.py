@@ -9,7 +9,7 @@ import pytest
 from dragoman import Agent, Kind, Option, ProtocolError, Session, Turn
 from dragoman.roles.agent import list_sessions
 from dragoman.schema.config import SessionMode
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 from tests.roles.raw_client import CWD, new_session, prompt_and_wait, raw_connection, updates
 
 FROM = {"cwd": CWD, "mcpServers": []}
@@ -55,9 +55,9 @@ async def test_session_hooks_are_called_for_every_step() -> None:
         assert agent.sessions[second].state == {"last": "hello"}
         await client.result("session/close", {"sessionId": second})
         await client.result("session/resume", {"sessionId": second, "cwd": CWD})
-        before = len(client.heard)
+        before = len(client.received)
         await client.result("session/load", {"sessionId": second, **FROM})
-        assert [m["params"]["update"]["content"]["text"] for m in client.heard[before:-1]] == [
+        assert [m["params"]["update"]["content"]["text"] for m in client.received[before:-1]] == [
             "hello",
             "heard hello",
         ]
@@ -105,7 +105,7 @@ async def test_a_system_prompt_is_accepted_as_the_author_declared(
 
     agent = Agent("instructed", system_prompt_mode=declared)
     async with raw_connection(agent) as client:
-        told = client.heard[0]["result"]["agentCapabilities"]["sessionCapabilities"]
+        told = client.received[0]["result"]["agentCapabilities"]["sessionCapabilities"]
         assert told.get("systemPrompt") == capability
         for mode, taken in (("append", append), ("override", override)):
             answer = await client.call("session/new", {**FROM, **prompt(mode)})
@@ -171,7 +171,7 @@ async def test_our_client_goes_through_all_pages(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(list_sessions, "PAGE_SIZE", 2)
 
     agent, _ = recording_agent()
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         here = [(await remote.open_session(CWD)).id for _ in range(5)]
         await remote.open_session("/elsewhere")
         assert [info.session_id async for info in remote.iter_sessions(CWD)] == here[::-1]
@@ -182,7 +182,7 @@ async def test_unstable_methods_are_served_if_the_author_declared_them() -> None
 
     agent, happened = recording_agent(unstable=True)
     async with raw_connection(agent) as client:
-        told = client.heard[0]["result"]["agentCapabilities"]["sessionCapabilities"]
+        told = client.received[0]["result"]["agentCapabilities"]["sessionCapabilities"]
         assert told.keys() >= {"archive", "status", "title"}
         session = await new_session(client)
         one = {"sessionId": session}
@@ -212,10 +212,10 @@ async def test_history_can_be_replayed_but_not_changed() -> None:
         for method in ("session/edit_message", "session/rewind", "session/set_history", "session/retry"):
             error = await client.error(method, {"sessionId": session, "messageId": "1", "text": "two"})
             assert error["code"] == -32601
-        offered = str(client.heard[0]["result"]).lower()
+        offered = str(client.received[0]["result"]).lower()
         assert not any(word in offered for word in ("edit", "rewind", "rewrite", "history"))
-        before = len(client.heard)
+        before = len(client.received)
         await client.result("session/load", {"sessionId": session, **FROM})
-        assert [m["params"]["update"]["content"]["text"] for m in client.heard[before:-1]] == ["one", "heard one"]
+        assert [m["params"]["update"]["content"]["text"] for m in client.received[before:-1]] == ["one", "heard one"]
     public = {name for kind in (Agent, Session, Turn) for name in vars(kind) if not name.startswith("_")}
     assert not any(word in name for name in public for word in ("edit", "rewrite", "rewind", "truncate"))

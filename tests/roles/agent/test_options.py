@@ -101,7 +101,7 @@ async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json(
         modes=MODES, options=[Option.json_value("maxTokens", 100), Option.switch("autoApprove")]
     )
     async with raw_connection(agent, "draft") as client:
-        declared = client.heard[0]["result"]["capabilities"]["sessionCapabilities"]
+        declared = client.received[0]["result"]["capabilities"]["sessionCapabilities"]
         assert (declared["modes"], declared["configOptions"]) == (["default", "plan"], ["maxTokens", "autoApprove"])
         asked = {
             "workingDirectory": CWD,

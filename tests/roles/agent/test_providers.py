@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Provider, Turn
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 from tests.roles.raw_client import raw_connection
 from tests.roles.translated_pair import CWD, run, translated
 
@@ -56,7 +56,7 @@ async def check_providers(remote: Any) -> None:
 
 async def test_a_client_sets_providers_and_turns_them_off() -> None:
 
-    async with joined(agent_with_providers()) as remote:
+    async with connect_in_memory(agent_with_providers()) as remote:
         await check_providers(remote)
 
 
@@ -94,7 +94,7 @@ def test_provider_keys_are_never_sent() -> None:
             await client.result("providers/set", asked)
             [main, _] = (await client.result("providers/list", {}))["providers"]
             assert main["current"] == {"apiType": "openai", "baseUrl": "http://b"}
-            assert KEY not in str(client.heard)
+            assert KEY not in str(client.received)
 
     run(main())
 
@@ -102,7 +102,7 @@ def test_provider_keys_are_never_sent() -> None:
 @pytest.mark.parametrize(("agent", "dialect"), [(Agent("none"), "v1"), (Agent("none"), "draft")])
 async def test_an_agent_that_declared_none_has_no_such_methods(agent: Agent, dialect: str) -> None:
 
-    async with joined(agent, dialect=dialect) as remote:
+    async with connect_in_memory(agent, dialect=dialect) as remote:
         with pytest.raises(ProtocolError) as refused:
             await remote.list_providers()
         assert refused.value.kind == Kind.CAPABILITY_UNSUPPORTED

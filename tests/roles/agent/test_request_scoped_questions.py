@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import Agent, ProtocolError, Session, Turn
 from dragoman.schema.elicitation import CreateElicitationParams
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 from tests.roles.raw_client import CWD, raw_connection
 from tests.roles.translated_pair import translated
 
@@ -74,7 +74,7 @@ async def check_questions(remote: Any) -> None:
 
 async def test_the_user_answers_what_is_asked_about_a_request() -> None:
 
-    async with joined(eliciting_agent(), elicit=reply) as remote:
+    async with connect_in_memory(eliciting_agent(), elicit=reply) as remote:
         await check_questions(remote)
 
 
@@ -106,7 +106,7 @@ async def test_elicit_outside_a_request_raises() -> None:
 
     with pytest.raises(RuntimeError, match=r"turn\.elicit"):
         await agent.elicit("Who?", form={"name": str})
-    async with joined(agent, elicit=reply) as remote:
+    async with connect_in_memory(agent, elicit=reply) as remote:
         session = await remote.open_session(CWD)
         with pytest.raises(ProtocolError):
             await session.ask("hello")

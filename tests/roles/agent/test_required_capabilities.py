@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dragoman import Agent, ProtocolError, WorkspaceAccess, connect
-from dragoman.testing import ScriptedPeer, joined
+from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 
 
@@ -38,7 +38,7 @@ async def test_an_agent_refuses_a_client_that_lacks_what_it_requires_and_names_i
 async def test_a_client_that_offers_what_is_required_is_told_what_that_is() -> None:
 
     agent = Agent("picky", version="1", dialect="draft", required_capabilities={"fs": {"read": True}})
-    async with joined(agent, dialect="draft", workspace=WorkspaceAccess()) as remote:
+    async with connect_in_memory(agent, dialect="draft", workspace=WorkspaceAccess()) as remote:
         side = (remote.initialize_result.meta or {})["dragoman"]
         assert side["requiredClientCapabilities"] == {"fs": {"read": True}}
 

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Agent, Option, Session, Turn
 from dragoman.schema.config import SessionMode
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 from tests.roles.raw_client import new_session, raw_connection
 from tests.roles.translated_pair import CWD
 
@@ -46,7 +46,7 @@ async def test_the_route_says_who_answers_and_the_primary_agent_who_begins(
     settings: dict[str, str], heard: str, dialect: str
 ) -> None:
 
-    async with joined(two_responder_agent(), dialect=dialect) as remote:
+    async with connect_in_memory(two_responder_agent(), dialect=dialect) as remote:
         session = await remote.open_session(CWD)
         for option, value in settings.items():
             await session.set_option(option, value)
@@ -55,7 +55,7 @@ async def test_the_route_says_who_answers_and_the_primary_agent_who_begins(
 
 async def test_a_responder_that_ends_the_turn_early_is_the_last() -> None:
 
-    async with joined(two_responder_agent()) as remote:
+    async with connect_in_memory(two_responder_agent()) as remote:
         session = await remote.open_session(CWD)
         await session.set_option("route", "duet")
         async with session.prompt("no") as turn:
@@ -71,7 +71,7 @@ async def test_with_one_responder_there_are_no_route_options() -> None:
     async def answer(turn: Turn) -> None:
         await turn.say("me")
 
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         session = await remote.open_session(CWD)
         assert [option.id for option in session.options] == ["loud"]
         assert await session.ask("hi") == "me"
@@ -87,7 +87,7 @@ async def test_with_auto_resume_a_new_session_continues_the_last_one_of_its_fold
     def forked(session: Session, origin: Session) -> None:
         went_on.append((session.id, origin.id))
 
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         first = await remote.open_session(CWD)
         await first.ask("hi")
         await first.set_mode("b")

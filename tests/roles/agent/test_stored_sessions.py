@@ -28,7 +28,7 @@ from dragoman.schema.update import AgentMessageChunk, ToolCallProgress, ToolCall
 from dragoman.store.contract import Retention, Store
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 
 PATIENCE = 30.0
 
@@ -85,7 +85,7 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
 
     async def before() -> str:
         store = await SqliteStore.open(path)
-        async with joined(stored_agent(store)) as client:
+        async with connect_in_memory(stored_agent(store)) as client:
             session = await client.open_session("/", mcp_servers=[server], directories=["/tmp"])
             assert await session.ask("hello") == "you said hello"
             await session.set_mode("code")
@@ -98,7 +98,7 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
     async def after(id: str) -> None:
         store = await SqliteStore.open(path)
         agent = stored_agent(store)
-        async with joined(agent) as client:
+        async with connect_in_memory(agent) as client:
             listed = await client.list_sessions()
             assert [info.title for info in listed.sessions] == ["About bye", "About hello"]
             session = await client.load_session(id, "/", mcp_servers=[server], directories=["/tmp"])
@@ -130,11 +130,11 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
 async def test_expired_damaged_and_unknown_sessions_give_different_errors() -> None:
 
     store = MemoryStore()
-    async with joined(stored_agent(store)) as client:
+    async with connect_in_memory(stored_agent(store)) as client:
         session = await client.open_session("/")
         await session.ask("hello")
     await store.expire(Retention(count=0), "2030-01-01T00:00:00Z")
-    async with joined(stored_agent(store)) as client:
+    async with connect_in_memory(stored_agent(store)) as client:
         for id, kind in ((session.id, Kind.SESSION_EXPIRED), ("nobody", Kind.SESSION_NOT_FOUND)):
             with pytest.raises(ProtocolError) as caught:
                 await client.load_session(id, "/")
@@ -145,7 +145,7 @@ async def test_the_client_gets_updates_requests_and_the_end_in_order(tmp_path: P
     (tmp_path / "note.txt").write_text("all is well")
 
     store = await SqliteStore.open(str(tmp_path / "s.db"))
-    async with joined(stored_agent(store), workspace=WorkspaceAccess(), permission="allow") as client:
+    async with connect_in_memory(stored_agent(store), workspace=WorkspaceAccess(), permission="allow") as client:
         session = await client.open_session(str(tmp_path))
         kinds = []
         async with session.prompt("tool") as turn:
@@ -168,7 +168,7 @@ def test_archived_state_and_title_survive_a_restart(tmp_path: Path) -> None:
 
     async def before() -> list[str]:
         store = await SqliteStore.open(path)
-        async with joined(stored_agent(store, unstable=True)) as client:
+        async with connect_in_memory(stored_agent(store, unstable=True)) as client:
             ids = [(await client.open_session("/")).id for _ in range(3)]
             for id in ids[:2]:
                 await client.request("session/archive", ArchiveSessionParams(session_id=id))
@@ -178,7 +178,7 @@ def test_archived_state_and_title_survive_a_restart(tmp_path: Path) -> None:
 
     async def after(ids: list[str], titles: list[str | None]) -> None:
         store = await SqliteStore.open(path)
-        async with joined(stored_agent(store, unstable=True)) as client:
+        async with connect_in_memory(stored_agent(store, unstable=True)) as client:
             listed = await client.request("session/list", ListSessionsParams(archived="exclude"))
             assert {info.session_id: info.title or None for info in listed.sessions} == dict(
                 zip(ids[1:], titles, strict=True)
@@ -204,7 +204,7 @@ async def test_a_client_is_answered_after_its_setting_is_stored(monkeypatch: pyt
     async def full(*_: Any) -> Any:
         raise StoreFault("full", "there is no room")
 
-    async with joined(stored_agent(store, unstable=True)) as client:
+    async with connect_in_memory(stored_agent(store, unstable=True)) as client:
         session = await client.open_session("/")
         for call in (
             lambda: session.set_mode("code"),
@@ -224,7 +224,7 @@ async def test_a_client_is_answered_after_its_setting_is_stored(monkeypatch: pyt
 async def test_a_loss_in_translation_is_logged_in_its_session() -> None:
 
     store = MemoryStore()
-    async with joined(stored_agent(store), dialect="2025.1", cwd="/") as client:
+    async with connect_in_memory(stored_agent(store), dialect="2025.1", cwd="/") as client:
         sessions = [await client.open_session("/") for _ in range(3)]
         await sessions[0].ask("hello")
         assert await sessions[1].ask("ask") in ("yes", "no")
@@ -241,7 +241,7 @@ async def test_a_loss_in_translation_is_logged_in_its_session() -> None:
 async def test_messages_that_are_sent_whole_are_logged_whole() -> None:
 
     store = MemoryStore()
-    async with joined(stored_agent(store, streaming=False)) as client:
+    async with connect_in_memory(stored_agent(store, streaming=False)) as client:
         session = await client.open_session("/")
         assert await session.ask("hello") == "you said hello"
     texts = [
@@ -260,7 +260,7 @@ async def test_a_store_that_fails_fails_the_prompt_and_may_recover(monkeypatch: 
     async def full(*_: Any) -> Any:
         raise StoreFault("full", "there is no room")
 
-    async with joined(stored_agent(store)) as client:
+    async with connect_in_memory(stored_agent(store)) as client:
         session = await client.open_session("/")
         monkeypatch.setattr(store, "append", full)
         with pytest.raises(ProtocolError, match="no room"):

@@ -53,7 +53,7 @@ async def run_and_get_statuses(
 def sent_statuses(client: Raw) -> list[Any]:
     """Return the statuses of the only tool call."""
     story: list[Any] = []
-    for message in client.heard:
+    for message in client.received:
         params = message.get("params", {})
         if message.get("method") == "session/request_permission":
             story.append("asked")

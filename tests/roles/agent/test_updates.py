@@ -138,9 +138,9 @@ async def test_usage_is_sent_at_once_and_with_the_end_of_the_turn() -> None:
     assert update["cost"] == {"amount": 0.25, "currency": "USD"}
     assert (update["used"], update["size"]) == (1500, 8000)
     counts = {"totalTokens": 17, "inputTokens": 10, "outputTokens": 5, "thoughtTokens": 2}
-    assert client.heard[-1]["result"] == {"stopReason": "end_turn", "usage": counts}
+    assert client.received[-1]["result"] == {"stopReason": "end_turn", "usage": counts}
     client = await run_turn_in_draft(spend)
-    usage = client.heard[-1]["result"]["usage"]
+    usage = client.received[-1]["result"]["usage"]
     assert (usage["inputTokens"], usage["outputTokens"]) == (10, 5)
 
 
@@ -181,7 +181,7 @@ async def test_commands_of_a_session_are_sent_again_after_a_load() -> None:
     async with raw_connection(agent) as client:
         await client.result("session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
         await client.heard_call("session/update")
-        told = client.heard[-1]["params"]["update"]
+        told = client.received[-1]["params"]["update"]
         assert [command["name"] for command in told["availableCommands"]] == ["undo"]
 
 

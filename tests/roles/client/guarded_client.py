@@ -20,7 +20,7 @@ from dragoman.schema.config import SessionMode
 from dragoman.schema.permission import PermissionOption
 from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
 from dragoman.store.audit import AuditLog
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 
 DIALECTS = ("v1", "draft")
 
@@ -127,7 +127,7 @@ async def guarded(
     guard = Guard(policy or Policy(), grants=kept, audit=audit, ask=None if nobody else user, **options)
     work = folder / "w"
     work.mkdir(exist_ok=True)
-    async with joined(
+    async with connect_in_memory(
         scripted_agent(dialect),
         dialect=dialect,
         permission=guard.request_permission,

@@ -17,7 +17,7 @@ from dragoman.schema.elicitation import (
     StringProperty,
 )
 from dragoman.schema.permission import PermissionOption, RequestPermissionParams
-from dragoman.testing import ScriptedPeer, joined
+from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 from tests.roles.translated_pair import CWD, run, translated
 
@@ -99,7 +99,7 @@ async def test_each_of_the_four_kinds_can_be_chosen_by_a_function(kind: int) -> 
         assert question.tool_call.tool_call_id == "c1"
         return question.options[kind].option_id
 
-    async with joined(asking_agent(), permission=choose) as remote:
+    async with connect_in_memory(asking_agent(), permission=choose) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("go") == f"{OPTIONS[kind].kind} {OPTIONS[kind].option_id}"
         assert session.tool_calls["c1"].status == ("completed" if kind < 2 else "failed")
@@ -130,7 +130,7 @@ async def test_an_open_banjo_permission_request_is_answered_with_cancelled_when_
     async def script(peer: ScriptedPeer) -> None:
         answer = await peer.request(7, "session/request_permission", QUESTION)
         assert answer["result"] == {"outcome": {"outcome": "cancelled"}}
-        assert peer.heard[-2]["method"] == "session/cancel"
+        assert peer.received[-2]["method"] == "session/cancel"
 
     await with_banjo_agent(script, asked, permission=never)
 
@@ -162,7 +162,7 @@ async def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_fo
     client.send({"jsonrpc": "2.0", "id": heard["id"], "result": chosen})
     while heard.get("id") != 3:
         heard = await client.receive()
-    said = [one["params"]["update"] for one in client.heard if one.get("method") == "session/update"]
+    said = [one["params"]["update"] for one in client.received if one.get("method") == "session/update"]
     assert said[-1]["content"]["text"] == "reject_always o3"
     await serving.close()
 
@@ -171,7 +171,7 @@ async def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_fo
 async def test_a_policy_is_an_object_that_can_be_called(path: str, answer: str) -> None:
 
     policy = Policy(path)
-    async with joined(asking_agent(), permission=policy) as remote:
+    async with connect_in_memory(asking_agent(), permission=policy) as remote:
         assert await (await remote.open_session(CWD)).ask("go") == answer
         assert policy.asked == ["Write a"]
 
@@ -179,7 +179,7 @@ async def test_a_policy_is_an_object_that_can_be_called(path: str, answer: str) 
 @pytest.mark.parametrize(("wish", "answer"), [("allow", "allow_once o0"), ("deny", "reject_once o2")])
 async def test_allow_and_deny_are_accepted_as_policies(wish: str, answer: str) -> None:
 
-    async with joined(asking_agent(), permission=wish) as remote:
+    async with connect_in_memory(asking_agent(), permission=wish) as remote:
         assert await (await remote.open_session(CWD)).ask("go") == answer
 
 
@@ -245,7 +245,7 @@ async def test_a_form_is_filled_declined_or_closed(reply: Any, heard: str) -> No
         asked.append(question)
         return reply
 
-    async with joined(eliciting_agent(), elicit=elicit) as remote:
+    async with connect_in_memory(eliciting_agent(), elicit=elicit) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("form") == heard
         (question,) = asked
@@ -261,7 +261,7 @@ async def test_a_link_is_passed_unchanged_and_only_accepted(reply: Any, heard: s
         shown.append(question.url)
         return reply
 
-    async with joined(eliciting_agent(), elicit=elicit) as remote:
+    async with connect_in_memory(eliciting_agent(), elicit=elicit) as remote:
         assert await (await remote.open_session(CWD)).ask("url") == heard
         assert shown == [SIGN_IN]
 
@@ -322,7 +322,7 @@ async def test_an_elicitation_that_was_not_offered_is_rejected_without_asking(op
 
 async def test_our_agent_does_not_ask_a_client_that_offers_no_questions() -> None:
 
-    async with joined(eliciting_agent()) as remote:
+    async with connect_in_memory(eliciting_agent()) as remote:
         with pytest.raises(ProtocolError) as caught:
             await (await remote.open_session(CWD)).ask("form")
         assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED

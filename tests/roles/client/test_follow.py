@@ -11,7 +11,7 @@ from dragoman import Agent, ConnectionFailed, Turn, connect
 from dragoman.schema.toolcall import ToolCallLocation
 from dragoman.schema.update import ToolCallProgress
 from dragoman.session.location import Location
-from dragoman.testing import ScriptedPeer, joined
+from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 from tests.roles.translated_pair import CWD, TRANSLATED, translated
 
@@ -38,7 +38,7 @@ TOLD = [Location(path=A, line=3, tool_call_id="c1"), Location(path=B, line=7, to
 
 async def test_each_location_is_reported_once_in_order() -> None:
 
-    async with joined(locating_agent()) as remote:
+    async with connect_in_memory(locating_agent()) as remote:
         session = await remote.open_session(CWD)
         told: list[Location] = []
         session.on_location = told.append
@@ -94,7 +94,7 @@ async def test_a_range_that_our_agent_names_is_the_drafts_location_on_the_wire()
     made = await client.request(2, "session/new", {"workingDirectory": CWD})
     content = [{"type": "text", "text": "go"}]
     await client.request(3, "session/prompt", {"sessionId": made["result"]["sessionId"], "content": content})
-    updates = [heard["params"] for heard in client.heard if heard.get("method") == "session/update"]
+    updates = [heard["params"] for heard in client.received if heard.get("method") == "session/update"]
     (call,) = [update["data"] for update in updates if update["type"] == "tool_call"]
     assert call["location"] == {"path": A, "line": 42, "column": 5, "endLine": 55, "endColumn": 2}
     await serving.close()
@@ -115,7 +115,7 @@ async def test_following_ends_with_the_session_and_when_it_is_closed() -> None:
     async def read(following: Any) -> list[Location]:
         return [place async for place in following]
 
-    async with joined(locating_agent()) as remote:
+    async with connect_in_memory(locating_agent()) as remote:
         session = await remote.open_session(CWD)
         closed, left = session.follow(), session.follow()
         closed.close()

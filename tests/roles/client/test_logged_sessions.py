@@ -24,7 +24,7 @@ from dragoman.store.export import export_session, import_session
 from dragoman.store.memory import MemoryStore
 from dragoman.store.replay import build_transcript, render_markdown
 from dragoman.store.sqlite import SqliteStore
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 
 PATIENCE = 20.0
 
@@ -86,7 +86,7 @@ async def test_everything_is_in_the_log_in_the_order_it_happened(tmp_path: Path)
 
     store = await SqliteStore.open(str(tmp_path / "s.db"))
     heard: list[str] = []
-    async with joined(
+    async with connect_in_memory(
         talking_agent(), store=store, permission="allow", on_entry=lambda _, entry: heard.append(entry.kind)
     ) as agent:
         session = await agent.open_session(str(tmp_path))
@@ -113,7 +113,7 @@ async def test_everything_is_in_the_log_in_the_order_it_happened(tmp_path: Path)
 async def test_nothing_is_delivered_before_it_is_stored() -> None:
 
     store = Slow()
-    async with joined(talking_agent(), store=store) as agent:
+    async with connect_in_memory(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
         heard: list[Any] = []
         session.on_update = heard.append
@@ -141,7 +141,7 @@ async def test_the_agent_gets_a_prompt_only_after_it_is_stored() -> None:
     async def answer(turn: Turn) -> None:
         prompts.append(turn.text)
 
-    async with joined(agent, store=store) as remote:
+    async with connect_in_memory(agent, store=store) as remote:
         session = await remote.open_session("/")
         store.gate.clear()
         asking = asyncio.ensure_future(session.ask("hello"))
@@ -156,7 +156,7 @@ async def test_the_agent_gets_a_prompt_only_after_it_is_stored() -> None:
 async def test_a_stream_is_stored_in_few_commits_without_loss() -> None:
 
     store = Slow()
-    async with joined(talking_agent(), store=store) as agent:
+    async with connect_in_memory(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
         text = await session.ask("many")
     assert text == "".join(f"{number} " for number in range(5000))
@@ -170,7 +170,7 @@ async def test_a_stream_is_stored_in_few_commits_without_loss() -> None:
 async def test_a_store_that_fails_ends_the_turn_with_its_error_and_may_recover() -> None:
 
     store = Slow()
-    async with joined(talking_agent(), store=store) as agent:
+    async with connect_in_memory(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
         heard: list[Any] = []
         session.on_update = heard.append
@@ -206,7 +206,7 @@ async def test_late_updates_of_a_turn_that_could_not_be_stored_do_not_go_to_the_
         await turn.say(f"this is {turn.text}")
 
     store = Slow()
-    async with joined(agent, store=store) as client:
+    async with connect_in_memory(agent, store=store) as client:
         session = await client.open_session("/")
         turn = await session.prompt("first").__aenter__()
         await begun.wait()
@@ -234,7 +234,7 @@ async def test_forms_and_their_values_are_logged_on_both_sides_and_links_without
         return {"branch": "main"} if params.mode == "form" else True
 
     store = MemoryStore()
-    async with joined(agent, store=store, elicit=reply) as client:
+    async with connect_in_memory(agent, store=store, elicit=reply) as client:
         session = await client.open_session("/")
         await session.ask("go")
     for each in (store, kept):
@@ -253,7 +253,7 @@ async def test_a_loss_in_translation_is_logged_in_its_session() -> None:
 
     store = MemoryStore()
     server = McpServer(name="db", command="db", args=[], env=[])
-    async with joined(talking_agent(), store=store, dialect="2025.1", cwd="/") as client:
+    async with connect_in_memory(talking_agent(), store=store, dialect="2025.1", cwd="/") as client:
         await client.open_session("/")
         session = await client.open_session("/", mcp_servers=[server])
         await session.ask("hello")
@@ -269,7 +269,7 @@ async def test_set_mode_returns_after_the_mode_is_logged() -> None:
     store = Slow()
     agent = talking_agent()
     agent.modes = [SessionMode(id="ask", name="Ask"), SessionMode(id="code", name="Code")]
-    async with joined(agent, store=store) as client:
+    async with connect_in_memory(agent, store=store) as client:
         session = await client.open_session("/")
         await session.set_mode("code")
         assert (await store.read(session.id))[-1].body["currentModeId"] == "code"
@@ -284,7 +284,7 @@ async def test_file_uses_are_logged_without_their_content(tmp_path: Path) -> Non
     (tmp_path / "note.txt").write_text("a secret")
 
     store = MemoryStore()
-    async with joined(talking_agent(), store=store, workspace=WorkspaceAccess()) as agent:
+    async with connect_in_memory(talking_agent(), store=store, workspace=WorkspaceAccess()) as agent:
         session = await agent.open_session(str(tmp_path))
         assert await session.ask("read") == "a secret"
     (use,) = [entry for entry in await store.read(session.id) if entry.kind == "file"]
@@ -296,13 +296,13 @@ async def test_secrets_of_mcp_servers_are_stored_separately_and_reused() -> None
     store = MemoryStore()
     server = McpServer(name="db", command="db", args=[], env=[NameValue(name="TOKEN", value="s3cret")])
     agent = talking_agent()
-    async with joined(agent, store=store) as remote:
+    async with connect_in_memory(agent, store=store) as remote:
         session = await remote.open_session("/", mcp_servers=[server])
         await session.ask("hello")
         lines = await store.lines(session.id)
         assert b"TOKEN" in lines[0]
         assert not any(b"s3cret" in line for line in lines)
-    async with joined(agent, store=store) as remote:
+    async with connect_in_memory(agent, store=store) as remote:
         assert isinstance(remote, LoggedAgent)
         gone_on = await remote.continue_session(session.id)
         assert gone_on.session.mcp_servers == [server]
@@ -313,7 +313,7 @@ async def test_an_imported_session_has_no_servers_and_folders_until_it_is_opened
 
     elsewhere, here = MemoryStore(), MemoryStore()
     server = McpServer(name="db", command="/bin/sh", args=["-c", "evil"], env=[])
-    async with joined(talking_agent(), store=elsewhere) as remote:
+    async with connect_in_memory(talking_agent(), store=elsewhere) as remote:
         session = await remote.open_session("/", mcp_servers=[server], directories=["/etc"])
         await session.ask("hello")
     file = io.BytesIO()
@@ -322,13 +322,13 @@ async def test_an_imported_session_has_no_servers_and_folders_until_it_is_opened
     log = (await import_session(here, file)).session_id
     if is_fork:
         log = (await here.fork(log, "fork")).session_id
-    async with joined(talking_agent(), store=here) as remote:
+    async with connect_in_memory(talking_agent(), store=here) as remote:
         assert isinstance(remote, LoggedAgent)
         went = (await remote.continue_session(log)).session
         assert (went.mcp_servers, went.directories) == ([], [])
         ours = McpServer(name="ours", command="/bin/true", args=[], env=[])
         await remote.continue_session(log, mcp_servers=[ours])
-    async with joined(talking_agent(), store=here) as remote:
+    async with connect_in_memory(talking_agent(), store=here) as remote:
         assert isinstance(remote, LoggedAgent)
         assert (await remote.continue_session(log)).session.mcp_servers == [ours]
 
@@ -337,15 +337,15 @@ async def test_a_session_is_resumed_or_loaded_if_the_agent_has_it() -> None:
 
     store = MemoryStore()
     agent = talking_agent()
-    async with joined(agent, store=store) as remote:
+    async with connect_in_memory(agent, store=store) as remote:
         session = await remote.open_session("/")
         await session.ask("hello")
         await store.rename(session.id, "work")
     count = len(await store.read(session.id))
-    async with joined(agent, store=store) as remote:
+    async with connect_in_memory(agent, store=store) as remote:
         loaded = await remote.load_session(session.id, "/")
         assert [update for update in loaded.updates_outside_turns if isinstance(update, AgentMessageChunk)]
-    async with joined(agent, store=store) as remote:
+    async with connect_in_memory(agent, store=store) as remote:
         assert isinstance(remote, LoggedAgent)
         went = await remote.continue_session("work")
         assert went.method == "session/resume"
@@ -359,10 +359,10 @@ async def test_a_session_is_resumed_or_loaded_if_the_agent_has_it() -> None:
 async def test_a_session_that_its_agent_lost_continues_with_the_transcript() -> None:
 
     store = MemoryStore()
-    async with joined(talking_agent(), store=store) as remote:
+    async with connect_in_memory(talking_agent(), store=store) as remote:
         session = await remote.open_session("/")
         await session.ask("hello")
-    async with joined(talking_agent(), store=store) as remote:  # another one, which knows nothing
+    async with connect_in_memory(talking_agent(), store=store) as remote:  # another one, which knows nothing
         assert isinstance(remote, LoggedAgent)
         went = await remote.continue_session(session.id)
         assert went.method == "session/new"
@@ -380,7 +380,7 @@ async def test_agents_that_count_their_sessions_do_not_share_a_log(monkeypatch: 
 
     store = MemoryStore()
     for _ in range(2):
-        async with joined(talking_agent(), store=store) as remote:
+        async with connect_in_memory(talking_agent(), store=store) as remote:
             session = await remote.open_session("/")
             await session.ask("hello")
     logs = await store.sessions()
@@ -391,7 +391,7 @@ async def test_agents_that_count_their_sessions_do_not_share_a_log(monkeypatch: 
 async def test_a_fork_begins_with_the_log_of_its_origin() -> None:
 
     store = MemoryStore()
-    async with joined(talking_agent(), store=store) as remote:
+    async with connect_in_memory(talking_agent(), store=store) as remote:
         session = await remote.open_session("/")
         await session.ask("hello")
         fork = await remote.fork_session(session.id, "/")
@@ -414,7 +414,7 @@ async def test_the_exit_of_an_agent_is_the_last_log_entry() -> None:
         leaving.append(asyncio.ensure_future(turn.session.connection.close("died")))
         await asyncio.Event().wait()
 
-    async with joined(agent, store=store) as remote:
+    async with connect_in_memory(agent, store=store) as remote:
         session = await remote.open_session("/")
         heard: list[Any] = []
         session.on_update = heard.append

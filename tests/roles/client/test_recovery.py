@@ -12,7 +12,7 @@ import pytest
 from dragoman import Agent, ConnectionFailed, Kind, Option, ProtocolError, Turn, WorkspaceAccess
 from dragoman.roles.client.recovery import STRATEGIES, FailedAttempt, Recovery, Strategy, strategy_of
 from dragoman.schema.config import SessionMode
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 from tests.roles.translated_pair import CWD, TRANSLATED, translated
 
 
@@ -198,7 +198,7 @@ def failing_agent(fail: Callable[[int], str | None]) -> Agent:
 async def test_a_rate_limited_prompt_is_retried_after_a_delay() -> None:
 
     clock = Clock()
-    async with joined(failing_agent(lambda n: Kind.RATE_LIMITED if n < 3 else None)) as remote:
+    async with connect_in_memory(failing_agent(lambda n: Kind.RATE_LIMITED if n < 3 else None)) as remote:
         session = await remote.open_session(CWD)
         recovery = Recovery(sleep=clock.sleep, jitter=lambda: 1.0)
         assert await session.ask("go", recovery=recovery) == "well done"
@@ -209,7 +209,7 @@ async def test_a_rate_limited_prompt_is_retried_after_a_delay() -> None:
 async def test_a_session_that_the_agent_lost_is_replaced_by_a_new_one() -> None:
 
     agent = failing_agent(lambda _: None)
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         session = await remote.open_session(CWD, mode="code")
         assert await session.ask("one") == "well done"
         before = session.id
@@ -240,7 +240,7 @@ async def test_a_session_that_is_renewed_has_the_options_it_was_set_to(dialect: 
     async def answer(turn: Turn) -> None:
         await turn.say(" ".join(str(turn.session.get_option(option.id)) for option in options))
 
-    async with joined(agent, dialect=dialect) as remote:
+    async with connect_in_memory(agent, dialect=dialect) as remote:
         session = await remote.open_session(CWD)
         for option, value in (("model", "opus"), ("loud", True), ("depth", 5), ("mood", "bad")):
             await session.set_option(option, value)
@@ -261,7 +261,7 @@ async def test_the_workspace_of_a_lost_session_ends_and_the_new_one_gets_its_own
         await turn.say(opened[-1].id)
 
     lending = WorkspaceAccess()
-    async with joined(agent, workspace=lending) as remote:
+    async with connect_in_memory(agent, workspace=lending) as remote:
         session = await remote.open_session(str(tmp_path))
         first = await session.ask("one")
         agent.sessions.clear()
@@ -312,7 +312,7 @@ async def test_a_timed_out_turn_is_retried_with_a_longer_timeout() -> None:
                 cancelled = True
         await turn.say("awake")
 
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         session = await remote.open_session(CWD)
         told: list[str] = []
         recovery = Recovery(timeout_factor=1000.0, on_failure=lambda trouble: told.append(trouble.error.message))

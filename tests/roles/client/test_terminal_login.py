@@ -13,7 +13,7 @@ from dragoman import Agent, Kind, ProtocolError, Turn, connect
 from dragoman.roles.client.terminal_login import TerminalLogin, run_in_terminal
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.content import TextContent
-from dragoman.testing import ScriptedPeer, joined
+from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 
 # An agent that works for those who signed in: `--login` writes the token, a session needs it.
@@ -139,7 +139,7 @@ async def test_other_auth_methods_are_sent_to_the_agent() -> None:
         assert turn.prompt == [TextContent(text="hi")]
         asked.set()
 
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         await remote.authenticate("browser")
         await (await remote.open_session()).ask("hi")
         assert asked.is_set()

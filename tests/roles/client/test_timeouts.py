@@ -9,7 +9,7 @@ import pytest
 from dragoman import Agent, Kind, ProtocolError, StartFailed, Turn, connect
 from dragoman.roles.client.turn import CANCEL_GRACE, TurnTimeouts
 from dragoman.schema.permission import RequestPermissionParams
-from dragoman.testing import ScriptedPeer, joined
+from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 from tests.roles.translated_pair import CWD, TRANSLATED, translated
 
@@ -77,7 +77,7 @@ def silent_agent() -> tuple[Agent, list[str]]:
 async def test_a_silent_turn_is_cancelled_and_ends_with_timeout() -> None:
 
     agent, ends = silent_agent()
-    async with joined(agent, idle_timeout=SOON) as remote:
+    async with connect_in_memory(agent, idle_timeout=SOON) as remote:
         session = await remote.open_session(CWD)
         with pytest.raises(ProtocolError, match="sent no update") as caught:
             await session.ask("dream")
@@ -97,7 +97,7 @@ async def test_a_turn_ends_at_its_timeout_despite_updates() -> None:
             await turn.say("bla ")
             await asyncio.sleep(0)
 
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         session = await remote.open_session(CWD)
         with pytest.raises(ProtocolError, match="longer than") as caught:
             await session.ask("talk", timeout=SOON, idle_timeout=10)
@@ -149,7 +149,7 @@ async def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
         waits.append(session.keeps_agent_waiting)
         return question.options[0].option_id
 
-    async with joined(agent, idle_timeout=10, permission=think) as remote:
+    async with connect_in_memory(agent, idle_timeout=10, permission=think) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("go") == "yes"
         assert waits == [True]
@@ -159,7 +159,7 @@ async def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
 async def test_without_timeouts_there_is_no_timer() -> None:
 
     agent, _ = silent_agent()
-    async with joined(agent) as remote:
+    async with connect_in_memory(agent) as remote:
         session = await remote.open_session(CWD)
         async with session.prompt("dream") as turn:
             assert turn._timer is None
@@ -179,7 +179,7 @@ async def test_an_answer_that_never_comes_is_a_timeout() -> None:
     async def slow(params: object) -> None:
         await asyncio.Event().wait()
 
-    async with joined(agent, timeout=SOON) as remote:
+    async with connect_in_memory(agent, timeout=SOON) as remote:
         with pytest.raises(ProtocolError, match="_slow was not answered") as caught:
             await remote.request("_slow", {})
         assert caught.value.kind == Kind.TIMEOUT

@@ -11,7 +11,7 @@ from dragoman.schema.config import SessionMode
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.update import UsageUpdate
 from dragoman.session.message import Message
-from dragoman.testing import joined
+from dragoman.testing import connect_in_memory
 from tests.roles.translated_pair import CWD, TRANSLATED, translated
 
 
@@ -53,7 +53,7 @@ SAID = [
 
 async def test_a_turn_is_read_back_in_order_and_merged() -> None:
 
-    async with joined(working_agent(usage=True)) as remote:
+    async with connect_in_memory(working_agent(usage=True)) as remote:
         session = await remote.open_session()
         await session.ask("go")
         transcript = session.transcript
@@ -68,7 +68,7 @@ async def test_a_turn_is_read_back_in_order_and_merged() -> None:
 
 async def test_the_transcript_can_be_read_during_a_turn() -> None:
 
-    async with joined(working_agent()) as remote:
+    async with connect_in_memory(working_agent()) as remote:
         session = await remote.open_session()
         seen: list[int] = []
         async with session.prompt("go") as turn:
@@ -80,7 +80,7 @@ async def test_the_transcript_can_be_read_during_a_turn() -> None:
 
 async def test_a_loaded_session_has_the_transcript_it_had() -> None:
 
-    async with joined(working_agent(usage=True)) as remote:
+    async with connect_in_memory(working_agent(usage=True)) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
         loaded = await remote.load_session(session.id, CWD)

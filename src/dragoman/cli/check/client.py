@@ -113,10 +113,10 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
 async def _serve(parser: Parser, options: argparse.Namespace, stop: StopSignal) -> int:
     from dragoman.cli.check.editor import serve_check
     from dragoman.cli.check.options import select_requirements
-    from dragoman.conformance.harness.editor import open_reception
+    from dragoman.conformance.harness.editor import open_stub_listener
 
     dialect = "v1" if options.dialect == "auto" else options.dialect
-    with open_reception() as reception:
+    with open_stub_listener() as listener:
         return await serve_check(
-            reception, dialect, select_requirements(parser, options, "client", dialect), options, stop
+            listener, dialect, select_requirements(parser, options, "client", dialect), options, stop
         )

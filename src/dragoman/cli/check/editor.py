@@ -1,6 +1,6 @@
 """The live half of `dragoman check client --serve`: the command to configure, then each verdict as it comes.
 
-Takes the reception at which the editor's tester reports; gives the exit code. Ctrl-C is how it usually ends, and what
+Takes the socket to which the editor's tester reports; gives the exit code. Ctrl-C is how it usually ends, and what
 was tried until then is reported like any other check.
 """
 
@@ -25,7 +25,7 @@ from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Outcome, Verdict
 from dragoman.policy.redaction import environment_secrets
-from dragoman.testing.reception import Reception
+from dragoman.testing.fake_agents import StubListener
 
 OUTCOME_STYLES = {
     Outcome.PASS: "green",
@@ -36,13 +36,13 @@ OUTCOME_STYLES = {
 
 
 async def serve_check(
-    stub_agent: Reception, dialect: str, selected: Sequence[Requirement], options: argparse.Namespace, stop: StopSignal
+    listener: StubListener, dialect: str, selected: Sequence[Requirement], options: argparse.Namespace, stop: StopSignal
 ) -> int:
     """Try one requirement after the other until there are no more, or the user has enough."""
     sheet = OutputStream(sys.stderr if options.json == "-" else sys.stdout, os.environ)
-    words = agent_command(stub_agent)
+    words = agent_command(listener)
     _show_setup(sheet, words, len(selected))
-    client = EditorClient(stub_agent, dialect, lambda text: sheet.write_line(text, "dim"))
+    client = EditorClient(listener, dialect, lambda text: sheet.write_line(text, "dim"))
     verdicts: list[Verdict] = []
     began = time.monotonic()
     try:

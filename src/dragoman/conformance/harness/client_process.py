@@ -22,8 +22,7 @@ from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.verdict import Inconclusive
 from dragoman.errors import StartFailed
 from dragoman.roles.client.dial import rebase_command
-from dragoman.testing.reception import Reception, StubConnection, words
-from dragoman.testing.stand_ins import filled_in
+from dragoman.testing.fake_agents import StubConnection, StubListener, client_command, stub_command
 from dragoman.transport.process import process_tree
 from dragoman.transport.process.watchdog import WATCHDOG
 from dragoman.transport.stream import StreamTransport
@@ -46,7 +45,7 @@ class StubEnvironment:
         self.is_watched = is_watched
         self.stub: StubConnection | None = None
         self.channel: StreamTransport | None = None
-        self._is_deaf = asyncio.Event()
+        self._ignores_sigterm = asyncio.Event()
         self._is_gone = asyncio.Event()
         self._watch: asyncio.Future[None] | None = None
 
@@ -61,7 +60,7 @@ class StubEnvironment:
         """Read what the stub agent reports. We hold its pipes, so close them when it exits."""
         with suppress(OSError):
             while await asyncio.get_running_loop().sock_recv(stub.link, 64):
-                self._is_deaf.set()
+                self._ignores_sigterm.set()
         self._is_gone.set()
         await channel.close("its agent has ended")
 
@@ -73,7 +72,7 @@ class StubEnvironment:
         if self.channel is not None:
             await self.channel.close()
         if self.stub is not None:
-            self.stub.let_go()
+            self.stub.close()
 
     def exit_state(self) -> ClientExit:
         """Return nothing: the client cannot be observed."""
@@ -109,7 +108,7 @@ class StubEnvironment:
         """End the stub agent, then its pipes."""
         assert self.stub is not None
         assert self.channel is not None
-        self.stub.order(f"exit {status}" if status >= 0 else f"kill {-status}")
+        self.stub.send_command(f"exit {status}" if status >= 0 else f"kill {-status}")
         await self.agent_running(STOP_TIMEOUTS.term)
         await self.channel.close()
 
@@ -121,14 +120,14 @@ class StubEnvironment:
     async def ignore_sigterm(self) -> None:
         """Wait until the stub agent confirms."""
         assert self.stub is not None
-        self.stub.order("deaf")
+        self.stub.send_command("ignore_sigterm")
         async with asyncio.timeout(STOP_TIMEOUTS.kill):
-            await self._is_deaf.wait()
+            await self._ignores_sigterm.wait()
 
     def release_agent(self) -> None:
         """Make the stub agent exit."""
         if self.stub is not None:
-            self.stub.order("exit 0")
+            self.stub.send_command("exit 0")
 
     async def agent_running(self, seconds: float) -> bool:
         """Return whether the stub agent still holds its socket after this time."""
@@ -227,15 +226,15 @@ class CommandClient:
     @asynccontextmanager
     async def start(self, requirement: Requirement) -> AsyncIterator[PeerUnderTest]:
         """Start a fresh run in a fresh folder; inconclusive when the client never starts its agent."""
-        reception = Reception()
+        listener = StubListener()
         token = os.urandom(8).hex()
         run: ClientProcess | None = None
         peer: ClientUnderTest | None = None
         try:
             with workspace() as folder:
                 try:
-                    run = await self._start(reception.path, folder, token, requirement)
-                    channel = run.attach(await self._wait_stub(reception, run))
+                    run = await self._start(listener.path, folder, token, requirement)
+                    channel = run.attach(await self._wait_stub(listener, run))
                     peer = ClientUnderTest(channel, self.dialect, self.timeouts, run, needs=requirement.needs)
                     peer.exits_after_turn = self.exits_after_turn
                     yield peer
@@ -246,13 +245,13 @@ class CommandClient:
                         await run.close()
         finally:
             WATCHDOG.unguard(token)
-            reception.close()
+            listener.close()
 
     async def _start(self, path: str, folder: str, token: str, requirement: Requirement) -> ClientProcess:
         is_wrapped = requirement.id in WRAPPED
         written = rebase_command(self.command, os.getcwd(), folder)
         return await self._launch(
-            filled_in(written, words(path, wrapped=is_wrapped), folder), folder, token, is_wrapped
+            client_command(written, stub_command(path, wrapped=is_wrapped), folder), folder, token, is_wrapped
         )
 
     async def _launch(
@@ -281,8 +280,8 @@ class CommandClient:
         WATCHDOG.guard(token, child.pid)
         return kind(child, token, folder, is_wrapped)
 
-    async def _wait_stub(self, reception: Reception, run: ClientProcess) -> StubConnection:
-        report = asyncio.ensure_future(reception.accept())
+    async def _wait_stub(self, listener: StubListener, run: ClientProcess) -> StubConnection:
+        report = asyncio.ensure_future(listener.accept())
         ended = asyncio.ensure_future(run.child.wait())
         try:
             await asyncio.wait([report, ended], timeout=self.timeouts.start, return_when=asyncio.FIRST_COMPLETED)

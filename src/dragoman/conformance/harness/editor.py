@@ -17,7 +17,7 @@ from dragoman.conformance.harness.client_process import StubEnvironment
 from dragoman.conformance.harness.peer import PeerUnderTest
 from dragoman.conformance.harness.timeouts import PROCESS, Timeouts
 from dragoman.conformance.requirement import Requirement
-from dragoman.testing.reception import Reception, words
+from dragoman.testing.fake_agents import StubListener, stub_command
 
 # A person opens threads and types prompts, and may be away for a while. Seconds.
 PERSON = 3600.0
@@ -37,9 +37,9 @@ class EditorClient:
     way = ""
 
     def __init__(
-        self, reception: Reception, dialect: str, say: Callable[[str], None], *, timeouts: Timeouts = EDITOR_TIMEOUTS
+        self, listener: StubListener, dialect: str, say: Callable[[str], None], *, timeouts: Timeouts = EDITOR_TIMEOUTS
     ) -> None:
-        self._reception = reception
+        self._listener = listener
         self._say = say
         self._last: ClientUnderTest | None = None
         self._environment: StubEnvironment | None = None
@@ -69,7 +69,7 @@ class EditorClient:
     async def _reconnect(self, requirement: Requirement) -> ClientUnderTest:
         await self.close()
         self._say(f"{requirement.id}: open a new thread with the agent and type a prompt")
-        stub = await self._reception.accept()
+        stub = await self._listener.accept()
         self._environment = StubEnvironment(stub.about.get("cwd") or "/", say=self._say)
         channel = self._environment.attach(stub)
         return ClientUnderTest(channel, self.dialect, self.timeouts, self._environment, needs=requirement.needs)
@@ -82,7 +82,7 @@ class EditorClient:
 
 
 @contextmanager
-def open_reception() -> Iterator[Reception]:
+def open_stub_listener() -> Iterator[StubListener]:
     """Open a socket at the same path each time, so that an editor is configured once.
 
     A second check at the same time gets a socket of its own.
@@ -96,9 +96,9 @@ def open_reception() -> Iterator[Reception]:
             path = os.path.join(folder, "check-door")
             with suppress(FileNotFoundError):  # of one that was killed
                 os.unlink(path)
-        reception = Reception(path)
-        stack.callback(reception.close)
-        yield reception
+        listener = StubListener(path)
+        stack.callback(listener.close)
+        yield listener
 
 
 def _private_folder() -> str:
@@ -113,6 +113,6 @@ def _private_folder() -> str:
     return folder
 
 
-def agent_command(reception: Reception) -> list[str]:
+def agent_command(listener: StubListener) -> list[str]:
     """Return the command to configure in the editor."""
-    return words(reception.path)
+    return stub_command(listener.path)

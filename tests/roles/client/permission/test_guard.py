@@ -27,7 +27,7 @@ from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.schema.permission import PermissionOption, RequestPermissionParams
 from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
 from dragoman.store.audit import AuditLog
-from dragoman.testing import ScriptedPeer, joined
+from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 from tests.roles.client.guarded_client import DIALECTS, guarded
 
@@ -737,7 +737,7 @@ async def test_credentials_given_to_an_agent_are_redacted_automatically(tmp_path
     audit = AuditLog(str(tmp_path / "audit.jsonl"), durable=False)
     guard = Guard(audit=audit, mode="bypassPermissions")
     options: dict[str, Any] = {"dialect": dialect, "cwd": str(tmp_path), "workspace": guard.workspace_access()}
-    async with joined(agent, permission=guard.request_permission, **options) as remote:
+    async with connect_in_memory(agent, permission=guard.request_permission, **options) as remote:
         guard.set_agent(remote)
         await remote.authenticate("token", {"token": secret, "refresh": f"{secret}-2"})
         await (await remote.open_session(str(tmp_path))).ask("go")
