@@ -13,8 +13,7 @@ import pytest
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from dragoman.cli.chat.history import InputHistory
-from dragoman.cli.chat.line_editor import InterruptiblePrompter, LineEditor
+from dragoman.cli.chat.line_editor import InputHistory, InterruptiblePrompter, LineEditor
 from dragoman.cli.ui.terminal import OutputStream
 from tests.cli.process import OnScreen, in_process
 from tests.cli.serve_process import Served

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.cli.chat import completer
-from dragoman.cli.chat.history import MAX_TEXTS, InputHistory
-from dragoman.cli.chat.line_editor import type_ahead_text
+from dragoman.cli.chat.line_editor import MAX_HISTORY, InputHistory, type_ahead_text
 from dragoman.cli.connect.attachments import mentioned_files
 
 
@@ -41,9 +40,9 @@ def test_an_unwritable_folder_is_no_error(tmp_path: Path) -> None:
 
 def test_the_history_file_is_truncated(tmp_path: Path) -> None:
     file = tmp_path / "history"
-    file.write_text("".join(f'"{number}"\n' for number in range(2 * MAX_TEXTS)))
+    file.write_text("".join(f'"{number}"\n' for number in range(2 * MAX_HISTORY)))
     InputHistory(str(file)).add("last")
-    assert len(file.read_text().splitlines()) == MAX_TEXTS
+    assert len(file.read_text().splitlines()) == MAX_HISTORY
     assert InputHistory(str(file)).texts()[-1] == "last"
 
 

@@ -18,11 +18,12 @@ import pytest
 from dragoman import connect
 from dragoman.cli.chat import chat
 from dragoman.cli.commands import run as run_command
-from dragoman.cli.connect import hosted
 from dragoman.cli.connect.follow_log import LogFollower
+from dragoman.cli.connect.options import SessionOptions, read_session_options
 from dragoman.cli.connect.path_mapping import build_path_mapper
 from dragoman.cli.host_client.api import resolve_host
 from dragoman.cli.parser import Parser, capture_parser
+from dragoman.config.config_file import NamedAgent
 from dragoman.schema.content import ResourceLink
 from dragoman.store.contract import Entry
 from tests.cli.process import DRAGOMAN, TIMEOUT, in_process
@@ -315,7 +316,7 @@ def test_every_flag_works_with_a_host_or_is_refused_with_a_reason(
         arguments, reason = FLAGS[name]
         options: Namespace = parser.parse_args(["--host", "http://127.0.0.1:1", *arguments])
         try:
-            hosted.resolve_options(parser, options, [])
+            read_session_options(parser, options, [])
             assert reason == "", name
         except SystemExit:
             assert reason, name
@@ -324,12 +325,13 @@ def test_every_flag_works_with_a_host_or_is_refused_with_a_reason(
 
 def test_a_linked_file_is_unreachable_on_another_machine() -> None:
     link = ResourceLink(name="a.bin", uri="file:///here/a.bin")
+    agent = NamedAgent(name="a", command="")
     near, far = (
-        Namespace(host_target=resolve_host(url), lend=None) for url in ("http://127.0.0.1:1", "https://office.example")
+        SessionOptions(agent=agent, host=resolve_host(url)) for url in ("http://127.0.0.1:1", "https://office.example")
     )
     assert run_command.unreachable_files([link], near) == []
     assert run_command.unreachable_files([link], far) == ["a.bin"]
-    assert run_command.unreachable_files([link], Namespace(host_target=far.host_target, lend="/here")) == []
+    assert run_command.unreachable_files([link], SessionOptions(agent=agent, host=far.host, lend="/here")) == []
 
 
 # --- following a log ------------------------------------------------------------------------------------------

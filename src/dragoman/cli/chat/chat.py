@@ -6,26 +6,26 @@ runs at a time: what is typed meanwhile stays on the next input line and is not 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import select
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
+
+import msgspec
 
 from dragoman import ClientSession, ConnectionFailed, ProtocolError
 from dragoman.cli import exit_codes
 from dragoman.cli.chat import colon_commands, completer, line_editor
 from dragoman.cli.chat.background import Background
 from dragoman.cli.chat.completer import Candidate
-from dragoman.cli.chat.detach import Detach
-from dragoman.cli.chat.history import InputHistory
-from dragoman.cli.chat.line_editor import PROMPT, InterruptiblePrompter
-from dragoman.cli.connect import attachments, local, settings
-from dragoman.cli.connect.local import OpenSession
+from dragoman.cli.chat.line_editor import PROMPT, InputHistory, InterruptiblePrompter
+from dragoman.cli.connect import attachments
+from dragoman.cli.connect.local import OpenSession, open_session
+from dragoman.cli.connect.options import USAGE, SessionOptions, add_session_options, read_session_options
 from dragoman.cli.connect.presence import TURN_INTERRUPTED
 from dragoman.cli.connect.run_turn import Interrupts, run_turn
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
@@ -33,9 +33,11 @@ from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import EOF_KEY, KeyChoice, raw_key_mode
 from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, clip, sanitize, sanitize_line
 from dragoman.cli.ui.transcript_view import TranscriptView, read_last_turn
-from dragoman.config.config_file import NamedAgent
 from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault, Kind
+
+# The host knows by then that the client leaves; the user does not wait longer. Seconds.
+DETACH_TIMEOUT = 2.0
 
 # A longer turn shows that it still runs, and for how long, at this interval. Seconds.
 PROGRESS_INTERVAL = 1.0
@@ -84,15 +86,15 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then start the chat."""
-    parser = Parser("chat", local.USAGE, "Chat with an agent in the terminal.", EPILOG)
-    local.add_options(parser)
-    options, command = parser.read(arguments)
+    parser = Parser("chat", USAGE, "Chat with an agent in the terminal.", EPILOG)
+    add_session_options(parser)
+    given, command = parser.read(arguments)
     try:
-        agent = local.resolve_options(parser, options, command)
+        options = read_session_options(parser, given, command)
         if not is_interactive():
             parser.error("chat needs a terminal; for one prompt, use: dragoman run 'What is this?'")
         # Not on uvloop: prompt_toolkit needs asyncio's own loop.
-        return asyncio.run(Chat(agent, options).run())
+        return asyncio.run(Chat(options).run())
     except ConfigFault as fault:
         print(f"{parser.prog}: {sanitize(str(fault))}", file=sys.stderr)
         return exit_codes.USAGE
@@ -106,13 +108,9 @@ def is_interactive() -> bool:
 class Chat:
     """One chat, from the greeting to the end."""
 
-    def __init__(
-        self, agent: NamedAgent, options: argparse.Namespace, *, persistent: bool = True, hints: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, options: SessionOptions, *, hints: Sequence[str] = ()) -> None:
         self.is_over = False
-        self._agent = agent
         self._options = options
-        self._persistent = persistent
         self._hints = hints
         self._terminal = TerminalOutput(sys.stdout, None)
         self._output = self._terminal.diagnostics
@@ -122,13 +120,14 @@ class Chat:
         self.session: ClientSession
         self._background = Background(self._output, self._prompter)
         self._log_id: str | None = None  # the id of the stored session
-        self._detach_state: Detach
+        self._farewell = "you left; the session stays on the host"
+        self._detach_task: asyncio.Task[None] | None = None  # the user quits a session on a host
         self._has_shown_history = False  # whether the last turn of a continued session was shown
 
     async def run(self) -> int:
         """Show the greeting, then run one turn after the other; offer to restart an agent that exits."""
         interrupts = Interrupts()
-        self._detach_state = Detach(asyncio.current_task())
+        self._main_task = asyncio.current_task()
         while True:
             try:
                 await self._run_session(interrupts)
@@ -136,7 +135,7 @@ class Chat:
                 return exit_codes.OK
             except asyncio.CancelledError:
                 self._output.ensure_line_start()
-                if self._detach_state.has_started:
+                if self._detach_task is not None:
                     self._show_resume_command()
                     return exit_codes.OK
                 return exit_codes.INTERRUPTED if self._background.is_turn_running else exit_codes.OK
@@ -146,22 +145,14 @@ class Chat:
                     return exit_code_of(error)
 
     async def _run_session(self, interrupts: Interrupts) -> None:
-        opening = local.open_session(
-            self._agent,
-            self._options,
-            self._terminal,
-            self._prompter,
-            persistent=self._persistent,
-            show_line=self._background.show_notice,
-            hide_status=True,
-        )
+        show_line = self._background.show_notice
+        opening = open_session(self._options, self._terminal, self._prompter, show_line=show_line, hide_status=True)
         async with opening as self._open_session:
             self.permission_ui = self._background.permission_ui = self._open_session.permission_ui
             self._enter_session(self._open_session.session)
             self._prompter.on_eof = self._start_detach if self._open_session.presence is not None else None
-            history = InputHistory(
-                user_paths().history if self._persistent else os.path.join(self._options.cwd, ".history")
-            )
+            own_history = os.path.join(self._options.cwd, ".history")
+            history = InputHistory(user_paths().history if self._options.uses_user_files else own_history)
             self._line_reader, advice = line_editor.create_line_reader(
                 self._prompter, self._output, history, self._complete, self._status_text
             )
@@ -188,7 +179,7 @@ class Chat:
         choices = [KeyChoice("y", "start the agent again and continue", "y"), KeyChoice("n", "quit", "n")]
         if await self._prompter.choose(question, choices) != "y":
             return False
-        self._options.session = log_id
+        self._options = msgspec.structs.replace(self._options, session=log_id)
         return True
 
     async def _show_last_turn(self) -> None:
@@ -222,9 +213,7 @@ class Chat:
     async def start_new_session(self) -> None:
         """Continue in a new session; on a host, detach from the current one."""
         previous = self.session
-        self._enter_session(
-            await local.open_new_session(self._open_session.agent, self._options, self._open_session.permission_ui)
-        )
+        self._enter_session(await self._open_session.open_new_session())
         if self._open_session.presence is not None:
             self._open_session.presence.enter_session(self.session.id)
             await self._open_session.agent.request("session/detach", {"sessionId": previous.id})
@@ -242,10 +231,10 @@ class Chat:
         name = (
             f"{sanitize_line(info.title or info.name)} {sanitize_line(info.version)}"
             if info
-            else sanitize_line(self._agent.name)
+            else sanitize_line(self._options.agent.name)
         )
         home = os.path.expanduser("~")
-        cwd = self._options.cwd
+        cwd = self._open_session.cwd
         shown = f"~{cwd[len(home) :]}" if cwd == home or cwd.startswith(f"{home}/") else cwd
         self._output.write_lines(
             [
@@ -260,7 +249,7 @@ class Chat:
         )
 
     def _host_text(self) -> str:
-        host = self._options.host_target
+        host = self._options.host
         if host is None:
             return ""
         return (
@@ -310,16 +299,10 @@ class Chat:
         with raw_key_mode(self._fd), self._prompter.capture_type_ahead():
             try:
                 content = attachments.build_prompt(text, self.session.cwd, self._open_session.agent.capabilities)
-                is_own_update = None if self._open_session.presence is None else partial(self._before_update, text)
                 self._background.begin_prompt(self._open_session.presence)
+                is_own = partial(self._before_update, text)
                 turn = await run_turn(
-                    self.session,
-                    content,
-                    self._view,
-                    self._open_session.permission_ui,
-                    interrupts,
-                    self._output,
-                    is_own_update=is_own_update,
+                    self._open_session, content, self._view, interrupts, session=self.session, is_own_update=is_own
                 )
             except ProtocolError as error:
                 if not self._is_already_reported(error):
@@ -386,20 +369,30 @@ class Chat:
 
     def _start_detach(self) -> None:
         """Quit, perhaps during a turn or a question: both continue on the host."""
-        turn = "the agent continues" if self._background.is_turn_running else ""
-        self._detach_state.start(
-            self._request_detach, "the question stays open" if self.permission_ui.is_asking else turn
-        )
+        if self._detach_task is not None:
+            return
+        if self.permission_ui.is_asking:
+            self._farewell = "you left; the question stays open"
+        elif self._background.is_turn_running:
+            self._farewell = "you left; the agent continues"
+        self._detach_task = asyncio.create_task(self._detach())
 
-    async def _request_detach(self) -> None:
-        await self._open_session.agent.request("session/detach", {"sessionId": self.session.id})
+    async def _detach(self) -> None:
+        try:
+            # After this, the end of this client is no answer and no cancel on the host.
+            with suppress(ProtocolError, ConnectionFailed, TimeoutError):
+                async with asyncio.timeout(DETACH_TIMEOUT):
+                    await self._open_session.agent.request("session/detach", {"sessionId": self.session.id})
+        finally:
+            if self._main_task is not None:
+                self._main_task.cancel()
 
     def _show_resume_command(self) -> None:
         """Show how to return to a session on a host."""
-        host = self._options.host_target
+        host = self._options.host
         if host is not None:
             name = self._open_session.session_ref if self.session is self._open_session.session else self.session.id
-            self._output.write_line(f"{self._detach_state.message}; return with:", "dim")
+            self._output.write_line(f"{self._farewell}; return with:", "dim")
             self._output.write_line(f"  dragoman chat {host.flag}--session {shlex.quote(sanitize_line(name))}")
 
     # --- other members, on a host -----------------------------------------------------------------------------
@@ -436,33 +429,4 @@ class Chat:
         ]
 
     def _status_text(self) -> str:
-        return status_text(self._open_session, self.session)[: self._output.width - 1] or " "
-
-
-def status_text(open_session: OpenSession, session: ClientSession) -> str:
-    """Return the status in one line."""
-    model = settings.model_option(session)
-    mode = next((name for id, name in settings.available_modes(session) if id == session.mode), session.mode)
-    policy = open_session.permission_ui.guard.mode(session.id)
-    parts = [
-        mode or "",
-        settings.current_value_text(model) if model is not None else "",
-        f"policy: {policy}" if policy != "default" else "",
-        usage_text(session),
-        session.title or "",
-        open_session.presence.status_text if open_session.presence is not None else "",
-    ]
-    return sanitize_line(" · ".join(part for part in parts if part))
-
-
-def usage_text(session: ClientSession) -> str:
-    """Return how full the context is, and the cost."""
-    usage = session.usage
-    if usage is None:
-        return ""
-    cost = f", {usage.cost.amount:.2f} {usage.cost.currency}" if usage.cost else ""
-    return f"{_short_number(usage.used)} of {_short_number(usage.size)} tokens{cost}"
-
-
-def _short_number(number: int) -> str:
-    return f"{number / 1000:.1f}k".replace(".0k", "k") if number >= 1000 else str(number)
+        return line_editor.status_text(self._open_session, self.session)[: self._output.width - 1] or " "

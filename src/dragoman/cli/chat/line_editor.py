@@ -7,24 +7,80 @@ output while the user types.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Protocol
 
+from dragoman import ClientSession
 from dragoman.cli.chat.completer import Candidate
-from dragoman.cli.chat.history import InputHistory
+from dragoman.cli.connect import settings
+from dragoman.cli.connect.local import OpenSession
 from dragoman.cli.ui.key_prompt import KeyChoice, Prompter, raw_key_mode
-from dragoman.cli.ui.terminal import OutputStream, StyledLine, sanitize
+from dragoman.cli.ui.terminal import OutputStream, StyledLine, sanitize, sanitize_line
+from dragoman.config.private_files import file_lock, write_private
 
 PROMPT = "› "
+
+# The history is truncated when it has twice as many texts.
+MAX_HISTORY = 1000
 INSTALL_HINT = "for editing, history and completion: pip install 'dragoman[tui]'"
 
 # A key that is no character, such as an arrow, or one with Alt.
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?", re.S)
 
 Complete = Callable[[str], Iterable[Candidate]]
+
+
+class InputHistory:
+    """The input history of one user: one JSON text per line, in a file that only its owner can read.
+
+    A text that begins with a space is not kept, as in shells.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def texts(self) -> list[str]:
+        """Return the texts, the newest last; skip what cannot be read."""
+        try:
+            with open(self._path, encoding="utf-8", errors="replace") as file:
+                lines = file.read().splitlines()
+        except OSError:
+            return []
+        texts = []
+        for line in lines[-MAX_HISTORY:]:
+            try:
+                text = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(text, str):
+                texts.append(text)
+        return texts
+
+    def add(self, text: str) -> None:
+        """Add one text; an error does not interrupt the chat."""
+        if not text.strip() or text[0] == " ":
+            return
+        try:
+            with file_lock(self._path):
+                self._append(text)
+                self._truncate()
+        except OSError:
+            pass
+
+    def _append(self, text: str) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(self._path, flags, 0o600), "a", encoding="utf-8") as file:
+            file.write(json.dumps(text) + "\n")
+
+    def _truncate(self) -> None:
+        with open(self._path, "rb") as file:
+            lines = file.read().splitlines(keepends=True)
+        if len(lines) > 2 * MAX_HISTORY:
+            write_private(self._path, b"".join(lines[-MAX_HISTORY:]))
 
 
 class LineReader(Protocol):
@@ -277,3 +333,32 @@ class InterruptiblePrompter(Prompter):
         """Wait until no question is open: otherwise the keys would go to the input line."""
         while not self._free.is_set():
             await self._free.wait()
+
+
+def status_text(open_session: OpenSession, session: ClientSession) -> str:
+    """Return the status in one line."""
+    model = settings.model_option(session)
+    mode = next((name for id, name in settings.available_modes(session) if id == session.mode), session.mode)
+    policy = open_session.permission_ui.guard.mode(session.id)
+    parts = [
+        mode or "",
+        settings.current_value_text(model) if model is not None else "",
+        f"policy: {policy}" if policy != "default" else "",
+        usage_text(session),
+        session.title or "",
+        open_session.presence.status_text if open_session.presence is not None else "",
+    ]
+    return sanitize_line(" · ".join(part for part in parts if part))
+
+
+def usage_text(session: ClientSession) -> str:
+    """Return how full the context is, and the cost."""
+    usage = session.usage
+    if usage is None:
+        return ""
+    cost = f", {usage.cost.amount:.2f} {usage.cost.currency}" if usage.cost else ""
+    return f"{_short_number(usage.used)} of {_short_number(usage.size)} tokens{cost}"
+
+
+def _short_number(number: int) -> str:
+    return f"{number / 1000:.1f}k".replace(".0k", "k") if number >= 1000 else str(number)

@@ -6,7 +6,6 @@ stored: no policy, no grants, no history.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
@@ -15,7 +14,8 @@ import tempfile
 from dragoman import ConnectionFailed
 from dragoman.cli import exit_codes
 from dragoman.cli.chat import chat
-from dragoman.cli.connect import local
+from dragoman.cli.connect.local import open_session
+from dragoman.cli.connect.options import SessionOptions
 from dragoman.cli.connect.run_turn import Interrupts, run_turn
 from dragoman.cli.messages import error_text, report_turn_end
 from dragoman.cli.parser import Parser
@@ -45,21 +45,21 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="dragoman-demo-") as folder:
         with open(os.path.join(folder, SAMPLE_FILE[0]), "w", encoding="utf-8") as file:
             file.write(SAMPLE_FILE[1])
-        options = local.default_options(os.path.realpath(folder))
+        options = SessionOptions(agent=AGENT, cwd=os.path.realpath(folder), uses_user_files=False)
         if chat.is_interactive():
-            return asyncio.run(chat.Chat(AGENT, options, persistent=False, hints=HINTS).run())
+            return asyncio.run(chat.Chat(options, hints=HINTS).run())
         return asyncio.run(run_demo_prompt(options))
 
 
-async def run_demo_prompt(options: argparse.Namespace) -> int:
+async def run_demo_prompt(options: SessionOptions) -> int:
     """Run one prompt, where nobody can type."""
     terminal = TerminalOutput(sys.stdout, None)  # no separate stream: the output is only looked at
     interrupts = Interrupts()
     try:
-        async with local.open_session(AGENT, options, terminal, None, persistent=False) as opened:
+        async with open_session(options, terminal, None) as opened:
             terminal.diagnostics.write_line(f"> {PROMPT}", "bold")
             view = opened.create_view(opened.session)
-            turn = await run_turn(opened.session, PROMPT, view, opened.permission_ui, interrupts, terminal.diagnostics)
+            turn = await run_turn(opened, PROMPT, view, interrupts)
             return report_turn_end(turn.stop_reason or "", terminal)
     except asyncio.CancelledError:
         return exit_codes.INTERRUPTED

@@ -12,23 +12,33 @@ import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from dragoman import ConnectionFailed, Kind, ProtocolError
 from dragoman.cli import exit_codes
-from dragoman.cli.connect import attachments, local, sandbox
+from dragoman.cli.connect import attachments
 from dragoman.cli.connect.json_output import JsonOutput, NullStream
-from dragoman.cli.connect.local import OpenSession
+from dragoman.cli.connect.local import OpenSession, open_session
+from dragoman.cli.connect.options import (
+    SANDBOX_EXAMPLES,
+    SANDBOX_HELP,
+    USAGE,
+    SessionOptions,
+    add_session_options,
+    read_session_options,
+)
 from dragoman.cli.connect.run_turn import Interrupts, run_turn
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import find_prompter
 from dragoman.cli.ui.terminal import TerminalOutput, sanitize, sanitize_line
-from dragoman.config.config_file import NamedAgent
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, DragomanError, StoreFault
 from dragoman.policy.modes import MODES
 from dragoman.schema.content import ContentBlock, ResourceLink, TextContent
+from dragoman.schema.initialize import AgentCapabilities
 
 if TYPE_CHECKING:
     from dragoman.inspect.tap import Tap
@@ -49,7 +59,7 @@ that runs is not confined. `dragoman audit` shows what was decided and why.
 policy modes:
   {", ".join(MODES)}
 
-{sandbox.DESCRIPTION}
+{SANDBOX_HELP}
 
 Sessions are stored (`dragoman sessions`). --session gives the session a name,
 and continues it later in the same folder; --no-store stores nothing. --json
@@ -79,18 +89,13 @@ examples:
   dragoman run --prompt '/write a.txt hello' --yes -- dragoman agent everything
   dragoman run --prompt 'What would you change?' --mode plan -- my-agent --acp
   dragoman run --image shot.png --model large --mcp mcp.json 'What is wrong?'
-{sandbox.EXAMPLES.format(name="run", rest="--prompt 'Fix it' -- my-agent")}
+{SANDBOX_EXAMPLES.format(name="run", rest="--prompt 'Fix it' -- my-agent")}
   git diff | dragoman run 'Review this' -- my-agent --acp > review.md"""
 
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the prompt."""
-    parser = Parser(
-        "run",
-        f"[PROMPT] {local.USAGE}",
-        "Send one prompt to an agent and show its work as it happens.",
-        EPILOG,
-    )
+    parser = Parser("run", f"[PROMPT] {USAGE}", "Send one prompt to an agent and show its work as it happens.", EPILOG)
     parser.add_argument(
         "argument", nargs="?", metavar="PROMPT", help="the prompt; text from standard input is added after it"
     )
@@ -101,25 +106,42 @@ def main(arguments: list[str]) -> int:
     parser.add_flag("--quiet", "print only the answer and errors")
     parser.add_flag("--json", "print each log entry as a JSON line, then the result")
     parser.add_value("--trace", "FILE", "record every message for `dragoman inspect show`; must be a new file")
-    local.add_options(parser)
-    options, command = parser.read(arguments)
-    if options.quiet and options.verbose:
+    add_session_options(parser)
+    given, command = parser.read(arguments)
+    if given.quiet and given.verbose:
         parser.error("--quiet and --verbose cannot be used together")
-    if options.timeout is not None and not 0 < options.timeout < 1e9:
+    if given.timeout is not None and not 0 < given.timeout < 1e9:
         parser.error("--timeout must be a number of seconds")
-    for path in [*options.file, *options.image]:
+    for path in [*given.file, *given.image]:
         if not os.path.exists(path):
             parser.error(f"there is no file {path}")
     try:
-        agent = local.resolve_options(parser, options, command)
-        options.prompt = prompt_text(parser, options)
-        with open_trace(options.trace, agent.argv) as options.tap:
-            return run_loop(run_prompt(agent, options))
+        is_quiet = given.quiet or given.json
+        options = read_session_options(parser, given, command, quiet=is_quiet, timeout=given.timeout)
+        prompt = Prompt(prompt_text(parser, given), given.image, given.file)
+        with open_trace(given.trace, options.agent.argv) as tap:
+            return run_loop(run_prompt(msgspec.structs.replace(options, trace=tap), prompt, as_json=given.json))
     except ConfigFault as fault:
         print(f"{parser.prog}: {sanitize(str(fault))}", file=sys.stderr)
-        if options.json:
+        if given.json:
             JsonOutput(sys.stdout.buffer).write_result(exit_codes.USAGE, error=error_to_json(fault))
         return exit_codes.USAGE
+
+
+class Prompt(NamedTuple):
+    """The text and the files of a prompt."""
+
+    text: str
+    images: Sequence[str] = ()
+    files: Sequence[str] = ()
+
+    def content(self, capabilities: AgentCapabilities) -> list[ContentBlock]:
+        """Return the prompt as the agent can read it."""
+        return [
+            *([TextContent(text=self.text)] if self.text else []),
+            *(attachments.file_block(os.path.abspath(path), capabilities, as_image=True) for path in self.images),
+            *(attachments.file_block(os.path.abspath(path), capabilities) for path in self.files),
+        ]
 
 
 def prompt_text(parser: Parser, options: argparse.Namespace) -> str:
@@ -151,73 +173,54 @@ def _is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
-async def run_prompt(agent: NamedAgent, options: argparse.Namespace) -> int:
+async def run_prompt(options: SessionOptions, prompt: Prompt, *, as_json: bool) -> int:
     """Start the agent, prompt it, and report the end; raises ConfigFault when the user's files cannot be used."""
-    if not options.json:
-        return await prompt_agent(agent, options, TerminalOutput(sys.stdout, sys.stderr))
+    if not as_json:
+        return await prompt_agent(options, prompt, TerminalOutput(sys.stdout, sys.stderr))
     entries = JsonOutput(sys.stdout.buffer, asyncio.current_task())
-    code = await prompt_agent(agent, options, TerminalOutput(NullStream(), sys.stderr), entries)
+    code = await prompt_agent(options, prompt, TerminalOutput(NullStream(), sys.stderr), entries)
     if entries.is_broken:
         raise BrokenPipeError
     return code
 
 
 async def prompt_agent(
-    agent: NamedAgent, options: argparse.Namespace, terminal: TerminalOutput, json_output: JsonOutput | None = None
+    options: SessionOptions, prompt: Prompt, terminal: TerminalOutput, json_output: JsonOutput | None = None
 ) -> int:
     """Run the prompt with this output; also write JSON entries if wanted."""
-    interrupts = Interrupts()
+    interrupts, diagnostics, timeout = Interrupts(), terminal.diagnostics, options.timeout
     redact: Callable[[str], str] = str
     session_ref = ""
-    finish: Callable[..., int] = _return_code if json_output is None else json_output.write_result
+    finish: Callable[..., int] = (lambda code, **_: code) if json_output is None else json_output.write_result
     clock = asyncio.get_running_loop().time
     started = clock()
     try:
         async with AsyncExitStack() as stack:
-            opening = local.open_session(
-                agent,
-                options,
-                terminal,
-                find_prompter(terminal.diagnostics),
-                timeout=options.timeout,
-                on_entry=None if json_output is None else json_output.write_entry,
-                quiet=options.quiet or options.json,
-            )
-            opened = await _open_within(options.timeout, stack.enter_async_context(opening))
+            on_entry = None if json_output is None else json_output.write_entry
+            opening = open_session(options, terminal, find_prompter(diagnostics), on_entry=on_entry)
+            opened = await _open_within(timeout, stack.enter_async_context(opening))
             redact, session_ref = opened.permission_ui.redact, opened.session_ref
-            content, view = prompt_content(opened, options), opened.create_view(opened.session)
+            content = prompt.content(opened.agent.capabilities)
             for name in unreachable_files(content, options):
-                terminal.diagnostics.write_line(
+                diagnostics.write_line(
                     f"{sanitize_line(name)} is attached as a link to a file that the host does not have", "yellow"
                 )
-            remaining = (
-                None
-                if options.timeout is None
-                else max(MIN_TURN_TIMEOUT, round(options.timeout - (clock() - started), 2))
-            )
-            turn = await run_turn(
-                opened.session,
-                content,
-                view,
-                opened.permission_ui,
-                interrupts,
-                terminal.diagnostics,
-                remaining,
-                opened.is_own_update,
-            )
+            remaining = None if timeout is None else max(MIN_TURN_TIMEOUT, round(timeout - (clock() - started), 2))
+            view = opened.create_view(opened.session)
+            turn = await run_turn(opened, content, view, interrupts, timeout=remaining)
             code = report_turn_end(turn.stop_reason or "", terminal, opened.permission_ui.refused_count)
         return finish(code)
     except asyncio.CancelledError:
         if json_output is None or not json_output.is_broken:
-            terminal.diagnostics.write_line("interrupted", "yellow")
+            diagnostics.write_line("interrupted", "yellow")
         return finish(exit_codes.INTERRUPTED)
     except (ProtocolError, ConnectionFailed) as failure:
         error = as_agent_exit(failure)
-        code = report_failure(error, terminal, redact, has_timeout=options.timeout is not None)
-        if code == exit_codes.DIED and session_ref and not options.quiet and not options.json:
-            host_flag = options.host_target.flag if options.host_target else ""
+        code = report_failure(error, terminal, redact, has_timeout=timeout is not None)
+        if code == exit_codes.DIED and session_ref and not options.quiet:
+            host_flag = options.host.flag if options.host else ""
             reference = f"{host_flag}--session {shlex.quote(sanitize_line(session_ref))}"
-            terminal.diagnostics.write_line(f"the session is stored; continue with: dragoman run {reference}", "dim")
+            diagnostics.write_line(f"the session is stored; continue with: dragoman run {reference}", "dim")
         return finish(code, error=error_to_json(error, redact))
 
 
@@ -230,10 +233,6 @@ async def _open_within(timeout: float | None, session: Awaitable[OpenSession]) -
         raise ProtocolError(Kind.TIMEOUT, f"the agent was not ready within {timeout:g} s") from None
 
 
-def _return_code(code: int, **_: Any) -> int:
-    return code
-
-
 def error_to_json(error: DragomanError, redact: Callable[[str], str] = str) -> dict[str, str]:
     """Return an error for --json: its kind and message."""
     if isinstance(error, StoreFault):
@@ -243,20 +242,9 @@ def error_to_json(error: DragomanError, redact: Callable[[str], str] = str) -> d
     return {"kind": "usage" if isinstance(error, ConfigFault) else "connection_failed", "message": redact(str(error))}
 
 
-def prompt_content(open_session: OpenSession, options: argparse.Namespace) -> list[ContentBlock]:
-    """Return the prompt and its attachments."""
-    capabilities = open_session.agent.capabilities
-    text = [TextContent(text=options.prompt)] if options.prompt else []
-    return [
-        *text,
-        *(attachments.file_block(os.path.abspath(path), capabilities, as_image=True) for path in options.image),
-        *(attachments.file_block(os.path.abspath(path), capabilities) for path in options.file),
-    ]
-
-
-def unreachable_files(content: list[ContentBlock], options: argparse.Namespace) -> list[str]:
+def unreachable_files(content: list[ContentBlock], options: SessionOptions) -> list[str]:
     """Return the linked files that an agent on another machine cannot read."""
-    if options.host_target is None or options.host_target.is_local or options.lend is not None:
+    if options.host is None or options.host.is_local or options.lend is not None:
         return []
     return [block.name for block in content if isinstance(block, ResourceLink)]
 

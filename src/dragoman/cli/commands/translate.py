@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 
 from dragoman.cli import exit_codes
-from dragoman.cli.connect import sandbox
+from dragoman.cli.connect.options import (
+    SANDBOX_EXAMPLES,
+    SANDBOX_HELP,
+    add_agent_option,
+    add_sandbox_options,
+    read_sandbox,
+    sandbox_unavailable_reason,
+)
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize
 from dragoman.dialect.dialects import DIALECT_NAMES
@@ -24,25 +30,11 @@ Both dialects are detected unless you name them; they are reported once on
 stderr. A client that cannot answer permission requests (2025.1) is assumed to
 allow what it does itself; --permission decides for it.
 
-{sandbox.DESCRIPTION}
+{SANDBOX_HELP}
 Terminals of the editor are not confined: only the agent is, to the folder in
 which this command is started.
 
-{sandbox.EXAMPLES.format(name="translate", rest="-- my-agent")}"""
-
-
-def resolve_command(parser: Parser, options: argparse.Namespace, command: list[str]) -> list[str]:
-    """Return the command of the agent; its settings apply where no flag is given."""
-    from dragoman.cli.connect.which_agent import resolve_agent
-    from dragoman.transport.sandbox.spec import AUTO
-
-    agent = resolve_agent(parser, options.agent, command)
-    os.environ.update(agent.env)  # the agent inherits them
-    if options.agent_dialect == "auto":
-        options.agent_dialect = agent.dialect
-    if agent.sandbox:
-        options.sandbox = options.sandbox or AUTO
-    return agent.argv
+{SANDBOX_EXAMPLES.format(name="translate", rest="-- my-agent")}"""
 
 
 def main(arguments: list[str]) -> int:
@@ -70,14 +62,19 @@ def main(arguments: list[str]) -> int:
         choices=("ladder", "polyglot"),
         help="how to detect the agent's dialect: one attempt after the other, or all in one message",
     )
-    parser.add_value("--agent", "NAME", "an agent of `dragoman agents`; or give its command after --")
-    sandbox.add_options(parser)
+    add_agent_option(parser)
+    add_sandbox_options(parser)
     options, command = parser.read(arguments)
+    agent_dialect, is_sandboxed = options.agent_dialect, False
     if not command or options.agent:
-        command = resolve_command(parser, options, command)
-    confined = sandbox.from_options(parser, options)
+        from dragoman.cli.connect.which_agent import resolve_agent
 
-    if reason := sandbox.unavailable_reason(confined):
+        agent = resolve_agent(parser, options.agent, command)
+        command, is_sandboxed = agent.argv, agent.sandbox
+        agent_dialect = agent.dialect if agent_dialect == "auto" else agent_dialect
+        os.environ.update(agent.env)  # the agent inherits them
+    confined = read_sandbox(parser, options, by_default=is_sandboxed)
+    if reason := sandbox_unavailable_reason(confined):
         print(f"{parser.prog}: {sanitize(reason)}", file=sys.stderr)
         return exit_codes.NO_SANDBOX
 
@@ -87,7 +84,7 @@ def main(arguments: list[str]) -> int:
         translate(
             command,
             client_dialect=options.client_dialect,
-            agent_dialect=options.agent_dialect,
+            agent_dialect=agent_dialect,
             permission=options.permission,
             detection=options.probe,
             sandbox=confined,

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dragoman import ClientSession, Kind, ProtocolError, RemoteAgent
-from dragoman.cli.parser import Parser
+from dragoman.cli.connect.options import SessionOptions
 from dragoman.cli.ui.terminal import OutputStream, sanitize_line
 from dragoman.config import config_file as config
 from dragoman.config.paths import user_paths
@@ -22,7 +20,7 @@ from dragoman.errors import ConfigFault, StoreFault
 from dragoman.schema.base import encode
 from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, Entry, EntryKind, Retention, Store, Summary
-from dragoman.store.summary import check_name, check_new_name, looks_like_id
+from dragoman.store.summary import check_new_name, looks_like_id
 from dragoman.store.wrappers import StoreWrapper
 
 # A session is found by the beginning of its id from this length on; shorter text is a name.
@@ -30,24 +28,6 @@ MIN_ID_PREFIX = 8
 
 # Method to label, for the line that says how a session was continued.
 _RESUME_LABELS = {"session/resume": "resumed", "session/load": "loaded"}
-
-
-def add_options(parser: Parser) -> None:
-    """Add the options."""
-    parser.add_value("--session", "SESSION", "continue this session, or start one with this name")
-    parser.add_flag("--no-store", "do not store the session")
-
-
-def check_options(parser: Parser, options: argparse.Namespace) -> None:
-    """Check the options."""
-    if options.session is None:
-        return
-    if options.no_store:
-        parser.error("--session cannot be used with --no-store")
-    try:
-        check_name(options.session)
-    except ProtocolError as error:
-        parser.error(f"--session: {error.message}")
 
 
 class RedactingRecordStore(StoreWrapper):
@@ -146,15 +126,13 @@ class SessionRecord:
 
 
 @asynccontextmanager
-async def open_record(
-    options: argparse.Namespace, *, needs_entries: bool = False
-) -> AsyncIterator[SessionRecord | None]:
+async def open_record(options: SessionOptions, *, needs_entries: bool = False) -> AsyncIterator[SessionRecord | None]:
     """Open the store and find the session; None when nothing is stored. Raises StoreFault before anything is started.
 
     `needs_entries`: use a memory store when nothing is stored.
     """
     name = options.session
-    if options.no_store or (name is None and not config.load_config(user_paths().config_file).store):
+    if not options.stores or (name is None and not config.load_config(user_paths().config_file).store):
         if not needs_entries:
             yield None
             return
@@ -189,11 +167,3 @@ async def find_session(store: Store, name: str) -> Summary | None:
             raise ConfigFault([wrong.message]) from None
         return None
     return summary if name in (summary.name, summary.session_id) or len(name) >= MIN_ID_PREFIX else None
-
-
-def working_directory(record: SessionRecord | None, options: argparse.Namespace) -> str:
-    """Return the folder of the agent: given by the user, else that of the session before, else the current one."""
-    previous = record.previous if record is not None else None
-    if previous is None or options.says_cwd or not previous.cwd or not os.path.isdir(previous.cwd):
-        return str(options.cwd)
-    return previous.cwd

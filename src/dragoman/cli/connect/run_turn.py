@@ -10,8 +10,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from dragoman import ClientSession, ClientTurn
-from dragoman.cli.ui.permission import PermissionUI
-from dragoman.cli.ui.terminal import OutputStream
+from dragoman.cli.connect.local import OpenSession
 from dragoman.cli.ui.turn_view import TurnView
 from dragoman.schema.content import ContentBlock
 
@@ -36,20 +35,23 @@ class Interrupts:
 
 
 async def run_turn(
-    session: ClientSession,
+    opened: OpenSession,
     content: str | Sequence[ContentBlock],
     view: TurnView,
-    permission_ui: PermissionUI,
     interrupts: Interrupts,
-    diagnostics: OutputStream,
+    *,
+    session: ClientSession | None = None,
     timeout: float | None = None,
     is_own_update: Callable[[], bool] | None = None,
 ) -> ClientTurn:
     """Prompt, show all updates, and return the finished turn; raises what ended it otherwise.
 
-    `is_own_update` says whether the next update belongs to this turn, where other members have turns.
+    `session` is another session of the same agent. `is_own_update` says whether the next update belongs to this turn,
+    where other members have turns.
     """
-    async with session.prompt(content, timeout=timeout) as turn:
+    permission_ui, diagnostics = opened.permission_ui, opened.diagnostics
+    is_own_update = is_own_update or opened.is_own_update
+    async with (session or opened.session).prompt(content, timeout=timeout) as turn:
 
         def cancel() -> None:
             diagnostics.note_terminal_echo()

@@ -18,11 +18,6 @@ from dragoman.config.known_agents import installed_agents
 from dragoman.config.paths import user_paths
 
 
-def add_agent_option(parser: Parser) -> None:
-    """Add --agent."""
-    parser.add_value("--agent", "NAME", "an agent of `dragoman agents`; or give its command after --")
-
-
 def resolve_agent(
     parser: Parser, name: str | None, command: list[str], environ: Mapping[str, str] = os.environ
 ) -> NamedAgent:
