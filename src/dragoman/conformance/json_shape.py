@@ -95,12 +95,12 @@ def line_number(value: Json) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def time(value: Json) -> bool:
+def iso_time(value: Json) -> bool:
     """an ISO 8601 time"""
     return isinstance(value, str) and _TIME.fullmatch(value) is not None
 
 
-def base64(value: Json) -> bool:
+def base64_text(value: Json) -> bool:
     """base64"""
     return isinstance(value, str) and len(value) % 4 == 0 and _BASE64.fullmatch(value) is not None
 
@@ -110,7 +110,7 @@ def one_of(*known: str) -> frozenset[str]:
     return frozenset(known)
 
 
-def block(value: Json) -> bool:
+def content_block(value: Json) -> bool:
     """a content block (an object with a known type and the members of that type)"""
     shape = BLOCKS.get(value.get("type")) if isinstance(value, dict) else None
     return shape is not None and not mismatch(value, shape)
@@ -120,6 +120,6 @@ BLOCKS: dict[Any, Shape] = {
     "text": {"text": str},
     "image": {"data": str, "mimeType": non_empty},
     "audio": {"data": str, "mimeType": non_empty},
-    "resource": {"resource": {"uri": non_empty, "text?": str, "blob?": base64, "mimeType?": str}},
+    "resource": {"resource": {"uri": non_empty, "text?": str, "blob?": base64_text, "mimeType?": str}},
     "resource_link": {"uri": non_empty, "name": str, "mimeType?": str, "size?": int},
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import Json
-from dragoman.conformance.json_shape import mismatch
 from dragoman.conformance.requirement import may, must, should
 
 
@@ -13,39 +12,29 @@ from dragoman.conformance.requirement import may, must, should
 async def unknown_logins_are_refused(agent: AgentUnderTest) -> None:
     """Where logins are offered, another one is refused."""
     await _offered_methods(agent)
-    agent.require_error(
-        await agent.request("authenticate", {"methodId": "no-such-login"}), "a login that is not offered"
-    )
+    await agent.require_refused("authenticate", {"methodId": "no-such-login"}, "a login that is not offered")
 
 
 @must("agent.auth.02", "auth.md#required, errors.md#kinds", "v1 banjo draft")
 async def the_want_of_a_login_has_a_number(agent: AgentUnderTest) -> None:
     """A session refused for want of a login has the number for that."""
     await agent.initialize()
-    frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, "one"))
-    error = frame.message.get("error") if frame else None
-    if not isinstance(error, dict):
-        agent.skip("the agent opens sessions without a login")
-    assert isinstance(error, dict)
-    if "auth" not in str(error).lower():
-        agent.inconclusive("the session was refused for another reason", frame)
-    wanted = agent.error_code("auth_required")
-    agent.require(
-        error.get("code") == wanted, f"the login requirement is reported as {error.get('code')!r}, not {wanted}", frame
-    )
+    frame = await agent.request_session()
+    error = agent.skip_unless(frame and frame.error, "the agent opens sessions without a login")
+    agent.assume("auth" in str(error).lower(), "the session was refused for another reason", frame)
+    code, wanted = error.get("code"), agent.error_code("auth_required")
+    agent.require(code == wanted, f"the login requirement is reported as {code!r}, not {wanted}", frame)
 
 
 async def _login_methods(agent: AgentUnderTest, capabilities: Json = None) -> list[Json]:
-    result = await agent.initialize(capabilities)
-    found = result.get("authMethods")
-    every = found if isinstance(found, list) else []
-    return [login for login in every if isinstance(login, dict) and isinstance(login.get("id"), str)]
+    found = (await agent.initialize(capabilities)).get("authMethods")
+    logins = found if isinstance(found, list) else []
+    return [login for login in logins if isinstance(login, dict) and isinstance(login.get("id"), str)]
 
 
 async def _offered_methods(agent: AgentUnderTest) -> None:
     """An agent that needs no login may accept any."""
-    if not await _login_methods(agent):
-        agent.skip("the agent offers no login")
+    agent.skip_unless(await _login_methods(agent), "the agent offers no login")
 
 
 @must("agent.auth.03", "auth.md#terminal-methods", "v1")
@@ -66,7 +55,7 @@ async def logging_out_is_there(agent: AgentUnderTest) -> None:
 async def logins_are_named(agent: AgentUnderTest) -> None:
     """Where logins are offered, authenticate without a method is refused."""
     await _offered_methods(agent)
-    agent.require_error(await agent.request("authenticate", {}), "authenticate without a method")
+    await agent.require_refused("authenticate", {}, "authenticate without a method")
 
 
 @must("agent.auth.06", "auth.md#methods", "v1 banjo")
@@ -79,8 +68,7 @@ async def logins_differ(agent: AgentUnderTest) -> None:
 @should("agent.auth.07", "auth.md#methods, peers.md#absent-members", "v1")
 async def logins_are_a_list(agent: AgentUnderTest) -> None:
     """Logins are offered as a list, an empty one where none is needed."""
-    result = await agent.initialize()
-    agent.require(isinstance(result.get("authMethods"), list), "authMethods is no list", agent.initialize_reply)
+    await agent.require_initialize_shape({"authMethods": list})
 
 
 @may("agent.auth.08", "auth.md#methods, auth.md#terminal-methods", "v1")
@@ -88,8 +76,5 @@ async def terminal_logins_are_whole(agent: AgentUnderTest) -> None:
     """Logins in a terminal may be offered to clients that announced them, with args as a list and env as a map."""
     capabilities = {**hello.ALL["v1"], "auth": {"terminal": True}}
     found = [login for login in await _login_methods(agent, capabilities) if login.get("type") == "terminal"]
-    if not found:
-        agent.skip("the agent offers no login in a terminal")
-    for login in found:
-        problem = mismatch(login, {"name": str, "args?": [str], "env?": dict}, "login")
-        agent.require(not problem, problem, agent.initialize_reply)
+    for login in agent.skip_unless(found, "the agent offers no login in a terminal"):
+        agent.require_shape(login, {"name": str, "args?": [str], "env?": dict}, agent.initialize_reply, "login")

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import sys
 import uuid
 from typing import Any
 
-from dragoman.conformance import json_shape
-from dragoman.conformance.agent.cancel import start_slow_turn
-from dragoman.conformance.agent.files import run_and_collect
-from dragoman.conformance.agent.permission import collect_questions as questioned
-from dragoman.conformance.agent.update import updates_match
-from dragoman.conformance.harness import hello
-from dragoman.conformance.harness.agent import AgentUnderTest
-from dragoman.conformance.json_shape import Shape, mismatch
+from dragoman.conformance.agent.files import WRITE, require_request_shape, run_and_collect
+from dragoman.conformance.agent.prompt import PICTURE, SOUND, require_accepted_blocks
+from dragoman.conformance.agent.session import MCP_SECRET, MCP_SERVER
+from dragoman.conformance.agent.update import require_update_frames, updates_match
+from dragoman.conformance.harness.agent import QUESTION, AgentUnderTest
+from dragoman.conformance.json_shape import absolute, non_empty, non_empty_list, one_of
 from dragoman.conformance.requirement import must
 
-STATUS = json_shape.one_of("pending", "in_progress", "completed")
-
-
-async def _require_initialize_shape(agent: AgentUnderTest, shape: Shape) -> None:
-    problem = mismatch(await agent.initialize(), shape)
-    agent.require(not problem, problem, agent.initialize_reply)
-
-
-async def _require_session_shape(agent: AgentUnderTest, shape: Shape) -> None:
-    await agent.open_session()
-    problem = mismatch(agent.setup, shape)
-    agent.require(not problem, problem, agent.session_reply)
+STATUS = one_of("pending", "in_progress", "completed")
 
 
 # --- banjo ------------------------------------------------------------------------------------------------------
 
-MODELS = {"availableModels": [{"id": json_shape.non_empty, "name": str}], "currentModelId": json_shape.non_empty}
+MODELS = {"availableModels": [{"id": non_empty, "name": str}], "currentModelId": non_empty}
 
 
 @must("agent.dialect.01", "dialects.md#banjo-new-session", "banjo")
 async def sessions_have_options_models_and_modes(agent: AgentUnderTest) -> None:
     """A new session tells its options, models and modes."""
-    await _require_session_shape(agent, {"configOptions": list, "models": dict, "modes": dict})
+    await agent.open_session()
+    agent.require_shape(agent.setup, {"configOptions": list, "models": dict, "modes": dict}, agent.session_reply)
 
 
 @must("agent.dialect.02", "dialects.md#banjo-models", "banjo")
@@ -45,10 +36,8 @@ async def models_are_whole(agent: AgentUnderTest) -> None:
     """Models have ids and names, and the current one is among them."""
     await agent.open_session()
     models: Any = agent.setup.get("models")
-    if not isinstance(models, dict):
-        agent.inconclusive("the session has no models")
-    problem = mismatch(models, MODELS, "models")
-    agent.require(not problem, problem, agent.session_reply)
+    agent.assume(isinstance(models, dict), "the session has no models")
+    agent.require_shape(models, MODELS, agent.session_reply, "models")
     known = [model["id"] for model in models["availableModels"]]
     current = models["currentModelId"]
     agent.require(current in known, f"the current model {current!r} is none of {known}", agent.session_reply)
@@ -59,11 +48,9 @@ async def _change_model(agent: AgentUnderTest) -> tuple[str, Any]:
     models: Any = agent.setup.get("models") or {}
     current = models.get("currentModelId")
     offered = [model.get("id") for model in models.get("availableModels") or []]
-    if current not in offered:
-        agent.inconclusive("the current model is none of those that can be chosen", agent.session_reply)
+    agent.assume(current in offered, "the current model is none of those that can be chosen", agent.session_reply)
     others = [model for model in offered if model != current]
-    if not others:
-        agent.inconclusive("the session has no other model")
+    agent.assume(others, "the session has no other model")
     params = {"sessionId": agent.session, "modelId": others[0]}
     return others[0], await agent.request("session/set_model", params)
 
@@ -72,8 +59,7 @@ async def _change_model(agent: AgentUnderTest) -> tuple[str, Any]:
 async def models_can_be_chosen(agent: AgentUnderTest) -> None:
     """session/set_model is answered with an empty object."""
     _, frame = await _change_model(agent)
-    result = agent.require_result(frame, "session/set_model")
-    agent.require(isinstance(result, dict), "session/set_model was not answered with an object", frame)
+    agent.require_result(frame, "session/set_model", dict)
 
 
 @must("agent.dialect.04", "dialects.md#banjo-models", "banjo")
@@ -91,10 +77,8 @@ async def changes_of_model_are_reported(agent: AgentUnderTest) -> None:
 async def the_old_member_is_read(agent: AgentUnderTest) -> None:
     """A mode may be named by the old member mode."""
     await agent.open_session()
-    modes = (agent.setup.get("modes") or {}).get("availableModes") or []
-    if not modes:
-        agent.inconclusive("the session has no modes")
-    params = {"sessionId": agent.session, "mode": modes[-1].get("id")}
+    modes = agent.assume(agent.available_modes(), "the session has no modes")
+    params = {"sessionId": agent.session, "mode": modes[-1]}
     agent.require_result(await agent.request("session/set_mode", params), "a mode named by the old member")
 
 
@@ -103,8 +87,7 @@ async def any_login_is_accepted(agent: AgentUnderTest) -> None:
     """authenticate takes any params and gives an empty object."""
     await agent.initialize()
     frame = await agent.request("authenticate", {"methodId": "whatever", "token": "x"})
-    result = agent.require_result(frame, "authenticate")
-    agent.require(isinstance(result, dict), "authenticate was not answered with an object", frame)
+    agent.require_result(frame, "authenticate", dict)
 
 
 must("agent.dialect.07", "dialects.md#banjo-plans", "banjo")(
@@ -112,7 +95,7 @@ must("agent.dialect.07", "dialects.md#banjo-plans", "banjo")(
         "Entries of a plan have an id, content and a status.",
         "plan",
         "plan",
-        {"entries": [{"id": json_shape.non_empty, "content": str, "status": STATUS}]},
+        {"entries": [{"id": non_empty, "content": str, "status": STATUS}]},
     )
 )
 
@@ -122,24 +105,50 @@ async def the_old_resume_is_there(agent: AgentUnderTest) -> None:
     """unstable_resumeSession is there."""
     await agent.open_session()
     frame = await agent.request("unstable_resumeSession", {"sessionId": agent.session, "cwd": agent.cwd})
-    agent.require(frame, "unstable_resumeSession was not answered")
-    assert frame is not None
-    error = frame.message.get("error")
-    missing = isinstance(error, dict) and error.get("code") == -32601
-    agent.require(not missing, "unstable_resumeSession is not there", frame)
+    frame = agent.require(frame, "unstable_resumeSession was not answered")
+    agent.require(frame.error.get("code") != -32601, "unstable_resumeSession is not there", frame)
 
 
 @must("agent.dialect.09", "dialects.md#banjo-errors", "banjo")
 async def other_versions_are_refused(agent: AgentUnderTest) -> None:
     """A version that is not supported is refused with -32001."""
-    params = hello.initialize(agent.dialect, agent.cwd, {}) | {"protocolVersion": 9}
-    agent.require_error(await agent.request("initialize", params, agent.timeouts.start), "version 9", -32001)
+    agent.require_error(await agent.request_initialize({}, protocolVersion=9), "version 9", -32001)
 
 
 @must("agent.dialect.10", "dialects.md#banjo-initialize", "banjo")
 async def logins_are_listed(agent: AgentUnderTest) -> None:
     """The logins offered are a list, even if empty."""
-    await _require_initialize_shape(agent, {"authMethods": list})
+    await agent.require_initialize_shape({"authMethods": list})
+
+
+async def _choose_mode(agent: AgentUnderTest, mode: str) -> None:
+    """Choose a mode by its name; skip if the agent has none of that name."""
+    result = await agent.initialize()
+    await agent.open_session()
+    known = agent.available_modes()
+    if agent.dialect == "draft":
+        known = ((result.get("capabilities") or {}).get("sessionCapabilities") or {}).get("modes") or []
+    agent.skip_unless(mode in known, f"the agent has no mode {mode}")
+    frame = await agent.request_in_dialect("session/set_mode", {"sessionId": agent.session, "modeId": mode})
+    agent.assume_result(frame, f"the mode {mode} could not be chosen")
+
+
+@must("agent.dialect.11", "dialects.md#banjo-modes", "banjo")
+async def nothing_is_asked_where_all_is_allowed(agent: AgentUnderTest) -> None:
+    """In the mode bypassPermissions nothing is asked."""
+    await _choose_mode(agent, "bypassPermissions")
+    await agent.run_turn("write")
+    agent.require_none(agent.calls(QUESTION), "permission is requested in bypassPermissions")
+    agent.assume(agent.requests(WRITE) or os.path.exists(agent.new), "the agent wrote nothing")
+
+
+@must("agent.dialect.12", "dialects.md#banjo-modes, draft.md#modes", "banjo draft")
+async def plans_are_not_carried_out(agent: AgentUnderTest) -> None:
+    """In the mode plan nothing is written."""
+    await _choose_mode(agent, "plan")
+    await agent.run_turn("write")
+    written = agent.requests(WRITE)
+    agent.require(not written and not os.path.exists(agent.new), "a file was written in the mode plan", *written)
 
 
 # --- crow -------------------------------------------------------------------------------------------------------
@@ -150,8 +159,8 @@ async def crow_initialize_has_its_shape(agent: AgentUnderTest) -> None:
     """The introduction tells capabilities in crow's words."""
     prompt = {"text?": bool, "image?": bool, "resource?": bool}
     can = {"load_session?": bool, "prompt_capabilities": prompt, "mcp_capabilities?": dict}
-    await _require_initialize_shape(
-        agent, {"protocol_version": int, "agent_capabilities": can, "agent_info": {"name": str, "title?": str}}
+    await agent.require_initialize_shape(
+        {"protocol_version": int, "agent_capabilities": can, "agent_info": {"name": str, "title?": str}}
     )
 
 
@@ -168,11 +177,7 @@ async def ids_are_uuids(agent: AgentUnderTest) -> None:
 @must("agent.dialect.23", "dialects.md#crow-prompt", "crow")
 async def updates_have_a_type_member(agent: AgentUnderTest) -> None:
     """An update says its kind as @type."""
-    await agent.run_turn("tour")
-    for frame in agent.received:
-        if frame.message.get("method") == "session/update":
-            problem = mismatch(frame.message.get("params"), {"update": {"@type": json_shape.non_empty}})
-            agent.require(not problem, problem, frame)
+    await require_update_frames(agent, "tour", {"update": {"@type": non_empty}})
 
 
 must("agent.dialect.24", "dialects.md#crow-updates", "crow")(
@@ -183,7 +188,7 @@ must("agent.dialect.25", "dialects.md#crow-updates", "crow")(
         "A tool call starts with id, title, kind and status.",
         "tour",
         "tool_call",
-        {"tool_call_id": json_shape.non_empty, "title": str, "kind": str, "status": str},
+        {"tool_call_id": non_empty, "title": str, "kind": str, "status": str},
     )
 )
 must("agent.dialect.26", "dialects.md#crow-updates", "crow")(
@@ -202,7 +207,7 @@ must("agent.dialect.31", "dialects.md#crow-updates", "crow")(
         "What is told of a tool call has its id and a status.",
         "tour",
         "tool_call_update",
-        {"tool_call_id": json_shape.non_empty, "status": str},
+        {"tool_call_id": non_empty, "status": str},
     )
 )
 
@@ -210,7 +215,7 @@ must("agent.dialect.31", "dialects.md#crow-updates", "crow")(
 @must("agent.dialect.27", "dialects.md#crow-cancel", "crow")
 async def cancels_are_answered(agent: AgentUnderTest) -> None:
     """cancel is a request, and is answered."""
-    turn = await start_slow_turn(agent)
+    turn = await agent.start_slow_turn()
     frame = await agent.request("cancel", {"session_id": agent.session})
     agent.require_result(frame, "cancel")
     await agent.wait_turn(turn)
@@ -219,12 +224,11 @@ async def cancels_are_answered(agent: AgentUnderTest) -> None:
 @must("agent.dialect.28", "dialects.md#crow-permission", "crow")
 async def questions_of_crow_are_whole(agent: AgentUnderTest) -> None:
     """A question for leave has the tool call and options with id and title."""
-    _, question = await questioned(agent)
-    options = [{"id": json_shape.non_empty, "title": str, "is_primary?": bool}]
-    shape = {"update": {"tool_call_id": json_shape.non_empty, "title": str, "permission_options": options}}
-    problem = mismatch(question.message.get("params"), shape)
-    agent.require(not problem, problem, question)
-    agent.require(question.message["params"]["update"]["permission_options"], "there are no options", question)
+    _, question = await agent.wait_question("write")
+    options = [{"id": non_empty, "title": str, "is_primary?": bool}]
+    shape = {"update": {"tool_call_id": non_empty, "title": str, "permission_options": options}}
+    agent.require_shape(question.message.get("params"), shape, question)
+    agent.require(question.wire_params["update"]["permission_options"], "there are no options", question)
 
 
 @must("agent.dialect.29", "dialects.md#crow-errors", "crow")
@@ -232,10 +236,8 @@ async def faults_are_listed(agent: AgentUnderTest) -> None:
     """Wrong params are told one by one in data.errors."""
     await agent.initialize()
     frame = await agent.request("session/prompt", {})
-    if frame is None or not isinstance(frame.message.get("error"), dict):
-        agent.inconclusive("a prompt without params was not refused", frame)
-    problem = mismatch(frame.message["error"].get("data"), {"errors": json_shape.non_empty_list}, "data")
-    agent.require(not problem, problem, frame)
+    error = agent.assume_error(frame, "a prompt without params was not refused").error
+    agent.require_shape(error.get("data"), {"errors": non_empty_list}, frame, "data")
 
 
 # --- 2025.1 -----------------------------------------------------------------------------------------------------
@@ -245,13 +247,13 @@ async def faults_are_listed(agent: AgentUnderTest) -> None:
 async def y2025_initialize_has_its_shape(agent: AgentUnderTest) -> None:
     """The introduction tells who the agent is and what it can do."""
     can = {"streaming?": bool, "audio?": bool, "image?": bool}
-    await _require_initialize_shape(agent, {"agent_info": {"name": str}, "capabilities": can, "instructions?": str})
+    await agent.require_initialize_shape({"agent_info": {"name": str}, "capabilities": can, "instructions?": str})
 
 
 @must("agent.dialect.42", "dialects.md#y2025-initialize", "2025.1")
 async def modes_are_names(agent: AgentUnderTest) -> None:
     """Modes are told as a list of names."""
-    await _require_initialize_shape(agent, {"capabilities": {"supported_modes?": [str]}})
+    await agent.require_initialize_shape({"capabilities": {"supported_modes?": [str]}})
 
 
 @must("agent.dialect.43", "extensions.md#choices-for-20251", "2025.1")
@@ -259,32 +261,22 @@ async def new_sessions_are_ok(agent: AgentUnderTest) -> None:
     """A new session is answered with the status ok."""
     await agent.initialize()
     frame = await agent.request("session/new", {"session_id": "mine", "mode": "agent"})
-    problem = mismatch(
-        agent.require_result(frame, "session/new"), {"status": json_shape.one_of("ok"), "session_id?": str}
-    )
-    agent.require(not problem, problem, frame)
+    agent.require_result(frame, "session/new", {"status": one_of("ok"), "session_id?": str})
 
 
 @must("agent.dialect.44", "dialects.md#y2025-sessions", "2025.1")
 async def the_clients_id_is_used(agent: AgentUnderTest) -> None:
     """Updates name the session by the client's own id."""
     await agent.run_turn("plain")
-    for frame in agent.received:
-        if frame.method == "session/update":
-            found = frame.message["params"].get("session_id")
-            agent.require(found == agent.session, f"an update names the session {found!r}, not the client's", frame)
+    for frame in agent.calls("session/update"):
+        found = frame.wire_params.get("session_id")
+        agent.require(found == agent.session, f"an update names the session {found!r}, not the client's", frame)
 
 
 @must("agent.dialect.45", "dialects.md#y2025-updates", "2025.1")
 async def updates_are_framed(agent: AgentUnderTest) -> None:
     """An update has a session, a type and data."""
-    await agent.run_turn("tour")
-    for frame in agent.received:
-        if frame.message.get("method") == "session/update":
-            problem = mismatch(
-                frame.message.get("params"), {"session_id": str, "type": json_shape.non_empty, "data": dict}
-            )
-            agent.require(not problem, problem, frame)
+    await require_update_frames(agent, "tour", {"session_id": str, "type": non_empty, "data": dict})
 
 
 must("agent.dialect.46", "dialects.md#y2025-updates", "2025.1")(
@@ -295,7 +287,7 @@ must("agent.dialect.47", "dialects.md#y2025-updates", "2025.1")(
         "A tool call has an id, a name and arguments.",
         "tour",
         "tool_call",
-        {"id": json_shape.non_empty, "name": json_shape.non_empty, "arguments": dict},
+        {"id": non_empty, "name": non_empty, "arguments": dict},
     )
 )
 must("agent.dialect.48", "dialects.md#y2025-updates", "2025.1")(
@@ -314,7 +306,7 @@ must("agent.dialect.55", "dialects.md#y2025-updates", "2025.1")(
         "What is told of a tool call has its id.",
         "tour",
         "tool_call_update",
-        {"id": json_shape.non_empty, "status?": str, "result?": dict},
+        {"id": non_empty, "status?": str, "result?": dict},
     )
 )
 
@@ -322,51 +314,89 @@ must("agent.dialect.55", "dialects.md#y2025-updates", "2025.1")(
 @must("agent.dialect.49", "dialects.md#y2025-states", "2025.1")
 async def one_turn_at_a_time(agent: AgentUnderTest) -> None:
     """A second prompt while one is worked on is a wrong state."""
-    turn = await start_slow_turn(agent)
-    second = await agent.wait_turn(agent.start_turn("hello"), agent.timeouts.answer)
-    agent.require_error(second.answer, "a second prompt while one is worked on", -32003)
-    agent.cancel()
-    await agent.wait_turn(turn)
+    async with agent.slow_turn():
+        second = await agent.wait_turn(agent.send_prompt("hello"), agent.timeouts.answer)
+        agent.require_error(second.answer, "a second prompt while one is worked on", -32003)
 
 
 @must("agent.dialect.50", "dialects.md#y2025-messages", "2025.1")
 async def turns_are_ok(agent: AgentUnderTest) -> None:
     """A turn is answered with the status ok."""
     turn = await agent.run_turn("plain")
-    result = agent.require_result(turn.answer, "a prompt")
-    problem = mismatch(result, {"status": json_shape.one_of("ok")})
-    agent.require(not problem, problem, turn.answer)
+    agent.require_result(turn.answer, "a prompt", {"status": one_of("ok")})
 
 
 @must("agent.dialect.51", "dialects.md#y2025-files", "2025.1")
 async def files_have_no_session(agent: AgentUnderTest) -> None:
     """Files are asked for by absolute path, without a session."""
-    for frame in await run_and_collect(agent, "read", "fs/read_text_file"):
-        problem = mismatch(frame.message.get("params"), {"path": json_shape.absolute})
-        agent.require(not problem, problem, frame)
+    await require_request_shape(agent, "read", "fs/read_text_file", {"path": absolute})
 
 
 @must("agent.dialect.52", "dialects.md#y2025-terminals", "2025.1")
 async def terminals_have_a_line(agent: AgentUnderTest) -> None:
     """A terminal is asked for with one command line and a folder."""
     for frame in await run_and_collect(agent, "run", "terminal/create"):
-        problem = mismatch(frame.message.get("params"), {"command": json_shape.non_empty, "cwd?": json_shape.absolute})
-        agent.require(not problem, problem, frame)
-        agent.require("args" not in frame.message["params"], "the command line is cut into args", frame)
+        agent.require_shape(frame.message.get("params"), {"command": non_empty, "cwd?": absolute}, frame)
+        agent.require("args" not in frame.wire_params, "the command line is cut into args", frame)
 
 
 @must("agent.dialect.53", "dialect-matrix.md#client-ids", "2025.1")
 async def used_ids_are_accepted(agent: AgentUnderTest) -> None:
     """A session id that is in use cannot be taken again."""
     await agent.open_session()
-    frame = await agent.request("session/new", {"session_id": agent.session, "mode": "agent"})
-    agent.require_error(frame, "a session id that is in use")
+    params = {"session_id": agent.session, "mode": "agent"}
+    await agent.require_refused("session/new", params, "a session id that is in use")
 
 
 @must("agent.dialect.54", "dialects.md#y2025-authenticate", "2025.1")
 async def tokens_are_accepted(agent: AgentUnderTest) -> None:
     """A token is accepted where none is needed."""
     await agent.initialize()
-    agent.require_result(
-        await agent.request("authenticate", {"type": "token", "token": "secret"}), "authenticate with a token"
-    )
+    frame = await agent.request("authenticate", {"type": "token", "token": "secret"})
+    agent.require_result(frame, "authenticate with a token")
+
+
+@must("agent.dialect.56", "dialects.md#y2025-mcp", "2025.1")
+async def servers_come_with_initialize(agent: AgentUnderTest) -> None:
+    """MCP servers are taken with initialize, as url and credentials."""
+    script = pathlib.Path(agent.cwd, "check-server")
+    script.write_text(f"#!{sys.executable}\n{MCP_SERVER}", encoding="utf-8")
+    script.chmod(0o755)
+    server = {"name": "check", "url": f"stdio://{script}", "credentials": {"key": MCP_SECRET}}
+    agent.require_result(await agent.request_initialize(mcp_servers=[server]), "initialize with an MCP server")
+
+
+@must("agent.dialect.58", "dialects.md#y2025-sessions", "2025.1")
+async def sessions_are_loaded_by_id(agent: AgentUnderTest) -> None:
+    """A session can be loaded by its id, and that is answered with ok."""
+    await agent.run_turn("plain")
+    frame = await agent.request("session/load", {"session_id": agent.session}, agent.timeouts.turn)
+    agent.require_result(frame, "session/load", {"status": one_of("ok")})
+
+
+@must("agent.dialect.59", "dialects.md#y2025-content", "2025.1")
+async def resources_lie_flat(agent: AgentUnderTest) -> None:
+    """Resources and links are taken, flat as they lie there."""
+    resource = {"type": "resource", "uri": "file:///a.txt", "mime_type": "text/plain", "content": "one"}
+    link = {"type": "resource_link", "uri": f"file://{agent.file}", "mime_type": "text/plain"}
+    await require_accepted_blocks(agent, "a prompt with a resource and a link", resource, link)
+
+
+@must("agent.dialect.60", "dialects.md#y2025-content, dialects.md#y2025-capabilities", "2025.1")
+async def pictures_and_audio_are_accepted(agent: AgentUnderTest) -> None:
+    """Pictures and sounds are taken where that is offered."""
+    can = (await agent.initialize()).get("capabilities") or {}
+    samples = [("image", "png", PICTURE), ("audio", "wav", SOUND)]
+    blocks = [{"type": kind, "format": form, "data": data} for kind, form, data in samples if can.get(kind) is True]
+    agent.skip_unless(blocks, "the agent takes neither images nor audio")
+    what = "a prompt with " + " and ".join(block["type"] for block in blocks)
+    await require_accepted_blocks(agent, what, *blocks)
+
+
+@must("agent.dialect.61", "dialects.md#y2025-sessions", "2025.1")
+async def sessions_begin_in_a_listed_mode(agent: AgentUnderTest) -> None:
+    """A new session may begin in a mode that was told."""
+    modes = ((await agent.initialize()).get("capabilities") or {}).get("supported_modes")
+    mode = agent.skip_unless(modes if isinstance(modes, list) else [], "the agent has no modes")[-1]
+    frame = await agent.request("session/new", {"session_id": "in-a-mode", "mode": mode}, agent.timeouts.start)
+    agent.require_result(frame, f"a session in the mode {mode!r}")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dragoman.conformance import json_shape
-from dragoman.conformance.agent.cancel import start_slow_turn
-from dragoman.conformance.agent.files import run_and_collect
-from dragoman.conformance.agent.permission import collect_questions as questioned
+from dragoman.conformance.agent.files import require_request_shape
+from dragoman.conformance.agent.prompt import PICTURE, SOUND, require_accepted_blocks
 from dragoman.conformance.agent.session import run_two_turns
 from dragoman.conformance.agent.toolcall import run_tool_calls
-from dragoman.conformance.agent.update import updates_match, wire_update
-from dragoman.conformance.harness import hello
-from dragoman.conformance.harness.agent import REJECT, AgentUnderTest
+from dragoman.conformance.agent.update import require_update_frames, updates_match, wire_update
+from dragoman.conformance.harness.agent import QUESTION, REJECT, AgentUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
-from dragoman.conformance.json_shape import Shape, mismatch
+from dragoman.conformance.json_shape import Shape, absolute, iso_time, line_number, natural, non_empty, one_of
 from dragoman.conformance.requirement import may, must, should
 
-OPERATIONS = json_shape.one_of(
+OPERATIONS = one_of(
     "file_read", "file_write", "file_delete", "terminal_execute", "network_access", "mcp_tool"
 )  # fmt: skip
 
@@ -36,41 +33,31 @@ MOVES: dict[str, tuple[str, ...]] = {
 @must("agent.draft.01", "draft.md#initialize")
 async def draft_initialize_has_its_shape(agent: AgentUnderTest) -> None:
     """The introduction has version, agentInfo and capabilities."""
-    info = {"name": json_shape.non_empty, "version": str}
-    problem = mismatch(await agent.initialize(), {"protocolVersion": int, "agentInfo": info, "capabilities": dict})
-    agent.require(not problem, problem, agent.initialize_reply)
+    info = {"name": non_empty, "version": str}
+    await agent.require_initialize_shape({"protocolVersion": int, "agentInfo": info, "capabilities": dict})
 
 
 @must("agent.draft.02", "draft.md#new-session")
 async def sessions_have_their_creation_time(agent: AgentUnderTest) -> None:
     """A new session tells when it was made."""
     await agent.open_session()
-    problem = mismatch(agent.setup, {"sessionId": json_shape.non_empty, "createdAt": json_shape.time})
-    agent.require(not problem, problem, agent.session_reply)
-
-
-async def _updates(agent: AgentUnderTest, shape: json_shape.Shape) -> None:
-    await agent.run_turn("tour")
-    for frame in agent.received:
-        if frame.message.get("method") == "session/update":
-            problem = mismatch(frame.message.get("params"), shape)
-            agent.require(not problem, problem, frame)
+    agent.require_shape(agent.setup, {"sessionId": non_empty, "createdAt": iso_time}, agent.session_reply)
 
 
 @must("agent.draft.03", "draft.md#update-frame")
 async def updates_are_framed(agent: AgentUnderTest) -> None:
     """An update has a session, a type and data."""
-    await _updates(agent, {"sessionId": json_shape.non_empty, "type": json_shape.non_empty, "data": dict})
+    await require_update_frames(agent, "tour", {"sessionId": non_empty, "type": non_empty, "data": dict})
 
 
 @must("agent.draft.04", "draft.md#update-frame")
 async def times_are_times(agent: AgentUnderTest) -> None:
     """The time of an update is ISO 8601, where it is told."""
-    await _updates(agent, {"timestamp?": json_shape.time})
+    await require_update_frames(agent, "tour", {"timestamp?": iso_time})
 
 
-TEXT = {"content": str, "index?": json_shape.natural, "final?": bool}
-STEPS = [{"id": json_shape.non_empty, "description": str, "status": str}]
+TEXT = {"content": str, "index?": natural, "final?": bool}
+STEPS = [{"id": non_empty, "description": str, "status": str}]
 must("agent.draft.05", "draft.md#message-chunk")(
     updates_match(
         "A piece of a message has text as content; its index is a number.", "plain", "agent_message_chunk", TEXT
@@ -81,12 +68,7 @@ must("agent.draft.06", "draft.md#tool-call")(
         "A tool call has an id, a tool and a known status.",
         "tour",
         "tool_call",
-        {
-            "id": json_shape.non_empty,
-            "tool": json_shape.non_empty,
-            "status?": json_shape.one_of(*MOVES),
-            "requiresPermission?": bool,
-        },
+        {"id": non_empty, "tool": non_empty, "status?": one_of(*MOVES), "requiresPermission?": bool},
     )
 )
 must("agent.draft.20", "draft.md#plan")(
@@ -100,7 +82,7 @@ must("agent.draft.23", "draft.md#commands")(
         "Commands are told with name and description.",
         "plain",
         "available_commands_update",
-        {"commands": [{"name": json_shape.non_empty, "description": str}]},
+        {"commands": [{"name": non_empty, "description": str}]},
     )
 )
 
@@ -119,8 +101,8 @@ def status_history(found: list[ReceivedFrame]) -> dict[str, list[tuple[str, Rece
 @must("agent.draft.07", "draft.md#status-machine")
 async def statuses_move_as_allowed(agent: AgentUnderTest) -> None:
     """The status of a tool call moves as the status machine allows."""
-    for call, told_ in status_history(await run_tool_calls(agent, "read", "write")).items():
-        for (before, first), (after, frame) in pairwise(told_):
+    for call, moves in status_history(await run_tool_calls(agent, "read", "write")).items():
+        for (before, first), (after, frame) in pairwise(moves):
             legal = after == before or after in MOVES.get(before, (after,))
             agent.require(legal, f"the tool call {call!r} went from {before} to {after}", first, frame)
 
@@ -131,60 +113,57 @@ async def refused_calls_are_denied(agent: AgentUnderTest) -> None:
     await agent.open_session()
     agent.permission_kinds = REJECT
     found = await run_tool_calls(agent, "write")
-    if not any(frame.method == "session/request_permission" for frame in agent.received):
-        agent.inconclusive("the agent did not ask for permission")
+    agent.assume(agent.calls(QUESTION), "the agent did not ask for permission")
     last = [statuses[-1] for statuses in status_history(found).values()]
-    agent.require(
-        any(status == "denied" for status, _ in last), "a refused tool call is not reported as denied", last[-1][1]
-    )
+    is_denied = any(status == "denied" for status, _ in last)
+    agent.require(is_denied, "a refused tool call is not reported as denied", last[-1][1])
 
 
 @must("agent.draft.09", "draft.md#cancel")
 async def open_calls_are_cancelled(agent: AgentUnderTest) -> None:
     """Open tool calls of a cancelled turn are told as cancelled."""
-    turn = await start_slow_turn(agent)
+    turn = await agent.start_slow_turn()
     agent.cancel()
     await agent.wait_turn(turn)
-    found = [frame for frame in agent.updates(start=turn.start) if frame.kind in ("tool_call", "tool_call_update")]
-    if not found:
-        agent.inconclusive("no tool call was under way")
-    for call, told_ in status_history(found).items():
-        last, frame = told_[-1]
-        final = last in ("cancelled", "completed", "failed", "denied")
-        agent.require(final and last == "cancelled", f"the tool call {call!r} is {last} after a cancel", frame)
+    found = agent.updates("tool_call", "tool_call_update", start=turn.start)
+    for call, moves in status_history(agent.assume(found, "no tool call was under way")).items():
+        last, frame = moves[-1]
+        agent.require(last == "cancelled", f"the tool call {call!r} is {last} after a cancel", frame)
 
 
 @must("agent.draft.10", "draft.md#request-permission")
 async def questions_are_whole(agent: AgentUnderTest) -> None:
     """A question has a session, a known operation and a resource."""
-    _, question = await questioned(agent)
-    shape = {
-        "sessionId": json_shape.non_empty,
-        "operation": OPERATIONS,
-        "resource": json_shape.non_empty,
-        "toolCallId?": str,
-    }
-    problem = mismatch(question.message.get("params"), shape)
-    agent.require(not problem, problem, question)
+    _, question = await agent.wait_question("write")
+    shape = {"sessionId": non_empty, "operation": OPERATIONS, "resource": non_empty, "toolCallId?": str}
+    agent.require_shape(question.message.get("params"), shape, question)
+
+
+async def _session_capability(agent: AgentUnderTest, name: str, why: str) -> list[str]:
+    """Return a list in the session capabilities of the draft; skip if it is empty."""
+    can = ((await agent.initialize()).get("capabilities") or {}).get("sessionCapabilities")
+    found = can.get(name) if isinstance(can, dict) else None
+    return agent.skip_unless(found if isinstance(found, list) else [], why)
 
 
 async def _change_mode(agent: AgentUnderTest) -> tuple[str, ReceivedFrame | None]:
-    result = await agent.initialize()
-    can = (result.get("capabilities") or {}).get("sessionCapabilities") or {}
-    modes = can.get("modes") or []
-    if not modes:
-        agent.skip("the agent has no modes")
+    mode = (await _session_capability(agent, "modes", "the agent has no modes"))[-1]
     await agent.open_session()
-    return modes[-1], await agent.request("session/set_mode", {"sessionId": agent.session, "mode": modes[-1]})
+    return mode, await agent.request("session/set_mode", {"sessionId": agent.session, "mode": mode})
+
+
+async def _set_option(agent: AgentUnderTest, key: str, value: str) -> ReceivedFrame:
+    params = {"sessionId": agent.session, "key": key, "value": value}
+    frame = await agent.request("session/set_config_option", params)
+    return agent.assume_result(frame, "the option could not be set")
 
 
 @must("agent.draft.11", "draft.md#set-mode")
 async def modes_before_and_after(agent: AgentUnderTest) -> None:
     """set_mode tells the mode before and after."""
     mode, frame = await _change_mode(agent)
-    result = agent.require_result(frame, "session/set_mode")
-    problem = mismatch(result, {"previousMode": json_shape.non_empty, "currentMode": json_shape.non_empty})
-    agent.require(not problem, problem, frame)
+    shape = {"previousMode": non_empty, "currentMode": non_empty}
+    result = agent.require_result(frame, "session/set_mode", shape)
     agent.require(result["currentMode"] == mode, f"the mode is {result['currentMode']!r}, not {mode!r}", frame)
 
 
@@ -199,18 +178,14 @@ async def changes_of_mode_are_reported(agent: AgentUnderTest) -> None:
 @must("agent.draft.13", "draft.md#set-config-option")
 async def values_are_reported(agent: AgentUnderTest) -> None:
     """set_config_option tells the key and the value it has now."""
-    result = await agent.initialize()
-    can = (result.get("capabilities") or {}).get("sessionCapabilities") or {}
-    if not can.get("configOptions"):
-        agent.skip("the agent has no options")
+    [key, *_] = await _session_capability(agent, "configOptions", "the agent has no options")
     await agent.open_session()
-    value = "loud" if agent.agent_name() == "everything" else "x"
-    params = {"sessionId": agent.session, "key": can["configOptions"][0], "value": value}
-    frame = await agent.request("session/set_config_option", params)
-    if frame is None or "error" in frame.message:
-        agent.inconclusive("the option could not be set", frame)
-    problem = mismatch(frame.message["result"], {"key": json_shape.non_empty, "currentValue": object})
-    agent.require(not problem, problem, frame)
+    frame = await _set_option(agent, key, _option_value(agent))
+    agent.require_shape(frame.message["result"], {"key": non_empty, "currentValue": object}, frame)
+
+
+def _option_value(agent: AgentUnderTest) -> str:
+    return "loud" if agent.agent_name() == "everything" else "x"
 
 
 @must("agent.draft.14", "draft.md#authenticate")
@@ -218,22 +193,14 @@ async def logins_state_how_it_went(agent: AgentUnderTest) -> None:
     """authenticate says whether it succeeded."""
     await agent.initialize()
     frame = await agent.request("authenticate", {"method": "api_key", "credentials": {"apiKey": "x"}})
-    problem = mismatch(
-        agent.require_result(frame, "authenticate"), {"success": bool, "error?": str, "expiresAt?": json_shape.time}
-    )
-    agent.require(not problem, problem, frame)
+    agent.require_result(frame, "authenticate", {"success": bool, "error?": str, "expiresAt?": iso_time})
 
 
 @must("agent.draft.15", "draft.md#prompt")
 async def tokens_are_numbers(agent: AgentUnderTest) -> None:
     """Tokens are told as numbers of input and output."""
     turn = await agent.run_turn("usage")
-    assert turn.answer is not None
-    usage = (turn.answer.message.get("result") or {}).get("usage")
-    if usage is None:
-        agent.skip("the agent does not report the usage of a turn")
-    problem = mismatch(usage, {"inputTokens": json_shape.natural, "outputTokens": json_shape.natural}, "usage")
-    agent.require(not problem, problem, turn.answer)
+    agent.require_usage(turn, {"inputTokens": natural, "outputTokens": natural})
 
 
 @must("agent.draft.16", "draft.md#load-session", needs="agent.loadSession")
@@ -241,16 +208,9 @@ async def loading_returns_the_state(agent: AgentUnderTest) -> None:
     """Loading a session tells folder, mode, options and number of messages."""
     await agent.run_turn("plain")
     frame = await agent.request("session/load", {"sessionId": agent.session}, agent.timeouts.turn)
-    if frame is None or "error" in frame.message:
-        agent.inconclusive("the session could not be loaded", frame)
-    shape = {
-        "sessionId": json_shape.non_empty,
-        "workingDirectory": json_shape.absolute,
-        "mode": str,
-        "configOptions": dict,
-    }
-    problem = mismatch(frame.message["result"], {**shape, "messageCount": json_shape.natural})
-    agent.require(not problem, problem, frame)
+    frame = agent.assume_result(frame, "the session could not be loaded")
+    shape = {"sessionId": non_empty, "workingDirectory": absolute, "mode": str, "configOptions": dict}
+    agent.require_shape(frame.message["result"], {**shape, "messageCount": natural}, frame)
 
 
 @must("agent.draft.17", "draft.md#terminal-output")
@@ -258,64 +218,49 @@ async def pushed_output_is_received(agent: AgentUnderTest) -> None:
     """Output of a terminal that is pushed is acknowledged."""
     await agent.open_session()
     frame = await agent.request("terminal/output", {"terminalId": "terminal-1", "data": "hello", "stream": "stdout"})
-    problem = mismatch(agent.require_result(frame, "pushed output"), {"received": bool})
-    agent.require(not problem, problem, frame)
+    agent.require_result(frame, "pushed output", {"received": bool})
 
 
 @should("agent.draft.18", "draft.md#error-data")
 async def errors_suggest(agent: AgentUnderTest) -> None:
     """The error of an unknown session suggests what to do."""
+    frame = await _load_unknown_session(agent)
+    agent.require_shape(frame.error.get("data"), {"suggestion": non_empty}, frame, "data")
+
+
+async def _load_unknown_session(agent: AgentUnderTest) -> ReceivedFrame:
     await agent.initialize()
     frame = await agent.request("session/load", {"sessionId": "no-such-session"})
-    if frame is None or not isinstance(frame.message.get("error"), dict):
-        agent.inconclusive("loading an unknown session was not refused", frame)
-    problem = mismatch(frame.message["error"].get("data"), {"suggestion": json_shape.non_empty}, "data")
-    agent.require(not problem, problem, frame)
+    return agent.assume_error(frame, "loading an unknown session was not refused")
 
 
 @must("agent.draft.19", "draft.md#read-file")
 async def files_are_asked_for_by_path(agent: AgentUnderTest) -> None:
     """Files are asked for by path, without a session."""
-    shape = {
-        "path": json_shape.non_empty,
-        "startLine?": json_shape.line_number,
-        "endLine?": json_shape.line_number,
-        "encoding?": str,
-    }
-    for frame in await run_and_collect(agent, "read", "fs/read_text_file"):
-        problem = mismatch(frame.message.get("params"), shape)
-        agent.require(not problem, problem, frame)
+    shape = {"path": non_empty, "startLine?": line_number, "endLine?": line_number, "encoding?": str}
+    await require_request_shape(agent, "read", "fs/read_text_file", shape)
 
 
 @should("agent.draft.22", "draft.md#permission-practice")
 async def questions_state_why(agent: AgentUnderTest) -> None:
     """A question says why."""
-    _, question = await questioned(agent)
-    problem = mismatch(question.message.get("params"), {"reason": json_shape.non_empty})
-    agent.require(not problem, problem, question)
+    _, question = await agent.wait_question("write")
+    agent.require_shape(question.message.get("params"), {"reason": non_empty}, question)
 
 
 @must("agent.draft.24", "draft.md#terminal-create")
 async def terminals_are_described(agent: AgentUnderTest) -> None:
     """The environment of a terminal is a table of texts, its timeout a number."""
-    shape = {
-        "command": json_shape.non_empty,
-        "args?": [str],
-        "cwd?": str,
-        "env?": dict,
-        "timeout?": json_shape.natural,
-    }
-    for frame in await run_and_collect(agent, "run", "terminal/create"):
-        problem = mismatch(frame.message.get("params"), shape)
-        agent.require(not problem, problem, frame)
+    shape = {"command": non_empty, "args?": [str], "cwd?": str, "env?": dict, "timeout?": natural}
+    await require_request_shape(agent, "run", "terminal/create", shape)
 
 
 @must("agent.draft.25", "draft.md#awaiting-permission")
 async def permission_is_awaited(agent: AgentUnderTest) -> None:
     """Leave is awaited in the status awaiting_permission."""
-    _, question = await questioned(agent)
+    _, question = await agent.wait_question("write")
     await agent.collect()
-    found = [frame for frame in agent.updates() if frame.kind in ("tool_call", "tool_call_update")]
+    found = agent.updates("tool_call", "tool_call_update")
     waits = any(status == "awaiting_permission" for each in status_history(found).values() for status, _ in each)
     agent.require(waits, "no tool call is reported as awaiting_permission while permission is requested", question)
 
@@ -324,12 +269,8 @@ async def permission_is_awaited(agent: AgentUnderTest) -> None:
 async def sessions_may_be_several(agent: AgentUnderTest) -> None:
     """One process may serve several sessions, and they are at work at once."""
     first = await agent.open_session()
-    second = await agent.request(
-        "session/new", hello.new_session(agent.dialect, agent.cwd, "two"), agent.timeouts.start
-    )
-    result = second.message.get("result") if second else None
-    if not isinstance(result, dict):
-        agent.skip("the agent serves one session at a time")
+    second = await agent.request_session("two", agent.timeouts.start)
+    result = agent.skip_unless(second and second.result, "the agent serves one session at a time")
     await run_two_turns(agent, first, str(result.get("sessionId")))
 
 
@@ -341,28 +282,21 @@ TREE: Shape = {
 }
 HUNK = {"oldStart": int, "oldLines": int, "newStart": int, "newLines": int, "content": str}
 RAN = {"terminalId?": str, "command?": str, "exitCode?": int, "stdout?": str, "stderr?": str}
-OUTPUTS: dict[Json, Shape] = {
-    "text": {"text": str},
-    "diff": {"path": json_shape.non_empty, "hunks": [HUNK]},
-    "terminal": RAN,
-}
-PLACE = {"path": json_shape.non_empty, "line?": int, "column?": int, "endLine?": int, "endColumn?": int}
+OUTPUTS: Shape = {"text": {"text": str}, "diff": {"path": non_empty, "hunks": [HUNK]}, "terminal": RAN}
+LOCATION = {"path": non_empty, "line?": int, "column?": int, "endLine?": int, "endColumn?": int}
 
 
 @must("agent.draft.29", "draft.md#load-session, draft.md#error-codes", needs="agent.loadSession")
 async def missing_sessions_have_a_number(agent: AgentUnderTest) -> None:
     """Loading a session that is not there has the number for that."""
-    await agent.initialize()
-    frame = await agent.request("session/load", {"sessionId": "no-such-session"})
-    if frame is None or "error" not in frame.message:
-        agent.inconclusive("loading an unknown session was not refused", frame)
+    frame = await _load_unknown_session(agent)
     agent.require_error(frame, "loading an unknown session", agent.error_code("session_not_found"))
 
 
 @must("agent.draft.31", "draft.md#cancel")
 async def cancels_have_reasons(agent: AgentUnderTest) -> None:
     """A cancel may say why."""
-    turn = await start_slow_turn(agent)
+    turn = await agent.start_slow_turn()
     agent.notify("session/cancel", {"sessionId": agent.session, "reason": "the user changed their mind"})
     await agent.wait_turn(turn, agent.timeouts.turn)
     agent.require(turn.answer, "a turn that was cancelled with a reason was not answered")
@@ -373,7 +307,7 @@ must("agent.draft.32", "draft.md#option-update")(
         "A change of an option has its key and what it holds now.",
         "option",
         "config_option_update",
-        {"key": json_shape.non_empty, "currentValue": object, "source?": str},
+        {"key": non_empty, "currentValue": object, "source?": str},
     )
 )
 must("agent.draft.33", "draft.md#mode-update")(
@@ -381,7 +315,7 @@ must("agent.draft.33", "draft.md#mode-update")(
         "A change of mode has the mode now, and the one before as text.",
         "mode",
         "current_mode_update",
-        {"currentMode": json_shape.non_empty, "previousMode?": str, "reason?": str},
+        {"currentMode": non_empty, "previousMode?": str, "reason?": str},
     )
 )
 
@@ -389,37 +323,33 @@ must("agent.draft.33", "draft.md#mode-update")(
 @must("agent.draft.34", "draft.md#tool-output")
 async def outputs_are_of_three_kinds(agent: AgentUnderTest) -> None:
     """The output of a tool is text, a diff in hunks or a terminal's."""
-    found = [(frame, wire_update(frame)) for frame in await run_tool_calls(agent, "read", "write", "run")]
-    outputs = [(frame, data["output"]) for frame, data in found if isinstance(data, dict) and data.get("output")]
-    if not outputs:
-        agent.inconclusive("no tool call had an output")
-    for frame, output in outputs:
+    outputs = _with_member("output", await run_tool_calls(agent, "read", "write", "run"))
+    for frame, output in agent.assume(outputs, "no tool call had an output"):
         kind = output.get("type") if isinstance(output, dict) else None
         agent.require(kind in OUTPUTS, f"the output of a tool is of the type {kind!r}", frame)
-        problem = mismatch(output, OUTPUTS[kind], "output")
-        agent.require(not problem, problem, frame)
+        agent.require_shape(output, OUTPUTS[kind], frame, "output")
+
+
+def _with_member(name: str, updates: list[ReceivedFrame]) -> list[tuple[ReceivedFrame, Json]]:
+    """Return the updates that have this member, with its value."""
+    found = [(frame, wire_update(frame)) for frame in updates]
+    return [(frame, data[name]) for frame, data in found if isinstance(data, dict) and data.get(name)]
 
 
 @must("agent.draft.35", "draft.md#location")
 async def places_are_places(agent: AgentUnderTest) -> None:
     """The place of a tool call has a path, and numbers as lines."""
-    found = [(frame, wire_update(frame)) for frame in await run_tool_calls(agent, "read", "write")]
-    outputs = [(frame, data["location"]) for frame, data in found if isinstance(data, dict) and data.get("location")]
-    if not outputs:
-        agent.skip("no tool call had a location")
-    for frame, place in outputs:
-        problem = mismatch(place, PLACE, "location")
-        agent.require(not problem, problem, frame)
+    locations = _with_member("location", await run_tool_calls(agent, "read", "write"))
+    for frame, location in agent.skip_unless(locations, "no tool call had a location"):
+        agent.require_shape(location, LOCATION, frame, "location")
 
 
 @must("agent.draft.37", "draft.md#agent-capabilities")
 async def abilities_are_a_tree(agent: AgentUnderTest) -> None:
     """What the agent can do is told in the draft's tree."""
-    result = await agent.initialize()
-    if not isinstance(result.get("capabilities"), dict):
-        agent.inconclusive("the agent reports no capabilities", agent.initialize_reply)
-    problem = mismatch(result["capabilities"], TREE, "capabilities")
-    agent.require(not problem, problem, agent.initialize_reply)
+    capabilities = (await agent.initialize()).get("capabilities")
+    agent.assume(isinstance(capabilities, dict), "the agent reports no capabilities", agent.initialize_reply)
+    agent.require_shape(capabilities, TREE, agent.initialize_reply, "capabilities")
 
 
 @must("agent.draft.38", "draft.md#tool-execution")
@@ -427,11 +357,10 @@ async def failures_state_why(agent: AgentUnderTest) -> None:
     """A tool call that failed says why."""
     await agent.open_session()
     agent.handlers["fs/read_text_file"] = lambda _: {"refused": -32004, "why": "the file is gone"}
-    found = [(frame, wire_update(frame)) for frame in await run_tool_calls(agent, "read")]
-    failed = [(frame, data) for frame, data in found if isinstance(data, dict) and data.get("status") == "failed"]
-    if not failed:
-        agent.inconclusive("no tool call was reported as failed")
-    for frame, data in failed:
+    statuses = _with_member("status", await run_tool_calls(agent, "read"))
+    failed = [frame for frame, status in statuses if status == "failed"]
+    for frame in agent.assume(failed, "no tool call was reported as failed"):
+        data = wire_update(frame)
         agent.require(data.get("error") or data.get("output"), "a tool call failed and does not say why", frame)
 
 
@@ -439,6 +368,57 @@ async def failures_state_why(agent: AgentUnderTest) -> None:
 async def demands_are_a_tree(agent: AgentUnderTest) -> None:
     """What a client must be able to do may be told, as a tree."""
     demanded = (await agent.initialize()).get("requiredClientCapabilities")
-    if demanded is None:
-        agent.skip("the agent demands nothing")
+    agent.skip_unless(demanded is not None, "the agent demands nothing")
     agent.require(isinstance(demanded, dict), "what the client must be able to do is no object", agent.initialize_reply)
+
+
+# --- how a session begins, and what stands in a prompt ------------------------------------------------------------
+
+
+@must("agent.draft.27", "draft.md#new-session")
+async def sessions_begin_in_a_mode(agent: AgentUnderTest) -> None:
+    """A new session begins in the mode it was asked for."""
+    # Ask for the mode listed last, which is hardly the default.
+    modes = await _session_capability(agent, "modes", "the agent has no modes")
+    agent.skip_unless(len(modes) >= 2, "the agent has no modes to choose from")
+    await agent.open_session(initialMode=modes[-1], systemPrompt="Answer in one sentence.")
+    frame = await agent.request("session/set_mode", {"sessionId": agent.session, "mode": modes[0]})
+    before = frame.result.get("previousMode") if frame else None
+    agent.assume(before is not None, "the mode could not be changed", frame)
+    agent.require(before == modes[-1], f"a session asked for in {modes[-1]!r} began in {before!r}", frame)
+
+
+@must("agent.draft.28", "draft.md#new-session")
+async def sessions_begin_with_options(agent: AgentUnderTest) -> None:
+    """A new session begins with the options it was given."""
+    [key, *_] = await _session_capability(agent, "configOptions", "the agent has no options")
+    value = _option_value(agent)
+    await agent.open_session(configOptions={key: value})
+    frame = await _set_option(agent, key, value)
+    agent.assume("previousValue" in frame.result, "the previous value of the option is missing", frame)
+    before = frame.result["previousValue"]
+    agent.require(before == value, f"a session was given {value!r} for {key!r} and began with {before!r}", frame)
+
+
+@must("agent.draft.30", "draft.md#prompt")
+async def attachments_are_accepted(agent: AgentUnderTest) -> None:
+    """Files attached to a prompt are taken where that is offered."""
+    can = ((await agent.initialize()).get("capabilities") or {}).get("promptCapabilities")
+    takes_them = isinstance(can, dict) and can.get("attachments") is True
+    agent.skip_unless(takes_them, "the agent takes no attachments")
+    attached = [{"name": "notes", "path": agent.file, "mimeType": "text/plain"}]
+    await require_accepted_blocks(agent, "a prompt with a file attached", attachments=attached)
+
+
+@should("agent.draft.36", "draft.md#content-blocks")
+async def blocks_are_accepted(agent: AgentUnderTest) -> None:
+    """All blocks of content are taken, with bytes or with a url."""
+    await require_accepted_blocks(
+        agent,
+        "a prompt of all kinds of blocks",
+        {"type": "image", "source": {"type": "base64", "mediaType": "image/png", "data": PICTURE}},
+        {"type": "image", "source": {"type": "url", "mediaType": "image/png", "url": "https://example.org/a.png"}},
+        {"type": "audio", "source": {"type": "base64", "mediaType": "audio/wav", "data": SOUND}},
+        {"type": "resource", "uri": "file:///a.txt", "mimeType": "text/plain", "content": "one"},
+        {"type": "resource_link", "uri": f"file://{agent.file}", "title": "Notes"},
+    )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from dragoman.conformance.agent.cancel import start_slow_turn
 from dragoman.conformance.harness.agent import AgentUnderTest
-from dragoman.conformance.harness.peer import ReceivedFrame
 from dragoman.conformance.requirement import must
 
 MEGABYTE = 1_000_000
@@ -25,8 +23,7 @@ def _request(id: str) -> bytes:
 async def output_is_messages(agent: AgentUnderTest) -> None:
     """Every line on standard output is a message, and nothing else is."""
     try:
-        await agent.open_session()
-        await agent.wait_turn(agent.start_turn(agent.prompt_for("plain")))
+        await agent.try_turn("plain")
     finally:  # an agent that wants a login first has written something until then, too
         for frame in agent.received:
             is_message = isinstance(frame.message, dict) and bool({"method", "result", "error"} & frame.message.keys())
@@ -51,14 +48,7 @@ async def messages_may_come_together(agent: AgentUnderTest) -> None:
     await agent.initialize()
     ids = ["together 1", "together 2", "together 3"]
     agent.write_raw(b"".join(map(_request, ids)))
-    missing = set(ids)
-
-    def rest(frame: ReceivedFrame) -> bool:
-        if frame.is_reply:
-            missing.discard(frame.message.get("id"))
-        return not missing
-
-    await agent.wait_for(rest)
+    missing = await agent.wait_replies(ids)
     agent.require(not missing, f"of three requests in one write {len(missing)} were not answered")
 
 
@@ -75,7 +65,7 @@ async def empty_lines_are_nothing(agent: AgentUnderTest) -> None:
     """Empty lines are passed over."""
     await agent.initialize()
     agent.write_raw(b"\n\r\n  \n" + _request("after empty lines"))
-    frame = agent.need(
+    frame = agent.require(
         await agent.wait_for(lambda frame: frame.is_reply), "after empty lines a request was not answered"
     )
     agent.require(frame.message.get("id") == "after empty lines", "an empty line was answered", frame)
@@ -92,20 +82,16 @@ async def a_megabyte_is_read(agent: AgentUnderTest) -> None:
 @must("agent.frame.07", "json-rpc.md#robust-reading")
 async def depth_is_survived(agent: AgentUnderTest) -> None:
     """A message nested thousands deep does not end the connection."""
-    await agent.initialize()
     nested = b"[" * DEEP + b"]" * DEEP
-    agent.send(b'{"jsonrpc":"2.0","id":911,"method":"no/such_method","params":{"deep":' + nested + b"}}")
-    await agent.collect()
-    await agent.require_alive("a deeply nested message")
+    line = b'{"jsonrpc":"2.0","id":911,"method":"no/such_method","params":{"deep":' + nested + b"}}"
+    await agent.require_survival(line, "a deeply nested message")
 
 
 @must("agent.frame.08", "json-rpc.md#robust-reading")
 async def broken_text_is_survived(agent: AgentUnderTest) -> None:
     """Bytes that are no UTF-8 do not end the connection."""
-    await agent.initialize()
-    agent.send(b'{"jsonrpc":"2.0","method":"no/such_notification","params":{"text":"\xff\xfe\xc3"}}')
-    await agent.collect()
-    await agent.require_alive("bytes that are no UTF-8")
+    line = b'{"jsonrpc":"2.0","method":"no/such_notification","params":{"text":"\xff\xfe\xc3"}}'
+    await agent.require_survival(line, "bytes that are no UTF-8")
 
 
 @must("agent.frame.09", "json-rpc.md#robust-reading")
@@ -120,8 +106,7 @@ async def half_an_emoji_is_survived(agent: AgentUnderTest) -> None:
 @must("agent.frame.10", "json-rpc.md#stdio")
 async def output_is_utf8(agent: AgentUnderTest) -> None:
     """What is written is UTF-8, also after a prompt with emoji."""
-    await agent.open_session()
-    await agent.wait_turn(agent.start_turn("Say this again: \U0001f99c Dragomán żółw 通訳"))
+    await agent.try_prompt("Say this again: \U0001f99c Dragomán żółw 通訳")
     for frame in agent.received:
         try:
             frame.raw.decode("utf-8")
@@ -139,24 +124,22 @@ async def the_end_of_input_is_noticed(agent: AgentUnderTest) -> None:
 @must("agent.frame.12", "peers.md#ignored-end-of-input")
 async def the_end_of_input_is_noticed_in_a_turn(agent: AgentUnderTest) -> None:
     """The agent goes when its input ends in the middle of a turn."""
-    await start_slow_turn(agent)
-    agent.require(
-        await agent.close_and_wait(), "the agent is still there after the end of its input in the middle of a turn"
-    )
+    await agent.start_slow_turn()
+    is_gone = await agent.close_and_wait()
+    agent.require(is_gone, "the agent is still there after the end of its input in the middle of a turn")
 
 
 @must("agent.frame.13", "initialize.md#order")
 async def the_client_speaks_first(agent: AgentUnderTest) -> None:
     """Nothing is said before the client spoke."""
-    frame = await agent.collect(agent.timeouts.quiet * 3)
-    agent.require(not frame, "something was written before the client spoke", *frame)
+    agent.require_none(await agent.collect(agent.timeouts.quiet * 3), "something was written before the client spoke")
 
 
 @must("agent.frame.14", "peers.md#slow-consumer")
 async def slow_readers_get_everything(agent: AgentUnderTest) -> None:
     """A client that reads nothing for a while misses nothing of the end."""
     await agent.open_session()
-    turn = agent.start_turn(agent.prompt_for("flood"))
+    turn = agent.start_turn("flood")
     await asyncio.sleep(agent.timeouts.quiet)
     await agent.wait_turn(turn)
     agent.require(turn.answer, "a client that did not read for a while never got the end of the turn")

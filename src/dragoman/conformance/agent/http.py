@@ -59,8 +59,7 @@ async def accepted_messages_have_no_body(agent: HttpAgentUnderTest) -> None:
     """A 202 has no body."""
     await agent.open_session_stream()
     answer = await agent.channel.post(agent.new_session_message(), agent.channel.session_headers())
-    if answer.status != 202:
-        agent.inconclusive(f"session/new was answered with {answer.status}")
+    agent.assume(answer.status == 202, f"session/new was answered with {answer.status}")
     agent.require(not answer.body, "a 202 has a body")
 
 
@@ -146,8 +145,7 @@ async def the_header_may_be_needed(agent: HttpAgentUnderTest) -> None:
     await agent.open_session()
     prompt = {"sessionId": agent.session, "prompt": [{"type": "text", "text": agent.prompt_for("plain")}]}
     answer = await agent.channel.post(agent.request_message("session/prompt", prompt), agent.channel.session_headers())
-    if answer.status == 202:
-        agent.skip("the server takes a message whose params name the session")
+    agent.skip_unless(answer.status != 202, "the server takes a message whose params name the session")
     agent.require_status(answer, "a prompt without Acp-Session-Id", 400)
 
 
@@ -178,8 +176,7 @@ async def connections_begin_once(agent: HttpAgentUnderTest) -> None:
     """A second initialize on a connection may be refused, with 400."""
     await agent.connect()
     answer = await agent.channel.post(agent.initialize_message(), agent.channel.session_headers())
-    if answer.status == 200:
-        agent.skip("a second initialize makes a new connection")
+    agent.skip_unless(answer.status != 200, "a second initialize makes a new connection")
     agent.require_status(answer, "a second initialize", 400)
 
 
@@ -187,8 +184,7 @@ async def connections_begin_once(agent: HttpAgentUnderTest) -> None:
 async def refusals_state_why(agent: HttpAgentUnderTest) -> None:
     """A refusal has a body that says why."""
     answer = await agent.channel.post(agent.new_session_message(), UNKNOWN)
-    if answer.status < 400:
-        agent.inconclusive("nothing was refused")
+    agent.assume(answer.status >= 400, "nothing was refused")
     agent.require(answer.body.strip(), f"a {answer.status} has no body")
 
 
@@ -252,8 +248,7 @@ async def pages_of_other_places_are_refused(agent: HttpAgentUnderTest) -> None:
 async def other_names_are_refused(agent: HttpAgentUnderTest) -> None:
     """A request under a name that is not the server's is refused by its Host."""
     # DNS rebinding: a host name of the page's own resolves to this server.
-    if not agent.channel.address.is_loopback:
-        agent.skip("only what is on this machine has no name of its own")
+    agent.skip_unless(agent.channel.address.is_loopback, "only what is on this machine has no name of its own")
     answer = await agent.channel.post(agent.initialize_message(), {"Host": "rebound.evil.example"})
     agent.channel.connection = answer.headers.get("acp-connection-id", "")
     agent.require(answer.status >= 400, f"initialize to rebound.evil.example was answered with {answer.status}")
@@ -314,7 +309,7 @@ async def _send_until_refused(agent: HttpAgentUnderTest) -> Answer | None:
 @should("agent.http.38", "peers.md#sdk-origin, http.md#typescript-sdk")
 async def bodies_end(agent: HttpAgentUnderTest) -> None:
     """A body without end is refused with 413."""
-    answer = agent.need(await _send_until_refused(agent), f"a body of {ENDLESS} bytes is taken without a limit")
+    answer = agent.require(await _send_until_refused(agent), f"a body of {ENDLESS} bytes is taken without a limit")
     if answer.status:
         agent.require_status(answer, "a body without end", 413)
 
@@ -333,7 +328,7 @@ async def limits_are_reported(agent: HttpAgentUnderTest) -> None:
 async def garbage_does_not_disturb_others(agent: HttpAgentUnderTest) -> None:
     """A malformed client does not disturb another."""
     await agent.open_session()
-    turn = agent.start_turn(agent.prompt_for("stream"))
+    turn = agent.start_turn("stream")
     host = agent.channel.address.netloc.encode()
     await agent.send_garbage(
         b"\x00\xff\x16\x03\x01 no protocol at all\r\n\r\n",
@@ -344,7 +339,7 @@ async def garbage_does_not_disturb_others(agent: HttpAgentUnderTest) -> None:
         await agent.channel.post(body, UNKNOWN)
     turn = await agent.wait_turn(turn)
     agent.require(turn.answer is not None, "a turn was not ended after another client sent garbage")
-    again = await agent.wait_turn(agent.start_turn(agent.prompt_for("plain")))
+    again = await agent.try_turn("plain")
     agent.require(again.answer is not None, "a prompt is not answered after another client sent garbage")
 
 
@@ -377,8 +372,7 @@ async def http2_is_spoken(agent: HttpAgentUnderTest) -> None:
 @should("agent.http.45", "http.md#security")
 async def tokens_are_asked_for(agent: HttpAgentUnderTest) -> None:
     """Where a token is asked for, a request without it is refused with 401."""
-    if not agent.token:
-        agent.skip("no token was given with --token-file")
+    agent.skip_unless(agent.token, "no token was given with --token-file")
     answer = await agent.channel.post(agent.initialize_message(), {"Authorization": ""})
     agent.channel.connection = answer.headers.get("acp-connection-id", "")
     agent.require_status(answer, "initialize without the token", 401)

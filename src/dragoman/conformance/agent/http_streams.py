@@ -38,8 +38,7 @@ async def new_sessions_are_sent_on_the_connection(agent: HttpAgentUnderTest) -> 
     """The answer to session/new comes on the stream of the connection."""
     stream = await agent.open_session_stream()
     answer = await agent.channel.post(agent.new_session_message(), agent.channel.session_headers())
-    if answer.status >= 300:
-        agent.inconclusive(f"session/new was answered with {answer.status}")
+    agent.assume(answer.status < 300, f"session/new was answered with {answer.status}")
     found = await agent.wait_on(stream, "new", agent.timeouts.start)
     agent.require(found is not None, "the answer to session/new does not come on the stream of the connection")
 
@@ -62,8 +61,7 @@ def _updates(stream: EventStream) -> list[Json]:
 async def updates_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
     """Updates come on the stream of their session."""
     turn, main, stream = await _run_turn(agent)
-    if not agent.updates(start=turn.start):
-        agent.inconclusive("no update came")
+    agent.assume(agent.updates(start=turn.start), "no update came")
     agent.require(not _updates(main), "an update came on the stream of the connection")
     agent.require(_updates(stream), "no update came on the stream of the session")
 
@@ -82,11 +80,9 @@ async def turns_end_on_their_stream(agent: HttpAgentUnderTest) -> None:
 @must("agent.http.11", "http.md#streams")
 async def questions_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
     """A question for leave comes on the stream of its session, and its answer is taken with 202."""
-    await agent.open_session()
-    turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("ask")))
-    asked = [frame for frame in agent.received if frame.method == "session/request_permission"]
-    if not asked:
-        agent.inconclusive("the agent did not ask for permission")
+    turn = await agent.try_turn("ask")
+    asked = agent.calls("session/request_permission")
+    agent.assume(asked, "the agent did not ask for permission")
     stream = agent.channel.streams[agent.session]
     arrived = [each for each in stream.messages() if isinstance(each, dict) and each == asked[0].message]
     agent.require(arrived, "the question did not come on the stream of its session", asked[0])
@@ -136,8 +132,7 @@ async def loads_are_answered_to_the_connection(agent: HttpAgentUnderTest) -> Non
     answer = await agent.channel.post(
         agent.request_message("session/load", params, "load"), agent.channel.session_headers(agent.session)
     )
-    if answer.status != 202:
-        agent.inconclusive(f"session/load was answered with {answer.status}")
+    agent.assume(answer.status == 202, f"session/load was answered with {answer.status}")
     main = agent.channel.main
     assert main is not None
     found = await agent.wait_on_either(main, await agent.channel.ensure(agent.session), "load", agent.timeouts.start)
@@ -164,8 +159,7 @@ async def late_readers_miss_nothing(agent: HttpAgentUnderTest) -> None:
     answer = await agent.channel.post(
         agent.request_message("session/prompt", prompt, "late"), agent.channel.session_headers(agent.session)
     )
-    if answer.status != 202:
-        agent.inconclusive(f"a prompt before the stream was answered with {answer.status}")
+    agent.assume(answer.status == 202, f"a prompt before the stream was answered with {answer.status}")
     await agent.collect()
     stream = await agent.channel.open(agent.session)
     assert agent.channel.main is not None
@@ -187,7 +181,7 @@ async def streams_are_not_shared(agent: HttpAgentUnderTest) -> None:
     before = len(first.events), len(second.events)
     agent.channel.streams[agent.session] = second  # so that no third one is opened
     for _ in range(3):
-        await agent.prompt(agent.prompt_for("tour"))
+        await agent.run_turn("tour")
     arrived = [len(stream.events) - old for stream, old in zip((first, second), before, strict=True)]
     agent.require(
         0 in arrived, f"two GETs on one stream share it: {arrived[0]} events came to one, {arrived[1]} to the other"
@@ -197,8 +191,7 @@ async def streams_are_not_shared(agent: HttpAgentUnderTest) -> None:
 async def _stream_with_ids(agent: HttpAgentUnderTest) -> EventStream:
     await agent.run_turn("stream")
     stream = await agent.channel.ensure(agent.session)
-    if not any(event.id for event in stream.events):
-        agent.skip("events have no ids")
+    agent.skip_unless(any(event.id for event in stream.events), "events have no ids")
     return stream
 
 
@@ -231,6 +224,5 @@ async def cookies_can_be_returned(agent: HttpAgentUnderTest) -> None:
     """A cookie that the server sets has a name and a value."""
     answer = await agent.channel.post(agent.initialize_message())
     agent.channel.connection = answer.headers.get("acp-connection-id", "")
-    if "set-cookie" not in answer.headers:
-        agent.skip("the server sets no cookie")
+    agent.skip_unless("set-cookie" in answer.headers, "the server sets no cookie")
     agent.require(agent.channel.cookies, f"the cookie {answer.headers['set-cookie']!r} has no name or no value")

@@ -7,12 +7,10 @@ from typing import Any
 from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import Json
-from dragoman.conformance.json_shape import mismatch, non_empty
+from dragoman.conformance.json_shape import non_empty
 from dragoman.conformance.requirement import must, should
 from dragoman.engine.peer_info import offers
 
-VERSION = {"crow": "protocol_version"}
-INFO = {"crow": "agent_info", "2025.1": "agent_info"}
 UNHEARD_OF = 65535  # the largest version that can be said
 
 # Optional methods with their capability, and params that name an unknown session.
@@ -29,29 +27,25 @@ OPTIONAL: dict[str, tuple[str, dict[str, Any]]] = {
 @must("agent.init.01", "initialize.md#result")
 async def initialize_is_answered(agent: AgentUnderTest) -> None:
     """initialize is answered with an object."""
-    params = hello.initialize(agent.dialect, agent.cwd, hello.ALL[agent.dialect])
-    result = agent.require_result(await agent.request("initialize", params, agent.timeouts.start), "initialize")
-    agent.require(isinstance(result, dict), "initialize was not answered with an object", agent.received[-1])
+    agent.require_result(await agent.request_initialize(), "initialize", dict)
 
 
 async def _version(agent: AgentUnderTest) -> Json:
     result = await agent.initialize()
-    return result.get(VERSION.get(agent.dialect, "protocolVersion"))
+    return result.get("protocol_version" if agent.dialect == "crow" else "protocolVersion")
 
 
 @must("agent.init.02", "initialize.md#version", "v1 banjo crow draft")
 async def the_version_is_a_number(agent: AgentUnderTest) -> None:
     """The version in the answer is a whole number."""
-    problem = mismatch(await _version(agent), int, "the version")
-    agent.require(not problem, problem, agent.initialize_reply)
+    agent.require_shape(await _version(agent), int, agent.initialize_reply, "the version")
 
 
 @must("agent.init.03", "initialize.md#version", "v1 banjo crow draft")
 async def the_known_version_is_agreed_on(agent: AgentUnderTest) -> None:
     """A version that both know is agreed on."""
     found = await _version(agent)
-    if not isinstance(found, int):
-        agent.inconclusive("the agent names no version")
+    agent.assume(isinstance(found, int), "the agent names no version")
     agent.require(found == 1, f"asked for version 1, the agent answered {found}", agent.initialize_reply)
 
 
@@ -59,25 +53,16 @@ async def the_known_version_is_agreed_on(agent: AgentUnderTest) -> None:
 async def unknown_versions_are_not_accepted(agent: AgentUnderTest) -> None:
     """A version that nobody has is not agreed to: the agent names its own."""
     # An agent that echoes the requested version may not support it.
-    params = hello.initialize(agent.dialect, agent.cwd, {}) | {"protocolVersion": UNHEARD_OF}
-    frame = await agent.request("initialize", params, agent.timeouts.start)
-    if frame is None:
-        agent.inconclusive("an initialize of another version was not answered")
-    result = frame.message.get("result")
-    found = result.get("protocolVersion") if isinstance(result, dict) else None
+    frame = await agent.request_initialize({}, protocolVersion=UNHEARD_OF)
+    frame = agent.assume(frame, "an initialize of another version was not answered")
+    found = frame.result.get("protocolVersion")
     agent.require(found != UNHEARD_OF, f"the agent agrees to version {UNHEARD_OF}, which does not exist", frame)
-
-
-async def _require_shape(agent: AgentUnderTest, shape: Json) -> None:
-    result = await agent.initialize()
-    problem = mismatch(result, shape)
-    agent.require(not problem, problem, agent.initialize_reply)
 
 
 @must("agent.init.05", "initialize.md#agent-capabilities", "v1 banjo")
 async def load_session_is_a_switch(agent: AgentUnderTest) -> None:
     """loadSession is true or false, where it is said."""
-    await _require_shape(agent, {"agentCapabilities?": {"loadSession?": bool}})
+    await agent.require_initialize_shape({"agentCapabilities?": {"loadSession?": bool}})
 
 
 @must("agent.init.06", "initialize.md#agent-capabilities", "v1 banjo")
@@ -85,40 +70,45 @@ async def prompt_capabilities_are_switches(agent: AgentUnderTest) -> None:
     """promptCapabilities and mcpCapabilities hold true or false."""
     prompt = {"image?": bool, "audio?": bool, "embeddedContext?": bool}
     mcp = {"http?": bool, "sse?": bool}
-    await _require_shape(agent, {"agentCapabilities?": {"promptCapabilities?": prompt, "mcpCapabilities?": mcp}})
+    await agent.require_initialize_shape(
+        {"agentCapabilities?": {"promptCapabilities?": prompt, "mcpCapabilities?": mcp}}
+    )
 
 
 @must("agent.init.07", "initialize.md#agent-capabilities", "v1")
 async def session_capabilities_are_objects(agent: AgentUnderTest) -> None:
     """Session capabilities are objects, or absent."""
     names = ("list", "delete", "additionalDirectories", "resume", "close", "fork")
-    await _require_shape(agent, {"agentCapabilities?": {"sessionCapabilities?": {f"{name}?": dict for name in names}}})
+    await agent.require_initialize_shape(
+        {"agentCapabilities?": {"sessionCapabilities?": {f"{name}?": dict for name in names}}}
+    )
 
 
 @should("agent.init.08", "initialize.md#result, peers.md#absent-members", "v1")
 @must("agent.init.09", "dialect-matrix.md#opening", "banjo 2025.1 crow draft")
 async def the_agent_has_name_and_version(agent: AgentUnderTest) -> None:
     """The agent says its name and version."""
-    await _require_shape(agent, {INFO.get(agent.dialect, "agentInfo"): {"name": non_empty, "version": str}})
+    info = "agent_info" if agent.dialect in ("crow", "2025.1") else "agentInfo"
+    await agent.require_initialize_shape({info: {"name": non_empty, "version": str}})
 
 
 @must("agent.init.10", "auth.md#methods", "v1 banjo")
 async def logins_can_be_named(agent: AgentUnderTest) -> None:
     """Every login offered has an id and a name."""
-    await _require_shape(agent, {"authMethods?": [{"id": non_empty, "name": non_empty}]})
+    await agent.require_initialize_shape({"authMethods?": [{"id": non_empty, "name": non_empty}]})
 
 
 @must("agent.init.11", "errors.md#wrong-state", "2025.1 draft")
 async def sessions_before_initialize_are_a_wrong_state(agent: AgentUnderTest) -> None:
     """No session is opened before initialize: the error is that of a wrong state."""
-    frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, "one"), agent.timeouts.start)
+    frame = await agent.request_session(seconds=agent.timeouts.start)
     agent.require_error(frame, "session/new before initialize", agent.error_code("invalid_state"))
 
 
 @should("agent.init.12", "initialize.md#order", "v1 banjo crow")
 async def sessions_before_initialize_are_refused(agent: AgentUnderTest) -> None:
     """No session is opened before initialize."""
-    frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, "one"), agent.timeouts.start)
+    frame = await agent.request_session(seconds=agent.timeouts.start)
     agent.require_error(frame, "session/new before initialize")
 
 
@@ -126,15 +116,14 @@ async def sessions_before_initialize_are_refused(agent: AgentUnderTest) -> None:
 async def a_second_initialize_is_answered(agent: AgentUnderTest) -> None:
     """A second initialize is answered, one way or the other."""
     await agent.initialize()
-    params = hello.initialize(agent.dialect, agent.cwd, {})
-    agent.require(await agent.request("initialize", params), "a second initialize was not answered")
+    frame = await agent.request("initialize", agent.initialize_params({}))
+    agent.require(frame, "a second initialize was not answered")
 
 
 @must("agent.init.14", "initialize.md#omitted-capabilities")
 async def unknown_capabilities_are_ignored(agent: AgentUnderTest) -> None:
     """Capabilities that the agent does not know are ignored."""
-    params = hello.initialize(agent.dialect, agent.cwd, {**hello.ALL[agent.dialect], "skillOfTheFuture": {"a": 1}})
-    frame = await agent.request("initialize", params, agent.timeouts.start)
+    frame = await agent.request_initialize({**hello.ALL[agent.dialect], "skillOfTheFuture": {"a": 1}})
     agent.require_result(frame, "initialize with an unknown capability")
 
 
@@ -152,10 +141,9 @@ async def what_is_offered_is_there(agent: AgentUnderTest) -> None:
     for method, (gate, params) in OPTIONAL.items():
         if offers(gate, agent.capabilities):
             frame = await agent.request(method, {**params, "cwd": agent.cwd} if "cwd" in params else params)
-            error = frame.message.get("error") if frame else None
-            found = error.get("code") if isinstance(error, dict) else None
+            found = frame.error.get("code") if frame else None
             agent.require(found != -32601, f"{method} is offered and not there", frame)
-            if frame is None or (isinstance(error, dict) and type(found) is not int):
+            if frame is None or (frame.error and type(found) is not int):
                 outcome = f"was refused with {found!r}" if frame else "was not answered"
                 agent.inconclusive(f"{method} {outcome}: that does not say whether it is there", frame)
 
@@ -165,30 +153,21 @@ async def what_is_not_offered_is_refused(agent: AgentUnderTest) -> None:
     """A method whose capability is not offered is refused."""
     await agent.initialize()
     closed = [method for method, (gate, _) in OPTIONAL.items() if not offers(gate, agent.capabilities)]
-    if not closed:
-        agent.skip("the agent offers every optional method")
+    agent.skip_unless(closed, "the agent offers every optional method")
     for method in closed:
-        params = OPTIONAL[method][1]
-        agent.require_error(await agent.request(method, params), f"{method}, which is not offered,")
+        await agent.require_refused(method, OPTIONAL[method][1], f"{method}, which is not offered,")
 
 
 @must("agent.init.18", "initialize.md#order")
 async def a_refused_initialize_may_be_repeated(agent: AgentUnderTest) -> None:
     """After an initialize that was refused, a good one is taken."""
     first = await agent.request("initialize", "hello", agent.timeouts.start)
-    if first is not None and "error" not in first.message:
-        agent.skip("the agent accepts any initialize")
-    params = hello.initialize(agent.dialect, agent.cwd, hello.ALL[agent.dialect])
-    agent.require_result(
-        await agent.request("initialize", params, agent.timeouts.start), "initialize after one that was refused"
-    )
+    agent.skip_unless(first is None or "error" in first.message, "the agent accepts any initialize")
+    agent.require_result(await agent.request_initialize(), "initialize after one that was refused")
 
 
 @should("agent.init.19", "initialize.md#omitted-capabilities", "v1")
 async def null_capabilities_are_none(agent: AgentUnderTest) -> None:
     """A null for a capability means that it is not there."""
     capabilities = {"fs": None, "terminal": None, "elicitation": None, "session": None}
-    frame = await agent.request(
-        "initialize", hello.initialize(agent.dialect, agent.cwd, capabilities), agent.timeouts.start
-    )
-    agent.require_result(frame, "initialize with null for capabilities")
+    agent.require_result(await agent.request_initialize(capabilities), "initialize with null for capabilities")

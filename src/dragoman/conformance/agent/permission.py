@@ -4,42 +4,34 @@ from __future__ import annotations
 
 import os
 
-from dragoman.conformance import json_shape
 from dragoman.conformance.agent.toolcall import status_history
-from dragoman.conformance.harness.agent import REJECT, AgentUnderTest, PromptTurn
+from dragoman.conformance.harness.agent import CANCELLED, QUESTION, REJECT, AgentUnderTest, PromptTurn
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
-from dragoman.conformance.json_shape import mismatch
+from dragoman.conformance.json_shape import non_empty, non_empty_list, one_of
 from dragoman.conformance.requirement import must, should
 
-QUESTION = "session/request_permission"
 # What an agent does to a file or a machine through its client.
 DEEDS = ("fs/write_text_file", "terminal/create")
-KINDS = json_shape.one_of("allow_once", "allow_always", "reject_once", "reject_always")
+KINDS = one_of("allow_once", "allow_always", "reject_once", "reject_always")
 
 
-async def collect_questions(agent: AgentUnderTest) -> tuple[PromptTurn, ReceivedFrame]:
-    """Start a turn that waits for permission to write a file."""
-    await agent.open_session()
-    agent.hold(QUESTION)
-    turn = agent.start_turn(agent.prompt_for("write"))
-    question = await agent.wait_for(lambda frame: frame.method == QUESTION, agent.timeouts.turn)
-    if question is None:
-        agent.inconclusive("the agent did not ask for permission")
-    return turn, question
+def _deeds(agent: AgentUnderTest) -> list[ReceivedFrame]:
+    return [frame for frame in agent.received if frame.method in DEEDS]
 
 
-def _changes(agent: AgentUnderTest) -> tuple[bool, list[ReceivedFrame]]:
-    """Return whether the file exists, and the requests that changed something."""
-    deeds = [frame for frame in agent.received if frame.method in DEEDS]
-    return os.path.exists(agent.new) or bool(deeds), deeds
+def _is_written(agent: AgentUnderTest) -> bool:
+    return os.path.exists(agent.new) or bool(_deeds(agent))
+
+
+def _require_unwritten(agent: AgentUnderTest, why: str, *proof: ReceivedFrame) -> None:
+    agent.require(not _is_written(agent), why, *proof, *_deeds(agent))
 
 
 async def _wait_for_permission(agent: AgentUnderTest) -> tuple[PromptTurn, ReceivedFrame]:
-    """Start a turn that waits for permission; inconclusive if it changed something before."""
-    turn, question = await collect_questions(agent)
+    """Start a turn that waits for permission; inconclusive if it wrote something before."""
+    turn, question = await agent.wait_question("write")
     await agent.collect()
-    if _changes(agent)[0]:
-        agent.inconclusive("the file was written before the answer", question)
+    agent.assume(not _is_written(agent), "the file was written before the answer", question)
     agent.mark(question)
     return turn, question
 
@@ -53,53 +45,43 @@ async def _require_denied(agent: AgentUnderTest, what: str, result: Json) -> Non
     del agent.handlers[QUESTION]
     await agent.wait_turn(turn)
     await agent.collect()
-    done, deeds = _changes(agent)
-    agent.require(not done, f"{what} was taken as permission: the file was written", *deeds)
+    _require_unwritten(agent, f"{what} was taken as permission: the file was written")
 
 
 @must("agent.permission.01", "permission.md#ask", "v1 banjo")
 async def questions_are_whole(agent: AgentUnderTest) -> None:
     """A question has a session, a tool call and at least one option."""
-    _, question = await collect_questions(agent)
-    shape = {
-        "sessionId": json_shape.non_empty,
-        "toolCall": {"toolCallId": json_shape.non_empty},
-        "options": json_shape.non_empty_list,
-    }
-    problem = mismatch(question.message.get("params"), shape)
-    agent.require(not problem, problem, question)
+    _, question = await agent.wait_question("write")
+    shape = {"sessionId": non_empty, "toolCall": {"toolCallId": non_empty}, "options": non_empty_list}
+    agent.require_shape(question.message.get("params"), shape, question)
 
 
 @must("agent.permission.02", "permission.md#options, peers.md#unknown-option-kinds", "v1 banjo")
 async def options_are_whole(agent: AgentUnderTest) -> None:
     """Every option has an id, a name and a known kind."""
     # Strict clients refuse a question with an unknown kind.
-    _, question = await collect_questions(agent)
-    problem = mismatch(
-        question.message["params"].get("options"), [{"optionId": str, "name": str, "kind": KINDS}], "options"
-    )
-    agent.require(not problem, problem, question)
+    _, question = await agent.wait_question("write")
+    shape = [{"optionId": str, "name": str, "kind": KINDS}]
+    agent.require_shape(question.wire_params.get("options"), shape, question, "options")
 
 
 @must("agent.permission.03", "permission.md#options", "v1 banjo")
 async def options_differ(agent: AgentUnderTest) -> None:
     """No two options of a question have the same id."""
-    _, question = await collect_questions(agent)
-    ids = [option.get("optionId") for option in question.message["params"].get("options") or []]
+    _, question = await agent.wait_question("write")
+    ids = [option.get("optionId") for option in question.wire_params.get("options") or []]
     agent.require(len(set(ids)) == len(ids), f"two options have the same id: {ids}", question)
 
 
 @should("agent.permission.04", "peers.md#tool-call-order", "v1 banjo")
 async def calls_are_announced_before_they_are_asked_for(agent: AgentUnderTest) -> None:
     """The tool call of a question was announced before."""
-    _, question = await collect_questions(agent)
+    _, question = await agent.wait_question("write")
     known = {frame.update.get("toolCallId") for frame in agent.updates("tool_call")}
-    call = (question.message["params"].get("toolCall") or {}).get("toolCallId")
-    if call is None:
-        agent.inconclusive("the question names no tool call", question)
-    agent.require(
-        call in known, f"permission is requested for the tool call {call!r}, which was not announced", question
-    )
+    call = (question.wire_params.get("toolCall") or {}).get("toolCallId")
+    agent.assume(call is not None, "the question names no tool call", question)
+    why = f"permission is requested for the tool call {call!r}, which was not announced"
+    agent.require(call in known, why, question)
 
 
 @must("agent.permission.05", "permission.md#ask, draft.md#trust", "v1 banjo crow draft")
@@ -109,23 +91,21 @@ async def refused_is_refused(agent: AgentUnderTest) -> None:
     agent.permission_kinds = REJECT
     agent.answer_permission(question, agent.permission_outcome(question.params))
     await agent.wait_turn(turn)
-    done, deeds = _changes(agent)
-    agent.require(not done, "permission was denied, and the file was written", question, *deeds)
+    _require_unwritten(agent, "permission was denied, and the file was written", question)
 
 
 @must("agent.permission.06", "permission.md#ask, draft.md#tool-call-order", "v1 banjo crow draft")
 async def nothing_is_done_before(agent: AgentUnderTest) -> None:
     """Nothing is done before the answer."""
-    _, question = await collect_questions(agent)
+    _, question = await agent.wait_question("write")
     await agent.collect()
-    done, deeds = _changes(agent)
-    agent.require(not done, "the file was written while the permission request was open", question, *deeds)
+    _require_unwritten(agent, "the file was written while the permission request was open", question)
 
 
 @must("agent.permission.07", "permission.md#ask", "v1 banjo")
 async def closed_questions_are_no_permission(agent: AgentUnderTest) -> None:
     """A question that was closed without an answer is no leave."""
-    await _require_denied(agent, "the outcome cancelled", {"outcome": {"outcome": "cancelled"}})
+    await _require_denied(agent, "the outcome cancelled", CANCELLED)
 
 
 @must("agent.permission.08", "permission.md#ask", "v1 banjo crow draft")
@@ -133,10 +113,10 @@ async def refused_turns_end(agent: AgentUnderTest) -> None:
     """A turn in which something was refused comes to an end."""
     await agent.open_session()
     agent.permission_kinds = REJECT
-    turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("write")))
-    questions = [frame for frame in agent.received if frame.method == QUESTION]
-    if not questions or (agent.dialect != "crow" and not questions[0].is_request):
-        agent.inconclusive("the agent sent no permission request that can be answered")
+    turn = await agent.try_turn("write")
+    questions = agent.calls(QUESTION)
+    can_answer = questions and (agent.dialect == "crow" or questions[0].is_request)
+    agent.assume(can_answer, "the agent sent no permission request that can be answered")
     agent.require(turn.answer, "a turn in which permission was denied was not answered")
 
 
@@ -145,16 +125,13 @@ async def refused_calls_are_not_completed(agent: AgentUnderTest) -> None:
     """A tool call that was refused is not told as completed."""
     await agent.open_session()
     agent.permission_kinds = REJECT
-    await agent.prompt(agent.prompt_for("write"))
-    questions = [frame for frame in agent.received if frame.method == QUESTION]
-    if not questions:
-        agent.inconclusive("the agent did not ask for permission")
-    if _changes(agent)[0]:
-        agent.inconclusive("what was refused was done")
-    call = str((questions[0].message["params"].get("toolCall") or {}).get("toolCallId"))
-    found = [frame for frame in agent.updates() if frame.kind in ("tool_call", "tool_call_update")]
+    await agent.run_turn("write")
+    questions = agent.assume(agent.calls(QUESTION), "the agent did not ask for permission")
+    agent.assume(not _is_written(agent), "what was refused was done")
+    call = str((questions[0].wire_params.get("toolCall") or {}).get("toolCallId"))
+    found = agent.updates("tool_call", "tool_call_update")
     wrong = [frame for status, frame in status_history(found).get(call, []) if status == "completed"]
-    agent.require(not wrong, "a tool call that was refused is reported as completed", *questions, *wrong)
+    agent.require_none(wrong, "a tool call that was refused is reported as completed", *questions)
 
 
 @must("agent.permission.10", "permission.md#ask", "v1 banjo draft")
@@ -164,8 +141,7 @@ async def errors_are_no_permission(agent: AgentUnderTest) -> None:
     agent.refuse(question, -32601, "Method not found")
     await agent.wait_turn(turn)
     await agent.collect()
-    done, deeds = _changes(agent)
-    agent.require(not done, "an error was taken as permission: the file was written", question, *deeds)
+    _require_unwritten(agent, "an error was taken as permission: the file was written", question)
 
 
 @must("agent.permission.11", "permission.md#unknown-outcomes", "v1 banjo")
@@ -178,8 +154,8 @@ async def unknown_options_are_no_permission(agent: AgentUnderTest) -> None:
 @must("agent.permission.12", "permission.md#ask", "v1 banjo draft")
 async def questions_name_their_session(agent: AgentUnderTest) -> None:
     """A question names the session it belongs to."""
-    _, question = await collect_questions(agent)
-    found = question.message["params"].get("sessionId")
+    _, question = await agent.wait_question("write")
+    found = question.wire_params.get("sessionId")
     agent.require(found == agent.session, f"a question names the session {found!r}, not the one at work", question)
 
 
@@ -192,13 +168,13 @@ async def nonsense_is_no_permission(agent: AgentUnderTest) -> None:
 @must("agent.permission.14", "permission.md#ask", "v1 banjo draft")
 async def questions_can_be_answered(agent: AgentUnderTest) -> None:
     """A question is a request, with an id."""
-    _, question = await collect_questions(agent)
+    _, question = await agent.wait_question("write")
     agent.require("id" in question.message, "a permission request has no id", question)
 
 
 @should("agent.permission.15", "permission.md#options", "v1 banjo")
 async def there_is_a_way_to_refuse(agent: AgentUnderTest) -> None:
     """A question offers a way to refuse."""
-    _, question = await collect_questions(agent)
-    kinds = [option.get("kind") for option in question.message["params"].get("options") or []]
+    _, question = await agent.wait_question("write")
+    kinds = [option.get("kind") for option in question.wire_params.get("options") or []]
     agent.require(set(kinds) & set(REJECT), f"the options are {kinds}: none refuses", question)

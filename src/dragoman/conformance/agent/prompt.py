@@ -8,17 +8,17 @@ from dragoman.agents.everything import samples
 from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import Json
-from dragoman.conformance.json_shape import mismatch, natural
+from dragoman.conformance.json_shape import natural
 from dragoman.conformance.requirement import must, should
 
 HUNDRED = 100
+PICTURE, SOUND = (b64encode(data).decode() for data in (samples.picture(), samples.sound()))
 
 
 @must("agent.prompt.01", "prompt-turns.md#stop-reasons", "v1 banjo crow draft")
 async def turns_end_with_a_reason(agent: AgentUnderTest) -> None:
     """A turn ends with an answer that has a stop reason."""
-    await agent.open_session()
-    turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("plain")))
+    turn = await agent.try_turn("plain")
     agent.require_result(turn.answer, "a prompt")
     agent.require(turn.stop, f"the answer to a prompt has no {hello.STOP[agent.dialect]}", turn.answer)
 
@@ -28,41 +28,43 @@ async def reasons_are_known(agent: AgentUnderTest) -> None:
     """The stop reason is one that the dialect knows."""
     # In v1 the list is closed, and strict clients fail on other values.
     turn = await agent.run_turn("plain")
-    if not turn.stop:
-        agent.inconclusive("the turn ended without a reason", turn.answer)
+    agent.assume(turn.stop, "the turn ended without a reason", turn.answer)
     known = hello.STOPS[agent.dialect]
-    agent.require(
-        turn.stop in known, f"the stop reason {turn.stop!r} is none of {', '.join(sorted(known))}", turn.answer
-    )
+    why = f"the stop reason {turn.stop!r} is none of {', '.join(sorted(known))}"
+    agent.require(turn.stop in known, why, turn.answer)
 
 
 async def _require_accepted(agent: AgentUnderTest, what: str, *blocks: Json) -> None:
-    await agent.open_session()
     question = {"type": "text", "text": "What do you make of this? Answer in one sentence."}
-    turn = await agent.wait_turn(agent.start_turn([question, *blocks]))
+    turn = await agent.try_prompt([question, *blocks])
     agent.require_result(turn.answer, f"a prompt with {what}")
+
+
+async def require_accepted_blocks(agent: AgentUnderTest, what: str, *blocks: Json, **members: Json) -> None:
+    """Require that a prompt of these blocks, raw as the draft and 2025.1 write them, is answered with a result."""
+    session = agent.session or await agent.open_session()
+    first = {"type": "text", "text": agent.prompt_for("plain")}
+    params = {hello.SESSION[agent.dialect]: session, "content": [first, *blocks], **members}
+    frame = await agent.request("session/prompt", params, agent.timeouts.turn)
+    agent.require_result(agent.assume(frame, "the agent did not end the turn in time"), what)
 
 
 @must("agent.prompt.03", "prompt-turns.md#prompt-content", "v1 banjo")
 async def links_are_accepted(agent: AgentUnderTest) -> None:
     """A link to a resource is always accepted."""
-    await _require_accepted(
-        agent, "a link", {"type": "resource_link", "uri": f"file://{agent.file}", "name": "notes.txt"}
-    )
+    await _require_accepted(agent, "a link", agent.file_link())
 
 
 @must("agent.prompt.04", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.image")
 async def images_are_accepted(agent: AgentUnderTest) -> None:
     """A picture is accepted where that is offered."""
-    data = b64encode(samples.picture()).decode()
-    await _require_accepted(agent, "a picture", {"type": "image", "data": data, "mimeType": "image/png"})
+    await _require_accepted(agent, "a picture", {"type": "image", "data": PICTURE, "mimeType": "image/png"})
 
 
 @must("agent.prompt.05", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.audio")
 async def audio_is_accepted(agent: AgentUnderTest) -> None:
     """A sound is accepted where that is offered."""
-    data = b64encode(samples.sound()).decode()
-    await _require_accepted(agent, "a sound", {"type": "audio", "data": data, "mimeType": "audio/wav"})
+    await _require_accepted(agent, "a sound", {"type": "audio", "data": SOUND, "mimeType": "audio/wav"})
 
 
 @must("agent.prompt.06", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.embeddedContext")
@@ -75,13 +77,12 @@ async def embedded_texts_are_accepted(agent: AgentUnderTest) -> None:
 @must("agent.prompt.07", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.embeddedContext")
 async def embedded_bytes_are_accepted(agent: AgentUnderTest) -> None:
     """Bytes inside the prompt are accepted where embedded context is offered."""
-    resource = {"uri": "file:///dot.png", "mimeType": "image/png", "blob": b64encode(samples.picture()).decode()}
+    resource = {"uri": "file:///dot.png", "mimeType": "image/png", "blob": PICTURE}
     await _require_accepted(agent, "bytes inside", {"type": "resource", "resource": resource})
 
 
 async def _require_answered(agent: AgentUnderTest, what: str, blocks: list[Json]) -> None:
-    await agent.open_session()
-    turn = await agent.wait_turn(agent.start_turn(blocks))
+    turn = await agent.try_prompt(blocks)
     agent.require(turn.answer, f"{what} was not answered")
 
 
@@ -94,9 +95,9 @@ async def empty_prompts_are_answered(agent: AgentUnderTest) -> None:
 @must("agent.prompt.09", "prompt-turns.md#prompt, peers.md#missing-params")
 async def prompts_need_content(agent: AgentUnderTest) -> None:
     """A prompt without content is refused with -32602."""
-    await agent.open_session()
-    frame = await agent.request("session/prompt", {hello.SESSION[agent.dialect]: agent.session})
-    agent.require_error(frame, "a prompt without content", -32602)
+    session = await agent.open_session()
+    params = {hello.SESSION[agent.dialect]: session}
+    await agent.require_refused("session/prompt", params, "a prompt without content", -32602)
 
 
 @must("agent.prompt.10", "extensions.md#lenient-reading")
@@ -109,18 +110,16 @@ async def unknown_blocks_are_answered(agent: AgentUnderTest) -> None:
 async def the_agent_says_something(agent: AgentUnderTest) -> None:
     """The agent says something in a plain turn."""
     turn = await agent.run_turn("plain")
-    chunks = agent.updates("agent_message_chunk", turn.start)
-    agent.require(chunks, "the turn ended without a close frame to the user", turn.answer)
+    chunks = agent.updates("agent_message_chunk", start=turn.start)
+    agent.require(chunks, "the turn ended without a message to the user", turn.answer)
 
 
 @must("agent.prompt.12", "prompt-turns.md#one-turn")
 async def a_failed_turn_is_not_the_end(agent: AgentUnderTest) -> None:
     """After a turn that failed the session takes another prompt."""
     turn = await agent.run_turn("error")
-    if turn.answer is None or "error" not in turn.answer.message:
-        agent.inconclusive("the turn that should fail did not", turn.answer)
-    turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("plain")))
-    agent.require_result(turn.answer, "a prompt after a turn that failed")
+    agent.assume_error(turn.answer, "the turn that should fail did not")
+    await agent.require_turn_result("plain", "a prompt after a turn that failed")
 
 
 @must("agent.prompt.13", "peers.md#second-prompt")
@@ -128,9 +127,9 @@ async def prompts_at_once_are_both_answered(agent: AgentUnderTest) -> None:
     """A prompt sent while a turn runs is answered too, and so is the first."""
     # The agent may refuse it, queue it or replace the first turn.
     await agent.open_session()
-    first = agent.start_turn(agent.prompt_for("slow"))
+    first = agent.start_turn("slow")
     await agent.collect()
-    second = agent.start_turn(agent.prompt_for("plain"))
+    second = agent.start_turn("plain")
     await agent.collect()
     agent.cancel()
     await agent.wait_turn(first)
@@ -144,8 +143,7 @@ async def prompts_follow_each_other(agent: AgentUnderTest) -> None:
     """A session takes one prompt after the other."""
     await agent.open_session()
     for which in ("first", "second", "third"):
-        turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("plain")))
-        agent.require_result(turn.answer, f"the {which} prompt of a session")
+        await agent.require_turn_result("plain", f"the {which} prompt of a session")
 
 
 @must("agent.prompt.15", "prompt-turns.md#usage", "v1")
@@ -153,12 +151,7 @@ async def tokens_are_counted_in_whole_numbers(agent: AgentUnderTest) -> None:
     """Numbers of tokens in the answer are whole numbers."""
     await agent.open_session()
     turn = await agent.prompt(agent.prompt_for("usage" if agent.agent_name() == "everything" else "plain"))
-    assert turn.answer is not None
-    usage = (turn.answer.message.get("result") or {}).get("usage")
-    if usage is None:
-        agent.skip("the agent does not report the usage of a turn")
-    problem = mismatch(usage, {"totalTokens": natural, "inputTokens": natural, "outputTokens": natural}, "usage")
-    agent.require(not problem, problem, turn.answer)
+    agent.require_usage(turn, {"totalTokens": natural, "inputTokens": natural, "outputTokens": natural})
 
 
 @must("agent.prompt.16", "prompt-turns.md#stop-reasons", "v1 banjo crow draft")
@@ -171,10 +164,7 @@ async def no_turn_ends_as_cancelled_by_itself(agent: AgentUnderTest) -> None:
 @must("agent.prompt.17", "errors.md#wrong-params")
 async def session_ids_are_texts(agent: AgentUnderTest) -> None:
     """A prompt whose session is no text is refused."""
-    await agent.open_session()
-    method, params = agent.to_wire("session/prompt", {"sessionId": "x", "prompt": [{"type": "text", "text": "hello"}]})
-    frame = await agent.request(method, {**params, hello.SESSION[agent.dialect]: 17})
-    agent.require_error(frame, "a prompt whose session is a number")
+    await agent.require_session_refused(17, "a prompt whose session is a number")
 
 
 @must("agent.prompt.18", "prompt-turns.md#prompt")

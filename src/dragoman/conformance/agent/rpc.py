@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
-from dragoman.conformance.json_shape import mismatch
 from dragoman.conformance.requirement import must, should
 from dragoman.schema.methods import find_method
 from dragoman.schema.side import Side
@@ -21,14 +19,10 @@ REFUSED: dict[str, Json] = {
 }
 
 
-def _new_session_params(agent: AgentUnderTest, session: str = "one") -> Json:
-    return hello.new_session(agent.dialect, agent.cwd, session)
-
-
 async def _require_same_id(agent: AgentUnderTest, id: Json) -> None:
     await agent.initialize()
-    agent.call("session/new", _new_session_params(agent), id=id)
-    frame = agent.need(
+    agent.call("session/new", agent.new_session_params(), id=id)
+    frame = agent.require(
         await agent.wait_for(lambda frame: frame.is_reply), f"a request with the id {id!r} was not answered"
     )
     found = frame.message.get("id")
@@ -48,8 +42,7 @@ async def notifications_get_no_answer(agent: AgentUnderTest) -> None:
     await agent.initialize()
     agent.notify("no/such_notification", {})
     agent.notify("_vendor/notification", {})
-    frame = agent.unrequested_replies(await agent.collect())
-    agent.require(not frame, "a notification was answered", *frame)
+    agent.require_none(await agent.stray_replies(), "a notification was answered")
 
 
 @must("agent.rpc.03", "errors.md#unknown-methods")
@@ -62,7 +55,7 @@ async def unknown_methods_are_refused(agent: AgentUnderTest) -> None:
 async def _provoke_messages(agent: AgentUnderTest) -> list[ReceivedFrame]:
     """Provoke an answer, an error and a session; return all messages."""
     await agent.initialize()
-    await agent.request("session/new", _new_session_params(agent))
+    await agent.request_session()
     await agent.request("no/such_method", {})
     return [each for each in agent.received if isinstance(each.message, dict)]
 
@@ -87,31 +80,30 @@ async def answers_have_one_outcome(agent: AgentUnderTest) -> None:
 async def errors_have_code_and_message(agent: AgentUnderTest) -> None:
     """An error has a whole number as code and a text as message."""
     # Provoke many errors, because agents build them in more than one place.
-    params = hello.initialize(agent.dialect, agent.cwd, hello.ALL[agent.dialect])
-    await agent.request("initialize", params, agent.timeouts.start)
+    await agent.request_initialize()
     for method, params in REFUSED.items():
         await agent.request(method, params)
-    await agent.request("session/new", _new_session_params(agent))
+    await agent.request_session()
     found = [each for each in agent.received if each.is_reply and "error" in each.message]
     for frame in found:
-        problem = mismatch(frame.message["error"], {"code": int, "message": str})
-        agent.require(
-            not problem, f"the error for {agent.method_answered(frame) or 'nothing we asked'}: {problem}", frame
+        agent.require_shape(
+            frame.message["error"],
+            {"code": int, "message": str},
+            frame,
+            f"the error for {agent.method_answered(frame) or 'nothing we asked'}",
         )
-    if not found:
-        agent.inconclusive("the agent refused nothing")
+    agent.assume(found, "the agent refused nothing")
 
 
 @must("agent.rpc.07", "json-rpc.md#envelope")
 async def requests_are_answered_once(agent: AgentUnderTest) -> None:
     """A request is answered once."""
     await agent.initialize()
-    id = agent.call("session/new", _new_session_params(agent))
+    id = agent.call("session/new", agent.new_session_params())
     await agent.wait_reply(id)
     await agent.collect()
-    found = [each for each in agent.received if each.is_reply and each.message.get("id") == id]
-    if not found:
-        agent.inconclusive("session/new was not answered")
+    found = agent.replies(id)
+    agent.assume(found, "session/new was not answered")
     agent.require(len(found) == 1, f"a request was answered {len(found)} times", *found)
 
 
@@ -124,72 +116,52 @@ async def zero_is_an_id(agent: AgentUnderTest) -> None:
 @must("agent.rpc.09", "json-rpc.md#ids", "v1 banjo draft")
 async def ids_of_both_sides_are_apart(agent: AgentUnderTest) -> None:
     """A client's request may have the id of a request of the agent's."""
-    await agent.open_session()
-    agent.hold("session/request_permission")
-    turn = agent.start_turn(agent.prompt_for("ask"))
-    asked = await agent.wait_for(lambda frame: frame.method == "session/request_permission", agent.timeouts.turn)
-    if asked is None:
-        agent.inconclusive("the agent did not ask for permission")
-    id = asked.message["id"]
+    turn, question = await agent.wait_question("ask")
+    id = question.message["id"]
     agent.call("no/such_method", {}, id=id)
-    frame = await agent.wait_reply(id)
-    agent.require(frame is not None, "a request with the id of an open request of the agent's was not answered", asked)
-    agent.cancel()
-    agent.answer_permission(asked, {"outcome": {"outcome": "cancelled"}})
-    await agent.wait_turn(turn)
+    agent.require(
+        await agent.wait_reply(id), "a request with the id of an open request of the agent's was not answered", question
+    )
+    await agent.cancel_question(turn, question)
 
 
+BROKEN = b'{"jsonrpc": "2.0", "id": 902, "method": '
 BATCH = b'[{"jsonrpc":"2.0","id":901,"method":"no/such_method"},{"jsonrpc":"2.0","method":"no/such_notification"}]'
-
-
-async def _survives(agent: AgentUnderTest, line: bytes, what: str) -> list[ReceivedFrame]:
-    await agent.initialize()
-    agent.send(line)
-    frame = await agent.collect()
-    await agent.require_alive(what)
-    return frame
 
 
 @must("agent.rpc.10", "json-rpc.md#batches, peers.md#batches")
 async def batches_are_survived(agent: AgentUnderTest) -> None:
     """A batch does not end the connection."""
-    await _survives(agent, BATCH, "a batch")
+    await agent.require_survival(BATCH, "a batch")
 
 
 @should("agent.rpc.11", "json-rpc.md#batches, peers.md#batches")
 async def batches_are_refused_as_a_whole(agent: AgentUnderTest) -> None:
     """A batch is refused as a whole: one -32600 with id null."""
+    await _require_refused(agent, BATCH, "a batch", -32600)
+
+
+async def _require_refused(agent: AgentUnderTest, line: bytes, what: str, code: int) -> None:
+    """Require that a line is answered with this error and id null."""
     await agent.initialize()
-    agent.send(BATCH)
+    agent.send(line)
     frame = await agent.wait_for(lambda frame: frame.is_reply)
-    if agent.closed is not None:
-        agent.inconclusive("the agent is gone")
-    frame = agent.need(frame, "a batch was not answered")
-    error = frame.message.get("error")
-    code = error.get("code") if isinstance(error, dict) else None
-    agent.require((code, frame.message.get("id", 0)) == (-32600, None), "a batch was not refused as a whole", frame)
+    agent.assume(agent.closed is None, "the agent is gone")
+    frame = agent.require(frame, f"{what} was not answered")
+    found = frame.error.get("code"), frame.message.get("id", 0)
+    agent.require(found == (code, None), f"{what} was not answered with {code} and id null", frame)
 
 
 @must("agent.rpc.12", "json-rpc.md#robust-reading, peers.md#malformed-lines")
 async def invalid_json_is_survived(agent: AgentUnderTest) -> None:
     """A line that is no JSON does not end the connection."""
-    await _survives(agent, b'{"jsonrpc": "2.0", "id": 902, "method": ', "a line that is no JSON")
+    await agent.require_survival(BROKEN, "a line that is no JSON")
 
 
 @should("agent.rpc.13", "json-rpc.md#robust-reading, peers.md#malformed-lines")
 async def invalid_json_is_answered(agent: AgentUnderTest) -> None:
     """A line that is no JSON is answered with -32700 and id null."""
-    await agent.initialize()
-    agent.send(b'{"jsonrpc": "2.0", "id": 902, "method": ')
-    frame = await agent.wait_for(lambda frame: frame.is_reply)
-    if agent.closed is not None:
-        agent.inconclusive("the agent is gone")
-    frame = agent.need(frame, "a line that is no JSON was not answered")
-    error = frame.message.get("error")
-    code = error.get("code") if isinstance(error, dict) else None
-    agent.require(
-        (code, frame.message.get("id", 0)) == (-32700, None), "it was not answered with -32700, id null", frame
-    )
+    await _require_refused(agent, BROKEN, "a line that is no JSON", -32700)
 
 
 @must("agent.rpc.14", "json-rpc.md#robust-reading")
@@ -207,7 +179,7 @@ async def other_json_is_survived(agent: AgentUnderTest) -> None:
 async def unknown_members_are_ignored(agent: AgentUnderTest) -> None:
     """Members that nobody knows are ignored."""
     await agent.initialize()
-    params = {**_new_session_params(agent), "memberOfTheFuture": {"a": [1]}}
+    params = {**agent.new_session_params(), "memberOfTheFuture": {"a": [1]}}
     agent.send({"jsonrpc": "2.0", "id": 903, "method": "session/new", "params": params, "memberOfTheFuture": 1})
     agent.require_result(await agent.wait_reply(903), "session/new with unknown members")
 
@@ -225,7 +197,7 @@ async def meta_is_accepted(agent: AgentUnderTest) -> None:
     await agent.initialize()
     meta = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01", "example.org/key": {"a": 1}}
     agent.require_result(
-        await agent.request("session/new", {**_new_session_params(agent), "_meta": meta}), "session/new with _meta"
+        await agent.request("session/new", {**agent.new_session_params(), "_meta": meta}), "session/new with _meta"
     )
 
 
@@ -234,8 +206,7 @@ async def answers_to_nothing_are_ignored(agent: AgentUnderTest) -> None:
     """An answer to a request nobody made is ignored."""
     await agent.initialize()
     agent.send({"jsonrpc": "2.0", "id": 904, "result": {}})
-    found = agent.unrequested_replies(await agent.collect())
-    agent.require(not found, "an answer to nothing was answered", *found)
+    agent.require_none(await agent.stray_replies(), "an answer to nothing was answered")
     await agent.require_alive("an answer without a request")
 
 
@@ -243,7 +214,7 @@ async def answers_to_nothing_are_ignored(agent: AgentUnderTest) -> None:
 async def errors_without_id_are_survived(agent: AgentUnderTest) -> None:
     """An error with id null does not end the connection."""
     line = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
-    await _survives(agent, line, "an error with id null")
+    await agent.require_survival(line, "an error with id null")
 
 
 @must("agent.rpc.20", "errors.md#wrong-params, peers.md#missing-params")
@@ -267,15 +238,8 @@ async def a_list_of_params_is_refused(agent: AgentUnderTest) -> None:
 async def many_requests_are_answered(agent: AgentUnderTest) -> None:
     """Many requests may be under way at once; each gets its answer."""
     await agent.initialize()
-    ids = {agent.call("no/such_method", {"number": number}) for number in range(20)}
-
-    def rest(frame: ReceivedFrame) -> bool:
-        if frame.is_reply:
-            ids.discard(frame.message.get("id"))
-        return not ids
-
-    await agent.wait_for(rest)
-    agent.require(not ids, f"{len(ids)} of 20 requests sent at once were not answered")
+    missing = await agent.wait_replies(agent.call("no/such_method", {"number": number}) for number in range(20))
+    agent.require(not missing, f"{len(missing)} of 20 requests sent at once were not answered")
 
 
 @must("agent.rpc.23", "peers.md#id-shapes")
@@ -301,11 +265,9 @@ async def unknown_methods_are_named(agent: AgentUnderTest) -> None:
     # The name may be in the message or in the data.
     await agent.initialize()
     frame = await agent.request("no/such_method_either", {})
-    if frame is None or not isinstance(frame.message.get("error"), dict):
-        agent.inconclusive("an unknown method was not refused", frame)
-    error = frame.message["error"]
-    code = "no/such_method_either" in f"{error.get('message')} {error.get('data')}"
-    agent.require(code, "the error does not say which method is unknown", frame)
+    error = agent.assume_error(frame, "an unknown method was not refused").error
+    is_named = "no/such_method_either" in f"{error.get('message')} {error.get('data')}"
+    agent.require(is_named, "the error does not say which method is unknown", frame)
 
 
 @must("agent.rpc.26", "json-rpc.md#ids")
@@ -320,10 +282,8 @@ async def extensions_have_an_underscore(agent: AgentUnderTest) -> None:
     await agent.run_turn("plain")
     await agent.run_turn("read")
     called = [frame for frame in agent.received if isinstance(frame.message, dict) and "method" in frame.message]
-    odd = [frame for frame in called if not _is_known(str(frame.message["method"]))]
-    names = ", ".join(sorted({str(frame.message["method"]) for frame in odd}))
-    agent.require(not odd, f"the agent calls {names}, which is unknown", *odd)
-
-
-def _is_known(method: str) -> bool:
-    return method.startswith(("_", "$/")) or find_method(Side.CLIENT, method) is not None
+    methods = {str(frame.message["method"]): frame for frame in called}
+    odd = [
+        name for name in sorted(methods) if not name.startswith(("_", "$/")) and find_method(Side.CLIENT, name) is None
+    ]
+    agent.require(not odd, f"the agent calls {', '.join(odd)}, which is unknown", *(methods[name] for name in odd))

@@ -1,23 +1,22 @@
-"""Sessions of an agent: opening, modes, options, two at once."""
+"""Sessions of an agent: opening, modes, options, MCP servers, two at once."""
 
 from __future__ import annotations
 
+import sys
+
 from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.agent import AgentUnderTest
-from dragoman.conformance.harness.peer import Json
-from dragoman.conformance.json_shape import mismatch, non_empty
+from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.json_shape import non_empty
 from dragoman.conformance.requirement import must, should
-
-CWD = {"draft": "workingDirectory"}
 
 
 @must("agent.session.01", "sessions.md#new", "v1 banjo crow draft")
 async def sessions_have_ids(agent: AgentUnderTest) -> None:
     """session/new gives the id of the session, a text with something in it."""
     await agent.initialize()
-    frame = await agent.request("session/new", hello.new_session(agent.dialect, agent.cwd, ""))
-    problem = mismatch(agent.require_result(frame, "session/new"), {"sessionId": non_empty})
-    agent.require(not problem, problem, frame)
+    frame = await agent.request_session("")
+    agent.require_result(frame, "session/new", {"sessionId": non_empty})
 
 
 @must("agent.session.02", "sessions.md#new", "v1 banjo crow draft")
@@ -30,74 +29,64 @@ async def ids_differ(agent: AgentUnderTest) -> None:
 @must("agent.session.03", "sessions.md#cwd, dialects.md#banjo-new-session", "v1 banjo")
 async def relative_folders_are_refused(agent: AgentUnderTest) -> None:
     """A working directory that is no absolute path is refused."""
-    await agent.initialize()
     params = hello.new_session(agent.dialect, "some/folder", "one")
-    agent.require_error(await agent.request("session/new", params), "a session in a relative folder")
+    await agent.require_refused("session/new", params, "a session in a relative folder")
 
 
 @must("agent.session.04", "sessions.md#new", "v1 banjo crow draft")
 async def a_folder_is_needed(agent: AgentUnderTest) -> None:
     """A session without a working directory is refused with -32602."""
-    await agent.initialize()
-    params = hello.new_session(agent.dialect, agent.cwd, "one")
-    del params[CWD.get(agent.dialect, "cwd")]
-    agent.require_error(await agent.request("session/new", params), "a session without a folder", -32602)
+    params = agent.new_session_params()
+    del params["workingDirectory" if agent.dialect == "draft" else "cwd"]
+    await agent.require_refused("session/new", params, "a session without a folder", -32602)
 
 
 @should("agent.session.05", "sessions.md#new", "v1")
 async def servers_are_a_list(agent: AgentUnderTest) -> None:
     """MCP servers that are no list are refused."""
     # A server that is dropped silently is missed later (docs/protocol/peers.md#ignored-mcp-servers).
-    await agent.initialize()
-    frame = await agent.request("session/new", {"cwd": agent.cwd, "mcpServers": "none"})
-    agent.require_error(frame, "a session whose MCP servers are a text")
+    params = {"cwd": agent.cwd, "mcpServers": "none"}
+    await agent.require_refused("session/new", params, "a session whose MCP servers are a text")
 
 
 @must("agent.session.06", "sessions.md#unknown-session, peers.md#unknown-session")
 async def unknown_sessions_are_refused(agent: AgentUnderTest) -> None:
     """A prompt in a session that is not there is refused."""
-    await agent.open_session()
-    turn = await agent.wait_turn(agent.start_turn("hello", session="no-such-session"))
+    turn = await agent.try_prompt("hello", "no-such-session")
     agent.require_error(turn.answer, "a prompt in a session that is not there")
 
 
 @should("agent.session.07", "errors.md#kinds, peers.md#unknown-session")
 async def unknown_sessions_have_a_number(agent: AgentUnderTest) -> None:
     """The refusal has the number that means an unknown session."""
-    await agent.open_session()
-    turn = await agent.wait_turn(agent.start_turn("hello", session="no-such-session"))
-    if turn.answer is None or "error" not in turn.answer.message:
-        agent.inconclusive("a prompt in a session that is not there was not refused", turn.answer)
+    turn = await agent.try_prompt("hello", "no-such-session")
+    agent.assume_error(turn.answer, "a prompt in a session that is not there was not refused")
     agent.require_error(turn.answer, "a prompt in a session that is not there", agent.error_code("session_not_found"))
 
 
 # --- modes and options ------------------------------------------------------------------------------------------
 
 
-async def _modes(agent: AgentUnderTest) -> tuple[Json, list[Json]]:
+async def _modes(agent: AgentUnderTest) -> list[str]:
     await agent.open_session()
-    modes = agent.setup.get("modes")
-    if not isinstance(modes, dict):
-        agent.skip("the agent has no modes")
-    known = [mode.get("id") for mode in modes.get("availableModes") or [] if isinstance(mode, dict)]
-    return modes.get("currentModeId"), known
+    agent.skip_unless(isinstance(agent.setup.get("modes"), dict), "the agent has no modes")
+    return agent.available_modes()
 
 
 @must("agent.session.08", "sessions.md#modes", "v1 banjo")
 async def the_mode_is_available(agent: AgentUnderTest) -> None:
     """The current mode is one of those available."""
-    current, known = await _modes(agent)
-    agent.require(current in known, f"the current mode {current!r} is none of {', '.join(map(str, known))}")
+    known = await _modes(agent)
+    current = agent.setup["modes"].get("currentModeId")
+    agent.require(current in known, f"the current mode {current!r} is none of {', '.join(known)}")
 
 
 @must("agent.session.09", "sessions.md#modes", "v1 banjo")
 async def modes_can_be_chosen(agent: AgentUnderTest) -> None:
     """An available mode can be chosen."""
-    _, known = await _modes(agent)
-    if not known:
-        agent.inconclusive("the agent offers no mode")
-    frame = await agent.request_in_dialect("session/set_mode", {"sessionId": agent.session, "modeId": known[-1]})
-    agent.require_result(frame, f"the mode {known[-1]!r}")
+    mode = agent.assume(await _modes(agent), "the agent offers no mode")[-1]
+    frame = await agent.request_in_dialect("session/set_mode", {"sessionId": agent.session, "modeId": mode})
+    agent.require_result(frame, f"the mode {mode!r}")
 
 
 @must("agent.session.10", "sessions.md#modes", "v1 banjo")
@@ -110,10 +99,25 @@ async def unknown_modes_are_refused(agent: AgentUnderTest) -> None:
 
 async def _options(agent: AgentUnderTest) -> list[Json]:
     await agent.open_session()
-    options = agent.setup.get("configOptions")
-    if not options:
-        agent.skip("the agent has no options")
+    options = agent.skip_unless(agent.setup.get("configOptions"), "the agent has no options")
     return [option for option in options if isinstance(option, dict)]
+
+
+def _select(agent: AgentUnderTest, options: list[Json]) -> Json:
+    found = (each for each in options if each.get("type") == "select" and _values(each))
+    return agent.assume(next(found, None), "the agent has no choice to set")
+
+
+async def _set_option(agent: AgentUnderTest, option: str, value: Json, **members: Json) -> ReceivedFrame | None:
+    params = {"sessionId": agent.session, "configId": option, **members, "value": value}
+    return await agent.request_in_dialect("session/set_config_option", params)
+
+
+def _values_now(agent: AgentUnderTest, frame: ReceivedFrame | None, what: str) -> dict[str, Json]:
+    """Return the values by the ids of the options, from the answer to set_config_option."""
+    options: Json = (agent.require_result(frame, what) or {}).get("configOptions")
+    agent.require_shape(options, [{"id": non_empty}], frame, "configOptions")
+    return {option["id"]: option.get("currentValue") for option in options}
 
 
 def _values(option: Json) -> list[Json]:
@@ -128,8 +132,8 @@ def _values(option: Json) -> list[Json]:
 async def options_are_whole(agent: AgentUnderTest) -> None:
     """Every option has an id, a name, a type and a value."""
     for option in await _options(agent):
-        problem = mismatch(option, {"id": non_empty, "name": str, "type": non_empty, "currentValue": object})
-        agent.require(not problem, f"option {option.get('id')!r}: {problem}")
+        shape = {"id": non_empty, "name": str, "type": non_empty, "currentValue": object}
+        agent.require_shape(option, shape, where=f"option {option.get('id')!r}")
 
 
 @must("agent.session.12", "sessions.md#config-options", "v1 banjo")
@@ -145,62 +149,38 @@ async def values_are_choices(agent: AgentUnderTest) -> None:
 async def setting_gives_all_options(agent: AgentUnderTest) -> None:
     """Setting an option is answered with all options and their values."""
     options = await _options(agent)
-    choice = next((each for each in options if each.get("type") == "select" and _values(each)), None)
-    if choice is None:
-        agent.inconclusive("the agent has no choice to set")
+    choice = _select(agent, options)
     value = _values(choice)[-1]
-    params = {"sessionId": agent.session, "configId": choice["id"], "value": value}
-    frame = await agent.request_in_dialect("session/set_config_option", params)
-    if frame is None or "error" in frame.message:
-        agent.inconclusive("the option could not be set", frame)
-    options_now: Json = (frame.message["result"] or {}).get("configOptions")
-    problem = mismatch(options_now, [{"id": non_empty}], "configOptions")
-    agent.require(not problem, problem, frame)
-    now = {option["id"]: option.get("currentValue") for option in options_now}
+    frame = agent.assume_result(await _set_option(agent, choice["id"], value), "the option could not be set")
+    now = _values_now(agent, frame, "an option")
     missing = [option["id"] for option in options if option["id"] not in now]
     agent.require(not missing, f"the answer lacks the options {', '.join(missing)}", frame)
-    agent.require(
-        now[choice["id"]] == value, f"{choice['id']} was set to {value!r} and is {now[choice['id']]!r}", frame
-    )
+    found = now[choice["id"]]
+    agent.require(found == value, f"{choice['id']} was set to {value!r} and is {found!r}", frame)
 
 
 @must("agent.session.14", "sessions.md#config-options", "v1 banjo")
 async def unknown_options_are_refused(agent: AgentUnderTest) -> None:
     """An option that is not there cannot be set."""
     await _options(agent)
-    params = {"sessionId": agent.session, "configId": "no-such-option", "value": "x"}
-    agent.require_error(
-        await agent.request_in_dialect("session/set_config_option", params), "an option that is not there"
-    )
+    agent.require_error(await _set_option(agent, "no-such-option", "x"), "an option that is not there")
 
 
 @should("agent.session.38", "sessions.md#config-options", "v1 banjo")
 async def unknown_values_are_refused(agent: AgentUnderTest) -> None:
     """A value that a choice has not cannot be set."""
-    options = await _options(agent)
-    choice = next((each for each in options if each.get("type") == "select" and _values(each)), None)
-    if choice is None:
-        agent.inconclusive("the agent has no choice to set")
-    params = {"sessionId": agent.session, "configId": choice["id"], "value": "no-such-value"}
-    agent.require_error(
-        await agent.request_in_dialect("session/set_config_option", params), "a value that a choice has not"
-    )
+    choice = _select(agent, await _options(agent))
+    agent.require_error(await _set_option(agent, choice["id"], "no-such-value"), "a value that a choice has not")
 
 
 @must("agent.session.39", "sessions.md#config-options", "v1")
 async def switches_can_be_set(agent: AgentUnderTest) -> None:
     """A switch can be set, and is told as it is now."""
-    options = await _options(agent)
-    switch = next((each for each in options if each.get("type") == "boolean"), None)
-    if switch is None:
-        agent.skip("the agent has no switches")
+    switches = (each for each in await _options(agent) if each.get("type") == "boolean")
+    switch = agent.skip_unless(next(switches, None), "the agent has no switches")
     value = not switch.get("currentValue")
-    params = {"sessionId": agent.session, "configId": switch["id"], "type": "boolean", "value": value}
-    frame = await agent.request("session/set_config_option", params)
-    options_now: Json = (agent.require_result(frame, "a switch") or {}).get("configOptions")
-    problem = mismatch(options_now, [{"id": non_empty}], "configOptions")
-    agent.require(not problem, problem, frame)
-    now = next((option.get("currentValue") for option in options_now if option["id"] == switch["id"]), None)
+    frame = await _set_option(agent, switch["id"], value, type="boolean")
+    now = _values_now(agent, frame, "a switch").get(switch["id"])
     agent.require(now is value, f"{switch['id']} was set to {value} and is {now!r}", frame)
 
 
@@ -213,6 +193,48 @@ async def switches_are_announced(agent: AgentUnderTest) -> None:
     agent.require(not switches, f"a client that did not announce it was shown the switches {switches}")
 
 
+# --- MCP servers --------------------------------------------------------------------------------------------------
+
+MCP_SECRET = "check-secret-5f3a"
+
+# A minimal MCP server: it answers initialize and has no tools.
+MCP_SERVER = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        info = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "check", "version": "1"}}
+        result = info if asked["method"] == "initialize" else {"tools": []}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def _servers(agent: AgentUnderTest) -> Json:
+    """Return one stdio MCP server with a secret in its environment, as the dialect writes it."""
+    started = {"command": sys.executable, "args": ["-c", MCP_SERVER]}
+    if agent.dialect == "draft":
+        return [{"name": "check", "transport": {"type": "stdio", **started, "env": {"CHECK_KEY": MCP_SECRET}}}]
+    return [{"name": "check", **started, "env": [{"name": "CHECK_KEY", "value": MCP_SECRET}]}]
+
+
+@must("agent.session.36", "initialize.md#agent-capabilities, sessions.md#mcp-servers", "v1 banjo crow draft")
+async def servers_are_accepted(agent: AgentUnderTest) -> None:
+    """An MCP server that is a command may be given with a session."""
+    await agent.initialize()
+    params = {**agent.new_session_params(), "mcpServers": _servers(agent)}
+    frame = await agent.request("session/new", params, agent.timeouts.start)
+    agent.require_result(frame, "a session with an MCP server")
+
+
+@must("agent.session.37", "draft.md#mcp-trust", "v1 banjo crow draft")
+async def secrets_are_not_shown(agent: AgentUnderTest) -> None:
+    """What is secret about an MCP server is not told to the user."""
+    await agent.open_session(mcpServers=_servers(agent))
+    await agent.run_turn("tour")
+    found = [frame for frame in agent.received if MCP_SECRET.encode() in frame.raw]
+    agent.require_none(found, "a secret of an MCP server was shown")
+
+
 # --- two at once ------------------------------------------------------------------------------------------------
 
 
@@ -220,13 +242,10 @@ async def switches_are_announced(agent: AgentUnderTest) -> None:
 async def updates_name_their_session(agent: AgentUnderTest) -> None:
     """Updates of two sessions at work name the session they belong to."""
     first, second = await agent.open_two_sessions()
-    turn = await agent.prompt(agent.prompt_for("plain"), second)
-    wrong = [
-        frame
-        for frame in agent.updates("agent_message_chunk", turn.start)
-        if isinstance(frame.params, dict) and frame.params.get("sessionId") == first
-    ]
-    agent.require(not wrong, "an update of the second session names the first", *wrong)
+    turn = await agent.run_turn("plain", second)
+    updates = agent.updates("agent_message_chunk", start=turn.start)
+    wrong = [frame for frame in updates if frame.params.get("sessionId") == first]
+    agent.require_none(wrong, "an update of the second session names the first")
 
 
 @must("agent.session.32", "sessions.md#many-at-once", "v1 banjo 2025.1 crow")
@@ -237,9 +256,9 @@ async def sessions_work_side_by_side(agent: AgentUnderTest) -> None:
 
 async def run_two_turns(agent: AgentUnderTest, long: str, short: str) -> None:
     """Run a turn in one session while another runs in the other."""
-    running = agent.start_turn(agent.prompt_for("slow"), long)
+    running = agent.start_turn("slow", long)
     await agent.collect()
-    turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("plain"), short))
+    turn = await agent.try_turn("plain", short)
     agent.require(turn.answer, "while one session was at work the other did not answer a prompt")
     agent.cancel(long)
     await agent.wait_turn(running)

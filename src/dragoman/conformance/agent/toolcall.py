@@ -4,44 +4,39 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dragoman.conformance import json_shape
 from dragoman.conformance.agent.update import wire_update
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
-from dragoman.conformance.json_shape import Shape, mismatch
+from dragoman.conformance.json_shape import Shape, absolute, content_block, natural, non_empty, one_of
 from dragoman.conformance.requirement import must, should
 
-KINDS = json_shape.one_of(
+KINDS = one_of(
     "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
 )  # fmt: skip
-STATUSES = json_shape.one_of("pending", "in_progress", "completed", "failed")
+STATUSES = one_of("pending", "in_progress", "completed", "failed")
 FINISHED = ("completed", "failed")
 
 
 async def run_tool_calls(agent: AgentUnderTest, *purposes: str) -> list[ReceivedFrame]:
     """Run turns for these purposes; return the updates of tool calls, inconclusive if there are none."""
-    if not agent.session:
-        await agent.open_session()
     for purpose in purposes:
-        await agent.prompt(agent.prompt_for(purpose))
+        await agent.run_turn(purpose)
     await agent.collect()
-    found = [frame for frame in agent.updates() if frame.kind in ("tool_call", "tool_call_update")]
-    if not any(frame.kind == "tool_call" for frame in found):
-        agent.inconclusive("the agent made no tool call")
+    found = agent.updates("tool_call", "tool_call_update")
+    agent.assume(any(frame.kind == "tool_call" for frame in found), "the agent made no tool call")
     return found
 
 
 async def _require_shape(agent: AgentUnderTest, shape: Shape, *purposes: str, kind: str = "") -> None:
     for frame in await run_tool_calls(agent, *purposes):
         if not kind or frame.kind == kind:
-            problem = mismatch(wire_update(frame), shape)
-            agent.require(not problem, f"{frame.kind}: {problem}", frame)
+            agent.require_shape(wire_update(frame), shape, frame, frame.kind)
 
 
 @must("agent.toolcall.01", "tool-calls.md#fields")
 async def calls_have_id_and_title(agent: AgentUnderTest) -> None:
     """A tool call has an id and a title."""
-    await _require_shape(agent, {"toolCallId": json_shape.non_empty, "title": str}, "read", "write", kind="tool_call")
+    await _require_shape(agent, {"toolCallId": non_empty, "title": str}, "read", "write", kind="tool_call")
 
 
 @must("agent.toolcall.02", "tool-calls.md#kinds")
@@ -72,8 +67,7 @@ async def calls_are_announced(agent: AgentUnderTest) -> None:
 async def ids_are_used_once(agent: AgentUnderTest) -> None:
     """Every tool call of a session has an id of its own."""
     announced = [frame for frame in await run_tool_calls(agent, "read", "read") if frame.kind == "tool_call"]
-    if len(announced) < 2:
-        agent.inconclusive("the agent made fewer than two tool calls")
+    agent.assume(len(announced) >= 2, "the agent made fewer than two tool calls")
     ids = [wire_update(frame).get("toolCallId") for frame in announced]
     agent.require(len(set(ids)) == len(ids), f"an id was used for two tool calls: {ids}", *announced)
 
@@ -106,31 +100,29 @@ async def finished_is_finished(agent: AgentUnderTest) -> None:
             agent.require(not changed, f"the tool call {call!r} was {before} and is {after} again", first, frame)
 
 
-ENTRY_TYPES = json_shape.one_of("content", "diff", "terminal")
+ENTRY_TYPES = one_of("content", "diff", "terminal")
 
 
 @must("agent.toolcall.08", "tool-calls.md#content")
 async def contents_are_wrapped(agent: AgentUnderTest) -> None:
     """The content of a tool call is a list of contents, diffs and terminals."""
     # Official readers drop a bare block silently (docs/protocol/tool-calls.md#content).
-    await _require_shape(agent, {"content?": [{"type": ENTRY_TYPES, "content?": json_shape.block}]}, "read", "write")
+    await _require_shape(agent, {"content?": [{"type": ENTRY_TYPES, "content?": content_block}]}, "read", "write")
 
 
 @must("agent.toolcall.09", "json-rpc.md#paths-and-lines")
 async def locations_are_absolute(agent: AgentUnderTest) -> None:
     """The path of a location is absolute."""
-    await _require_shape(agent, {"locations?": [{"path": json_shape.absolute}]}, "read", "write")
+    await _require_shape(agent, {"locations?": [{"path": absolute}]}, "read", "write")
 
 
 @must("agent.toolcall.10", "tool-calls.md#diff")
 async def diffs_are_whole(agent: AgentUnderTest) -> None:
     """A diff has an absolute path and the new text."""
     found = [entry for frame in await run_tool_calls(agent, "write") for entry in _entries(frame, "diff")]
-    if not found:
-        agent.inconclusive("the agent showed no diff")
+    agent.assume(found, "the agent showed no diff")
     for frame, entry in found:
-        problem = mismatch(entry, {"path": json_shape.absolute, "newText": str, "oldText?": str})
-        agent.require(not problem, f"diff: {problem}", frame)
+        agent.require_shape(entry, {"path": absolute, "newText": str, "oldText?": str}, frame, "diff")
 
 
 def _entries(frame: ReceivedFrame, kind: str) -> list[tuple[ReceivedFrame, Json]]:
@@ -142,8 +134,7 @@ def _entries(frame: ReceivedFrame, kind: str) -> list[tuple[ReceivedFrame, Json]
 async def terminals_are_the_clients(agent: AgentUnderTest) -> None:
     """A terminal that is shown was made by the client."""
     found = [entry for frame in await run_tool_calls(agent, "run") for entry in _entries(frame, "terminal")]
-    if not found:
-        agent.inconclusive("the agent showed no terminal")
+    agent.assume(found, "the agent showed no terminal")
     for frame, entry in found:
         known = entry.get("terminalId") == "terminal-1"
         agent.require(known, f"the terminal {entry.get('terminalId')!r} was not made by the client", frame)
@@ -161,7 +152,7 @@ async def running_calls_do_not_wait_again(agent: AgentUnderTest) -> None:
 @must("agent.toolcall.13", "tool-calls.md#locations, peers.md#nulls")
 async def lines_are_numbers(agent: AgentUnderTest) -> None:
     """The line of a location is a whole number."""
-    await _require_shape(agent, {"locations?": [{"line?": json_shape.natural}]}, "read")
+    await _require_shape(agent, {"locations?": [{"line?": natural}]}, "read")
 
 
 @should("agent.toolcall.14", "tool-calls.md#kinds, peers.md#tool-call-order")

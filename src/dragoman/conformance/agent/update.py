@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dragoman.conformance import json_shape
 from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
-from dragoman.conformance.json_shape import Shape, mismatch
+from dragoman.conformance.json_shape import BLOCKS, Shape, base64_text, content_block, natural, non_empty, one_of
 from dragoman.conformance.requirement import Probe, must, should
 
 KINDS = frozenset(
@@ -21,33 +20,36 @@ KINDS = frozenset(
 _WORD = re.compile(r"[^\s/]+")
 ENTRY = {
     "content": str,
-    "priority": json_shape.one_of("high", "medium", "low"),
-    "status": json_shape.one_of("pending", "in_progress", "completed"),
+    "priority": one_of("high", "medium", "low"),
+    "status": one_of("pending", "in_progress", "completed"),
 }
 
 
 def wire_update(frame: ReceivedFrame) -> Json:
     """Return the update on the wire: `update`, or `data` in dialects that call it so."""
-    params = frame.message.get("params")
-    if not isinstance(params, dict):
-        return None
-    return params.get("update", params.get("data"))
+    return frame.wire_params.get("update", frame.wire_params.get("data"))
+
+
+async def require_update_frames(agent: AgentUnderTest, purpose: str, shape: Shape) -> None:
+    """Require that the params of every session/update on the wire have this shape."""
+    await agent.run_turn(purpose)
+    for frame in agent.received:
+        if frame.message.get("method") == "session/update":
+            agent.require_shape(frame.message.get("params"), shape, frame)
 
 
 async def collect_updates(agent: AgentUnderTest, purpose: str, kind: str, **members: Any) -> list[ReceivedFrame]:
     """Run a turn; return its updates of a kind, inconclusive if there are none."""
     await agent.run_turn(purpose)
     await agent.collect()
-    found = agent.updates(kind)
-    found = [frame for frame in found if all(_has(wire_update(frame), name, value) for name, value in members.items())]
-    if not found:
-        agent.inconclusive(f"the agent sent no {kind}" + (f" with {members}" if members else ""))
-    return found
+    found = [frame for frame in agent.updates(kind) if not members or members.items() <= _content(frame).items()]
+    return agent.assume(found, f"the agent sent no {kind}" + (f" with {members}" if members else ""))
 
 
-def _has(update: Json, name: str, value: Json) -> bool:
+def _content(frame: ReceivedFrame) -> dict[str, Json]:
+    update = wire_update(frame)
     content = update.get("content") if isinstance(update, dict) else None
-    return isinstance(content, dict) and content.get(name) == value
+    return content if isinstance(content, dict) else {}
 
 
 def updates_match(sentence: str, purpose: str, kind: str, shape: Shape, **members: Any) -> Probe:
@@ -55,8 +57,7 @@ def updates_match(sentence: str, purpose: str, kind: str, shape: Shape, **member
 
     async def probe(agent: AgentUnderTest) -> None:
         for frame in await collect_updates(agent, purpose, kind, **members):
-            problem = mismatch(wire_update(frame), shape)
-            agent.require(not problem, f"{kind}: {problem}", frame)
+            agent.require_shape(wire_update(frame), shape, frame, kind)
 
     probe.__doc__ = sentence
     return probe
@@ -64,12 +65,12 @@ def updates_match(sentence: str, purpose: str, kind: str, shape: Shape, **member
 
 must("agent.update.04", "updates.md#chunks", "v1 banjo")(
     updates_match(
-        "A piece of a message holds a content block.", "plain", "agent_message_chunk", {"content": json_shape.block}
+        "A piece of a message holds a content block.", "plain", "agent_message_chunk", {"content": content_block}
     )
 )
 must("agent.update.05", "updates.md#chunks", "v1 banjo")(
     updates_match(
-        "A piece of a thought holds a content block.", "think", "agent_thought_chunk", {"content": json_shape.block}
+        "A piece of a thought holds a content block.", "think", "agent_thought_chunk", {"content": content_block}
     )
 )
 must("agent.update.06", "updates.md#message-ids", "v1")(
@@ -85,7 +86,7 @@ must("agent.update.08", "updates.md#commands", "v1 banjo")(
         "Every command has a name and a description.",
         "plain",
         "available_commands_update",
-        {"availableCommands": [{"name": json_shape.non_empty, "description": str, "input?": dict}]},
+        {"availableCommands": [{"name": non_empty, "description": str, "input?": dict}]},
     )
 )
 must("agent.update.12", "updates.md#context-usage, peers.md#null-usage", "v1")(
@@ -93,7 +94,7 @@ must("agent.update.12", "updates.md#context-usage, peers.md#null-usage", "v1")(
         "What is told of the context is counted in whole numbers.",
         "usage",
         "usage_update",
-        {"used": json_shape.natural, "size": json_shape.natural},
+        {"used": natural, "size": natural},
     )
 )
 must("agent.update.13", "updates.md#session-info", "v1")(
@@ -109,7 +110,7 @@ must("agent.update.22", "updates.md#notice", "v1")(
         "A notice has a severity and a title with something in it.",
         "notice",
         "notice",
-        {"severity": str, "title": json_shape.non_empty, "description?": str},
+        {"severity": str, "title": non_empty, "description?": str},
     )
 )
 must("agent.update.23", "updates.md#compaction", "v1")(
@@ -117,12 +118,12 @@ must("agent.update.23", "updates.md#compaction", "v1")(
         "A compaction has an id and a status.",
         "compact",
         "compaction_update",
-        {"compactionId": json_shape.non_empty, "status": str},
+        {"compactionId": non_empty, "status": str},
     )
 )
 
-PICTURE = {"content": {"data": json_shape.base64, "mimeType": re.compile("image/.+").fullmatch}}
-SOUND = {"content": {"data": json_shape.base64, "mimeType": re.compile("audio/.+").fullmatch}}
+PICTURE = {"content": {"data": base64_text, "mimeType": re.compile("image/.+").fullmatch}}
+SOUND = {"content": {"data": base64_text, "mimeType": re.compile("audio/.+").fullmatch}}
 must("agent.update.16", "content.md#image", "v1 banjo")(
     updates_match(
         "A picture has bytes in base64 and a media type.", "image", "agent_message_chunk", PICTURE, type="image"
@@ -136,7 +137,7 @@ must("agent.update.19", "content.md#resource-link", "v1 banjo")(
         "A link to a resource has a URI and a name.",
         "resource",
         "agent_message_chunk",
-        {"content": json_shape.BLOCKS["resource_link"]},
+        {"content": BLOCKS["resource_link"]},
         type="resource_link",
     )
 )
@@ -146,21 +147,15 @@ must("agent.update.19", "content.md#resource-link", "v1 banjo")(
 async def sessions_are_named(agent: AgentUnderTest) -> None:
     """An update names a session that was opened."""
     await agent.run_turn("plain")
-    for frame in agent.received:
-        if frame.method == "session/update":
-            params = frame.message.get("params")
-            found = params.get(hello.UPDATED[agent.dialect]) if isinstance(params, dict) else None
-            agent.require(found == agent.session, f"an update names the session {found!r}, which was not opened", frame)
+    for frame in agent.calls("session/update"):
+        found = frame.wire_params.get(hello.UPDATED[agent.dialect])
+        agent.require(found == agent.session, f"an update names the session {found!r}, which was not opened", frame)
 
 
 @must("agent.update.02", "updates.md#frame", "v1 banjo")
 async def updates_state_their_kind(agent: AgentUnderTest) -> None:
     """An update is an object that says its kind."""
-    await agent.run_turn("plain")
-    for frame in agent.received:
-        if frame.method == "session/update":
-            problem = mismatch(frame.message.get("params"), {"update": {"sessionUpdate": json_shape.non_empty}})
-            agent.require(not problem, problem, frame)
+    await require_update_frames(agent, "plain", {"update": {"sessionUpdate": non_empty}})
 
 
 @must("agent.update.03", "updates.md#frame", "v1")
@@ -169,8 +164,7 @@ async def kinds_are_known(agent: AgentUnderTest) -> None:
     # In v1 the kinds are a closed list (docs/protocol/peers.md#unknown-updates).
     await agent.run_turn("tour")
     for frame in agent.updates():
-        problem = mismatch(frame.kind, KINDS, "the kind of an update")
-        agent.require(not problem, problem, frame)
+        agent.require_shape(frame.kind, KINDS, frame, "the kind of an update")
 
 
 @should("agent.update.09", "updates.md#commands", "v1 banjo")
@@ -186,9 +180,9 @@ async def command_names_are_words(agent: AgentUnderTest) -> None:
 async def reported_modes_are_available(agent: AgentUnderTest) -> None:
     """A change of mode names a mode that is available."""
     found = await collect_updates(agent, "mode", "current_mode_update")
-    known = [mode.get("id") for mode in (agent.setup.get("modes") or {}).get("availableModes") or []]
-    if not known:
-        agent.inconclusive("the session has no modes, so it is unknown whether this one is available", *found)
+    known = agent.assume(
+        agent.available_modes(), "the session has no modes, so it is unknown whether this one is available", *found
+    )
     for frame in found:
         mode = wire_update(frame).get("currentModeId")
         agent.require(mode in known, f"the mode is now {mode!r}, none of {known}", frame)
@@ -206,10 +200,9 @@ async def all_options_are_reported(agent: AgentUnderTest) -> None:
 
 async def _require_not_sent(agent: AgentUnderTest, purpose: str, *kinds: str) -> None:
     await agent.open_session(capabilities=hello.NOTHING[agent.dialect])
-    await agent.prompt(agent.prompt_for(purpose))
+    await agent.run_turn(purpose)
     await agent.collect()
-    found = [frame for frame in agent.updates() if frame.kind in kinds]
-    agent.require(not found, f"a client that did not announce it got {kinds[0]}", *found)
+    agent.require_none(agent.updates(*kinds), f"a client that did not announce it got {kinds[0]}")
 
 
 @must("agent.update.14", "updates.md#gates", "v1")
@@ -229,8 +222,7 @@ async def resources_are_whole(agent: AgentUnderTest) -> None:
     """An embedded resource has a URI, and either text or bytes."""
     for frame in await collect_updates(agent, "resource", "agent_message_chunk", type="resource"):
         content = wire_update(frame)["content"].get("resource")
-        problem = mismatch(content, {"uri": json_shape.non_empty}, "resource")
-        agent.require(not problem, problem, frame)
+        agent.require_shape(content, {"uri": non_empty}, frame, "resource")
         both = ("text" in content) + ("blob" in content)
         agent.require(both == 1, f"a resource has {'both text and bytes' if both else 'neither text nor bytes'}", frame)
 
@@ -239,9 +231,8 @@ async def resources_are_whole(agent: AgentUnderTest) -> None:
 async def updates_want_no_answer(agent: AgentUnderTest) -> None:
     """An update is a notification: it has no id."""
     await agent.run_turn("plain")
-    for frame in agent.received:
-        if frame.method == "session/update":
-            agent.require("id" not in frame.message, "an update has an id", frame)
+    wrong = [frame for frame in agent.calls("session/update") if "id" in frame.message]
+    agent.require_none(wrong, "an update has an id")
 
 
 def meta_members(value: Json) -> list[Json]:
@@ -270,6 +261,5 @@ async def pieces_are_not_empty(agent: AgentUnderTest) -> None:
     """Pieces of a message are not empty."""
     for frame in await collect_updates(agent, "plain", "agent_message_chunk"):
         content = frame.update.get("content")
-        agent.require(
-            not isinstance(content, dict) or content.get("text") != "", "a piece of a message is empty", frame
-        )
+        is_empty = isinstance(content, dict) and content.get("text") == ""
+        agent.require(not is_empty, "a piece of a message is empty", frame)

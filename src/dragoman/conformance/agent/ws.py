@@ -27,8 +27,7 @@ async def sockets_differ(agent: WsAgentUnderTest) -> None:
     other = agent.connect_again()
     try:
         await other.connect()
-        if not other.connection:
-            agent.inconclusive("a socket has no id")
+        agent.assume(other.connection, "a socket has no id")
         agent.require(other.connection != agent.channel.connection, "two sockets have the same connection id")
     finally:
         await other.close()
@@ -50,8 +49,8 @@ async def binary_frames_are_ignored(agent: WsAgentUnderTest) -> None:
     agent.note("a binary frame with a request in it")
     agent.channel.send_message(json.dumps({"jsonrpc": "2.0", "id": "binary", "method": "no/such_method"}).encode())
     await agent.require_alive("a binary frame")
-    answers = [frame for frame in agent.received if frame.is_reply and frame.message.get("id") == "binary"]
-    agent.require(not answers, "a request in a binary frame was answered", *answers)
+    answers = agent.replies("binary")
+    agent.require_none(answers, "a request in a binary frame was answered")
 
 
 @should("agent.ws.05", "http.md#websocket, http.md#typescript-sdk")
@@ -98,7 +97,7 @@ async def sockets_free_their_connection(agent: WsAgentUnderTest) -> None:
     """A socket that is gone frees its connection."""
     # Cut the socket during a turn, without a close frame, then use its id.
     await agent.open_session()
-    agent.start_turn(agent.prompt_for("slow"))
+    agent.start_turn("slow")
     await agent.collect()
     id = agent.channel.connection
     agent.channel.abort()
@@ -164,7 +163,7 @@ async def frames_end(agent: WsAgentUnderTest) -> None:
 async def garbage_does_not_disturb_others(agent: WsAgentUnderTest) -> None:
     """A malformed client does not disturb another."""
     await agent.open_session()
-    turn = agent.start_turn(agent.prompt_for("stream"))
+    turn = agent.start_turn("stream")
     host = agent.channel.address.netloc.encode()
     upgrade = b"GET /acp HTTP/1.1\r\nHost: " + host + b"\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     await agent.send_garbage(
@@ -187,16 +186,14 @@ async def pages_of_other_places_are_refused(agent: WsAgentUnderTest) -> None:
 @should("agent.ws.16", "peers.md#sdk-origin")
 async def other_names_are_refused(agent: WsAgentUnderTest) -> None:
     """An upgrade under a name that is not the server's is refused by its Host."""
-    if not agent.channel.address.is_loopback:
-        agent.skip("only what is on this machine has no name of its own")
+    agent.skip_unless(agent.channel.address.is_loopback, "only what is on this machine has no name of its own")
     await _require_refused(agent, {"Host": "rebound.evil.example"}, "rebound.evil.example")
 
 
 @should("agent.ws.17", "http.md#security")
 async def tokens_are_asked_for(agent: WsAgentUnderTest) -> None:
     """Where a token is asked for, an upgrade without it is refused with 401."""
-    if not agent.token:
-        agent.skip("no token was given with --token-file")
+    agent.skip_unless(agent.token, "no token was given with --token-file")
     await _require_refused(agent, {"Authorization": ""}, "a client without the token", 401)
 
 

@@ -22,9 +22,10 @@ CURSOR = "page 2, ä/+=="
 
 async def wait_choice(client: ClientUnderTest, method: str) -> tuple[ReceivedFrame, Json]:
     """Return a request that the client sends before its prompt, and its params; skip if it sends none."""
-    found = await client.wait_for(lambda frame: frame.method in (method, "session/prompt"), client.timeouts.start)
-    if found is None:
-        client.inconclusive(f"the client sent neither {method} nor a prompt")
+    found = client.assume(
+        await client.wait_for(lambda frame: frame.method in (method, "session/prompt"), client.timeouts.start),
+        f"the client sent neither {method} nor a prompt",
+    )
     if found.method != method:
         client.end_turn(found)
         client.skip(f"the client does not send {method} by itself; give it the options that make it")
@@ -35,7 +36,7 @@ async def wait_choice(client: ClientUnderTest, method: str) -> tuple[ReceivedFra
 
 async def require_no_crash(client: ClientUnderTest, what: str) -> None:
     """Require that the client sends its prompt or exits with an error, without a crash."""
-    prompt = await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.answer)
+    prompt = await client.wait_method("session/prompt", client.timeouts.answer)
     if prompt is not None:
         client.end_turn(prompt)
     end = await client.wait_exit()
@@ -98,8 +99,8 @@ async def histories_are_tolerated(client: ClientUnderTest) -> None:
     for kind, text in (("user_message_chunk", "an older question"), ("agent_message_chunk", "an older answer")):
         client.update(kind, content={"type": "text", "text": text})
     client.reply_in_dialect(frame, {})
-    prompt = client.need(
-        await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.start),
+    prompt = client.require(
+        await client.wait_method("session/prompt", client.timeouts.start),
         "the client gave up a session whose history was sent",
     )
     await client.require_alive(prompt, "a history while a session was loaded")
@@ -113,10 +114,10 @@ async def refused_loads_are_no_sessions(client: ClientUnderTest) -> None:
     frame, params = await wait_choice(client, "session/load")
     client.answers["session/new"] = {"sessionId": FRESH}  # not one that the client remembers from another run
     client.refuse(frame, -32002, "Resource not found")
-    prompt = await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.answer)
+    prompt = await client.wait_method("session/prompt", client.timeouts.answer)
     if prompt is None:
         return
-    session = prompt.message.get("params", {}).get("sessionId")
+    session = prompt.wire_params.get("sessionId")
     client.require(
         session != params.get("sessionId"), "the client prompts in a session that was refused", frame, prompt
     )

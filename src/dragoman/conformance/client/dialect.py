@@ -69,7 +69,7 @@ async def versions_can_be_refused(client: ClientUnderTest) -> None:
     """An agent that refuses the version is left, and no session opened."""
     client.held.add("initialize")
     client.refuse(await client.wait_initialize(), -32001, "Unsupported protocol version")
-    frame = await client.wait_for(lambda frame: frame.method == "session/new", client.timeouts.answer)
+    frame = await client.wait_method("session/new", client.timeouts.answer)
     client.require(frame is None, "the client opens a session though its version was refused", frame)
 
 
@@ -85,7 +85,7 @@ async def crow_uses_underscores(client: ClientUnderTest) -> None:
 async def crow_opens_a_session(client: ClientUnderTest) -> None:
     """A session is asked for with cwd and mcpServers."""
     frame = await client.wait_call("session/new", client.timeouts.start)
-    params = frame.message.get("params", {})
+    params = frame.wire_params
     is_good = os.path.isabs(str(params.get("cwd"))) and isinstance(params.get("mcpServers"), list)
     client.require(is_good, "session/new lacks an absolute cwd, or a list mcpServers", frame)
 
@@ -105,8 +105,8 @@ async def _permission_response(client: ClientUnderTest) -> tuple[ReceivedFrame, 
 async def crow_responds(client: ClientUnderTest) -> None:
     """A question for leave is answered with permission_response."""
     prompt, frame = await _permission_response(client)
-    frame = client.need(frame, "a permission_request was never answered")
-    call = frame.message.get("params", {}).get("tool_call_id")
+    frame = client.require(frame, "a permission_request was never answered")
+    call = frame.wire_params.get("tool_call_id")
     client.require(call == "c1", f"the response is about the tool call {call!r}", frame)
     client.end_turn(prompt)
 
@@ -117,7 +117,7 @@ async def crow_chooses(client: ClientUnderTest) -> None:
     prompt, frame = await _permission_response(client)
     if frame is None:
         client.inconclusive("a permission_request was never answered")
-    params = frame.message.get("params", {})
+    params = frame.wire_params
     option = params.get("option_id", params.get("id"))
     client.require(option in ("approve", "deny"), f"{option!r} was chosen, which was not offered", frame)
     client.end_turn(prompt)
@@ -129,9 +129,7 @@ async def crow_asks_to_cancel(client: ClientUnderTest) -> None:
     prompt = await client.begin_turn()
     await client.sync()
     client.environment.interrupt()
-    frame = await client.wait_for(lambda frame: frame.method == "session/cancel")
-    if frame is None:
-        client.inconclusive("the client sent no cancel on Ctrl-C")
+    frame = client.assume(await client.wait_method("session/cancel"), "the client sent no cancel on Ctrl-C")
     client.require(frame.message.get("method") == "cancel", "the method is not cancel", frame)
     client.require("id" in frame.message, "cancel came as a notification", frame)
     client.end_turn(prompt, "cancelled")
@@ -182,7 +180,7 @@ async def servers_are_reported_at_once(client: ClientUnderTest) -> None:
 async def the_client_names_its_session(client: ClientUnderTest) -> None:
     """The client chooses the id of its session."""
     frame = await client.wait_call("session/new", client.timeouts.start)
-    id = frame.message.get("params", {}).get("session_id")
+    id = frame.wire_params.get("session_id")
     client.require(isinstance(id, str) and id, f"session_id is {id!r}", frame)
 
 
@@ -190,7 +188,7 @@ async def the_client_names_its_session(client: ClientUnderTest) -> None:
 async def a_prompt_has_content(client: ClientUnderTest) -> None:
     """A prompt has content."""
     prompt = await client.wait_call("session/prompt", client.timeouts.start)
-    content = prompt.message.get("params", {}).get("content")
+    content = prompt.wire_params.get("content")
     client.require(isinstance(content, list) and content, "the prompt has no content", prompt)
     wrong = [block for block in content if not (isinstance(block, dict) and isinstance(block.get("type"), str))]
     client.require(not wrong, f"a block of the prompt has no type: {wrong[:1]}", prompt)
@@ -206,12 +204,13 @@ async def ok_is_enough(client: ClientUnderTest) -> None:
 
 async def _create_terminal(client: ClientUnderTest, line: str = "printf hi | tr h H") -> Json:
     """Return the id of a terminal, whatever it is."""
-    frame = client.need(
+    frame = client.require(
         await client.wait_reply(client.call("terminal/create", {"cwd": client.cwd, "command": line})),
         "terminal/create was never answered",
     )
-    if "error" in frame.message:
-        client.inconclusive("the client refuses to run commands; let it allow that (as with --yes)", frame)
+    client.assume(
+        "error" not in frame.message, "the client refuses to run commands; let it allow that (as with --yes)", frame
+    )
     result = frame.message["result"]
     client.mark(frame)
     return result.get("terminal_id") if isinstance(result, dict) else None
@@ -222,8 +221,7 @@ async def a_line_is_for_the_shell(client: ClientUnderTest) -> None:
     """A terminal takes one line for the shell."""
     async with client.turn():
         id = await _create_terminal(client)
-        if not isinstance(id, str):
-            client.inconclusive("terminal/create was answered without a terminal_id")
+        client.assume(isinstance(id, str), "terminal/create was answered without a terminal_id")
         await client.wait_reply(client.call("terminal/wait_for_exit", {"terminal_id": id}))
         frame = await client.wait_reply(client.call("terminal/output", {"terminal_id": id}))
         client.require(frame is not None and "Hi" in str(frame.message.get("result")), "the line was not run", frame)
@@ -261,15 +259,15 @@ async def no_version_is_reported(client: ClientUnderTest) -> None:
     client.held.add("initialize")
     first = await client.wait_initialize()
     client.reply(first, {"agent_info": {"name": "a", "version": "1"}, "capabilities": {"streaming": True}})
-    prompt = client.need(
-        await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.start),
+    prompt = client.require(
+        await client.wait_method("session/prompt", client.timeouts.start),
         "the client gave up an agent whose initialize result has no version",
     )
     client.end_turn(prompt)
 
 
 async def _request(client: ClientUnderTest, method: str, params: Json) -> ReceivedFrame:
-    return client.need(
+    return client.require(
         await client.wait_reply(client.call(method, params), client.timeouts.turn), f"{method} was never answered"
     )
 
@@ -278,8 +276,7 @@ async def _require_code(client: ClientUnderTest, path: str, code: int, what: str
     """Require that a read is refused with this code; inconclusive if it is not refused."""
     frame = await _request(client, "fs/read_text_file", {"path": path})
     error = frame.message.get("error")
-    if not isinstance(error, dict):
-        client.inconclusive(f"{what} was given", frame)
+    client.assume(isinstance(error, dict), f"{what} was given", frame)
     client.require(error.get("code") == code, f"{what} was refused with {error.get('code')}, not {code}", frame)
 
 
@@ -288,8 +285,9 @@ async def a_write_is_ok(client: ClientUnderTest) -> None:
     """A write is answered with the status ok."""
     async with client.turn():
         frame = await _request(client, "fs/write_text_file", {"path": client.absent_path(), "content": "x"})
-        if "error" in frame.message:
-            client.inconclusive("the client refuses to write; let it allow that (as with --yes)", frame)
+        client.assume(
+            "error" not in frame.message, "the client refuses to write; let it allow that (as with --yes)", frame
+        )
         result = frame.message.get("result")
         client.require(
             isinstance(result, dict) and result.get("status") == "ok", "a write is not answered with ok", frame
@@ -326,8 +324,7 @@ async def commands_are_killed(client: ClientUnderTest) -> None:
     """A command is killed by its terminal_id."""
     async with client.turn():
         id = await _create_terminal(client, "sleep 300")
-        if not isinstance(id, str):
-            client.inconclusive("terminal/create was answered without a terminal_id")
+        client.assume(isinstance(id, str), "terminal/create was answered without a terminal_id")
         frame = await _request(client, "terminal/kill", {"terminal_id": id})
         client.require("result" in frame.message, "a command could not be killed by its terminal_id", frame)
         await _request(client, "terminal/wait_for_exit", {"terminal_id": id})

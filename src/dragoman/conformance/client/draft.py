@@ -19,7 +19,7 @@ FOREVER = "sleep 300"
 
 async def request_raw(client: ClientUnderTest, method: str, params: Json) -> tuple[ReceivedFrame, Json]:
     """Return the raw result of a request that the client must answer."""
-    frame = client.need(
+    frame = client.require(
         await client.wait_reply(client.call(method, params), client.timeouts.turn), f"{method} was never answered"
     )
     client.require("result" in frame.message, f"{method} was answered with an error", frame)
@@ -35,12 +35,13 @@ def send_update(client: ClientUnderTest, kind: str, data: Json, **more: Json) ->
 
 async def create_terminal(client: ClientUnderTest, line: str, **more: Json) -> str:
     """Return a terminal that runs this line."""
-    frame = client.need(
+    frame = client.require(
         await client.wait_reply(client.call("terminal/create", {"command": "/bin/sh", "args": ["-c", line], **more})),
         "terminal/create was never answered",
     )
-    if "error" in frame.message:
-        client.inconclusive("the client refuses to run commands; let it allow that (as with --yes)", frame)
+    client.assume(
+        "error" not in frame.message, "the client refuses to run commands; let it allow that (as with --yes)", frame
+    )
     id = frame.message["result"].get("terminalId")
     client.require(isinstance(id, str), "terminal/create was answered without a terminalId", frame)
     return str(id)
@@ -50,7 +51,7 @@ async def create_terminal(client: ClientUnderTest, line: str, **more: Json) -> s
 async def initialize_has_its_shape(client: ClientUnderTest) -> None:
     """initialize tells who the client is and what it offers."""
     frame = await client.wait_initialize()
-    params = frame.message.get("params", {})
+    params = frame.wire_params
     for name in ("clientInfo", "capabilities"):
         client.require(isinstance(params.get(name), dict), f"initialize has no {name}", frame)
 
@@ -59,7 +60,7 @@ async def initialize_has_its_shape(client: ClientUnderTest) -> None:
 async def its_capabilities_are_the_drafts(client: ClientUnderTest) -> None:
     """The capabilities for files and terminals are the draft's."""
     frame = await client.wait_initialize()
-    offered = frame.message.get("params", {}).get("capabilities") or {}
+    offered = frame.wire_params.get("capabilities") or {}
     files, terminals = offered.get("fs", {}), offered.get("terminal", {})
     client.require(isinstance(files, dict) and isinstance(terminals, dict), "fs or terminal is no object", frame)
     each = [files.get("read", False), files.get("write", False), terminals.get("create", False)]
@@ -194,7 +195,7 @@ async def waiting_has_an_end(client: ClientUnderTest) -> None:
     """Waiting for a command ends with its timeout."""
     async with client.turn():
         id = await create_terminal(client, FOREVER)
-        frame = client.need(
+        frame = client.require(
             await client.wait_reply(client.call("terminal/wait_for_exit", {"terminalId": id, "timeout": 100})),
             "waiting for a command did not end with its timeout",
         )
@@ -226,7 +227,7 @@ async def requirements_are_read(client: ClientUnderTest) -> None:
         first,
         {"protocolVersion": 1, "agentInfo": info, "capabilities": {}, "requiredClientCapabilities": needs},
     )
-    frame = await client.wait_for(lambda frame: frame.method == "session/new", client.timeouts.answer)
+    frame = await client.wait_method("session/new", client.timeouts.answer)
     client.require(frame is None, "the client continues with an agent that requires what it lacks", frame)
 
 

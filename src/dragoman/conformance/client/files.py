@@ -30,17 +30,16 @@ async def write(client: ClientUnderTest, path: str, content: str) -> ReceivedFra
     method, params = client.in_dialect(
         "fs/write_text_file", {"sessionId": client.session, "path": path, "content": content}
     )
-    frame = client.need(
+    frame = client.require(
         await client.wait_reply(client.call(method, params), client.timeouts.turn), "a write was never answered"
     )
-    if "error" in frame.message:
-        client.inconclusive("the client refuses to write; let it allow that (as with --yes)", frame)
+    client.assume("error" not in frame.message, "the client refuses to write; let it allow that (as with --yes)", frame)
     return frame
 
 
 async def attempt(client: ClientUnderTest, method: str, params: Json) -> ReceivedFrame:
     """Return the answer to a request that the client should refuse."""
-    return client.need(
+    return client.require(
         await client.request(method, {"sessionId": client.session, **params}), f"{method} was never answered"
     )
 

@@ -29,18 +29,16 @@ def initialize_result(**members: Json) -> Json:
 async def require_prompt(client: ClientUnderTest, answer: Json, what: str) -> None:
     """Require that the client sends a prompt after this answer to initialize."""
     client.answers["initialize"] = answer
-    prompt = await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.start)
+    prompt = await client.wait_method("session/prompt", client.timeouts.start)
     end = client.environment.exit_state()
-    prompt = client.need(prompt, f"the client gave up an agent {what}: {end.stderr_excerpt()}")
+    prompt = client.require(prompt, f"the client gave up an agent {what}: {end.stderr_excerpt()}")
     await client.require_alive(prompt, f"an agent {what}")
 
 
 @must("client.life.01", "initialize.md#order")
 async def initialize_comes_first(client: ClientUnderTest) -> None:
     """The first message is initialize."""
-    frame = await client.next_frame(client.timeouts.start)
-    if frame is None:
-        client.inconclusive("the client said nothing")
+    frame = client.assume(await client.next_frame(client.timeouts.start), "the client said nothing")
     client.require(frame.method == "initialize", f"the first message is {frame.method or 'no call'}", frame)
 
 
@@ -49,7 +47,7 @@ async def the_version_is_an_integer(client: ClientUnderTest) -> None:
     """The protocol version is an integer."""
     frame = await client.wait_initialize()
     name = "protocol_version" if client.dialect == "crow" else "protocolVersion"
-    version = frame.message.get("params", {}).get(name)
+    version = frame.wire_params.get(name)
     client.require(type(version) is int, f"{name} is {version!r}, not an integer", frame)
 
 
@@ -68,7 +66,7 @@ async def the_client_has_a_name(client: ClientUnderTest) -> None:
 async def capabilities_are_booleans(client: ClientUnderTest) -> None:
     """The capabilities for files and terminals are booleans."""
     frame = await client.wait_initialize()
-    offered = frame.message.get("params", {}).get("clientCapabilities", {})
+    offered = frame.wire_params.get("clientCapabilities", {})
     client.require(isinstance(offered, dict), "clientCapabilities is not an object", frame)
     files = offered.get("fs") or {}
     offered_values = [files.get(name, False) for name in ("readTextFile", "writeTextFile")] + [
@@ -83,7 +81,7 @@ async def the_answer_is_waited_for(client: ClientUnderTest) -> None:
     client.held.add("initialize")
     first = await client.wait_initialize()
     early = await client.collect()
-    client.require(not early, "the client went on before initialize was answered", *early)
+    client.require_none(early, "the client went on before initialize was answered")
     client.reply_in_dialect(first, INITIALIZE_RESULT)
 
 
@@ -91,10 +89,9 @@ async def the_answer_is_waited_for(client: ClientUnderTest) -> None:
 async def an_unknown_version_is_left(client: ClientUnderTest) -> None:
     """An agent that answers with an unknown version is left, and no session opened."""
     client.answers["initialize"] = initialize_result(protocolVersion=999)
-    frame = await client.wait_for(lambda frame: frame.method == "session/new", client.timeouts.answer)
+    frame = await client.wait_method("session/new", client.timeouts.answer)
     client.require(frame is None, "the client opens a session with an agent of version 999", frame)
-    if not client.received:
-        client.inconclusive("the client said nothing")
+    client.assume(client.received, "the client said nothing")
 
 
 @must("client.life.07", "peers.md#absent-members", "v1 banjo")
@@ -140,7 +137,7 @@ async def initialize_comes_once(client: ClientUnderTest) -> None:
 async def only_what_is_offered_is_asked_for(client: ClientUnderTest) -> None:
     """What the agent does not offer is not asked for."""
     found = [each for each in await _run_turn(client) if each.method in UNOFFERED]
-    client.require(not found, f"the client asks for {found[0].method if found else ''}, which is not offered", *found)
+    client.require_none(found, f"the client asks for {found[0].method if found else ''}, which is not offered")
 
 
 def _login_agent(client: ClientUnderTest) -> None:
@@ -161,8 +158,7 @@ async def _refuse_sessions(client: ClientUnderTest) -> None:
         return frame.method == "authenticate"
 
     await client.wait_for(refuse, client.timeouts.answer)
-    if not any(each.method == "session/new" for each in client.received):
-        client.inconclusive("the client opened no session")
+    client.assume(any(each.method == "session/new" for each in client.received), "the client opened no session")
 
 
 @must("client.life.12", "auth.md#authenticate", "v1")
@@ -173,7 +169,7 @@ async def only_an_offered_method_is_used(client: ClientUnderTest) -> None:
     await _refuse_sessions(client)
     for frame in client.received:
         if frame.method == "authenticate":
-            method = frame.message.get("params", {}).get("methodId")
+            method = frame.wire_params.get("methodId")
             client.require(method == "by-agent", f"the client authenticates with {method!r}", frame)
 
 
@@ -182,7 +178,7 @@ async def refusals_are_accepted(client: ClientUnderTest) -> None:
     """A session refused for want of authentication is not asked for again and again."""
     _login_agent(client)
     await _refuse_sessions(client)
-    found = [each for each in client.received if each.method == "session/new"]
+    found = client.calls("session/new")
     client.require(len(found) <= 2, f"the client asked for a session {len(found)} times without authenticating", *found)
 
 
@@ -192,7 +188,7 @@ async def no_prompt_without_a_session(client: ClientUnderTest) -> None:
     client.held.add("session/new")
     opening = await client.wait_call("session/new", client.timeouts.start)
     client.refuse(opening, -32603, "Internal error")
-    frame = await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.answer)
+    frame = await client.wait_method("session/prompt", client.timeouts.answer)
     client.require(frame is None, "the client prompts though no session was opened", frame)
 
 
@@ -203,8 +199,8 @@ async def a_slow_agent_is_waited_for(client: ClientUnderTest) -> None:
     first = await client.wait_initialize()
     await asyncio.sleep(SLOW)
     client.reply_in_dialect(first, INITIALIZE_RESULT)
-    prompt = client.need(
-        await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.start),
+    prompt = client.require(
+        await client.wait_method("session/prompt", client.timeouts.start),
         f"the client gave up an agent that took {SLOW:g} seconds to answer initialize",
     )
     client.end_turn(prompt)

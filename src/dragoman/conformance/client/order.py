@@ -36,9 +36,9 @@ async def wait_new_session(client: ClientUnderTest) -> ReceivedFrame:
 
 async def require_prompt(client: ClientUnderTest, what: str) -> ReceivedFrame:
     """Require the client's prompt; return it."""
-    prompt = await client.wait_for(lambda frame: frame.method == "session/prompt", client.timeouts.start)
+    prompt = await client.wait_method("session/prompt", client.timeouts.start)
     stderr = client.environment.exit_state().stderr_excerpt()
-    prompt = client.need(prompt, f"the client gave up after {what}: {stderr}")
+    prompt = client.require(prompt, f"the client gave up after {what}: {stderr}")
     client.chunk("check-begin\n")
     return prompt
 
@@ -77,8 +77,7 @@ async def updates_may_come_after_the_turn(client: ClientUnderTest) -> None:
 
 def _shown_numbers(client: ClientUnderTest, end: ClientExit, mark: str) -> list[int]:
     """Return the numbers after a mark in the client's output; skip if it shows nothing."""
-    if "check-begin" not in end.stdout:
-        client.inconclusive("the client does not show the agent's text on its standard output")
+    client.assume("check-begin" in end.stdout, "the client does not show the agent's text on its standard output")
     return [int(number) for number in re.findall(rf"{mark}-(\d+)\.", end.stdout)]
 
 
@@ -120,7 +119,7 @@ async def floods_are_tolerated(client: ClientUnderTest) -> None:
 async def unannounced_calls_may_be_asked_for(client: ClientUnderTest) -> None:
     """Leave may be asked for a tool call nobody announced."""
     async with client.turn():
-        frame = client.need(
+        frame = client.require(
             await client.wait_reply(ask_permission(client, "unannounced", "question")),
             "a question about an unannounced tool call was never answered",
         )
@@ -143,9 +142,10 @@ async def cancel_turn(client: ClientUnderTest) -> tuple[ReceivedFrame, ReceivedF
         await client.collect()
     client.environment.interrupt()
     wait = client.timeouts.answer if client.environment.is_watched else client.timeouts.turn
-    frame = await client.wait_for(lambda frame: frame.method == "session/cancel", wait)
-    if frame is None:
-        client.inconclusive("the client sent no cancel on Ctrl-C")
+    frame = client.assume(
+        await client.wait_method("session/cancel", wait),
+        "the client sent no cancel on Ctrl-C",
+    )
     return prompt, frame
 
 
@@ -164,7 +164,7 @@ async def questions_after_a_cancel_are_answered_with_it(client: ClientUnderTest)
     """After a cancel every question is answered with cancelled."""
     prompt, _ = await cancel_turn(client)
     client.update("tool_call", toolCallId="crossed", title="Write", kind="edit", status="pending")
-    frame = client.need(
+    frame = client.require(
         await client.wait_reply(ask_permission(client, "crossed", "question")),
         "a question after a cancel was never answered",
     )
@@ -235,7 +235,7 @@ async def no_prompt_follows_before_the_answer(client: ClientUnderTest) -> None:
     prompt, _ = await cancel_turn(client)
     frame = await client.collect(5 * client.timeouts.quiet)
     again = [each for each in frame if each.method == "session/prompt"]
-    client.require(not again, "the client prompts again before its cancelled prompt was answered", *again)
+    client.require_none(again, "the client prompts again before its cancelled prompt was answered")
     client.end_turn(prompt, "cancelled")
 
 
@@ -258,7 +258,6 @@ async def open_requests_are_cancelled_by_id(client: ClientUnderTest) -> None:
     await client.collect()
     cancels = [frame for frame in client.received if frame.message.get("method") == "$/cancel_request"]
     client.end_turn(prompt, "cancelled")
-    if not cancels:
-        client.skip("the client cancels by session/cancel alone")
+    client.skip_unless(cancels, "the client cancels by session/cancel alone")
     wrong = [frame for frame in cancels if (frame.message.get("params") or {}).get("requestId") != prompt.message["id"]]
-    client.require(not wrong, "a request was cancelled that is not open", *wrong)
+    client.require_none(wrong, "a request was cancelled that is not open")

@@ -24,7 +24,7 @@ def ask_permission(client: ClientUnderTest, options: Json, id: str = "question",
 
 async def outcome(client: ClientUnderTest, id: str) -> tuple[ReceivedFrame, Json]:
     """Return the outcome of a permission request, which must have one."""
-    frame = client.need(await client.wait_reply(id, client.timeouts.turn), "a permission request was never answered")
+    frame = client.require(await client.wait_reply(id, client.timeouts.turn), "a permission request was never answered")
     client.require("result" in frame.message, "a permission request was answered with an error", frame)
     result = frame.message["result"]
     return frame, result.get("outcome") if isinstance(result, dict) else None
@@ -77,7 +77,7 @@ async def unknown_kinds_are_tolerated(client: ClientUnderTest) -> None:
 async def nothing_cannot_be_chosen(client: ClientUnderTest) -> None:
     """A question without options is never answered with a choice."""
     async with client.turn():
-        frame = client.need(
+        frame = client.require(
             await client.wait_reply(ask_permission(client, []), client.timeouts.turn),
             "a question without options was never answered",
         )
@@ -122,7 +122,7 @@ FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Yo
 
 async def _form(client: ClientUnderTest) -> tuple[ReceivedFrame, Json]:
     params = {"sessionId": client.session, "mode": "form", "message": "Who are you?", "requestedSchema": FORM}
-    frame = client.need(
+    frame = client.require(
         await client.wait_reply(client.call("elicitation/create", params, id="form"), client.timeouts.turn),
         "a form was never answered",
     )
@@ -157,7 +157,9 @@ async def modes_are_kept_to(client: ClientUnderTest) -> None:
     async with client.turn():
         params = {"sessionId": client.session, "mode": "url", "message": "Sign in", "elicitationId": "e1"}
         id = client.call("elicitation/create", {**params, "url": "https://agent.example/in"}, id="link")
-        frame = client.need(await client.wait_reply(id), "a question in a mode that is not offered was never answered")
+        frame = client.require(
+            await client.wait_reply(id), "a question in a mode that is not offered was never answered"
+        )
         client.require("error" in frame.message, "a question in a mode that is not offered was answered", frame)
 
 

@@ -17,8 +17,7 @@ CANARY = "DRAGOMAN_CHECK_CANARY"
 
 def require_watched(client: ClientUnderTest) -> None:
     """Skip unless the client's process can be observed."""
-    if not client.environment.is_watched:
-        client.skip("the process of an editor cannot be watched")
+    client.skip_unless(client.environment.is_watched, "the process of an editor cannot be watched")
 
 
 async def require_agent_gone(client: ClientUnderTest, what: str) -> None:
@@ -69,8 +68,7 @@ async def agents_that_resist_are_ended(client: ClientUnderTest) -> None:
 async def wrapped_agents_are_ended(client: ClientUnderTest) -> None:
     """An agent behind a shell, npx or uvx is not left running."""
     require_watched(client)
-    if not client.environment.is_wrapped:
-        client.skip("the agent has no wrapper here")
+    client.skip_unless(client.environment.is_wrapped, "the agent has no wrapper here")
     await require_agent_gone(client, "the agent behind its wrapper")
 
 
@@ -119,8 +117,7 @@ async def an_agent_exit_is_reported(client: ClientUnderTest) -> None:
     await client.begin_turn()
     await client.environment.exit_agent(FAILED)
     end = await client.environment.wait_exit(2 * client.timeouts.exit)
-    if end.status is None:
-        client.inconclusive("the client did not end")
+    client.assume(end.status is not None, "the client did not end")
     client.require(end.status != 0, "the client ends with status 0 though its agent died in the turn")
 
 
@@ -171,8 +168,9 @@ async def output_before_the_exit_is_shown(client: ClientUnderTest) -> None:
 @must("client.process.12", "peers.md#survivors")
 async def a_silent_agent_is_ended(client: ClientUnderTest) -> None:
     """An agent that is left by Ctrl-C is not left running."""
-    if (await _interrupt_twice(client)).status is None:
-        client.inconclusive("the client cannot be left while its agent is silent")
+    client.assume(
+        (await _interrupt_twice(client)).status is not None, "the client cannot be left while its agent is silent"
+    )
     client.require(
         not await client.environment.agent_running(client.timeouts.exit),
         "the client was left, and its agent still runs",

@@ -19,15 +19,14 @@ FOREVER = "sleep 300"
 
 async def create_terminal(client: ClientUnderTest, line: str, **more: Json) -> str:
     """Return a terminal that runs this line in a shell; inconclusive if the client gives none."""
-    frame = await _request_terminal(client, line, **more)
-    if frame is None:
-        client.inconclusive("terminal/create was not answered in time")
+    frame = client.assume(await _request_terminal(client, line, **more), "terminal/create was not answered in time")
     return _terminal(client, frame)
 
 
 def _terminal(client: ClientUnderTest, frame: ReceivedFrame) -> str:
-    if "error" in frame.message:
-        client.inconclusive("the client refuses to run commands; let it allow that (as with --yes)", frame)
+    client.assume(
+        "error" not in frame.message, "the client refuses to run commands; let it allow that (as with --yes)", frame
+    )
     result = frame.message["result"]
     id = result.get("terminalId") if isinstance(result, dict) else None
     client.require(isinstance(id, str), "terminal/create was answered without a terminalId", frame)
@@ -71,7 +70,7 @@ async def release_and_end(client: ClientUnderTest, prompt: ReceivedFrame, id: st
 async def create_does_not_wait(client: ClientUnderTest) -> None:
     """terminal/create is answered at once, not when the command ends."""
     prompt = await client.begin_turn()
-    frame = client.need(await _request_terminal(client, FOREVER), "terminal/create was not answered in time")
+    frame = client.require(await _request_terminal(client, FOREVER), "terminal/create was not answered in time")
     await release_and_end(client, prompt, _terminal(client, frame))
 
 
@@ -117,8 +116,7 @@ async def _wait_output(client: ClientUnderTest, id: str, text: str) -> None:
     """Wait until the command has printed this."""
     end = time.monotonic() + client.timeouts.turn
     while text not in str((await output(client, id)).get("output")):
-        if time.monotonic() > end:
-            client.inconclusive(f"the command never printed {text!r}")
+        client.assume(time.monotonic() <= end, f"the command never printed {text!r}")
         await asyncio.sleep(client.timeouts.quiet / 4)
 
 
@@ -141,10 +139,11 @@ async def the_end_of_the_output_is_kept(client: ClientUnderTest) -> None:
     id = await create_terminal(client, "printf 'begin%095dend' 0", outputByteLimit=10)
     await wait_command(client, id)
     result = await output(client, id)
-    if "truncated" not in result:
-        client.inconclusive(
-            "the answer does not say whether output was cut, which another requirement is about", client.received[-1]
-        )
+    client.assume(
+        "truncated" in result,
+        "the answer does not say whether output was cut, which another requirement is about",
+        client.received[-1],
+    )
     text = str(result.get("output"))
     client.require(
         text.endswith("end") and "begin" not in text, f"of the output {text!r} was kept", client.received[-1]
@@ -205,7 +204,7 @@ async def a_running_command_has_no_end(client: ClientUnderTest) -> None:
 async def unknown_terminals_are_errors(client: ClientUnderTest) -> None:
     """A terminal nobody made is an error."""
     async with client.turn():
-        frame = client.need(
+        frame = client.require(
             await client.request("terminal/output", terminal_params(client, "no-such-terminal")),
             "terminal/output of an unknown terminal was never answered",
         )
@@ -265,7 +264,7 @@ async def what_is_not_offered_is_not_run(client: ClientUnderTest) -> None:
         if client.dialect == "banjo" and "clientCapabilities" not in init_params:  # where it has to be said
             client.inconclusive("the client did not say what it offers")
         path = client.absent_path()
-        frame = client.need(await _request_terminal(client, f"touch {path}"), "terminal/create was never answered")
+        frame = client.require(await _request_terminal(client, f"touch {path}"), "terminal/create was never answered")
         result = frame.message.get("result")
         is_made = isinstance(result, dict) and "terminalId" in result
         client.require(not is_made and not os.path.exists(path), "a command is run by a client that runs none", frame)

@@ -237,8 +237,7 @@ must("client.update.27", "tool-calls.md#fields")(
 @should("client.update.02", "peers.md#sdk-unknown-update")
 async def unknown_kinds_print_no_stack_trace(client: ClientUnderTest) -> None:
     """An update of an unknown kind is no failure: no stack trace is printed for it."""
-    if not client.environment.is_watched:
-        client.skip("an editor's stderr cannot be seen")
+    client.skip_unless(client.environment.is_watched, "an editor's stderr cannot be seen")
     async with client.turn():
         client.notify(
             "session/update", {"sessionId": client.session, "update": {"sessionUpdate": "vendor_tides", "level": 2}}
@@ -276,5 +275,5 @@ async def unreadable_updates_get_no_answer(client: ClientUnderTest) -> None:
     await client.sync()
     await client.collect()
     wrong = [each for each in client.received[start:] if each.is_reply and not is_sync_reply(each)]
-    client.require(not wrong, "a notification was answered", *wrong)
+    client.require_none(wrong, "a notification was answered")
     await client.require_alive(prompt, "an update that cannot be read")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from io import TextIOWrapper
 from typing import Any
 
@@ -14,6 +15,7 @@ from dragoman.config.private_files import open_regular
 from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.peer import Json, PeerUnderTest, RawChannel, ReceivedFrame
 from dragoman.conformance.harness.timeouts import Timeouts
+from dragoman.conformance.json_shape import Shape
 from dragoman.conformance.prompts import EVERYTHING, PLAIN, Script
 from dragoman.engine.peer_info import offers
 from dragoman.errors import DragomanError
@@ -25,6 +27,8 @@ CONTENT = "first line\nsecond line\nthird line\n"
 ALLOW = ("allow_once", "allow_always")
 REJECT = ("reject_once", "reject_always")
 
+QUESTION = "session/request_permission"
+CANCELLED: Json = {"outcome": {"outcome": "cancelled"}}  # the answer to a question of a cancelled turn
 
 # How often to wait for the end of a turn in which frames still come: models are slow, and some never stop.
 ROUNDS = 3
@@ -77,11 +81,19 @@ class AgentUnderTest(PeerUnderTest):
 
     # --- opening ------------------------------------------------------------------------------------------------
 
+    async def request_initialize(self, capabilities: Json = None, **members: Json) -> ReceivedFrame | None:
+        """Send initialize with these capabilities, or all; return the answer as it is."""
+        params = {**self.initialize_params(capabilities), **members}
+        return await self.request("initialize", params, self.timeouts.start)
+
+    def initialize_params(self, capabilities: Json = None) -> dict[str, Json]:
+        """Return the params of initialize with these capabilities, or all."""
+        offered = hello.ALL[self.dialect] if capabilities is None else capabilities
+        return hello.initialize(self.dialect, self.cwd, offered)
+
     async def initialize(self, capabilities: Json = None) -> Json:
         """Send initialize; return the raw result. End the probe if the agent lacks the capability in `needs`."""
-        offered = hello.ALL[self.dialect] if capabilities is None else capabilities
-        id = self.call("initialize", hello.initialize(self.dialect, self.cwd, offered))
-        frame = await self.wait_reply(id, self.timeouts.start)
+        frame = await self.request_initialize(capabilities)
         if frame is None or not isinstance(frame.message.get("result"), dict):
             self.inconclusive("the agent did not answer initialize", frame)
         self.initialize_reply = frame
@@ -94,29 +106,41 @@ class AgentUnderTest(PeerUnderTest):
             self.skip(f"the agent does not offer {self.needs.partition('.')[2]}")
         return self.result
 
+    def new_session_params(self, session: str = "one") -> dict[str, Json]:
+        """Return the params of session/new; `session` is the id in dialects where the client chooses it."""
+        return hello.new_session(self.dialect, self.cwd, session)
+
+    async def request_session(self, session: str = "one", seconds: float | None = None) -> ReceivedFrame | None:
+        """Send session/new; return the answer as it is."""
+        return await self.request("session/new", self.new_session_params(session), seconds)
+
     async def open_session(self, *, capabilities: Json = None, **members: Json) -> str:
         """Send initialize if needed and open a session; return its id."""
         if self.result is None:
             await self.initialize(capabilities)
         wanted = str(uuid.uuid4())
-        params = {**hello.new_session(self.dialect, self.cwd, wanted), **members}
-        frame = await self.request("session/new", params, self.timeouts.start)
+        frame = await self.request("session/new", {**self.new_session_params(wanted), **members}, self.timeouts.start)
         if frame is None or not isinstance(frame.message.get("result"), dict):
             self.inconclusive("the agent opened no session", frame)
         self.session_reply = frame
         self.setup = frame.message["result"]
         found = wanted if self.dialect == "2025.1" else self.setup.get("sessionId")
-        if not isinstance(found, str) or not found:
-            self.inconclusive("the agent opened a session without an id", frame)
-        self.session = str(found)
+        self.session = self.assume(
+            found if isinstance(found, str) else "", "the agent opened a session without an id", frame
+        )
         return self.session
+
+    def available_modes(self) -> list[str]:
+        """Return the ids of the modes of the last session; empty when it has none."""
+        modes = self.setup.get("modes")
+        known = modes.get("availableModes") if isinstance(modes, dict) else None
+        return [str(mode.get("id")) for mode in known or [] if isinstance(mode, dict)]
 
     async def open_two_sessions(self) -> tuple[str, str]:
         """Open two sessions; end as inconclusive if both have the same id, because another probe covers that."""
         first = await self.open_session()
         second = await self.open_session()
-        if first == second:
-            self.inconclusive("two sessions have the same id")
+        self.assume(first != second, "two sessions have the same id")
         return first, second
 
     async def request(self, method: str, params: Json, seconds: float | None = None) -> ReceivedFrame | None:
@@ -129,7 +153,7 @@ class AgentUnderTest(PeerUnderTest):
 
     def require_error(self, frame: ReceivedFrame | None, what: str, *codes: int) -> dict[str, Any]:
         """Require that the answer is an error, with one of these codes if any are given; return the error."""
-        frame = self.need(frame, f"{what} was not answered")
+        frame = self.require(frame, f"{what} was not answered")
         error = frame.message.get("error")
         self.require(isinstance(error, dict), f"{what} was answered with a result", frame)
         found = error.get("code")
@@ -139,20 +163,70 @@ class AgentUnderTest(PeerUnderTest):
         self.require(not codes or found in codes, f"{what} was refused with {found!r}, not {wanted}", frame)
         return dict(error)
 
-    def require_result(self, frame: ReceivedFrame | None, what: str) -> Json:
-        """Require that the answer is a result; return it."""
-        frame = self.need(frame, f"{what} was not answered")
+    async def require_refused(
+        self, method: str, params: Json, what: str, *codes: int, seconds: float | None = None
+    ) -> None:
+        """Send this request, after initialize, and require that it is refused, with one of these codes if any."""
+        if self.result is None:
+            await self.initialize()
+        self.require_error(await self.request(method, params, seconds), what, *codes)
+
+    async def require_session_refused(self, session: Json, what: str) -> None:
+        """Require that a prompt with this as its session id is refused."""
+        await self.open_session()
+        prompt = {"sessionId": "x", "prompt": [{"type": "text", "text": "hello"}]}
+        method, params = self.to_wire("session/prompt", prompt)
+        params = {**params, hello.SESSION[self.dialect]: session}
+        await self.require_refused(method, params, what, seconds=self.timeouts.turn)
+
+    def require_usage(self, turn: PromptTurn, shape: Shape) -> None:
+        """Require that the usage in the answer of a turn has this shape, if there is one."""
+        usage = turn.answer.result.get("usage") if turn.answer else None
+        self.skip_unless(usage is not None, "the agent does not report the usage of a turn")
+        self.require_shape(usage, shape, turn.answer, "usage")
+
+    def require_result(self, frame: ReceivedFrame | None, what: str, shape: Shape = object) -> Json:
+        """Require that the answer is a result, of this shape; return it."""
+        frame = self.require(frame, f"{what} was not answered")
         error = frame.message.get("error")
         detail = error.get("message") if isinstance(error, dict) else error
         self._excuse_login(frame)
         self.require("result" in frame.message, f"{what} was refused: {detail}", frame)
+        self.require_shape(frame.message["result"], shape, frame, "result")
         return frame.message["result"]
+
+    async def require_initialize_shape(self, shape: Shape) -> None:
+        """Require that the result of initialize has this shape."""
+        self.require_shape(await self.initialize(), shape, self.initialize_reply)
+
+    async def require_turn_result(self, purpose: str, what: str) -> None:
+        """Require that a turn for this purpose ends with a result."""
+        self.require_result((await self.try_turn(purpose)).answer, what)
+
+    def assume_result(self, frame: ReceivedFrame | None, why: str) -> ReceivedFrame:
+        """Return the answer; end as inconclusive when there is none, or an error."""
+        if frame is None or "error" in frame.message:
+            self.inconclusive(why, frame)
+        return frame
+
+    def assume_error(self, frame: ReceivedFrame | None, why: str) -> ReceivedFrame:
+        """Return the answer; end as inconclusive when there is none, or a result."""
+        if frame is None or not isinstance(frame.message.get("error"), dict):
+            self.inconclusive(why, frame)
+        return frame
 
     def _excuse_login(self, frame: ReceivedFrame) -> None:
         """End as inconclusive if the agent requires a login, which it may; another requirement covers the code."""
         is_login = self.method_answered(frame) in ("authenticate", "logout")
         if not is_login and "auth" in str(frame.message.get("error", "")).lower():
             self.inconclusive("the agent wants a login first", frame)
+
+    async def require_survival(self, line: bytes, what: str) -> None:
+        """Send a line after initialize, and require that the agent still answers."""
+        await self.initialize()
+        self.send(line)
+        await self.collect()
+        await self.require_alive(what)
 
     async def require_alive(self, what: str) -> None:
         """Require that the agent still answers."""
@@ -174,23 +248,27 @@ class AgentUnderTest(PeerUnderTest):
     def prompt_for(self, purpose: str) -> str:
         """Return the prompt for this purpose; end the probe when there is none."""
         script = self._script or (EVERYTHING if self.agent_name() == "everything" else PLAIN)
-        if purpose not in script:
-            self.inconclusive(f"no prompt makes this agent do it; add one for {purpose!r} with --script")
+        self.assume(purpose in script, f"no prompt makes this agent do it; add one for {purpose!r} with --script")
         return script[purpose].format(file=self.file, new=self.new, dir=self.cwd)
 
-    def start_turn(self, text: str | list[Json], session: str = "", id: Json = None) -> PromptTurn:
+    def file_link(self) -> Json:
+        """Return a content block that links our file."""
+        return {"type": "resource_link", "uri": f"file://{self.file}", "name": "notes.txt"}
+
+    def send_prompt(self, text: str | list[Json], session: str = "") -> PromptTurn:
         """Send a prompt and do not wait."""
         blocks = [{"type": "text", "text": text}] if isinstance(text, str) else text
         session = session or self.session
         method, params = self.to_wire("session/prompt", {"sessionId": session, "prompt": blocks})
-        return PromptTurn(id=self.call(method, params, id), session=session, start=len(self.received))
+        return PromptTurn(id=self.call(method, params), session=session, start=len(self.received))
+
+    def start_turn(self, purpose: str, session: str = "") -> PromptTurn:
+        """Send the prompt for this purpose and do not wait."""
+        return self.send_prompt(self.prompt_for(purpose), session)
 
     async def wait_turn(self, turn: PromptTurn, seconds: float | None = None) -> PromptTurn:
         """Wait for the end of a turn: for `seconds`, or as long as frames come."""
-        replies = (
-            frame for frame in self.received[turn.start :] if frame.is_reply and frame.message.get("id") == turn.id
-        )
-        turn.answer = next(replies, None)
+        turn.answer = next(iter(self.replies(turn.id)), None)
         for _ in range(1 if seconds is not None else ROUNDS):
             before = len(self.received)
             turn.answer = turn.answer or await self.wait_reply(
@@ -204,18 +282,65 @@ class AgentUnderTest(PeerUnderTest):
         turn.stop = found if isinstance(found, str) else ""
         return turn
 
+    async def try_prompt(self, text: str | list[Json], session: str = "") -> PromptTurn:
+        """Open a session if there is none, send a prompt and wait for the end, if it comes."""
+        if not self.session:
+            await self.open_session()
+        return await self.wait_turn(self.send_prompt(text, session))
+
+    async def try_turn(self, purpose: str, session: str = "") -> PromptTurn:
+        """Open a session if there is none, and run one turn for this purpose, answered or not."""
+        if not self.session:
+            await self.open_session()
+        return await self.try_prompt(self.prompt_for(purpose), session)
+
     async def prompt(self, text: str | list[Json], session: str = "") -> PromptTurn:
-        """Send a prompt and wait for the end; end as inconclusive if no answer comes."""
-        turn = await self.wait_turn(self.start_turn(text, session))
-        if turn.answer is None:
-            self.inconclusive("the agent did not end the turn in time")
+        """Run a turn; end as inconclusive if no answer comes."""
+        turn = await self.try_prompt(text, session)
+        self.assume(turn.answer, "the agent did not end the turn in time")
         return turn
 
     async def run_turn(self, purpose: str, session: str = "") -> PromptTurn:
-        """Open a session if there is none, and run one turn for this purpose."""
+        """Run a turn for this purpose; end as inconclusive if no answer comes."""
+        turn = await self.try_turn(purpose, session)
+        self.assume(turn.answer, "the agent did not end the turn in time")
+        return turn
+
+    async def start_slow_turn(self, session: str = "") -> PromptTurn:
+        """Start a turn that takes long; return it once it has begun."""
         if not self.session:
             await self.open_session()
-        return await self.prompt(self.prompt_for(purpose), session)
+        turn = self.start_turn("slow", session)
+        await self.wait_update("tool_call", "agent_message_chunk", "agent_thought_chunk", seconds=self.timeouts.turn)
+        await self.collect()  # a turn that ends by itself in this moment is none that takes long
+        self.assume(not self.replies(turn.id), "the turn that should take long was over at once", self.received[-1])
+        return turn
+
+    @asynccontextmanager
+    async def slow_turn(self, session: str = "") -> AsyncIterator[PromptTurn]:
+        """Run a turn that takes long around the block; cancel it afterwards."""
+        turn = await self.start_slow_turn(session)
+        yield turn
+        self.cancel(turn.session)
+        await self.wait_turn(turn)
+
+    async def wait_question(self, purpose: str) -> tuple[PromptTurn, ReceivedFrame]:
+        """Start a turn that waits for permission; return it and the question."""
+        return await self.wait_request(purpose, QUESTION, "the agent did not ask for permission")
+
+    async def wait_request(self, purpose: str, method: str, why: str = "") -> tuple[PromptTurn, ReceivedFrame]:
+        """Start a turn that waits for the answer to a request of this method; return both."""
+        await self.open_session()
+        self.hold(method)
+        turn = self.start_turn(purpose)
+        asked = await self.wait_method(method, self.timeouts.turn)
+        return turn, self.assume(asked, why or f"the agent did not ask for {method}")
+
+    async def cancel_question(self, turn: PromptTurn, question: ReceivedFrame) -> None:
+        """Cancel a turn that waits for permission, answer its question accordingly, and wait for its end."""
+        self.cancel()
+        self.answer_permission(question, CANCELLED)
+        await self.wait_turn(turn)
 
     def cancel(self, session: str = "") -> None:
         """Cancel the turn in the way of the dialect."""
@@ -233,14 +358,18 @@ class AgentUnderTest(PeerUnderTest):
 
     def turn_text(self, turn: PromptTurn) -> str:
         """Return the text that the agent sent in a turn."""
-        found = (frame.update.get("content") for frame in self.updates("agent_message_chunk", turn.start))
+        found = (frame.update.get("content") for frame in self.updates("agent_message_chunk", start=turn.start))
         return "".join(str(block.get("text", "")) for block in found if isinstance(block, dict))
+
+    def requests(self, *begins: str) -> list[ReceivedFrame]:
+        """Return the agent's requests whose method begins so."""
+        return [frame for frame in self.received if frame.is_request and frame.method.startswith(begins)]
 
     # --- serving ------------------------------------------------------------------------------------------------
 
     def on_frame(self, frame: ReceivedFrame) -> None:
         """Answer a request of the agent; refuse methods without a handler."""
-        is_question = frame.method == "session/request_permission"  # in crow an update, with no id
+        is_question = frame.method == QUESTION  # in crow an update, with no id
         if not frame.is_request and not (is_question and self.dialect == "crow"):
             return
         serve = self.handlers.get(frame.method)
@@ -285,7 +414,7 @@ class AgentUnderTest(PeerUnderTest):
             for option in options:
                 if option.get("kind") == kind:
                     return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
-        return {"outcome": {"outcome": "cancelled"}}
+        return CANCELLED
 
     def _from_wire(self, method: str, result: Json) -> Json:
         try:
@@ -329,7 +458,7 @@ def _write(frame: ReceivedFrame) -> Json:
 
 # The client's answers to an agent. Terminals are simulated, so that no process is left running.
 _SERVED: dict[str, Callable[[ReceivedFrame], Json]] = {
-    "session/request_permission": _decide,
+    QUESTION: _decide,
     "fs/read_text_file": _read,
     "fs/write_text_file": _write,
     "terminal/create": lambda _: {"terminalId": "terminal-1"},

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import msgspec
 
 from dragoman.conformance.harness.timeouts import Timeouts
+from dragoman.conformance.json_shape import Shape, mismatch
 from dragoman.conformance.verdict import Evidence, Failed, Inconclusive, Skipped
 from dragoman.dialect.dialects import load_dialect as find_dialect
 from dragoman.errors import ConnectionFailed, DragomanError, TransportClosed
@@ -91,6 +92,25 @@ class ReceivedFrame(msgspec.Struct, eq=False):
         """Whether it is an answer: no method, and a result or an error."""
         message = self.message
         return isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
+
+    @property
+    def wire_params(self) -> Json:
+        """The params as they came; empty when they are no object."""
+        return self._object("params")
+
+    @property
+    def result(self) -> Json:
+        """The result of an answer; empty when it is no object."""
+        return self._object("result")
+
+    @property
+    def error(self) -> Json:
+        """The error of an answer; empty when it has none."""
+        return self._object("error")
+
+    def _object(self, name: str) -> Json:
+        found = self.message.get(name) if isinstance(self.message, dict) else None
+        return found if isinstance(found, dict) else {}
 
     @property
     def update(self) -> dict[str, Json]:
@@ -221,6 +241,10 @@ class PeerUnderTest:
                 return found
         return None
 
+    async def wait_method(self, method: str, seconds: float | None = None) -> ReceivedFrame | None:
+        """Return the next call of this method, None when none comes in time."""
+        return await self.wait_for(lambda frame: frame.method == method, seconds)
+
     async def wait_reply(self, id: Json, seconds: float | None = None) -> ReceivedFrame | None:
         """Return the answer to a request of ours, None when none comes in time."""
         method, began = self._request_methods.get(json.dumps(id), ""), self._waited
@@ -232,6 +256,18 @@ class PeerUnderTest:
         if found is not None:
             self.response_times[method] = max(self.response_times.get(method, 0.0), self._waited - began)
         return found
+
+    async def wait_replies(self, ids: Iterable[Json], seconds: float | None = None) -> set[Json]:
+        """Wait for the answers to these requests of ours; return the ids of those that were not answered in time."""
+        missing = set(ids) - {frame.message.get("id") for frame in self.received if frame.is_reply}
+
+        def is_last(frame: ReceivedFrame) -> bool:
+            if frame.is_reply:
+                missing.discard(frame.message.get("id"))
+            return not missing
+
+        await self.wait_for(is_last, seconds)
+        return missing
 
     def timeout_for(self, seconds: float, method: str, times: float) -> float:
         """Return `seconds`, or so many times what this method took before, but at most the start timeout."""
@@ -248,11 +284,9 @@ class PeerUnderTest:
         await self.wait_for(lambda _: False, seconds)
         return self.received[start:]
 
-    def unrequested_replies(self, result: list[ReceivedFrame]) -> list[ReceivedFrame]:
-        """Return the frames that answer no request sent by `call`."""
-        return [
-            each for each in result if each.is_reply and json.dumps(each.message.get("id")) not in self._request_methods
-        ]
+    async def stray_replies(self) -> list[ReceivedFrame]:
+        """Return the answers that come within a moment and answer no request sent by `call`."""
+        return [each for each in await self.collect() if each.is_reply and not self.method_answered(each)]
 
     async def close_and_wait(self) -> bool:
         """Close the peer's input; return whether it exits in time. A peer that starts slowly may exit slowly."""
@@ -261,36 +295,59 @@ class PeerUnderTest:
         await self.wait_for(lambda _: False, self.timeout_for(self.timeouts.exit, "initialize", SLOWER))
         return self.closed is not None and "still running" not in str(self.closed)
 
-    def updates(self, kind: str = "", start: int = 0) -> list[ReceivedFrame]:
-        """Return the updates since the frame of that number, of one kind or all."""
-        found = [result for result in self.received[start:] if result.kind]
-        return [result for result in found if result.kind == kind] if kind else found
+    def updates(self, *kinds: str, start: int = 0) -> list[ReceivedFrame]:
+        """Return the updates since the frame of that number, of these kinds or all."""
+        return [frame for frame in self.received[start:] if frame.kind and (frame.kind in kinds or not kinds)]
+
+    def calls(self, method: str) -> list[ReceivedFrame]:
+        """Return the peer's calls of this method."""
+        return [frame for frame in self.received if frame.method == method]
+
+    def replies(self, id: Json) -> list[ReceivedFrame]:
+        """Return the answers with this id."""
+        return [frame for frame in self.received if frame.is_reply and frame.message.get("id") == id]
 
     # --- judging ------------------------------------------------------------------------------------------------
 
-    def require(self, condition: object, why: str, *proof: ReceivedFrame | None) -> None:
-        """End with `fail` unless this holds; `proof` are the frames that show it."""
+    def require(self, value: T | None, why: str, *proof: ReceivedFrame | None) -> T:
+        """Return the value; end with `fail` when it is false or None. `proof` are the frames that show it."""
         self.mark(*proof)
-        if not condition:
+        if not value:
             if not any(each.marked for each in self.record):  # nothing came: what was said shows what was due
                 for each in self.record[-PROOF:]:
                     each.marked = True
             raise Failed(why)
+        return value
 
-    def need(self, value: T | None, why: str, *proof: ReceivedFrame | None) -> T:
-        """Return the value; end with `fail` when it is None."""
-        self.require(value is not None, why, *proof)
-        assert value is not None
+    def require_none(self, found: Sequence[ReceivedFrame], why: str, *proof: ReceivedFrame | None) -> None:
+        """End with `fail` when there are such frames, which prove it."""
+        self.require(not found, why, *proof, *found)
+
+    def require_shape(self, value: Json, shape: Shape, frame: ReceivedFrame | None = None, where: str = "") -> None:
+        """End with `fail` unless the value has this shape; `where` is what to call it."""
+        problem = mismatch(value, shape, where)
+        self.require(not problem, problem, frame)
+
+    def assume(self, value: T | None, why: str, *proof: ReceivedFrame | None) -> T:
+        """Return the value; end with `inconclusive` when it is false or None: the peer did not do what is needed."""
+        if not value:
+            self.inconclusive(why, *proof)
+        return value
+
+    def inconclusive(self, why: str, *proof: ReceivedFrame | None) -> NoReturn:
+        """End with `inconclusive`."""
+        self.mark(*proof)
+        raise Inconclusive(why)
+
+    def skip_unless(self, value: T | None, why: str) -> T:
+        """Return the value; end with `not applicable` when it is false or None."""
+        if not value:
+            raise Skipped(why)
         return value
 
     def skip(self, why: str) -> NoReturn:
         """End with `not applicable`."""
         raise Skipped(why)
-
-    def inconclusive(self, why: str, *proof: ReceivedFrame | None) -> NoReturn:
-        """End with `inconclusive`: the peer did not do what the probe needs."""
-        self.mark(*proof)
-        raise Inconclusive(why)
 
     def mark(self, *proof: ReceivedFrame | None) -> None:
         """Mark these frames as proof."""

@@ -76,8 +76,7 @@ class RemoteAgentUnderTest(AgentUnderTest):
         """Require that the numbers in the agent's text go up by one, without a gap."""
         text = "".join(str(frame.update.get("content", {}).get("text", "")) for frame in self.updates())
         found = [int(digits) for digits in re.findall(r"\d+", text)]
-        if len(found) < FEW:
-            self.inconclusive("the agent did not count; add a prompt for 'flood' that makes it, with --script")
+        self.assume(len(found) >= FEW, "the agent did not count; add a prompt for 'flood' that makes it, with --script")
         gap = next((pair for pair in pairwise(found) if pair[1] != pair[0] + 1), None)
         self.require(gap is None, f"after {gap[0] if gap else ''} came {gap[1] if gap else ''}")
         self.note(f"{len(found)} numbers came in order")
@@ -160,8 +159,9 @@ class HttpAgentUnderTest(RemoteAgentUnderTest):
         """Connect by hand, with the stream of the connection."""
         await self.connect()
         self.channel.main = stream = await self.channel.open()
-        if stream.answer.status != 200:
-            self.inconclusive(f"the stream of the connection was answered with {stream.answer.status}")
+        self.assume(
+            stream.answer.status == 200, f"the stream of the connection was answered with {stream.answer.status}"
+        )
         return stream
 
     async def wait_on_either(self, main: EventStream, stream: EventStream, id: Json, seconds: float) -> Json:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from dragoman.conformance.agent.cancel import start_slow_turn
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
-from dragoman.conformance.json_shape import absolute, mismatch, non_empty
+from dragoman.conformance.json_shape import absolute, non_empty
 from dragoman.conformance.requirement import may, must, should
 from dragoman.engine.peer_info import offers
 
 CAN = "agent.sessionCapabilities."
-
-
 WORDS = "the parrot is called Ptolemy"
 PAGES = 20  # no checker needs to read more of a list
 
@@ -23,30 +18,25 @@ ASIDE = frozenset(
 )
 
 
-def _folder_params(agent: AgentUnderTest) -> dict[str, Any]:
-    return {"cwd": agent.cwd, "mcpServers": []}
+def _reopen_params(agent: AgentUnderTest, session: str = "no-such-session") -> dict[str, Json]:
+    return {"sessionId": session, "cwd": agent.cwd, "mcpServers": []}
 
 
 async def _reopen(agent: AgentUnderTest, method: str) -> tuple[int, ReceivedFrame]:
     """Run a turn, close the session if possible, and open it again; return the number of frames before that."""
-    await agent.open_session()
     await agent.prompt(WORDS)
     if offers("agent.sessionCapabilities.close", agent.capabilities) and agent.dialect == "v1":
         await agent.request_in_dialect("session/close", {"sessionId": agent.session})
     await agent.collect()
     start = len(agent.received)
-    frame = await agent.request_in_dialect(
-        method, {"sessionId": agent.session, **_folder_params(agent)}, agent.timeouts.turn
-    )
-    if frame is None or "error" in frame.message:
-        agent.inconclusive(f"{method} of a session of this very connection is refused", frame)
-    return start, frame
+    frame = await agent.request_in_dialect(method, _reopen_params(agent, agent.session), agent.timeouts.turn)
+    return start, agent.assume_result(frame, f"{method} of a session of this very connection is refused")
 
 
 async def _history_updates(agent: AgentUnderTest, kind: str) -> list[ReceivedFrame]:
     start, _ = await _reopen(agent, "session/load")
     await agent.collect()
-    return agent.updates(kind, start)
+    return agent.updates(kind, start=start)
 
 
 @must("agent.session.16", "sessions.md#load, peers.md#replay", "v1 banjo crow", needs="agent.loadSession")
@@ -60,9 +50,8 @@ async def the_users_messages_are_replayed(agent: AgentUnderTest) -> None:
 @must("agent.session.17", "sessions.md#load", "v1 banjo crow", needs="agent.loadSession")
 async def the_agents_messages_are_replayed(agent: AgentUnderTest) -> None:
     """Loading a session tells what the agent said."""
-    agent.require(
-        await _history_updates(agent, "agent_message_chunk"), "the replayed history lacks the agent's message"
-    )
+    updates = await _history_updates(agent, "agent_message_chunk")
+    agent.require(updates, "the replayed history lacks the agent's message")
 
 
 @must("agent.session.18", "sessions.md#load", "v1 banjo crow", needs="agent.loadSession")
@@ -70,14 +59,14 @@ async def the_history_comes_before_the_answer(agent: AgentUnderTest) -> None:
     """The whole history is told before the answer to the load."""
     _, frame = await _reopen(agent, "session/load")
     late = [each for each in await agent.collect() if each.kind and each.kind not in ASIDE]
-    agent.require(not late, "history was sent after the answer to session/load", frame, *late)
+    agent.require_none(late, "history was sent after the answer to session/load", frame)
 
 
 @must("agent.session.19", "peers.md#false-loads", needs="agent.loadSession")
 async def unknown_sessions_cannot_be_loaded(agent: AgentUnderTest) -> None:
     """Loading a session that is not there is refused."""
     await agent.initialize()
-    frame = await agent.request_in_dialect("session/load", {"sessionId": "no-such-session", **_folder_params(agent)})
+    frame = await agent.request_in_dialect("session/load", _reopen_params(agent))
     agent.require_error(frame, "session/load of a session that is not there")
 
 
@@ -87,44 +76,36 @@ async def resuming_sends_no_history(agent: AgentUnderTest) -> None:
     start, _ = await _reopen(agent, "session/resume")
     await agent.collect()
     updates = [frame for frame in agent.updates(start=start) if frame.kind not in ASIDE]
-    agent.require(not updates, "session/resume sent the history again", *updates)
+    agent.require_none(updates, "session/resume sent the history again")
 
 
 @must("agent.session.21", "sessions.md#resume", "v1 banjo", needs=CAN + "resume")
 async def unknown_sessions_cannot_be_resumed(agent: AgentUnderTest) -> None:
     """Resuming a session that is not there is refused."""
     await agent.initialize()
-    frame = await agent.request_in_dialect("session/resume", {"sessionId": "no-such-session", **_folder_params(agent)})
+    frame = await agent.request_in_dialect("session/resume", _reopen_params(agent))
     agent.require_error(frame, "session/resume of a session that is not there")
 
 
 async def _list_sessions(agent: AgentUnderTest, **params: Json) -> tuple[list[Json], ReceivedFrame]:
-    frame = await agent.request("session/list", params)
-    result = frame.message.get("result") if frame else None
-    if not isinstance(result, dict) or not isinstance(result.get("sessions"), list):
-        agent.inconclusive("session/list gave no list", frame)
-    assert isinstance(result, dict)
-    assert frame is not None
-    return result["sessions"], frame
+    frame = agent.assume_result(await agent.request("session/list", params), "session/list gave no list")
+    sessions = frame.result.get("sessions")
+    agent.assume(isinstance(sessions, list), "session/list gave no list", frame)
+    return sessions, frame
 
 
 @must("agent.session.22", "sessions.md#list", "v1", needs=CAN + "list")
 async def listed_sessions_are_whole(agent: AgentUnderTest) -> None:
     """A list of sessions has the id and folder of each."""
-    await agent.open_session()
     await agent.prompt(WORDS)
     frame = await agent.request("session/list", {})
-    result = agent.require_result(frame, "session/list")
-    problem = mismatch(
-        result, {"sessions": [{"sessionId": non_empty, "cwd": absolute, "title?": str, "updatedAt?": str}]}
-    )
-    agent.require(not problem, problem, frame)
+    shape = {"sessionId": non_empty, "cwd": absolute, "title?": str, "updatedAt?": str}
+    agent.require_result(frame, "session/list", {"sessions": [shape]})
 
 
 @should("agent.session.23", "sessions.md#list", "v1", needs=CAN + "list")
 async def used_sessions_are_listed(agent: AgentUnderTest) -> None:
     """A session that was used is in the list."""
-    await agent.open_session()
     await agent.prompt(WORDS)
     sessions, frame = await _list_sessions(agent, cwd=agent.cwd)
     found = [session.get("sessionId") for session in sessions]
@@ -134,32 +115,32 @@ async def used_sessions_are_listed(agent: AgentUnderTest) -> None:
 @must("agent.session.24", "sessions.md#list, peers.md#session-lists", "v1", needs=CAN + "list")
 async def lists_are_of_one_folder(agent: AgentUnderTest) -> None:
     """A list for one folder has sessions of that folder only."""
-    await agent.open_session()
     await agent.prompt(WORDS)
     sessions, frame = await _list_sessions(agent, cwd="/no/such/folder")
     agent.require(not sessions, f"a list for /no/such/folder has {len(sessions)} sessions of others", frame)
+
+
+async def _end_session(agent: AgentUnderTest, verb: str) -> None:
+    """Close or delete the session."""
+    frame = await agent.request(f"session/{verb}", {"sessionId": agent.session})
+    agent.assume_result(frame, f"the session could not be {verb}d")
 
 
 @must("agent.session.25", "sessions.md#close", "v1", needs=CAN + "close")
 async def closed_sessions_take_no_prompt(agent: AgentUnderTest) -> None:
     """A closed session takes no prompt."""
     await agent.open_session()
-    closed = await agent.request("session/close", {"sessionId": agent.session})
-    if closed is None or "error" in closed.message:
-        agent.inconclusive("the session could not be closed", closed)
-    turn = await agent.wait_turn(agent.start_turn("hello"))
+    await _end_session(agent, "close")
+    turn = await agent.try_prompt("hello")
     agent.require_error(turn.answer, "a prompt in a closed session")
 
 
 @must("agent.session.26", "sessions.md#close", "v1", needs=CAN + "close")
 async def closing_cancels(agent: AgentUnderTest) -> None:
     """Closing a session in a turn ends the turn as cancelled."""
-    turn = await start_slow_turn(agent)
-    if not agent.updates(start=turn.start):
-        agent.inconclusive("the turn showed no sign of having begun")
-    closed = await agent.request("session/close", {"sessionId": agent.session})
-    if closed is None or "error" in closed.message:
-        agent.inconclusive("the session could not be closed", closed)
+    turn = await agent.start_slow_turn()
+    agent.assume(agent.updates(start=turn.start), "the turn showed no sign of having begun")
+    await _end_session(agent, "close")
     await agent.wait_turn(turn)
     agent.require(turn.answer, "the turn of a session that was closed was not answered")
     agent.require(turn.stop == "cancelled", f"the turn of a closed session ended as {turn.stop!r}", turn.answer)
@@ -168,13 +149,9 @@ async def closing_cancels(agent: AgentUnderTest) -> None:
 @must("agent.session.27", "sessions.md#delete", "v1", needs=CAN + "delete")
 async def deleted_sessions_are_gone(agent: AgentUnderTest) -> None:
     """A deleted session is gone from the list."""
-    await agent.open_session()
     await agent.prompt(WORDS)
-    deleted = await agent.request("session/delete", {"sessionId": agent.session})
-    if deleted is None or "error" in deleted.message:
-        agent.inconclusive("the session could not be deleted", deleted)
-    if not offers("agent.sessionCapabilities.list", agent.capabilities):
-        agent.inconclusive("the agent lists no sessions")
+    await _end_session(agent, "delete")
+    agent.assume(offers("agent.sessionCapabilities.list", agent.capabilities), "the agent lists no sessions")
     sessions, frame = await _list_sessions(agent)
     gone = all(session.get("sessionId") != agent.session for session in sessions)
     agent.require(gone, "a deleted session is still in the list", frame)
@@ -184,41 +161,33 @@ async def deleted_sessions_are_gone(agent: AgentUnderTest) -> None:
 async def deleting_again_succeeds(agent: AgentUnderTest) -> None:
     """Deleting a session that is not there succeeds."""
     await agent.initialize()
-    agent.require_result(
-        await agent.request("session/delete", {"sessionId": "no-such-session"}), "deleting an unknown session"
-    )
+    frame = await agent.request("session/delete", {"sessionId": "no-such-session"})
+    agent.require_result(frame, "deleting an unknown session")
 
 
 @must("agent.session.29", "sessions.md#fork", "v1", needs=CAN + "fork")
 async def forks_have_their_own_id(agent: AgentUnderTest) -> None:
     """A fork has an id of its own."""
-    await agent.open_session()
     await agent.prompt(WORDS)
-    frame = await agent.request(
-        "session/fork", {"sessionId": agent.session, **_folder_params(agent)}, agent.timeouts.turn
-    )
-    if frame is None or "error" in frame.message:
-        agent.inconclusive("the session could not be forked", frame)
-    problem = mismatch(frame.message["result"], {"sessionId": non_empty})
-    agent.require(not problem, problem, frame)
-    agent.require(frame.message["result"]["sessionId"] != agent.session, "a fork has the id of its original", frame)
+    frame = await agent.request("session/fork", _reopen_params(agent, agent.session), agent.timeouts.turn)
+    frame = agent.assume_result(frame, "the session could not be forked")
+    agent.require_shape(frame.message["result"], {"sessionId": non_empty}, frame)
+    agent.require(frame.result["sessionId"] != agent.session, "a fork has the id of its original", frame)
 
 
 @must("agent.session.30", "sessions.md#roots", "v1", needs=CAN + "additionalDirectories")
 async def relative_directories_are_refused(agent: AgentUnderTest) -> None:
     """Further directories that are no absolute paths are refused."""
-    await agent.initialize()
-    params = {**_folder_params(agent), "additionalDirectories": ["some/folder"]}
-    agent.require_error(await agent.request("session/new", params), "a further directory that is no absolute path")
+    params = {"cwd": agent.cwd, "mcpServers": [], "additionalDirectories": ["some/folder"]}
+    await agent.require_refused("session/new", params, "a further directory that is no absolute path")
 
 
 @should("agent.session.33", "sessions.md#load", needs="agent.loadSession")
 async def a_refused_load_does_no_harm(agent: AgentUnderTest) -> None:
     """A load that was refused leaves other sessions as they are."""
     await agent.open_session()
-    await agent.request_in_dialect("session/load", {"sessionId": "no-such-session", **_folder_params(agent)})
-    turn = await agent.wait_turn(agent.start_turn(agent.prompt_for("plain")))
-    agent.require_result(turn.answer, "a prompt after a load that was refused")
+    await agent.request_in_dialect("session/load", _reopen_params(agent))
+    await agent.require_turn_result("plain", "a prompt after a load that was refused")
 
 
 @must("agent.session.34", "sessions.md#list", "v1", needs=CAN + "list")
@@ -229,7 +198,7 @@ async def lists_end(agent: AgentUnderTest) -> None:
     params: dict[str, Json] = {}
     for _ in range(PAGES):
         _, frame = await _list_sessions(agent, **params)
-        cursor = frame.message["result"].get("nextCursor")
+        cursor = frame.result.get("nextCursor")
         if cursor is None:
             return
         agent.require(cursor not in cursors, "a page of the list leads back to one that was read", frame)
@@ -243,8 +212,7 @@ async def unknown_sessions_may_be_closed(agent: AgentUnderTest) -> None:
     # A result and an error are both fine, because nothing is open.
     await agent.initialize()
     frame = await agent.request("session/close", {"sessionId": "no-such-session"})
-    error = frame.message.get("error") if frame else None
-    if isinstance(error, dict) and error.get("code") == -32601:
+    if frame and frame.error.get("code") == -32601:
         agent.inconclusive("session/close is offered and not there", frame)
-    if frame is None or error is not None:
+    if frame is None or "error" in frame.message:
         agent.require_error(frame, "closing a session that is not there", -32002, -32602)
