@@ -32,7 +32,7 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(PATIENC
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: run test check suite test-all fuzz kill-run fault-run interop bench docs site clean help
+.PHONY: run test check suite test-all fuzz kill-run fault-run interop bench docs picture site clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -81,14 +81,17 @@ bench: $(VENV)/.run ## speed next to the official SDKs, as a table with ratios
 	$(BIN)/python -m bench.run
 
 docs: $(VENV)/.dev ## write the generated pages again: docs/generate/NAME.py prints docs/NAME.md
-	@for script in $(wildcard docs/generate/*.py); do \
+	@for script in $(filter-out %/terminal_picture.py,$(wildcard docs/generate/*.py)); do \
 		name=$$(basename $$script .py); echo "docs/$$name.md"; \
 		$(BIN)/python $$script > docs/.$$name.tmp && mv docs/.$$name.tmp docs/$$name.md || exit 1; \
 	done
 
+picture: $(VENV)/.dev ## take the picture of the README again: docs/pictures/demo.svg
+	$(BIN)/python docs/generate/terminal_picture.py
+
 site: $(VENV)/.run ## build the guides and the API reference as HTML in build/site, to open from the folder
 	$(PIP) --editable '.[docs]'
-	$(BIN)/python docs/site/stage.py build/pages
+	$(BIN)/python docs/site/copy_pages.py build/pages
 	$(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 	@echo build/site/index.html
 

@@ -1,25 +1,29 @@
-"""The documents tell the truth: snippets are files, links lead somewhere, generated pages are up to date."""
+"""The documents match the code: snippets are files, links resolve, generated pages are up to date."""
 
 from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
+import pyte
 import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-GENERATORS = sorted(ROOT.glob("docs/generate/*.py"))
+PICTURE = ROOT / "docs" / "generate" / "terminal_picture.py"
+GENERATORS = sorted(set(ROOT.glob("docs/generate/*.py")) - {PICTURE})
 
 # <!-- file: examples/parrot.py --> followed by a fenced block: the block is the file.
 SNIPPET = re.compile(r"^<!-- file: (?P<path>\S+) -->\s*\n```(?:python|sh)\n(?P<text>.*?)^```$", re.M | re.S)
 MARKER = re.compile(r"^<!-- file: \S+ -->", re.M)
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.M | re.S)
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(<?(?P<target>[^)\s>]+)>?\)")
+LINK = re.compile(r"\[[^\]]*\]\(<?(?P<target>[^)\s>]+)>?\)")
 HEADING = re.compile(r"^#{1,6} +(?P<title>.+?) *#*$", re.M)
 
 
@@ -35,7 +39,7 @@ def anchors(text: str) -> set[str]:
 
 
 def broken_links(document: Path) -> Iterator[str]:
-    """The links of a document that name a file or a heading which is not there."""
+    """The links of a document that name a file or a heading that does not exist."""
     for link in LINK.finditer(prose(document.read_text(encoding="utf-8"))):
         target = link["target"]
         if re.match(r"[a-z][a-z0-9+.-]*:", target):
@@ -49,7 +53,7 @@ def broken_links(document: Path) -> Iterator[str]:
 
 
 def differing_snippets(document: Path) -> Iterator[str]:
-    """The marked snippets of a document that are not their file."""
+    """The marked snippets of a document that differ from their file."""
     text = document.read_text(encoding="utf-8")
     snippets = list(SNIPPET.finditer(text))
     if len(snippets) != len(MARKER.findall(FENCED.sub("", text))):
@@ -63,16 +67,16 @@ def differing_snippets(document: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_resolve(document: Path) -> None:
     assert list(broken_links(document)) == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_snippets_are_files(document: Path) -> None:
+def test_snippets_equal_their_files(document: Path) -> None:
     assert list(differing_snippets(document)) == []
 
 
-def test_wrong_links_and_snippets_are_seen(tmp_path: Path) -> None:
+def test_wrong_links_and_snippets_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# A title, with: signs\n[a](#a-title-with-signs) [b](gone.md) [c](page.md#gone) [d](https://example.org)\n"
@@ -99,6 +103,19 @@ def test_generated_pages_are_up_to_date(generator: Path) -> None:
     )
     page = ROOT / "docs" / f"{generator.stem}.md"
     assert page.read_text(encoding="utf-8") == run.stdout, "run `make docs`"
+
+
+def test_the_picture_shows_the_text_and_the_colors_of_a_screen() -> None:
+    picture = runpy.run_path(str(PICTURE))
+    screen = pyte.Screen(24, 4)
+    pyte.Stream(screen).feed("$ dragoman demo\r\n\x1b[1mEdit\x1b[0m \x1b[32m+ a < b\x1b[0m")
+    svg = ElementTree.fromstring(picture["draw"](screen, "demo"))
+    texts = {text.text: text.attrib for text in svg.iter("{http://www.w3.org/2000/svg}text")}
+    assert list(texts) == ["demo", "$ dragoman demo", "Edit", "+ a < b"]
+    assert texts["Edit"]["font-weight"] == "bold"
+    assert texts["+ a < b"]["fill"] == picture["COLORS"]["green"] != texts["Edit"]["fill"]
+    assert float(texts["+ a < b"]["x"]) > float(texts["Edit"]["x"])
+    assert texts["+ a < b"]["y"] == texts["Edit"]["y"] != texts["$ dragoman demo"]["y"]
 
 
 TREE_ROW = re.compile(r"^(?P<indent> +)(?P<name>\w+)/ {2,}\S")

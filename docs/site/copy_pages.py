@@ -1,7 +1,7 @@
-"""Copy the pages of the site to a folder: `stage.py FOLDER`. Called by `make site`.
+"""Copy the pages of the site to a folder: `copy_pages.py FOLDER`. Called by `make site`.
 
-The pages keep their paths, so that links between them work. Files that a page links to, such as examples and tests, are
-copied too. `<!-- api: NAME -->` becomes the directive with which mkdocstrings inserts signatures and docstrings. The
+The pages keep their paths, so that links between them work. Files that a page links to, such as examples, tests and
+pictures, are copied too. `<!-- api: NAME -->` becomes the directive with which mkdocstrings inserts signatures and docstrings. The
 colors of code blocks are a style sheet of Pygments.
 """
 
@@ -17,7 +17,7 @@ from pygments.formatters import HtmlFormatter
 ROOT = Path(__file__).parents[2]
 DIRECTIVE = re.compile(r"^<!-- api: (?P<name>[\w.]+) -->$", re.M)
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.M | re.S)
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(<?(?P<target>[^)\s>#]+)[^)\s>]*>?\)")
+LINK = re.compile(r"\[[^\]]*\]\(<?(?P<target>[^)\s>#]+)[^)\s>]*>?\)")
 
 
 def pages() -> list[Path]:
@@ -32,7 +32,7 @@ def linked_files(page: Path, text: str) -> set[Path]:
     return {file for file in files if file.is_file() and file.is_relative_to(ROOT)}
 
 
-def stage(folder: Path) -> None:
+def copy_pages(folder: Path) -> None:
     """Replace the folder by the pages and the files that they link to."""
     shutil.rmtree(folder, ignore_errors=True)
     files: set[Path] = set()
@@ -50,4 +50,4 @@ def stage(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    stage(Path(sys.argv[1]))
+    copy_pages(Path(sys.argv[1]))
