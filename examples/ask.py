@@ -1,4 +1,4 @@
-"""A client that starts the agent named on its command line and asks it one thing."""
+"""A client that starts the agent named on its command line and sends it one prompt."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""The messages of the keeper: a scenario lists every message in order, and fails where the agent deviates."""
+"""Test every message of the notes agent. The test fails at the first message that differs from the scenario."""
 
 import pytest
 
@@ -12,11 +12,11 @@ from dragoman.testing import (
     send_result,
     variable,
 )
-from examples.keeper import agent
+from examples.notes_agent import agent
 
 
 @pytest.mark.acp_agent(agent)
-def test_the_file_is_read_shown_and_written_once_the_user_has_allowed_it(acp_client: WireClient) -> None:
+def test_the_agent_reads_the_file_asks_for_permission_and_writes_it(acp_client: WireClient) -> None:
     acp_client.run_scenario(
         [
             send_request(
@@ -24,7 +24,7 @@ def test_the_file_is_read_shown_and_written_once_the_user_has_allowed_it(acp_cli
                 protocolVersion=1,
                 clientCapabilities={"fs": {"readTextFile": True, "writeTextFile": True}},
             ),
-            expect_result(protocolVersion=1, agentInfo={"name": "keeper"}),
+            expect_result(protocolVersion=1, agentInfo={"name": "notes"}),
             send_request("session/new", cwd="/w", mcpServers=[]),
             expect_result(sessionId=variable("session")),
             send_request(
@@ -40,7 +40,7 @@ def test_the_file_is_read_shown_and_written_once_the_user_has_allowed_it(acp_cli
             expect_request("fs/write_text_file", content="- sleep\n- buy milk\n"),
             send_result({}),
             expect_update("tool_call_update", status="completed"),
-            expect_update("agent_message_chunk", content={"text": "Kept."}),
+            expect_update("agent_message_chunk", content={"text": "Saved."}),
             expect_result(stopReason="end_turn"),
         ]
     )

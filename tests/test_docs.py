@@ -19,7 +19,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 PICTURE = ROOT / "docs" / "generate" / "terminal_picture.py"
 GENERATORS = sorted(set(ROOT.glob("docs/generate/*.py")) - {PICTURE})
 
-# <!-- file: examples/parrot.py --> followed by a fenced block: the block is the file.
+# <!-- file: examples/echo.py --> followed by a fenced block: the block is the file.
 SNIPPET = re.compile(r"^<!-- file: (?P<path>\S+) -->\s*\n```(?:python|sh)\n(?P<text>.*?)^```$", re.M | re.S)
 MARKER = re.compile(r"^<!-- file: \S+ -->", re.M)
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.M | re.S)

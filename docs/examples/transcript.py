@@ -1,4 +1,4 @@
-"""What was said and done in a session, merged, at any moment: `transcript.py TEXT COMMAND...`."""
+"""Print the messages and tool calls of a session, with their updates merged: `transcript.py TEXT COMMAND...`."""
 
 import asyncio
 import sys

@@ -1,8 +1,8 @@
 """Copy the pages of the site to a folder: `copy_pages.py FOLDER`. Called by `make site`.
 
 The pages keep their paths, so that links between them work. Files that a page links to, such as examples, tests and
-pictures, are copied too. `<!-- api: NAME -->` becomes the directive with which mkdocstrings inserts signatures and docstrings. The
-colors of code blocks are a style sheet of Pygments.
+pictures, are copied too. `<!-- api: NAME -->` becomes the directive with which mkdocstrings inserts signatures and
+docstrings. The colors of code blocks are a style sheet of Pygments.
 """
 
 from __future__ import annotations

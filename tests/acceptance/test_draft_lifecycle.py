@@ -37,9 +37,9 @@ EVERYTHING = [sys.executable, "-m", "dragoman", "agent", "everything", "--dialec
 PATIENCE = 60.0
 
 
-def parrot(**options: Any) -> Agent:
+def echo_agent(**options: Any) -> Agent:
     """Return an echo agent."""
-    agent = Agent("parrot", version="1.0.0", dialect="draft", **options)
+    agent = Agent("echo", version="1.0.0", dialect="draft", **options)
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
@@ -56,7 +56,7 @@ async def test_everything_sent_is_a_json_rpc_2_message() -> None:
     """Every frame of our agent is one object with jsonrpc "2.0": a call with a method, or a reply with the id it
     answers and either a result or an error; ids of the peer come back as they were, numbers or strings."""
 
-    async with serving(parrot()) as client:
+    async with serving(echo_agent()) as client:
         session = await opened(client)
         client.send({"jsonrpc": "2.0", "id": "seven", "method": "session/prompt", "params": text_prompt(session)})
         await client.until(lambda message: message.get("id") == "seven")
@@ -79,7 +79,7 @@ async def test_everything_sent_is_a_json_rpc_2_message() -> None:
 async def test_invalid_messages_get_the_errors_of_json_rpc_2() -> None:
     """Broken JSON is -32700 with id null, an object that is no request and a batch are -32600; the connection lives."""
 
-    async with serving(parrot()) as client:
+    async with serving(echo_agent()) as client:
         for frame, code in (
             (b'{"jsonrpc": "2.0", "id": 5, "method":', -32700),
             (b'{"jsonrpc": "2.0", "id": null, "params": 3, "method": 7}', -32600),
@@ -212,7 +212,7 @@ async def test_the_parts_of_a_client_work_separately(tmp_path: Path) -> None:
 async def test_the_parts_of_an_agent_work_separately() -> None:
     """The model is the author's function, tools are executed by the turn's tool calls, sessions are kept by the agent:
     one is exchanged without touching the others."""
-    agent = parrot()
+    agent = echo_agent()
 
     async with connect_in_memory(agent, dialect="draft") as remote:
         session = await remote.open_session("/")
@@ -273,7 +273,7 @@ async def test_sessions_of_one_process_run_at_once_and_do_not_mix(tmp_path: Path
 async def test_our_agent_answers_the_drafts_initialize() -> None:
     """The request of section 4.1 is answered with version, agentInfo and the draft's capability tree."""
 
-    agent = parrot()
+    agent = echo_agent()
     ours, theirs = memory_pair()
     connection = agent.start_connection(theirs)
     client = Raw(ours)
@@ -283,7 +283,7 @@ async def test_our_agent_answers_the_drafts_initialize() -> None:
     )
     result = answered["result"]
     assert result["protocolVersion"] == 1
-    assert result["agentInfo"] == {"name": "parrot", "version": "1.0.0"}
+    assert result["agentInfo"] == {"name": "echo", "version": "1.0.0"}
     assert result["capabilities"]["loadSession"] is True
     assert result["capabilities"]["mcpCapabilities"]["transport"] == ["stdio"]
     assert result["capabilities"]["promptCapabilities"]["streaming"] is True
@@ -336,7 +336,7 @@ async def test_our_client_sends_the_drafts_initialize_and_reads_its_answer() -> 
 )
 async def test_authentication_is_optional_and_accepts_each_method(method: str, credentials: dict[str, str]) -> None:
     """A session opens without it; with it, method and credentials reach the agent's author as they were said."""
-    agent = parrot()
+    agent = echo_agent()
     heard: list[Any] = []
 
     @agent.on("authenticate")
@@ -357,7 +357,7 @@ async def test_authentication_is_optional_and_accepts_each_method(method: str, c
 @pytest.mark.item("004-12")
 async def test_our_agent_opens_a_session_with_mcp_servers_and_a_system_prompt_and_loads_it() -> None:
     """Section 4.3: servers and system prompt reach the author; load replays and describes the session."""
-    agent = parrot()
+    agent = echo_agent()
     seen: list[Session] = []
     agent.on_session_opened(seen.append)
 

@@ -93,14 +93,14 @@ def test_each_layer_works_without_the_layers_above_it(module: str) -> None:
 @pytest.mark.item("000-02")
 async def test_the_same_application_works_over_another_transport_and_in_another_dialect(tmp_path: Path) -> None:
     """The author's code stays as it is while transport (memory, process) and protocol (2025.1, v1) are exchanged."""
-    (tmp_path / "parrot.py").write_text(PARROT)
-    parrot: dict[str, Any] = {}
-    exec(compile(PARROT.removesuffix("agent.run()\n"), "parrot", "exec"), parrot)
+    (tmp_path / "echo.py").write_text(ECHO)
+    echo: dict[str, Any] = {}
+    exec(compile(ECHO.removesuffix("agent.run()\n"), "echo", "exec"), echo)
 
-    async with client_of(parrot["agent"]) as peer:
+    async with client_of(echo["agent"]) as peer:
         await begin(peer)
         in_memory, _ = await said(peer, "hello")
-    command = [sys.executable, str(tmp_path / "parrot.py")]
+    command = [sys.executable, str(tmp_path / "echo.py")]
     for dialect in ("2025.1", "v1"):
         async with connect(command, dialect=dialect, cwd=str(tmp_path)) as agent:
             session = await agent.open_session(str(tmp_path))
@@ -108,10 +108,10 @@ async def test_the_same_application_works_over_another_transport_and_in_another_
     assert in_memory == [("agent_message_chunk", {"text": "You said: hello"})]
 
 
-PARROT = """
+ECHO = """
 from dragoman import Agent
 
-agent = Agent("parrot", version="1.0")
+agent = Agent("echo", version="1.0")
 
 @agent.prompt
 async def answer(turn):

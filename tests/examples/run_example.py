@@ -1,8 +1,8 @@
-"""The four ways in which every example is met, so that each writes its expectation once.
+"""Run an example in four ways, so that each test has one expectation.
 
-`memory` joins client and agent without a process. `stdio` starts the agent as people do. The two others put `dragoman
-translate` between them, with a client of another dialect in front. A scene plays the client of an example agent; an
-example client is played as it stands, with its `main`.
+`memory` connects client and agent without a process. `stdio` starts the agent as a process. The two others put
+`dragoman translate` between them, with a client of another dialect. For an example agent the test is the client; an
+example client runs unchanged, with its `main`.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from dragoman.testing import connect_in_memory
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 DRAGOMAN = (sys.executable, "-m", "dragoman")
 
-# A handful of interpreters on a busy machine; longer than this is a hang. Seconds.
-PATIENCE = 120
+# Several processes on a busy machine; longer than this is a hang. Seconds.
+TIMEOUT = 120
 
 MEMORY, STDIO = "memory", "stdio"
 
 
-class Met(NamedTuple):
-    """An agent as a scene meets it: the client's end, the dialect it is spoken in, and a folder to work in."""
+class Connected(NamedTuple):
+    """An example agent and its client: the connection, its dialect, and a folder to work in."""
 
     remote: RemoteAgent
     dialect: str
     folder: Path
 
 
-Scene = Callable[[Met], Awaitable[Any]]
+Client = Callable[[Connected], Awaitable[Any]]
 
 
 def module_of(name: str) -> Any:
-    """An example as a module, fresh."""
+    """Import an example as a new module."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -52,7 +52,7 @@ def module_of(name: str) -> Any:
 
 
 def command_of(name: str, way: str, *, front: str = "auto") -> tuple[str, ...]:
-    """How an example agent is started; for a dialect, with the interpreter before it."""
+    """The command of an example agent; for a dialect, with `dragoman translate` before it."""
     if name == "everything":
         agent: tuple[str, ...] = (*DRAGOMAN, "agent", "everything")
     else:
@@ -70,8 +70,8 @@ def agent_of(name: str) -> Agent:
     return agent
 
 
-def meeting(name: str, way: str, folder: Path, **options: Any) -> AbstractAsyncContextManager[RemoteAgent]:
-    """A connection to an example agent, made in one of the ways."""
+def connect_to(name: str, way: str, folder: Path, **options: Any) -> AbstractAsyncContextManager[RemoteAgent]:
+    """A connection to an example agent, in one of the ways."""
     options = {"cwd": str(folder), **options}  # 2025.1 has one folder for all sessions
     if way == MEMORY:
         return connect_in_memory(agent_of(name), **options)
@@ -80,54 +80,54 @@ def meeting(name: str, way: str, folder: Path, **options: Any) -> AbstractAsyncC
     return connect(command_of(name, way, front=way), dialect=way, **options)
 
 
-def play(name: str, scene: Scene, way: str, folder: Path, **options: Any) -> Any:
-    """Let a scene meet an example agent."""
+def run_agent(name: str, client: Client, way: str, folder: Path, **options: Any) -> Any:
+    """Run an example agent with this client."""
 
     async def main() -> Any:
-        async with asyncio.timeout(PATIENCE), meeting(name, way, folder, **options) as remote:
-            return await scene(Met(remote, remote.dialect, folder))
+        async with asyncio.timeout(TIMEOUT), connect_to(name, way, folder, **options) as remote:
+            return await client(Connected(remote, remote.dialect, folder))
 
     return asyncio.run(main())
 
 
-def perform(client: str, agent: str, way: str, folder: Path, arguments: Sequence[str] = ()) -> list[str]:
-    """Let an example client, as it stands, meet an agent; gives the lines it printed, and the kind of its error.
+def run_client(client: str, agent: str, way: str, folder: Path, arguments: Sequence[str] = ()) -> list[str]:
+    """Run an example client with an agent; return the lines that it printed, and the kind of its error.
 
-    Over stdio it is a process of its own, as its reader would run it; else its `main` runs here.
+    Over stdio the client is a process, otherwise its `main` runs in this process.
     """
     if way == STDIO:
         return run(sys.executable, str(EXAMPLES / f"{client}.py"), *arguments, *command_of(agent, STDIO), cwd=folder)
     module = module_of(client)
-    module.connect = lambda _, **options: meeting(agent, way, folder, **options)
+    module.connect = lambda _, **options: connect_to(agent, way, folder, **options)
 
     async def main() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await module.main(*arguments, ["the agent"])
 
     here = os.getcwd()
-    heard = StringIO()
-    os.chdir(folder)  # clients say cwd="."
+    output = StringIO()
+    os.chdir(folder)  # clients pass cwd="."
     try:
-        with redirect_stdout(heard):
+        with redirect_stdout(output):
             asyncio.run(main())
     except ProtocolError as error:
-        heard.write(f"{error.kind}\n")
+        output.write(f"{error.kind}\n")
     finally:
         os.chdir(here)
-    return heard.getvalue().splitlines()
+    return output.getvalue().splitlines()
 
 
 def run(*command: str, cwd: Path) -> list[str]:
-    """Run a command to its end and give the lines it printed."""
+    """Run a command to its end; return the lines that it printed."""
     done = subprocess.run(
-        command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False
+        command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT, check=False
     )
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout.splitlines()
 
 
 async def or_kind(work: Awaitable[Any]) -> Any:
-    """What something gives, or the kind of its error."""
+    """Return the result, or the kind of the error."""
     try:
         return await work
     except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""The example of a guarded client, run as a reader would run it, directly and through two translated dialects."""
+"""The example client with the user's policy, run as a process, directly and through two translated dialects."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ import pytest
 
 from dragoman.policy.decision import ALLOW
 from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
-from tests.examples.run_example import DRAGOMAN, EXAMPLES, MEMORY, PATIENCE, meeting, module_of
+from tests.examples.run_example import DRAGOMAN, EXAMPLES, MEMORY, TIMEOUT, connect_to, module_of
 
 EVERYTHING = (*DRAGOMAN, "agent", "everything")
 
 
 def behind(dialect: str) -> tuple[str, ...]:
-    """The everything agent in this dialect, behind an interpreter; the client speaks v1."""
+    """The everything agent in this dialect, behind `dragoman translate`; the client uses v1."""
     return (*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", dialect)
 
 
 @pytest.mark.parametrize("command", [EVERYTHING, behind("draft"), behind("crow")], ids=["v1", "draft", "crow"])
 @pytest.mark.parametrize(("typed", "is_written"), [("y\n", True), ("n\n", False), ("s\n", True)])
-def test_the_user_decides_and_it_is_written_down(
+def test_the_user_decides_and_the_audit_log_has_the_decision(
     command: tuple[str, ...], typed: str, is_written: bool, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
     work.mkdir()
     environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "guard.py"), "/write note.txt hello", *command],
+        [sys.executable, str(EXAMPLES / "user_policy.py"), "/write note.txt hello", *command],
         cwd=work,
         env=environ,
         input=typed * 3,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -51,8 +51,8 @@ def test_the_user_decides_and_it_is_written_down(
     }
 
 
-async def test_it_guards_an_agent_in_memory_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    guard = module_of("guard")
+async def test_the_policy_applies_to_an_agent_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = module_of("user_policy")
     asked: list[PermissionPrompt] = []
 
     async def allow(what: PermissionPrompt) -> PermissionChoice:
@@ -60,7 +60,7 @@ async def test_it_guards_an_agent_in_memory_as_well(tmp_path: Path, monkeypatch:
         return PermissionChoice(ALLOW, "once")
 
     guard.ask = allow
-    guard.connect = lambda _, **options: meeting("everything", MEMORY, tmp_path, **options)
+    guard.connect = lambda _, **options: connect_to("everything", MEMORY, tmp_path, **options)
     monkeypatch.chdir(tmp_path)
     await guard.main(["the agent"], "/write note.txt hello")
     assert [what.questions[0].operation for what in asked] == ["file_write"]

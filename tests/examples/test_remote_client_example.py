@@ -1,4 +1,4 @@
-"""The example of a remote agent: a client as a process, before an agent that is served over HTTP and WebSocket."""
+"""The example client for a remote agent, run as a process, with an agent on HTTP and WebSocket."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tests.examples.run_example import EXAMPLES
 WITHIN = 30.0
 
 
-async def afar(*words: str) -> list[str]:
-    """What `afar.py` prints."""
+async def run_client(*words: str) -> list[str]:
+    """The lines that `remote_agent.py` prints."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(EXAMPLES / "afar.py"), *words, stdout=asyncio.subprocess.PIPE
+        sys.executable, str(EXAMPLES / "remote_agent.py"), *words, stdout=asyncio.subprocess.PIPE
     )
     out, _ = await process.communicate()
     return out.decode().splitlines()
 
 
 @pytest.mark.parametrize("over", ["http", "ws"])
-def test_a_client_talks_to_an_agent_at_an_url(over: str) -> None:
+def test_a_client_talks_to_an_agent_at_a_url(over: str) -> None:
     async def main() -> list[str]:
         async with everything().serve_http() as served:
-            return await afar(served.url.replace("http", over, 1))
+            return await run_client(served.url.replace("http", over, 1))
 
-    assert asyncio.run(asyncio.wait_for(main(), WITHIN)) == ["Is anybody there?"]
+    assert asyncio.run(asyncio.wait_for(main(), WITHIN)) == ["Are you there?"]
 
 
-def test_an_agent_that_is_not_there_is_told_in_a_line() -> None:
-    (line,) = asyncio.run(asyncio.wait_for(afar("ws://127.0.0.1:9/acp?token=s3cret"), WITHIN))
+def test_an_unreachable_agent_is_reported_in_one_line() -> None:
+    (line,) = asyncio.run(asyncio.wait_for(run_client("ws://127.0.0.1:9/acp?token=s3cret"), WITHIN))
     assert line == "ws://127.0.0.1:9/acp?token=...: nobody listens there; is the server running?"

@@ -1,4 +1,4 @@
-"""The example of an agent that is served: as a process of its own, and as an app that somebody mounts."""
+"""The example agent over HTTP: served by itself, and as a mounted app."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ WITHIN = 30.0
 
 
 def module() -> Any:
-    """The example, loaded and not run."""
-    spec = importlib.util.spec_from_file_location("remote_example", EXAMPLES / "remote.py")
+    """The example as a module."""
+    spec = importlib.util.spec_from_file_location("remote_example", EXAMPLES / "serve_http.py")
     assert spec is not None
     assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
@@ -23,18 +23,18 @@ def module() -> Any:
     return loaded
 
 
-def test_the_agent_and_the_app_of_the_example_answer_over_both_ways() -> None:
+def test_the_agent_and_the_app_answer_over_http_and_websocket() -> None:
     from dragoman.transport.remote.server.listener import open_listener
 
-    async def said(url: str) -> str:
+    async def ask(url: str) -> str:
         async with connect(url) as agent:
             session = await agent.open_session(cwd="/tmp")
-            return await session.ask("Hello from afar")
+            return await session.ask("Hello")
 
     async def main() -> list[str]:
         example = module()
         async with example.agent.serve_http() as served, open_listener(example.app) as mounted:
             urls = (served.url, mounted.url.replace("http", "ws", 1))
-            return [await said(url) for url in urls]
+            return [await ask(url) for url in urls]
 
-    assert asyncio.run(asyncio.wait_for(main(), WITHIN)) == ["Hello from afar"] * 2
+    assert asyncio.run(asyncio.wait_for(main(), WITHIN)) == ["Hello"] * 2

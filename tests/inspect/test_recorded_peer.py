@@ -24,8 +24,8 @@ for _door in (dragoman, testing):
         getattr(_door, _name)
 
 
-def parrot(mark: str = "") -> Agent:
-    agent = Agent("parrot")
+def echo_agent(mark: str = "") -> Agent:
+    agent = Agent("echo")
 
     @agent.prompt
     async def repeat(turn: Turn) -> None:
@@ -36,12 +36,12 @@ def parrot(mark: str = "") -> Agent:
 
 @pytest.fixture
 def talk(tmp_path: Path) -> Path:
-    """A conversation with a parrot, recorded."""
+    """A recorded conversation with an echo agent."""
     path = tmp_path / "talk.ndjson"
 
     async def scene() -> None:
-        with trace_to(str(path), ["parrot"], print) as tap:
-            async with connect_in_memory(parrot(), trace=tap) as remote:
+        with trace_to(str(path), ["echo"], print) as tap:
+            async with connect_in_memory(echo_agent(), trace=tap) as remote:
                 await (await remote.open_session(cwd="/")).ask("hello")
 
     asyncio.run(scene())
@@ -76,15 +76,15 @@ def test_a_strict_recording_tells_where_a_client_departed(talk: Path) -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_agent_meets_the_recorded_client(talk: Path, strict: bool) -> None:
-    said = asyncio.run(Recording(talk).play_to_agent(parrot(), strict=strict))
+    said = asyncio.run(Recording(talk).play_to_agent(echo_agent(), strict=strict))
     assert any(b"agent_message_chunk" in frame for frame in said)
 
 
 def test_an_agent_that_says_something_else_departs_only_when_strict(talk: Path) -> None:
-    asyncio.run(Recording(talk).play_to_agent(parrot("!")))
+    asyncio.run(Recording(talk).play_to_agent(echo_agent("!")))
     with pytest.raises(AssertionError, match="the agent deviated from the recording"):
-        asyncio.run(Recording(talk).play_to_agent(parrot("!"), strict=True))
-    asyncio.run(Recording(talk).play_to_agent(parrot("!"), strict=True, ignore=["params.update.content.text"]))
+        asyncio.run(Recording(talk).play_to_agent(echo_agent("!"), strict=True))
+    asyncio.run(Recording(talk).play_to_agent(echo_agent("!"), strict=True, ignore=["params.update.content.text"]))
 
 
 def test_an_agent_that_leaves_departs(talk: Path) -> None:
@@ -110,7 +110,7 @@ def test_tests_take_recordings_from_their_folder_and_make_them(pytester: pytest.
         import pytest
         from dragoman import Agent, connect
 
-        agent = Agent("parrot")
+        agent = Agent("echo")
 
         @agent.prompt
         async def repeat(turn):
@@ -141,4 +141,4 @@ def test_tests_take_recordings_from_their_folder_and_make_them(pytester: pytest.
     pytester.runpytest_inprocess("-p", "no:cacheprovider", "--acp-record=taken").assert_outcomes(passed=4)
     taken = list((pytester.path / "taken").iterdir())
     assert [path.name.rpartition("-")[2] for path in taken] == ["test_recorded_anew.ndjson"]
-    asyncio.run(Recording(taken[0]).play_to_agent(parrot(), strict=True))
+    asyncio.run(Recording(taken[0]).play_to_agent(echo_agent(), strict=True))

@@ -51,7 +51,7 @@ ROOT = Path(__file__).parents[2]
 
 GREETING: list[Step] = [
     send_request("initialize", protocolVersion=1, clientCapabilities={"fs": {"readTextFile": True}}),
-    expect_result(protocolVersion=1, agentInfo={"name": regex("^(keeper|careful)$")}),
+    expect_result(protocolVersion=1, agentInfo={"name": regex("^(notes|careful)$")}),
     send_request("session/new", cwd="/w", mcpServers=[]),
     expect_result(sessionId=variable("session")),
 ]
@@ -99,7 +99,7 @@ def test_a_scenario_sends_and_expects_requests() -> None:
 async def test_a_scenario_runs_with_an_agent_process(tmp_path: Path) -> None:
     scenario: list[Step] = [
         send_request("initialize", protocolVersion=1, clientCapabilities={}),
-        expect_result(agentInfo={"name": "parrot"}),
+        expect_result(agentInfo={"name": "echo"}),
         send_request("session/new", cwd=str(tmp_path), mcpServers=[]),
         expect_result(sessionId=variable("session")),
         prompt("hello"),
@@ -108,7 +108,7 @@ async def test_a_scenario_runs_with_an_agent_process(tmp_path: Path) -> None:
         expect_result(stopReason="end_turn"),
         disconnect(),
     ]
-    await run_scenario([sys.executable, str(ROOT / "examples" / "parrot.py")], scenario, cwd=tmp_path)
+    await run_scenario([sys.executable, str(ROOT / "examples" / "echo.py")], scenario, cwd=tmp_path)
 
 
 def failure(target: Target, scenario: list[Step], **options: Any) -> str:

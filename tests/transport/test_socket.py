@@ -50,7 +50,7 @@ def address(door: socket.socket) -> str:
 async def test_a_client_talks_to_an_agent_at_an_address(
     place: tuple[socket.AddressFamily, str | tuple[str, int]],
 ) -> None:
-    agent = Agent("parrot")
+    agent = Agent("echo")
 
     @agent.prompt
     async def answer(turn: Turn) -> None:

@@ -317,7 +317,7 @@ def test_chat_restarts_an_agent_that_exited_and_continues(tmp_path: Path, counte
 @pytest.mark.item("004-03")
 def test_the_session_script_of_the_docs_works(tmp_path: Path) -> None:
     """The script of the docs: start, continue, search, fork, export; import on another machine, and continue there."""
-    script = Path(__file__).parents[3] / "examples" / "day.sh"
+    script = Path(__file__).parents[3] / "examples" / "sessions.sh"
     assert len([line for line in script.read_text().splitlines() if not line.startswith("#")]) == 12
     folder = tmp_path / "bin"
     folder.mkdir()

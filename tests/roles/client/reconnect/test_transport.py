@@ -453,7 +453,7 @@ def test_an_entry_sent_as_several_updates_is_delivered_whole() -> None:
     [*(("ws", name) for name in ("v1", "banjo", "2025.1", "crow", "draft")), ("http", "v1"), ("http", "2025.1")],
 )
 async def test_a_session_continues_after_its_server_restarts(over: str, dialect: str) -> None:
-    agent = Agent("parrot")
+    agent = Agent("echo")
     said: list[str] = []
 
     @agent.prompt

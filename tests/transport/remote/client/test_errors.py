@@ -237,7 +237,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize("over", ["wss", "https"])
 async def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: tuple[Path, Path]) -> None:
-    agent = Agent("parrot")
+    agent = Agent("echo")
 
     @agent.prompt
     async def say(turn: Turn) -> None:

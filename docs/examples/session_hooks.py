@@ -1,0 +1,32 @@
+"""An agent with hooks for opened, forked and deleted sessions, and with system prompts."""
+
+from dragoman import Agent, Session, Turn
+
+agent = Agent("session-hooks", version="1.0", system_prompt_mode="override", unstable=True)
+
+
+@agent.on_session_opened
+async def opened(session: Session) -> None:
+    session.state["pages"] = []
+
+
+@agent.on_session_forked
+async def forked(session: Session, origin: Session) -> None:
+    session.state["pages"] = list(origin.state["pages"])
+
+
+@agent.on_session_deleted
+def deleted(session: Session) -> None:
+    session.state.clear()
+
+
+@agent.prompt
+async def answer(turn: Turn) -> None:
+    pages = turn.session.state["pages"]
+    pages.append(turn.text)
+    instructions = turn.session.system_prompt or "none"
+    await turn.say(f"{len(pages)} pages in {len(turn.session.roots)} folders; instructions: {instructions}")
+
+
+if __name__ == "__main__":
+    agent.run()

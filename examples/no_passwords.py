@@ -1,0 +1,18 @@
+"""A proxy that refuses to write passwords into files: `no_passwords.py COMMAND...`."""
+
+import sys
+from typing import Any
+
+from dragoman import Kind, ProtocolError, Proxy
+
+proxy = Proxy("no-passwords")
+
+
+@proxy.from_agent("fs/write_text_file")
+async def check(params: Any, forward: Any) -> Any:
+    if "password" in params.content.lower():
+        raise ProtocolError(Kind.PERMISSION_DENIED, f"{params.path} would contain a password")
+    return await forward(params)
+
+
+proxy.run(sys.argv[1:])
