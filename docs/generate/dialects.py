@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dragoman.dialect.dialects import DIALECT_NAMES, Dialect, load_dialect
+from dragoman.dialect.dialects import DIALECT_NAMES, PACKAGES, Dialect, load_dialect
 from dragoman.dialect.reshape import INFERRED_KEY, SIDE_DATA_KEY, json_side_data
 from dragoman.dialect.v1.tables import UPDATE_KINDS
 from dragoman.errors import KINDS, ProtocolError, Unsayable
@@ -27,17 +28,7 @@ MISSING = "–"
 # The dialect's nearest value; the exact one is in the side data.
 NEAREST = "*"
 
-ABOUT = {
-    "v1": "The current official protocol, in camelCase. The vocabulary is v1: nearly everything passes unchanged.",
-    "banjo": "v1 with a list of models, `session/set_model`, `unstable_resumeSession`, the stop reason `auth_required` "
-    "and plan entries that have an id and no priority. v1 reads all of that too, so detection never returns banjo.",
-    "2025.1": "snake_case throughout. The client chooses the session ids, the working directory belongs to the "
-    "connection, files and terminals belong to no session, and there are no permission requests.",
-    "crow": 'A mixture of both cases. `"@type"` names the kind of an update, a permission request is an update that is '
-    "answered by `permission_response`, and `cancel` is a request.",
-    "draft": "camelCase with other names: `workingDirectory`, updates of `type` and `data`, permission requests for an "
-    "`operation` on a `resource`, pushed terminal output, and an error number for almost every kind.",
-}
+ABOUT = {name: " ".join(str(import_module(package).__doc__).split()) for name, package in PACKAGES.items()}
 
 OPENING = """\
 # The dialects

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.dialect.banjo import codec
-from dragoman.dialect.banjo.codec import lift_result, lower_call, lower_result
+from dragoman.dialect.banjo import DIALECT
+from dragoman.dialect.banjo.codec import lower_call, lower_result
+from dragoman.dialect.v1.codec import lift_result
 from dragoman.errors import Kind, Unsayable
 from dragoman.schema.side import Side
 from tests.dialect.any_json import METHODS, check_bears_anything, check_comes_back, messages, shaped, texts
@@ -128,14 +129,14 @@ def test_every_setup_of_a_session_comes_back_as_it_was(result: Any) -> None:
 
 @given(shaped({"sessionId": texts, "update": UPDATES}))
 def test_every_update_comes_back_as_it_was(params: Any) -> None:
-    check_comes_back(codec, C, "session/update", params)
+    check_comes_back(DIALECT, C, "session/update", params)
 
 
 @given(shaped({"sessionId": texts}, {"modelId": texts}))
 def test_every_choice_of_a_model_comes_back_as_it_was(params: Any) -> None:
-    check_comes_back(codec, A, "session/set_model", params)
+    check_comes_back(DIALECT, A, "session/set_model", params)
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
 def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
-    check_bears_anything(codec, side, method, value)
+    check_bears_anything(DIALECT, side, method, value)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dragoman.dialect.dialects import DIALECT_NAMES, load_dialect
 from dragoman.errors import KINDS, ProtocolError, Unsayable
 from dragoman.schema.side import Side
 
 DATA = Path(__file__).parents[1] / "data" / "dialects"
-FOLDERS = {"v1": "v1", "banjo": "banjo", "2025.1": "y2025", "crow": "crow", "draft": "draft"}
 
 Case = dict[str, Any]
 
@@ -26,15 +24,10 @@ def _read(name: str) -> list[Case]:
     return cases
 
 
-@cache
-def _spelling(dialect: str) -> Any:
-    return import_module(f"dragoman.dialect.{FOLDERS[dialect]}.codec")
-
-
 def _examples(both_ways: bool = False) -> list[Any]:
     return [
         pytest.param(dialect, case, id=f"{dialect}/{case['id']}")
-        for dialect in FOLDERS
+        for dialect in DIALECT_NAMES
         for case in _read(dialect)
         if not (both_ways and case.get("lift_only"))
     ]
@@ -44,13 +37,13 @@ def _canonical() -> list[Any]:
     return [
         pytest.param(dialect, case, id=f"{case['id']}/{dialect}")
         for case in _read("canonical")
-        for dialect in FOLDERS
+        for dialect in DIALECT_NAMES
         if dialect in case["spelled"]
     ]
 
 
 def _lift(dialect: str, case: Case, wire: Case) -> Case:
-    side, spelling = Side(case["side"]), _spelling(dialect)
+    side, spelling = Side(case["side"]), load_dialect(dialect)
     if case["kind"] == "call":
         method, params = spelling.lift_call(side, wire["method"], wire["params"])
         return {"method": method, "params": params}
@@ -59,7 +52,7 @@ def _lift(dialect: str, case: Case, wire: Case) -> Case:
 
 
 def _lower(dialect: str, case: Case) -> Case:
-    side, spelling, said = Side(case["side"]), _spelling(dialect), case["vocabulary"]
+    side, spelling, said = Side(case["side"]), load_dialect(dialect), case["vocabulary"]
     if case["kind"] == "call":
         method, params = spelling.lower_call(side, said["method"], said["params"])
         return {"method": method, "params": params}
@@ -170,8 +163,7 @@ def _notes(value: Any) -> Any:
 
 
 def _codes(dialect: str) -> dict[str, int]:
-    codes: dict[str, int] = import_module(f"dragoman.dialect.{FOLDERS[dialect]}.tables").CODES
-    return codes
+    return load_dialect(dialect).error_codes
 
 
 def _errors() -> dict[str, Any]:
@@ -179,13 +171,13 @@ def _errors() -> dict[str, Any]:
     return errors
 
 
-@pytest.mark.parametrize("dialect", FOLDERS)
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def test_every_kind_of_error_has_its_number_in_every_dialect(dialect: str) -> None:
     assert set(_codes(dialect)) == set(KINDS)
     assert _codes(dialect) == {kind: row[dialect] for kind, row in _errors()["codes"].items()}
 
 
-@pytest.mark.parametrize("dialect", FOLDERS)
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def test_the_first_kind_with_a_number_is_what_the_number_means(dialect: str) -> None:
     meaning: dict[str, str] = {}
     for kind, code in _codes(dialect).items():
@@ -195,7 +187,7 @@ def test_the_first_kind_with_a_number_is_what_the_number_means(dialect: str) -> 
 
 @pytest.mark.parametrize("case", _errors()["results"], ids=lambda case: str(case["id"]))
 def test_a_result_that_says_a_failure_is_an_error(case: Case) -> None:
-    spelling, wire = _spelling(case["dialect"]), case["wire"]
+    spelling, wire = load_dialect(case["dialect"]), case["wire"]
     with pytest.raises(ProtocolError) as caught:
         spelling.lift_result(Side(case["side"]), wire["method"], wire["result"])
     assert (caught.value.kind, caught.value.message) == (case["kind"], case["message"])

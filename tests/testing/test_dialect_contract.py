@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dragoman.dialect.dialects import DIALECT_NAMES, Dialect, load_dialect
-from dragoman.dialect.emulator import Emulator, EmulatorSettings, Flow, FlowMaker, Pass
+from dragoman.dialect.emulator import Emulator, Flow, FlowMaker, Pass
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.testing import check_dialect
@@ -130,8 +130,5 @@ class Confused(Emulator):
     [(Sharing, "differs between two connections"), (Shouting, "not an effect"), (Confused, "never receives")],
 )
 def test_an_emulator_that_is_not_pure_fails(ledger: type[Emulator], found: str) -> None:
-    def open_ledger(peer: Side, settings: EmulatorSettings) -> Emulator | None:
-        return ledger(peer, settings) if peer is Side.CLIENT else None
-
     with pytest.raises(AssertionError, match=found):
-        check_dialect(changed(open_emulator=open_ledger))
+        check_dialect(changed(emulators={Side.CLIENT: ledger}))

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.dialect.dialects import load_dialect
+from dragoman.schema.side import Side
+
+# The order in which an unknown agent is tried. Banjo agents understand v1.
+TRY_ORDER = ("v1", "draft", "crow", "2025.1")
+
 # Other messages than initialize show the dialect by their member names, tested in this order.
 _SIGNS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("session/new", ("workingDirectory",), "draft"),
@@ -65,3 +71,27 @@ def dialect_of_agent(result: Any) -> str | None:
     if "agentInfo" in result and "capabilities" in result:
         return "draft"
     return "crow" if "protocol_version" in result else "v1"
+
+
+def certain_dialect_of_agent(result: Any) -> str | None:
+    """Return the dialect of an agent; None also for an answer with only a version, which fits several dialects."""
+    found = dialect_of_agent(result)
+    return found if found != "v1" or "agentCapabilities" in result else None
+
+
+def polyglot_params(official: dict[str, Any], cwd: str) -> dict[str, Any]:
+    """Return initialize params in all dialects at once; only `protocol_version` has one value
+    (docs/protocol/dialect-matrix.md#polyglot).
+    """
+    merged: dict[str, Any] = {}
+    for name in reversed(TRY_ORDER):
+        params = load_dialect(name).lower_call(Side.AGENT, "initialize", official)[1]
+        capabilities = {**merged.get("capabilities", {}), **params.get("capabilities", {})}
+        merged = {**merged, **params}
+        if capabilities:
+            merged["capabilities"] = capabilities
+    terminal = merged["capabilities"].get("terminal")
+    if not (isinstance(terminal, dict) and terminal.get("create")):
+        # An object in the draft, a boolean in 2025.1, which would read any object as true.
+        merged["capabilities"].pop("terminal", None)
+    return {**merged, "protocol_version": "2025.1", "working_directory": cwd, "mcp_servers": []}

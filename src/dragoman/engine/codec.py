@@ -12,13 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from dragoman.dialect.dialects import Dialect
-from dragoman.dialect.error_paths import peer_error_path
+from dragoman.dialect.dialects import DEFAULT_DIALECT, Dialect, load_dialect
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import with_side_data
-from dragoman.dialect.v1.codec import LIFT_RESULT
-from dragoman.dialect.v1.tables import CODES as V1_CODES
-from dragoman.dialect.v1.tables import STOP_ERRORS
 from dragoman.errors import KINDS, Kind, ProtocolError
 from dragoman.schema.base import Model, encode
 from dragoman.schema.methods import METHODS, Method, decoder_for
@@ -90,25 +86,21 @@ def with_unknown_members(params: Any, source: Any) -> Any:
     return merge_unknown_members(json_values(params), unknown) if unknown is not None else json_values(params)
 
 
-# Results in which v1 peers may use members that the vocabulary spells otherwise: models.
-TRANSLATED_RESULTS = frozenset(method for _, method in LIFT_RESULT)
-_NON_V1_STATUSES = frozenset({"awaiting_permission", "denied", "cancelled"})
-
-
 class PeerCodec:
     """The codec for one peer's dialect; `side` is the side we play."""
 
-    __slots__ = ("_kind_by_code", "dialect", "is_native", "side")
+    __slots__ = ("_kind_by_code", "_native", "dialect", "is_native", "side")
 
     def __init__(self, dialect: Dialect, side: Side) -> None:
         self.dialect = dialect
         self.side = side
-        self.is_native = dialect.name == "v1"
+        self._native = dialect.native
+        self.is_native = dialect.is_native
         self._kind_by_code: dict[int, str] = {}
         for kind in KINDS:
             self._kind_by_code.setdefault(dialect.error_codes[kind], kind)
         # No document defines a code for it, or it is this one.
-        self._kind_by_code.setdefault(V1_CODES[Kind.CANCELLED], Kind.CANCELLED)
+        self._kind_by_code.setdefault(load_dialect(DEFAULT_DIALECT).error_codes[Kind.CANCELLED], Kind.CANCELLED)
 
     def lift_call(self, method: str, params: Any, has_side_data: bool) -> tuple[str, Method | None, Any]:
         """Translate a call of the peer; return its method, its row and its params (raw or values)."""
@@ -128,14 +120,14 @@ class PeerCodec:
 
     def lower_call(self, method: str, params: Any) -> tuple[str, bytes]:
         """Translate a call of ours into the peer's dialect."""
-        if self.is_native and _is_valid_v1(method, params):
+        if self._native is not None and self._native.is_plain_call(method, params):
             return method, encode(params)
         method, lowered = self.dialect.lower_call(self.side.other, method, json_values(params))
         return method, encode(lowered)
 
     def lift_result(self, method: str, result: Any, has_side_data: bool) -> Any:
         """Translate the result of a request of ours (raw or values)."""
-        if self.is_native and not has_side_data and method not in TRANSLATED_RESULTS:
+        if self._native is not None and not has_side_data and method not in self._native.translated_results:
             return result
         source = json_values(result)
         hosted = _host_capabilities(source) if has_side_data and method == "initialize" else {}
@@ -148,8 +140,12 @@ class PeerCodec:
 
     def lower_result(self, method: str, result: Any) -> bytes:
         """Translate our result for the peer; in some dialects a stop reason is an error."""
-        is_plain = self.is_native and isinstance(result, Model) and not result.meta
-        if is_plain and getattr(result, "stop_reason", None) not in STOP_ERRORS:
+        if (
+            self._native is not None
+            and isinstance(result, Model)
+            and not result.meta
+            and getattr(result, "stop_reason", None) not in self._native.translated_stops
+        ):
             return encode(result)
         return encode(self.dialect.lower_result(self.side, method, json_values({} if result is None else result)))
 
@@ -180,7 +176,7 @@ class PeerCodec:
         """Return the fault with its path in the peer's spelling; leave anything of another shape unchanged."""
         if not isinstance(fault, dict) or not isinstance(fault.get("path"), str):
             return fault
-        return {**fault, "path": peer_error_path(self.dialect.name, self.side, fault["path"])}
+        return {**fault, "path": self.dialect.peer_path(self.side, fault["path"])}
 
 
 def _message_with_peer_path(message: str, faults: list[Any], peer_faults: list[Any]) -> str:
@@ -191,18 +187,6 @@ def _message_with_peer_path(message: str, faults: list[Any], peer_faults: list[A
     if isinstance(before, str) and isinstance(after, str) and before and message.startswith(f"{before} "):
         return after + message[len(before) :]
     return message
-
-
-def _is_valid_v1(method: str, params: Any) -> bool:
-    """Whether a Struct of the vocabulary is valid official v1 without translation."""
-    if not isinstance(params, Model) or params.meta:
-        return False  # side data may hold members that must not be sent
-    if method == "session/update":
-        update = getattr(params, "update", None)
-        return getattr(update, "status", None) not in _NON_V1_STATUSES and not getattr(update, "meta", None)
-    if method == "session/request_permission":
-        return getattr(getattr(params, "tool_call", None), "status", None) not in _NON_V1_STATUSES
-    return True
 
 
 def may_have_side_data(frame: bytes) -> bool:

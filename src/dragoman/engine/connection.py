@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import UNSET, Raw
 
 from dragoman.dialect import detect
-from dragoman.dialect.dialects import Dialect, load_dialect
+from dragoman.dialect.dialects import DEFAULT_DIALECT, Dialect, load_dialect
 from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine import malformed
 from dragoman.engine.codec import STRICT_ERRORS, PeerCodec, decode_strict, json_values, may_have_side_data
@@ -100,6 +100,12 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self.running_requests = RunningRequests(self.sender.log_failure)
         self._reader_task = self._loop.create_task(self._run(), name=f"dragoman {self.transport.peer}")
+
+    @property
+    def dialect(self) -> Dialect:
+        """The peer's dialect; the default one until it is known."""
+        codec = self.sender.codec
+        return codec.dialect if codec is not None else load_dialect(DEFAULT_DIALECT)
 
     async def close(self, reason: str = "") -> None:
         """Close the connection: fail pending requests, cancel handlers, close the transport."""
@@ -304,7 +310,7 @@ class Connection:
             params = json_values(envelope.params)
         except ProtocolError:
             params = None
-        name = detect.dialect_of_client(str(envelope.method), params) or "v1"
+        name = detect.dialect_of_client(str(envelope.method), params) or DEFAULT_DIALECT
         self.set_dialect(load_dialect(name))
         assert self.sender.codec is not None
         return self.sender.codec

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
-from dragoman.dialect.dialects import load_dialect
+from dragoman.dialect.dialects import DEFAULT_DIALECT, load_dialect
 from dragoman.engine import malformed
 from dragoman.engine.codec import PeerCodec, decode_as, json_values, may_have_side_data
 from dragoman.engine.emulation import Emulation, ignore_answer
@@ -354,7 +354,7 @@ class Sender:
 
     def send_error(self, id: Id, error: ProtocolError) -> None:
         """Answer a request with an error."""
-        codec = self.codec or PeerCodec(load_dialect("v1"), self.side)
+        codec = self.codec or PeerCodec(load_dialect(DEFAULT_DIALECT), self.side)
         self.outbox.write(encode_error(id, codec.lower_error(error)))
 
     def log_failure(self, where: str, error: BaseException) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.dialects import Dialect
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.codec import json_values
@@ -30,7 +31,7 @@ from dragoman.host.room.room import Room
 from dragoman.ids import new_id
 from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.agent.options import switch_as_select
-from dragoman.roles.agent.session import OFFICIAL_DIALECTS, SWITCH_CAPABILITY
+from dragoman.roles.agent.session import SWITCH_CAPABILITY
 from dragoman.schema.base import encode
 from dragoman.schema.methods import find_method, methods_that
 from dragoman.schema.side import Side
@@ -120,15 +121,14 @@ class HostClient:
     # --- identity -----------------------------------------------------------------------------------------------
 
     @property
-    def dialect(self) -> str:
-        """The name of its dialect."""
-        codec = self.connection.sender.codec
-        return codec.dialect.name if codec is not None else "v1"
+    def dialect(self) -> Dialect:
+        """Its dialect."""
+        return self.connection.dialect
 
     @cached_property
     def supports_boolean_options(self) -> bool:
         """Whether it supports boolean options."""
-        return self.dialect not in OFFICIAL_DIALECTS or self.connection.offers(SWITCH_CAPABILITY)
+        return not self.dialect.official or self.connection.offers(SWITCH_CAPABILITY)
 
     def supported_options(self, options: list[Any]) -> Any:
         """Return options in the form that this client supports."""

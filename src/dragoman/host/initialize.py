@@ -10,10 +10,10 @@ from functools import lru_cache
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.dialects import Dialect
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.peer_info import offers
 from dragoman.host.room.notifications import TOPICS
-from dragoman.roles.agent.session import OFFICIAL_DIALECTS
 from dragoman.schema.auth import AuthForm
 from dragoman.schema.base import Marker
 from dragoman.schema.initialize import AgentAuthCapabilities, AgentCapabilities, InitializeResult, SessionCapabilities
@@ -39,7 +39,7 @@ def open_gates(capabilities: bytes) -> frozenset[str]:
     return frozenset(gate for gate in _AGENT_GATES if offers(gate, offered))
 
 
-def initialize_result(agent: InitializeResult, dialect: str) -> InitializeResult:
+def initialize_result(agent: InitializeResult, dialect: Dialect) -> InitializeResult:
     """Return the initialize result for a client of this dialect."""
     offered = agent.agent_capabilities or AgentCapabilities()
     methods = [method for method in agent.auth_methods or () if method.form != AuthForm.TERMINAL]
@@ -62,5 +62,5 @@ def initialize_result(agent: InitializeResult, dialect: str) -> InitializeResult
         agent,
         protocol_version=1,
         agent_capabilities=with_side_data(offered, attach=True, host=dict.fromkeys(TOPICS, True)),
-        auth_methods=methods if methods or dialect in OFFICIAL_DIALECTS else UNSET,
+        auth_methods=methods if methods or dialect.official else UNSET,
     )

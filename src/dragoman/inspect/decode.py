@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.dialect import detect
-from dragoman.dialect.dialects import Dialect, load_dialect
+from dragoman.dialect.dialects import DEFAULT_DIALECT, Dialect, load_dialect
 from dragoman.errors import ProtocolError
 from dragoman.inspect.event import Flaw
 from dragoman.schema.lenient import Fault, parse
@@ -31,7 +31,7 @@ class RecordingDecoder:
 
     def __init__(self, dialect_name: str = "auto") -> None:
         self._is_fixed = dialect_name != "auto"
-        first = load_dialect(dialect_name if self._is_fixed else "v1")
+        first = load_dialect(dialect_name if self._is_fixed else DEFAULT_DIALECT)
         self._dialects: dict[Side, Dialect] = {Side.CLIENT: first, Side.AGENT: first}
         self._client_known = self._agent_known = self._is_fixed
 
@@ -65,9 +65,8 @@ class RecordingDecoder:
         value, flaws = _decode_json(raw)
         if method == "initialize" and responder is Side.AGENT and not self._agent_known:
             self._agent_known = True
-            found = detect.dialect_of_agent(value)
-            # An answer with only a version fits several dialects: keep the client's.
-            if found is not None and (found != "v1" or "agentCapabilities" in value):
+            found = detect.certain_dialect_of_agent(value)
+            if found is not None:  # else keep the client's
                 self._dialects[Side.AGENT] = load_dialect(found)
         try:
             result = self._dialects[responder].lift_result(responder, method, value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser
+from dragoman.dialect.dialects import DEFAULT_DIALECT
 
 if TYPE_CHECKING:
     from dragoman.cli.check.options import StopSignal
@@ -90,11 +91,11 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
     from dragoman.conformance.report.baseline import read_baseline
 
     before = read_baseline(options.baseline, "client") if options.baseline else None
-    client = CommandClient(command, "v1")
+    client = CommandClient(command, DEFAULT_DIALECT)
     if any("{url}" in word for word in command):
         from dragoman.conformance.harness.remote_client import UrlClient
 
-        client = UrlClient(command, "v1", options.over)
+        client = UrlClient(command, DEFAULT_DIALECT, options.over)
     aside = OutputStream(sys.stderr, os.environ)
     aside.show_footer("a first look at the client: does it start its agent, and prompt it?")
     try:
@@ -115,7 +116,7 @@ async def _serve(parser: Parser, options: argparse.Namespace, stop: StopSignal) 
     from dragoman.cli.check.options import select_requirements
     from dragoman.conformance.harness.editor import open_stub_listener
 
-    dialect = "v1" if options.dialect == "auto" else options.dialect
+    dialect = DEFAULT_DIALECT if options.dialect == "auto" else options.dialect
     with open_stub_listener() as listener:
         return await serve_check(
             listener, dialect, select_requirements(parser, options, "client", dialect), options, stop

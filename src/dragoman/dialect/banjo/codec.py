@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.banjo.tables import DIALECT, STOP_ERRORS
+from dragoman.dialect.banjo.tables import NAME, STOP_ERRORS
 from dragoman.dialect.reshape import ABSENT, INFERRED_KEY, Json, Lowered, Object, check_encoding, json_side_data
 from dragoman.dialect.side_data import begin_lowering, strip_private
 from dragoman.dialect.v1 import codec as v1
-from dragoman.dialect.v1.codec import lift_call, lift_result
 from dragoman.dialect.v1.tables import EXTENSION_PREFIXES, chunk_text
 from dragoman.schema.side import Side
 
@@ -119,9 +118,6 @@ def _lower_choice(choice: Json, key: str) -> Json:
     return lowered.build()
 
 
-__all__ = ["lift_call", "lift_result", "lower_call", "lower_result"]
-
-
 def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     """Lower a call for a banjo peer, which is `side`."""
     name = _wire_method(side, method, params)
@@ -129,7 +125,7 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
         return name, params
     if method == "session/update" and chunk_text(params) is not None:
         return name, params
-    check_encoding(DIALECT, method, params)
+    check_encoding(NAME, method, params)
     rule = LOWER.get((side, name))
     return name, strip_private(rule(params) if rule else params)
 
@@ -137,7 +133,7 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
 def lower_result(side: Side, method: str, result: Json) -> Json:
     """Lower a result of `side` for a banjo peer."""
     if side is Side.AGENT and method == "session/prompt":
-        v1.check_stop_reason(DIALECT, result, STOP_ERRORS)
+        v1.check_stop_reason(NAME, result, STOP_ERRORS)
     rule = LOWER_RESULT.get((side, method))
     return strip_private(rule(result) if rule and isinstance(result, dict) else result)
 

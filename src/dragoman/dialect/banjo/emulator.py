@@ -37,11 +37,6 @@ from dragoman.schema.update import ConfigOptionUpdate
 _SET_OPTION: Final = "session/set_config_option"
 
 
-def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
-    """Return the emulator for a peer that plays `peer` and speaks banjo."""
-    return (ClientEmulator if peer_side is Side.CLIENT else BanjoAgentEmulator)(peer_side, settings)
-
-
 class AgentEmulator(Emulator):
     """For an agent that may have models; watches updates only once it has shown some."""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.v1.tables import CHUNK as CHUNK  # a plain text chunk is written as in v1
 from dragoman.dialect.v1.tables import STANDARD_CODES
 from dragoman.errors import Kind
 
-DIALECT: Final = "banjo"
+NAME: Final = "banjo"
 
 CODES: Final[dict[str, int]] = {
     **STANDARD_CODES,

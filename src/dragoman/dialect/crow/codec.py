@@ -10,7 +10,7 @@ from typing import Final
 
 from dragoman.dialect.crow import initialize, permission, tables
 from dragoman.dialect.crow.initialize import ConversionPair, rename_conversion
-from dragoman.dialect.crow.tables import DIALECT
+from dragoman.dialect.crow.tables import NAME
 from dragoman.dialect.crow.update import lift_update, lower_update, move_to_side_data
 from dragoman.dialect.reshape import Json, Lifted, Object, check_encoding
 from dragoman.dialect.side_data import begin_lowering, strip_private, strip_side_data
@@ -46,11 +46,11 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     if row is None:
         if method.startswith(EXTENSION_PREFIXES):
             return method, params
-        raise Unsayable(DIALECT, method)
+        raise Unsayable(NAME, method)
     name = LOWERED_METHODS.get((side, method), method)
     if not isinstance(params, dict):
         return name, params
-    check_encoding(DIALECT, method, params)
+    check_encoding(NAME, method, params)
     lowered = row[1](params)
     return name, lowered if method == _UPDATE else strip_private(lowered)
 
@@ -67,7 +67,7 @@ def lower_result(side: Side, method: str, result: Json) -> Json:
     row = RESULTS.get((side, method))
     # A permission request is answered by permission_response, never by a result.
     if method == _REQUEST_PERMISSION or ((side, method) not in CALLS and not method.startswith(EXTENSION_PREFIXES)):
-        raise Unsayable(DIALECT, f"the result of {method}")
+        raise Unsayable(NAME, f"the result of {method}")
     return strip_private(row[1](result) if row and isinstance(result, dict) else result)
 
 

@@ -43,11 +43,6 @@ _FALLBACK_REJECT_ID: Final = "reject"
 QuestionKey = tuple[str, str]  # session, tool call
 
 
-def open_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
-    """Return the emulator for a peer that plays `peer` and speaks crow."""
-    return (ClientEmulator if peer_side is Side.CLIENT else AgentEmulator)(peer_side, settings)
-
-
 class _QuestionEmulator(Emulator):
     """Allows one open question per tool call; further ones wait."""
 

@@ -12,8 +12,9 @@ import msgspec
 from dragoman.dialect.text_chunk import ChunkForm
 from dragoman.dialect.v1.tables import STANDARD_CODES
 from dragoman.errors import Kind
+from dragoman.schema.side import Side
 
-DIALECT: Final = "crow"
+NAME: Final = "crow"
 
 CODES: Final[dict[str, int]] = {
     **STANDARD_CODES,
@@ -111,3 +112,15 @@ CHUNK: Final = ChunkForm(
     lambda said: (said.session_id, said.update.kind, said.update.text),
     lambda session, kind, text: _Params(session, _Update(kind, text)),
 )
+
+# Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.
+ERROR_PATHS: Final[dict[Side, tuple[tuple[str, str], ...]]] = {
+    Side.AGENT: (
+        (r"^sessionId\b", "session_id"),
+        (r"^toolCallId\b", "tool_call_id"),
+        (r"^optionId\b", "option_id"),
+        (r"^clientInfo\b", "client_info"),
+        (r"^clientCapabilities\b", "client_capabilities"),
+        (r"^protocolVersion\b", "protocol_version"),
+    ),
+}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.dialect.crow.tables import (
-    DIALECT,
     KIND_BY_TYPE,
+    NAME,
     TEXT_KIND_BY_TYPE,
     TOOL_NAMES,
     TOOL_UNSUPPORTED,
@@ -63,7 +63,7 @@ def _lower_object(update: Object) -> Object:
     name = update.get("sessionUpdate")
     known = name if isinstance(name, str) else ""
     if known in UPDATE_KINDS and known not in TYPE_BY_KIND:
-        raise Unsayable(DIALECT, f"the update {known}")
+        raise Unsayable(NAME, f"the update {known}")
     lowered = begin_lowering(update)
     kind = lowered.take("sessionUpdate")
     lowered.put("@type", TYPE_BY_KIND.get(known, kind))

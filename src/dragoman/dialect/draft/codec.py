@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.dialect.draft import initialize, permission, session, update, workspace
-from dragoman.dialect.draft.tables import DIALECT, V1_METHODS_TO_AGENT, V1_METHODS_TO_CLIENT
+from dragoman.dialect.draft.tables import NAME, V1_METHODS_TO_AGENT, V1_METHODS_TO_CLIENT
 from dragoman.dialect.mapping import ConversionPair, ObjectMapping
 from dragoman.dialect.reshape import Json
 from dragoman.dialect.side_data import strip_initialize_side_data, strip_private, strip_side_data
@@ -84,7 +84,7 @@ def lower_call(side: str, method: str, params: Json) -> tuple[str, Json]:
 def _check_supported(side: str, method: str) -> None:
     said = V1_METHODS_TO_AGENT if side == "agent" else V1_METHODS_TO_CLIENT
     if not method.startswith(("_", "$/")) and method not in said:
-        raise Unsayable(DIALECT, method)
+        raise Unsayable(NAME, method)
 
 
 def lift_result(side: str, method: str, result: Json) -> Json:

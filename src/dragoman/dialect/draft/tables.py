@@ -11,8 +11,9 @@ import msgspec
 
 from dragoman.dialect.text_chunk import ChunkForm
 from dragoman.errors import Kind
+from dragoman.schema.side import Side
 
-DIALECT: Final = "draft"
+NAME: Final = "draft"
 
 # docs/protocol/errors.md#kinds. The order matters when lifting: the first kind with a code is its meaning.
 CODES: Final[dict[str, int]] = {
@@ -148,3 +149,20 @@ CHUNK: Final = ChunkForm(
     lambda said: (said.session_id, said.type, said.data.content),
     lambda session, kind, text: _Params(session, kind, _Data(text)),
 )
+
+# Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.
+ERROR_PATHS: Final[dict[Side, tuple[tuple[str, str], ...]]] = {
+    Side.AGENT: (
+        (r"^cwd\b", "workingDirectory"),
+        (r"^prompt\b", "content"),
+        (r"^modeId\b", "mode"),
+        (r"^configId\b", "key"),
+        (r"^methodId\b", "method"),
+        (r"^clientCapabilities\b", "capabilities"),
+        (r"^(content\[\d+\])\.resource\.text\b", r"\1.content"),
+        (r"^(content\[\d+\])\.resource\b\.?", r"\1."),
+        (r"^(content\[\d+\])\.data\b", r"\1.source.data"),
+        (r"^(content\[\d+\])\.mimeType\b", r"\1.source.mediaType"),
+        (r"^(mcpServers\[\d+\])\.(command|args|url|headers|env)\b", r"\1.transport.\2"),
+    ),
+}

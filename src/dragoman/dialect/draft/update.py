@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.draft.tables import CHUNK_KIND_BY_TYPE, CHUNK_SIDE_DATA, CHUNK_TYPE_BY_KIND, DIALECT
+from dragoman.dialect.draft.tables import CHUNK_KIND_BY_TYPE, CHUNK_SIDE_DATA, CHUNK_TYPE_BY_KIND, NAME
 from dragoman.dialect.draft.tool_output import lift_error, lift_output, lower_outputs
 from dragoman.dialect.guesses import guess_tool_kind, placeholder_text
 from dragoman.dialect.mapping import Conversion, ConversionPair, ObjectMapping, apply_to_list, apply_to_object
@@ -76,7 +76,7 @@ def lower_update(params: Object) -> Object:
     if (
         kind in UPDATE_KINDS and kind not in _CONVERSION_BY_KIND
     ):  # a partly understood update would do more harm than a missing one
-        raise Unsayable(DIALECT, f"the update {kind}")
+        raise Unsayable(NAME, f"the update {kind}")
     wire, (_, lower) = _CONVERSION_BY_KIND.get(kind, (kind, _UNKNOWN_CONVERSION))
     lowered = _FRAME.begin_lowering(params)
     lowered.take("update")

@@ -1,1 +1,35 @@
-"""Official v1: the vocabulary itself. Also reads banjo's additions, writes only official members."""
+"""The current official protocol, in camelCase. The vocabulary is v1: nearly everything passes unchanged."""
+
+from __future__ import annotations
+
+from dragoman.dialect.dialects import Dialect, NativeForm
+from dragoman.dialect.emulator import Emulator, EmulatorSettings
+from dragoman.dialect.v1 import codec, tables
+from dragoman.schema.side import Side
+
+
+def _open_agent_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulator:
+    """For models, which were removed but are still in use (docs/protocol/peers.md#models)."""
+    from dragoman.dialect.banjo.emulator import AgentEmulator
+
+    return AgentEmulator(peer_side, settings)
+
+
+DIALECT = Dialect(
+    name=tables.NAME,
+    lift_call=codec.lift_call,
+    lower_call=codec.lower_call,
+    lift_result=codec.lift_result,
+    lower_result=codec.lower_result,
+    error_codes=tables.CODES,
+    chunk_form=tables.CHUNK,
+    emulators={Side.AGENT: _open_agent_emulator},
+    native=NativeForm(
+        is_plain_call=codec.is_plain_call,
+        translated_results=codec.TRANSLATED_RESULTS,
+        translated_stops=tables.STOP_ERRORS,
+    ),
+    official=True,
+    version=1,
+    cancels=True,
+)

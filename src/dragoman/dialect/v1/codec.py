@@ -1,26 +1,27 @@
 """The v1 codec: reads the vocabulary and banjo's additions, writes the official schema.
 
 JSON in, JSON out; pure. Two things differ from the vocabulary: three tool call statuses, and two stop reasons, which
-are errors. The `needs_*` functions tell the engine which messages are identical.
+are errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from dragoman.dialect.reshape import Json, Object, check_encoding, with_json_side_data
 from dragoman.dialect.side_data import strip_initialize_side_data, strip_private, strip_side_data
 from dragoman.dialect.v1 import models
 from dragoman.dialect.v1.tables import (
-    DIALECT,
     EXTENSION_PREFIXES,
+    NAME,
     NEAREST_STATUSES,
     STOP_ERRORS,
     TOOL_CALL_KINDS,
     chunk_text,
 )
 from dragoman.errors import Unsayable
+from dragoman.schema.base import Model
 from dragoman.schema.side import Side
 
 Conversion = Callable[[Object], Object]
@@ -45,7 +46,7 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
         return method, params
     if method == "session/update" and chunk_text(params) is not None:
         return method, params
-    check_encoding(DIALECT, method, params)
+    check_encoding(NAME, method, params)
     rule = LOWER.get((side, method))
     return method, strip_private(rule(params) if rule else params)
 
@@ -60,28 +61,20 @@ def lift_result(side: Side, method: str, result: Json) -> Json:
 def lower_result(side: Side, method: str, result: Json) -> Json:
     """Lower a result of `side` for a v1 peer; a stop reason that v1 lacks is an error."""
     if side is Side.AGENT and method == "session/prompt":
-        check_stop_reason(DIALECT, result, STOP_ERRORS)
+        check_stop_reason(NAME, result, STOP_ERRORS)
     return strip_private(result)
 
 
-def needs_lift(side: Side, method: str) -> bool:
-    """Return whether a v1 peer's call can differ from the vocabulary (of updates: only LIFTED_UPDATES can)."""
-    return (side, method) in LIFT or (side, method) in LIFTED_METHODS
-
-
-def needs_lower(side: Side, method: str) -> bool:
-    """Return whether a call without side data can differ from official v1 (of updates: only tool calls can)."""
-    return (side, method) in LOWER
-
-
-def needs_lift_result(side: Side, method: str) -> bool:
-    """Return whether a v1 peer's result can differ from the vocabulary."""
-    return (side, method) in LIFT_RESULT
-
-
-def needs_lower_result(side: Side, method: str) -> bool:
-    """Return whether a result without side data can differ from official v1."""
-    return (side, method) == (Side.AGENT, "session/prompt")
+def is_plain_call(method: str, params: Any) -> bool:
+    """Return whether a Struct of the vocabulary is official v1 as it is."""
+    if not isinstance(params, Model) or params.meta:
+        return False  # side data may hold members that must not be sent
+    if method == "session/update":
+        update = getattr(params, "update", None)
+        return getattr(update, "status", None) not in NEAREST_STATUSES and not getattr(update, "meta", None)
+    if method == "session/request_permission":
+        return getattr(getattr(params, "tool_call", None), "status", None) not in NEAREST_STATUSES
+    return True
 
 
 def check_stop_reason(dialect: str, result: Json, errors: dict[str, str]) -> None:
@@ -139,3 +132,4 @@ LIFT_RESULT: Final[ConversionTable] = {
     (Side.AGENT, "session/fork"): models.lift_models,
     (Side.AGENT, "session/set_config_option"): models.lift_options,
 }
+TRANSLATED_RESULTS: Final = frozenset(method for _, method in LIFT_RESULT)

@@ -14,7 +14,7 @@ from dragoman.dialect.reshape import Object
 from dragoman.dialect.text_chunk import ChunkForm
 from dragoman.errors import Kind
 
-DIALECT: Final = "v1"
+NAME: Final = "v1"
 
 STANDARD_CODES: Final[dict[str, int]] = {
     Kind.PARSE_ERROR: -32700,

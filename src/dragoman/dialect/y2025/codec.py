@@ -15,8 +15,8 @@ from dragoman.dialect.v1.tables import EXTENSION_PREFIXES
 from dragoman.dialect.y2025 import initialize, shell_line
 from dragoman.dialect.y2025.content import lift_blocks, lower_blocks
 from dragoman.dialect.y2025.tables import (
-    DIALECT,
     EXIT_NAMES,
+    NAME,
     SESSION_NAMES,
     SETUP_INFERRED,
     SETUP_RESULT_UNSUPPORTED,
@@ -45,10 +45,10 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
     if row is None:
         if method.startswith(EXTENSION_PREFIXES):
             return method, params
-        raise Unsayable(DIALECT, method)
+        raise Unsayable(NAME, method)
     if not isinstance(params, dict):
         return method, params
-    check_encoding(DIALECT, method, params)
+    check_encoding(NAME, method, params)
     said = row[1](params)
     return method, said if method == "session/update" else strip_private(said)
 
@@ -66,7 +66,7 @@ def lower_result(side: Side, method: str, result: Json) -> Json:
     if row is None:
         if (side, method) in CALLS or method.startswith(EXTENSION_PREFIXES):
             return strip_private(result)
-        raise Unsayable(DIALECT, f"the result of {method}")
+        raise Unsayable(NAME, f"the result of {method}")
     return strip_private(row[1](result or {})) if result is None or isinstance(result, dict) else result
 
 

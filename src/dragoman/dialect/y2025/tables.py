@@ -12,8 +12,9 @@ import msgspec
 from dragoman.dialect.text_chunk import ChunkForm
 from dragoman.dialect.v1.tables import CHUNK_KINDS, STANDARD_CODES
 from dragoman.errors import Kind
+from dragoman.schema.side import Side
 
-DIALECT: Final = "2025.1"
+NAME: Final = "2025.1"
 
 CODES: Final[dict[str, int]] = {
     **STANDARD_CODES,
@@ -80,3 +81,19 @@ CHUNK: Final = ChunkForm(
     lambda said: (said.session_id, said.type, said.data.text),
     lambda session, kind, text: _Params(session, kind, _Data(text)),
 )
+
+# Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.
+ERROR_PATHS: Final[dict[Side, tuple[tuple[str, str], ...]]] = {
+    Side.AGENT: (
+        (r"^sessionId\b", "session_id"),
+        (r"^prompt\b", "content"),
+        (r"^methodId\b", "type"),
+        (r"^clientInfo\b", "client_info"),
+        (r"^clientCapabilities\b", "capabilities"),
+        (r"^protocolVersion\b", "protocol_version"),
+        (r"^(content\[\d+\])\.resource\.text\b", r"\1.content"),
+        (r"^(content\[\d+\])\.resource\b\.?", r"\1."),
+        (r"^(content\[\d+\])\.mimeType\b", r"\1.format"),
+    ),
+    Side.CLIENT: ((r"^sessionId\b", "session_id"), (r"^terminalId\b", "terminal_id")),
+}

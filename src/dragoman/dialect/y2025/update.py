@@ -12,7 +12,7 @@ from dragoman.dialect.guesses import guess_tool_kind, lift_text, lower_text
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
 from dragoman.dialect.side_data import strip_private, strip_side_data
 from dragoman.dialect.v1.tables import CHUNK_KINDS, NEAREST_STATUSES, UPDATE_KINDS, chunk_text
-from dragoman.dialect.y2025.tables import DIALECT, SESSION_NAMES, TOOL_UNSUPPORTED
+from dragoman.dialect.y2025.tables import NAME, SESSION_NAMES, TOOL_UNSUPPORTED
 from dragoman.errors import Unsayable
 
 
@@ -70,7 +70,7 @@ def _lower_object(lowered: Lowered, update: Object) -> None:
     known = kind if isinstance(kind, str) else ""
     rule = _LOWER.get(known)
     if rule is None and known in UPDATE_KINDS:
-        raise Unsayable(DIALECT, f"the update {known}")
+        raise Unsayable(NAME, f"the update {known}")
     lowered.put("type", kind)
     data = {name: value for name, value in update.items() if name != "sessionUpdate"}
     lowered.put("data", rule(data) if rule else Lowered(data).build())

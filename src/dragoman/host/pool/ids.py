@@ -28,18 +28,6 @@ class MessageIds(msgspec.Struct, rename="camel"):
     crow_session_id: str | UnsetType = msgspec.field(default=UNSET, name="session_id")
 
 
-class CancelForm(msgspec.Struct, frozen=True, kw_only=True):
-    """How a dialect cancels a turn."""
-
-    method: str = "session/cancel"
-    session_member: str = "sessionId"
-    is_request: bool = False
-
-
-V1_CANCEL = CancelForm()
-CROW_CANCEL = CancelForm(method="cancel", session_member="session_id", is_request=True)
-
-
 class ForwardedRequest(msgspec.Struct, eq=False):
     """A request of a room that the process has not answered yet."""
 

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from dragoman.dialect.dialects import load_dialect
 from dragoman.host.auth.roles import ADMIN
-from dragoman.host.pool.ids import CROW_CANCEL, V1_CANCEL
 from dragoman.host.pool.process import SharedProcess
 from dragoman.host.pool.transport import SharedTransport
 from dragoman.roles.client.dial import Dialer
@@ -26,21 +26,12 @@ if TYPE_CHECKING:
     from dragoman.engine.connection import Connection
     from dragoman.host.room.room import Room
 
-# Dialects that can share: sessions in any folder, and every message names its session.
-SHAREABLE_DIALECTS = {"v1": V1_CANCEL, "banjo": V1_CANCEL, "crow": CROW_CANCEL}
-
-# Why the others cannot: it would be open whose files an agent reads.
-_UNSHAREABLE_DIALECTS = {
-    "draft": "an agent of the draft does not say for which session it uses files and terminals",
-    "2025.1": "an agent of 2025.1 works in one folder, and does not say for which session it uses files",
-}
-
 
 def reason_not_shared(agent_config: NamedAgent, dialect: str) -> str:
     """Return why an agent needs a process for each session; "" if it can be shared."""
     if agent_config.sandbox:
         return "its sandbox is made for the folders of one session"
-    return "" if dialect in SHAREABLE_DIALECTS else _UNSHAREABLE_DIALECTS.get(dialect, "its dialect is not known yet")
+    return load_dialect(dialect).reason_not_shared if dialect else "its dialect is not known yet"
 
 
 # The process note of a room whose agent process is shared.
@@ -72,7 +63,7 @@ class Pool:
             process = self._processes.get(key)
             if process is None:
                 process = SharedProcess(
-                    await start(), lambda process: self._forget(key, process), SHAREABLE_DIALECTS[key.dialect]
+                    await start(), lambda process: self._forget(key, process), load_dialect(key.dialect).turn_cancel
                 )
                 self._processes[key] = process
             return process.attach()

@@ -12,14 +12,13 @@ from collections.abc import Callable
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from dragoman.dialect.dialects import TurnCancel
 from dragoman.errors import ConnectionFailed, TransportClosed
 from dragoman.host.pool.ids import (
     MALFORMED_REPLY_ERROR,
     PERMISSION_CANCELLED,
     SESSION_CLOSED_ERROR,
     SESSION_TAKEN_ERROR,
-    V1_CANCEL,
-    CancelForm,
     Deliveries,
     ForwardedRequest,
     SessionOwners,
@@ -64,7 +63,10 @@ class SharedProcess:
     """One process and the transports of its rooms."""
 
     def __init__(
-        self, inner: Transport, on_closed: Callable[[SharedProcess], None], cancel_form: CancelForm = V1_CANCEL
+        self,
+        inner: Transport,
+        on_closed: Callable[[SharedProcess], None],
+        cancel_form: TurnCancel = TurnCancel(),  # noqa: B008  # frozen
     ) -> None:
         self.inner = inner
         self._cancel_form = cancel_form

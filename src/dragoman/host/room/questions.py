@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from dragoman.host.account_calls import Caller
     from dragoman.roles.client.permission.guard import Guard
 
-# Clients of these dialects cannot be asked: their emulator answers for them (dialect/y2025/auto_permission.py). They
-# are asked only if nobody else is there.
-UNASKABLE_DIALECTS = frozenset({"2025.1"})
-
 
 class MemberAnswer(NamedTuple):
     """The outcome of a question: a result or None, who answered, and why nobody did."""
@@ -130,7 +126,8 @@ class Questions:
             and member.can_control
             and (not question.gate or member.client.connection.offers(question.gate))
         ]
-        return [member for member in eligible if member.client.dialect not in UNASKABLE_DIALECTS] or eligible
+        # An emulator answers for clients that cannot be asked. They are asked only if nobody else is there.
+        return [member for member in eligible if member.client.dialect.can_ask] or eligible
 
     def _refresh(self, question: _OpenQuestion) -> None:
         """Ask those who were not asked yet, and pause or resume the deadline."""

@@ -16,7 +16,6 @@ from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.peer_info import offers
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.session import OFFICIAL_DIALECTS
 from dragoman.schema.auth import (
     AuthenticateParams,
     AuthenticateResult,
@@ -81,7 +80,7 @@ class ClientLogin:
         await self.notify_status()
         if not is_accepted:
             raise ProtocolError(Kind.AUTH_REQUIRED, f"the agent did not accept the credentials for {params.method_id}")
-        if self._expires_at is None or self._client.dialect in OFFICIAL_DIALECTS:
+        if self._expires_at is None or self._client.dialect.official:
             return AuthenticateResult()
         return AuthenticateResult(meta={SIDE_DATA_KEY: {"expiresAt": _format_time(self._expires_at)}})
 
@@ -102,7 +101,7 @@ class ClientLogin:
         if check is not None:
             return check
         declared = {method.id: method for method in agent.auth_methods}
-        if self._client.dialect == "banjo" or not method_id:
+        if not self._client.dialect.names_auth_method or not method_id:
             # Banjo's params have no meaning (docs/protocol/dialects.md#banjo-authenticate): the first hook decides.
             return next(iter(agent.auth_hooks.values()), None)
         if method_id in declared and declared[method_id].form == AuthForm.TERMINAL:

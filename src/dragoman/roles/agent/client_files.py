@@ -103,8 +103,7 @@ class ClientFiles:
 
     def _sends_text_options(self, *options: str) -> bool:
         """Return whether the client's dialect can carry these options with text. Raise if bytes cannot do it either."""
-        codec = self._connection.sender.codec
-        if codec is not None and codec.dialect.name == "draft":
+        if self._connection.dialect.has_workspace_options:
             return True
         if not self._connection.offers(FS_EXTENSION_PREFIX + "binary"):
             what = ", ".join(options)

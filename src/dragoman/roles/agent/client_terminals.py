@@ -89,7 +89,7 @@ class ClientTerminals:
         )
         if size is not None:
             params = self._with_pty(params, *size)
-        sends_timeout = timeout is not None and _speaks_draft(self._connection)
+        sends_timeout = timeout is not None and self._connection.dialect.has_workspace_options
         if timeout is not None and sends_timeout:
             params = with_side_data(params, timeout=round(timeout * 1000))
         result = await self._connection.request("terminal/create", params)
@@ -98,7 +98,7 @@ class ClientTerminals:
 
     def _with_pty(self, params: CreateTerminalParams, rows: int, columns: int) -> CreateTerminalParams:
         """Return the params with a pseudo-terminal. Only the draft: side data next to v1 is not trusted."""
-        if not _speaks_draft(self._connection) or not self._connection.offers(
+        if not self._connection.dialect.has_workspace_options or not self._connection.offers(
             "client._meta.dragoman.terminal.interactive"
         ):
             raise ProtocolError(
@@ -191,7 +191,7 @@ class ClientTerminal:
             return
         side: dict[str, Any] = {} if signal == DEFAULT_SIGNAL else {"signal": signal}
         side |= {"force": True} if force else {}
-        if not _speaks_draft(self._connection):
+        if not self._connection.dialect.has_workspace_options:
             if signal not in TERMINATING_SIGNALS:
                 message = f"this client cannot send {signal}; it can only end commands"
                 raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"signal": signal})
@@ -213,7 +213,3 @@ class ClientTerminal:
         assert self._connection is not None
         params = kind(session_id=self._session_id, terminal_id=self.id)
         return await self._connection.request(method, params, timeout=timeout)
-
-
-def _speaks_draft(connection: Connection) -> bool:
-    return connection.sender.codec is not None and connection.sender.codec.dialect.name == "draft"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.dialects import Dialect
 from dragoman.engine.peer_info import missing_capabilities
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.session import OFFICIAL_DIALECTS
 from dragoman.schema.auth import AuthForm, AuthMethod
 from dragoman.schema.base import Marker
 from dragoman.schema.initialize import (
@@ -37,7 +37,7 @@ def answer_initialize(client: ServedClient, params: InitializeParams) -> Initial
     _check_client_capabilities(agent, params)
     client.lifecycle.is_initialized = True
     client.capabilities = agent.capabilities or agent_capabilities(agent, dialect)
-    is_official = dialect in OFFICIAL_DIALECTS
+    is_official = dialect.official
     side: dict[str, Any] = {}
     if agent.instructions:
         side["instructions"] = agent.instructions
@@ -59,14 +59,14 @@ def _auth_methods(client: ServedClient) -> list[AuthMethod]:
     return [method for method in client.agent.auth_methods if method.form != AuthForm.TERMINAL or has_terminal]
 
 
-def agent_capabilities(agent: Agent, dialect: str) -> AgentCapabilities:
+def agent_capabilities(agent: Agent, dialect: Dialect) -> AgentCapabilities:
     """Return the capabilities that follow from the agent's declaration; some dialects get more in side data."""
-    is_official = dialect in OFFICIAL_DIALECTS
-    side: dict[str, Any] = {"modes": [mode.id for mode in agent.modes]}
-    if dialect == "2025.1":
-        side |= {"streaming": agent.streaming, "audio": agent.audio}
-        if agent.tools is not None:
-            side["tools"] = agent.tools
+    is_official = dialect.official
+    extra = {"streaming": agent.streaming, "audio": agent.audio, "tools": agent.tools}
+    side: dict[str, Any] = {
+        "modes": [mode.id for mode in agent.modes],
+        **{name: extra[name] for name in dialect.extra_capabilities if extra[name] is not None},
+    }
     return AgentCapabilities(
         load_session=True,
         prompt_capabilities=PromptCapabilities(
@@ -83,13 +83,10 @@ def agent_capabilities(agent: Agent, dialect: str) -> AgentCapabilities:
     )
 
 
-def _prompt_side_data(agent: Agent, dialect: str) -> Any:
+def _prompt_side_data(agent: Agent, dialect: Dialect) -> Any:
     """Return what only some dialects announce: text in crow, streaming in the draft."""
-    if dialect == "crow":
-        return {"dragoman": {"text": True}}
-    if dialect == "draft" and not agent.streaming:
-        return {"dragoman": {"streaming": False, "cancellation": True, "attachments": True}}
-    return UNSET
+    extra = {name: name != "streaming" or agent.streaming for name in sorted(dialect.extra_prompt_capabilities)}
+    return {"dragoman": extra} if extra else UNSET
 
 
 def _session_capabilities(agent: Agent, is_official: bool) -> SessionCapabilities:
@@ -127,9 +124,9 @@ def _auth_capabilities(agent: Agent) -> Any:
     return AgentAuthCapabilities(logout=Marker() if has_logout else UNSET, status=Marker() if agent.unstable else UNSET)
 
 
-def _check_version(dialect: str, version: int) -> None:
+def _check_version(dialect: Dialect, version: int) -> None:
     """Reject other versions in banjo (docs/protocol/dialects.md#banjo-errors); others get ours in the answer."""
-    if dialect == "banjo" and version != 1:
+    if dialect.rejects_versions and version != 1:
         raise ProtocolError(Kind.UNSUPPORTED_VERSION, f"version {version} is not supported; use 1", {"supported": [1]})
 
 

@@ -14,7 +14,7 @@ from dragoman.ids import new_id
 from dragoman.roles.agent.logged_session import LoggedSession
 from dragoman.roles.agent.prompt import busy_error
 from dragoman.roles.agent.responders import AUTO_RESUME, is_auto_resumed
-from dragoman.roles.agent.session import OFFICIAL_DIALECTS, Session
+from dragoman.roles.agent.session import Session
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.session import (
     ForkSessionResult,
@@ -164,9 +164,7 @@ class OpenCalls:
 
     def _set_system_prompt(self, session: Session, prompt: SystemPrompt) -> None:
         """Set the system prompt, or fail the request (docs/protocol/sessions.md#system-prompt)."""
-        offered = self._agent.system_prompt_mode or (
-            "" if self._client.dialect in OFFICIAL_DIALECTS else SystemPromptMode.APPEND
-        )
+        offered = self._agent.system_prompt_mode or ("" if self._client.dialect.official else SystemPromptMode.APPEND)
         if prompt.mode not in {offered, SystemPromptMode.APPEND if offered else ""}:
             raise ProtocolError(
                 Kind.INVALID_PARAMS,

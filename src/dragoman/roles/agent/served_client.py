@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UnsetType
 
+from dragoman.dialect.dialects import Dialect
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
 from dragoman.engine.lifecycle import Lifecycle
@@ -136,10 +137,9 @@ class ServedClient:
         return ProviderCalls(self.agent)
 
     @property
-    def dialect(self) -> str:
-        """The name of the client's dialect."""
-        codec = self.connection.sender.codec
-        return codec.dialect.name if codec is not None else "v1"
+    def dialect(self) -> Dialect:
+        """The client's dialect."""
+        return self.connection.dialect
 
     def find_open_session(self, session_id: str) -> Session:
         """Return the session with this id. Raise if this client has not opened it."""
@@ -207,7 +207,7 @@ class ServedClient:
         """
 
         def wrapped(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-            if self.dialect == "banjo" or (self.dialect == "v1" and _is_blank(incoming.values)):
+            if not self.dialect.names_auth_method or (self.dialect.official and _is_blank(incoming.values)):
                 incoming.params = lenient_params(incoming.values)
             return handler(incoming, done)
 

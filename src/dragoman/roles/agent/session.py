@@ -52,9 +52,8 @@ _session_numbers = count(1)
 _TEXT_PLACEHOLDER = "\x00the text\x00"
 
 
-# In these dialects a client must announce support for boolean options
+# Official clients must announce support for boolean options
 # (docs/protocol/initialize.md#client-capabilities, docs/protocol/dialects.md#banjo-initialize).
-OFFICIAL_DIALECTS = ("v1", "banjo")
 SWITCH_CAPABILITY = "client.session.configOptions.boolean"
 
 # Some clients never answer unknown methods (docs/protocol/peers.md#vendor-methods), so requests to them time out.
@@ -145,8 +144,7 @@ class Session:
     def bind(self, connection: Connection) -> None:
         """Send to this client from now on."""
         self._connection = connection
-        dialect = connection.sender.codec.dialect.name if connection.sender.codec else "v1"
-        self._supports_switches = dialect not in OFFICIAL_DIALECTS or connection.offers(SWITCH_CAPABILITY)
+        self._supports_switches = not connection.dialect.official or connection.offers(SWITCH_CAPABILITY)
         self._files = self._terminals = None
         self._text_senders.clear()
 

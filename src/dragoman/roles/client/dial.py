@@ -17,7 +17,7 @@ import msgspec
 
 from dragoman.config.paths import protect_user_files
 from dragoman.dialect import detect
-from dragoman.dialect.dialects import DIALECT_NAMES
+from dragoman.dialect.dialects import DEFAULT_DIALECT, DIALECT_NAMES
 from dragoman.dialect.dialects import load_dialect as find_dialect
 from dragoman.dialect.reshape import ABSENT, json_side_data
 from dragoman.dialect.side_data import with_side_data
@@ -40,14 +40,8 @@ from dragoman.transport.socket import dial_local, is_address, is_remote
 if TYPE_CHECKING:
     from dragoman.transport.remote.address import RemoteOptions
 
-# The order in which the dialects after official v1 are tried.
-DIALECT_ORDER = ("draft", "crow", "2025.1")
-
 # Errors that mean the agent did not understand initialize.
 NOT_UNDERSTOOD = frozenset({Kind.INVALID_PARAMS, Kind.INVALID_REQUEST, Kind.TIMEOUT})
-
-# Dialects without file calls beyond text.
-_WITHOUT_FILE_EXTENSIONS = frozenset({"2025.1", "crow"})
 
 _INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
@@ -133,9 +127,14 @@ class Dialer:
         self._main = await self._connect(self.cwd)
         return self._main
 
+    @property
+    def has_one_folder(self) -> bool:
+        """Whether an agent process has one folder for all sessions, so that another folder needs another process."""
+        return self.dialect != "auto" and find_dialect(self.dialect).one_folder
+
     async def agent_for_cwd(self, cwd: str) -> ConnectedAgent:
         """Return the agent for sessions in this folder: in most dialects the only one."""
-        if self.dialect != "2025.1":
+        if not self.has_one_folder:
             return self.main
         async with self._cwd_lock:  # two sessions must not both start a process for the same folder
             connected = await self._process_for_cwd(cwd)
@@ -200,7 +199,7 @@ class Dialer:
 
     async def _try_dialects(self, cwd: str) -> ConnectedAgent:
         refusals: list[str] = []
-        for name in ("v1", *DIALECT_ORDER):
+        for name in detect.TRY_ORDER:
             connection = await self._open_connection(name, cwd)
             try:
                 answer = await self._request_initialize(connection, self._initialize_params)
@@ -216,7 +215,7 @@ class Dialer:
                 await connection.close()
                 raise
             detected = detect.dialect_of_agent(answer) or name
-            if name == "v1" and detected != "v1" and self.can_restart:
+            if name == detect.TRY_ORDER[0] != detected and self.can_restart:
                 await connection.close()
                 self.dialect = detected
                 return await self._initialize(await self._open_connection(detected, cwd), cwd)
@@ -244,14 +243,15 @@ class Dialer:
 
     async def _initialize_polyglot(self, cwd: str) -> ConnectedAgent:
         """Send one initialize that every known dialect can read, and detect the dialect from the answer."""
-        connection = await self._open_connection("v1", cwd)
+        connection = await self._open_connection(DEFAULT_DIALECT, cwd)
         try:
-            answer = await self._request_initialize(connection, polyglot_params(self._initialize_params, cwd))
+            params = detect.polyglot_params(json_values(self._initialize_params), cwd)
+            answer = await self._request_initialize(connection, params)
         except BaseException:
             await connection.close()
             raise
-        self.dialect = detect.dialect_of_agent(answer) or "v1"
-        if self.dialect != "v1":
+        self.dialect = detect.dialect_of_agent(answer) or DEFAULT_DIALECT
+        if self.dialect != DEFAULT_DIALECT:
             connection.set_dialect(find_dialect(self.dialect))
             answer = find_dialect(self.dialect).lift_result(Side.AGENT, "initialize", answer)
             connection.peer.note_initialize(self._initialize_params)
@@ -259,15 +259,14 @@ class Dialer:
         return await self._accept_or_close(connection, answer, cwd)
 
     async def _request_initialize(self, connection: Connection, params: Any) -> Any:
-        """Send initialize and return the answer as plain JSON of the vocabulary. 2025.1 gets the MCP servers here."""
-        codec = connection.sender.codec
-        dialect = codec.dialect.name if codec is not None else ""
-        if self._mcp_servers and dialect == "2025.1":
+        """Send initialize and return the answer as plain JSON of the vocabulary."""
+        dialect = connection.dialect
+        if self._mcp_servers and dialect.one_folder:
             params = with_side_data(params, mcpServers=[json_values(server) for server in self._mcp_servers])
-        if self._session_capabilities is not None and codec is not None and codec.is_native:
+        if self._session_capabilities is not None and dialect.is_native:
             offered = msgspec.structs.replace(params.client_capabilities, session=self._session_capabilities)
             params = msgspec.structs.replace(params, client_capabilities=offered)
-        if dialect in _WITHOUT_FILE_EXTENSIONS and params.client_capabilities:
+        if not dialect.has_file_extensions and params.client_capabilities:
             offered = with_side_data(params.client_capabilities, fs=ABSENT, terminal=ABSENT)
             params = msgspec.structs.replace(params, client_capabilities=offered)
         params = with_unknown_members(params, self._raw_params)
@@ -282,10 +281,10 @@ class Dialer:
                 Kind.CAPABILITY_UNSUPPORTED, f"{self._display_name} requires {what}, which this client does not offer"
             )
         result = decode_as(_INITIALIZE.result, answer)
-        version = result.protocol_version
-        if version > 1 and connection.sender.codec is not None and connection.sender.codec.dialect.name == "v1":
+        version, known = result.protocol_version, connection.dialect.version
+        if known is not None and version > known:
             raise StartFailed(
-                f"{self._display_name} answer with protocol version {version}; this client supports version 1"
+                f"{self._display_name} answered with protocol version {version}; this client supports version {known}"
             )
         return ConnectedAgent(connection, result, answer, cwd)
 
@@ -360,22 +359,3 @@ def rebase_command(command: list[str], old_cwd: str, new_cwd: str) -> list[str]:
         return os.path.isfile(os.path.join(old_cwd, argument)) and not os.path.isfile(os.path.join(new_cwd, argument))
 
     return [os.path.join(old_cwd, argument) if must_move(argument) else argument for argument in command]
-
-
-def polyglot_params(initialize_params: InitializeParams, cwd: str) -> dict[str, Any]:
-    """Return initialize params in all dialects at once; only `protocol_version` has one value
-    (docs/protocol/dialect-matrix.md#polyglot).
-    """
-    official = json_values(initialize_params)
-    merged: dict[str, Any] = {}
-    for name in ("crow", "2025.1", "draft", "v1"):
-        params = find_dialect(name).lower_call(Side.AGENT, "initialize", official)[1]
-        capabilities = {**merged.get("capabilities", {}), **params.get("capabilities", {})}
-        merged = {**merged, **params}
-        if capabilities:
-            merged["capabilities"] = capabilities
-    terminal = merged["capabilities"].get("terminal")
-    if not (isinstance(terminal, dict) and terminal.get("create")):
-        # An object in the draft, a boolean in 2025.1, which would read any object as true.
-        merged["capabilities"].pop("terminal", None)
-    return {**merged, "protocol_version": "2025.1", "working_directory": cwd, "mcp_servers": []}

@@ -50,9 +50,6 @@ from dragoman.schema.session import (
     SystemPromptMode,
 )
 
-# Dialects whose session/new carries the mode; in others it is set afterwards.
-_OPENS_IN_MODE = frozenset({"2025.1", "draft"})
-
 # Updates of unknown sessions, kept until session/new is answered (docs/protocol/peers.md#early-updates).
 MAX_EARLY_UPDATES = 1000
 
@@ -150,8 +147,7 @@ class RemoteAgent:
     @property
     def dialect(self) -> str:
         """The name of the agent's dialect."""
-        codec = self.connection.sender.codec
-        return codec.dialect.name if codec else "v1"
+        return self.connection.dialect.name
 
     @property
     def initialize_result(self) -> InitializeResult:
@@ -206,9 +202,10 @@ class RemoteAgent:
     def _check_system_prompt(self, prompt: SystemPrompt | UnsetType) -> None:
         """Raise if the agent would ignore the system prompt (docs/protocol/sessions.md#system-prompt).
 
-        The draft can only append.
+        Some dialects can append without announcing it.
         """
-        if isinstance(prompt, UnsetType) or (self.dialect == "draft" and prompt.mode == SystemPromptMode.APPEND):
+        appends = self.connection.dialect.appends_system_prompt
+        if isinstance(prompt, UnsetType) or (appends and prompt.mode == SystemPromptMode.APPEND):
             return
         gate = "agent.sessionCapabilities.systemPrompt"
         if prompt.mode != SystemPromptMode.APPEND:
@@ -234,9 +231,10 @@ class RemoteAgent:
             additional_directories=absolute_directories(directories),
             system_prompt=system_prompt,
         )
-        if self.dialect != "v1":
+        dialect = self.connection.dialect
+        if not dialect.is_native:
             params = omit_empty_servers(params)
-        if mode is not None and self.dialect in _OPENS_IN_MODE:
+        if mode is not None and dialect.opens_in_mode:
             params = with_side_data(params, initialMode=mode)
         connected = await self._dialer.agent_for_cwd(cwd)
         self._use_agent(connected)

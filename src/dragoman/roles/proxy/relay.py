@@ -158,7 +158,7 @@ class Relay:
         side = json_values(params.meta or {}).get("dragoman", {})
         if isinstance(side.get("workingDirectory"), str) and side["workingDirectory"].startswith("/"):
             self._dialer.cwd = side["workingDirectory"]
-        if "mcpServers" in side and self._dialer.dialect != "2025.1":  # they may hold secrets
+        if "mcpServers" in side and not self._dialer.has_one_folder:  # they may hold secrets
             meta = {**params.meta, "dragoman": {**side, "mcpServers": []}}
             params = msgspec.structs.replace(params, meta=meta)
         connected = await self._dialer.start(params, handlers, self._forward_to_client, raw_params)
@@ -252,14 +252,14 @@ class Relay:
                     Kind.INVALID_STATE, f"{incoming.method} arrived before initialize; send initialize first"
                 )
             return None
-        if self._dialer.dialect == "2025.1" and incoming.method == "session/new":
+        if self._dialer.has_one_folder and incoming.method == "session/new":
             return self._open_in_own_process(incoming, done)
         session = getattr(incoming.params, "session_id", None) if incoming.row is not None else None
         owner = self._agent_by_session.get(session) if isinstance(session, str) else None
         return self._forward(incoming, done, (owner or self._agent).connection, Side.AGENT)
 
     async def _open_in_own_process(self, incoming: Incoming, done: DoneCallback) -> None:
-        """Open a session of a 2025.1 agent, which has one folder, in the process for its folder."""
+        """Open a session of an agent that has one folder, in the process for its folder."""
         connected = await self._dialer.agent_for_cwd(incoming.params.cwd)
         self._agent = self._dialer.main  # may be another process now
         self._listen_to(connected.connection)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.dialect import detect
+from dragoman.dialect.dialects import DEFAULT_DIALECT
 from dragoman.dialect.dialects import load_dialect as find_dialect
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.codec import PeerCodec
@@ -31,9 +32,6 @@ _UPDATE_HEAD = re.compile(
 
 _SESSION_ID_MEMBERS = ("sessionId", "session_id")  # as in transport/remote/streams.py
 
-# Dialects whose clients choose session ids; another connection needs the agent's own ids.
-_CLIENT_CHOOSES_IDS = frozenset({"2025.1"})
-
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -41,7 +39,7 @@ class DialectFrames:
     """The dialect of a client and its agent; official v1 before initialize."""
 
     def __init__(self) -> None:
-        self._set_dialect("v1")
+        self._set_dialect(DEFAULT_DIALECT)
 
     def _set_dialect(self, name: str) -> None:
         self.dialect = find_dialect(name)
@@ -50,11 +48,11 @@ class DialectFrames:
 
     def detect_client(self, params: Any) -> None:
         """Detect the dialect from the params of initialize."""
-        self._set_dialect(detect.dialect_of_client("initialize", params) or "v1")
+        self._set_dialect(detect.dialect_of_client("initialize", params) or DEFAULT_DIALECT)
 
     def with_reconnect_capability(self, params: Any) -> Any:
         """Ask in initialize for the agent's own session ids, where the client chooses others."""
-        if self.dialect.name not in _CLIENT_CHOOSES_IDS:
+        if not self.dialect.client_chooses_ids:
             return params
         try:
             method, lifted = self.dialect.lift_call(Side.AGENT, "initialize", params)
