@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import Any
 
 from dragoman import ClientSession, SandboxUnavailable
 from dragoman.cli.connect import record as records
@@ -24,7 +24,7 @@ from dragoman.cli.ui.permission import PermissionUI
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.errors import ConfigFault, Kind, ProtocolError
 from dragoman.schema.permission import RequestPermissionParams
-from dragoman.store.contract import Store, Summary
+from dragoman.store.contract import Summary
 from dragoman.transport.base import Transport
 
 
@@ -46,8 +46,7 @@ class HostedSession(OpenSession):
         self._host = options.host
         host_info = await api.request_json(self._host, "GET", "/api/host")
         api.check_agent(self._host, host_info, options.host_agent)
-        host_store = HostStore(self._host)
-        store = cast(Store, host_store)
+        store = HostStore(self._host)
         # A share link gives access to one session only.
         if host_info.get("session"):
             previous: Summary | None = await store.find(host_info["session"])
@@ -64,7 +63,7 @@ class HostedSession(OpenSession):
         if self._show_line is not None:
             self.prompt_author = lambda: self.presence.prompt_author
         if self._on_entry is not None:
-            self._follower = LogFollower(host_store, self._on_entry, lambda: self.presence.own_turn_id)
+            self._follower = LogFollower(store, self._on_entry, lambda: self.presence.own_turn_id)
             stack.push_async_callback(self._follower.finish)
             self.presence.on_activity = self._follower.wake
 

@@ -5,7 +5,6 @@ Has the part of the store contract that the API offers; the rest is refused with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -92,10 +91,6 @@ class HostStore:
         await request_json(self.host, "DELETE", f"/api/sessions/{_quote_id(session_id)}")
         return True
 
-    async def append(self, session_id: str, drafts: Sequence[Any]) -> NoReturn:
-        """Refuse: only the host writes its logs."""
-        raise _unsupported("import")
-
     async def expire(self, retention: Retention, now: str) -> list[str]:
         """Delete old sessions among those that may be deleted."""
         expired = expired_ids(retention, await self.deletable_sessions(), now)
@@ -103,16 +98,25 @@ class HostStore:
             await self.delete(session_id)
         return expired
 
-    async def verify(self, session_id: str) -> NoReturn:
-        """Refuse: damage is repaired on the host."""
-        raise _unsupported("repair")
+    async def credentials(self, session_id: str) -> dict[str, Any]:
+        """Return nothing: the host does not tell."""
+        return {}
 
-    async def repair(self, session_id: str) -> NoReturn:
-        """Refuse: damage is repaired on the host."""
-        raise _unsupported("repair")
+    async def probe(self) -> None:
+        """Do nothing: only the host can repair what it would find."""
 
     async def close(self) -> None:
         """Do nothing."""
+
+    async def _refuse_import(self, *_: Any, **__: Any) -> NoReturn:
+        raise _unsupported("import")  # only the host writes its logs
+
+    append = begin_import = keep_credentials = _refuse_import
+
+    async def _refuse_repair(self, *_: Any, **__: Any) -> NoReturn:
+        raise _unsupported("repair")
+
+    verify = repair = _refuse_repair
 
 
 def _quote_id(session_id: str) -> str:

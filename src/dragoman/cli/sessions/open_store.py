@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import cast
 
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import record
@@ -59,7 +58,7 @@ async def _run_with_host_store(options: argparse.Namespace, action: Callable[[St
     from dragoman.cli.host_client.api import resolve_host as host
     from dragoman.cli.host_client.store import HostStore
 
-    return await action(cast(Store, HostStore(host(options.host, options.token_file))))
+    return await action(HostStore(host(options.host, options.token_file)))
 
 
 async def _run_with_local_store(action: Callable[[Store], Awaitable[int]], creates_store: bool) -> int:
