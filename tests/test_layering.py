@@ -35,7 +35,7 @@ EFFECTS = {
 # What the core may import from outside the standard library; uvloop only where it happens to be installed,
 # opentelemetry only in inspect/otel.py, when somebody asks for spans; prompt_toolkit only for the line of chat;
 # pytest only in the two modules that pytest itself loads; jwt only where a host checks tokens of an issuer;
-# httpx and websockets only for remote agents, in transport/remote.
+# httpx and websockets only for remote agents, in transport/remote, and httpx for the keys of an issuer.
 DEPENDENCIES = {
     "h11", "h2", "httpx", "hypercorn", "jwt", "msgspec", "opentelemetry", "prompt_toolkit", "pytest", "uvicorn",
     "uvloop", "websockets",

@@ -1,6 +1,4 @@
-"""Authenticate requests to a host: by one of its tokens, by a token of the OpenID Connect issuer, or as the local
-owner.
-"""
+"""Authenticate requests to a host: by its own token, by a token of the issuer, or as the local owner."""
 
 from __future__ import annotations
 

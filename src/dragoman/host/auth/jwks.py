@@ -1,19 +1,16 @@
 """The public keys of an OpenID Connect issuer: found by discovery, cached, fetched again when one is missing.
 
-A slow or unreachable issuer delays nobody whose key is known. Needs PyJWT[crypto].
+A slow or unreachable issuer delays nobody whose key is known. Why not PyJWKClient: docs/decisions/0017-less-by-hand.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
+import ssl
 from collections.abc import Awaitable, Callable
-from http.client import HTTPException
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from msgspec import Struct
 
@@ -37,7 +34,6 @@ STALE_AFTER = 86400.0
 # Limits for answers of the issuer. Seconds, bytes.
 FETCH_TIMEOUT = 10.0
 MAX_RESPONSE_BYTES = 1024 * 1024
-CHUNK_SIZE = 64 * 1024
 
 Fetch = Callable[[str], Awaitable[Any]]  # a URL -> its JSON; raises OSError or ValueError
 
@@ -102,7 +98,8 @@ class Jwks:
         if not isinstance(document, dict) or document.get("issuer") != issuer:
             raise ValueError("its discovery document names another issuer")
         jwks_url = document.get("jwks_uri")
-        if not isinstance(jwks_url, str) or not is_secure_url(jwks_url) or _is_http(jwks_url) > _is_http(issuer):
+        https_only = urlsplit(issuer).scheme == "https"
+        if not isinstance(jwks_url, str) or not is_secure_url(jwks_url, https_only=https_only):
             raise ValueError("its discovery document has no secure jwks_uri")
         published = await self._fetch(jwks_url)
         found = published.get("keys") if isinstance(published, dict) else None
@@ -130,47 +127,35 @@ def _parse_key(each: dict[str, Any]) -> list[tuple[str, PublicKey]]:
     return [(id if isinstance(id, str) else "", PublicKey(public=public, key_type=kind, algorithm=declared))]
 
 
-def is_secure_url(url: str) -> bool:
-    """Tell whether a URL is safe to fetch keys from: https, or this machine."""
+def is_secure_url(url: str, *, https_only: bool = False) -> bool:
+    """Tell whether a URL is safe to fetch keys from: https, or (unless `https_only`) this machine."""
     try:
         parts = urlsplit(url)
     except ValueError:
         return False
     if parts.username or parts.password or not parts.hostname:
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost"))
-
-
-def _is_http(url: str) -> bool:
-    return urlsplit(url).scheme == "http"
+    is_local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+    return parts.scheme == "https" or (is_local and not https_only)
 
 
 async def fetch_json(url: str) -> Any:
-    """Return the JSON at a URL."""
-    return await asyncio.to_thread(_fetch_json_sync, url)
+    """Return the JSON at a URL. Redirects are refused: only the issuer says where its keys are."""
+    import httpx
 
-
-class _NoRedirect(HTTPRedirectHandler):
-    """Redirects are refused: only the issuer says where its keys are."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def _fetch_json_sync(url: str) -> Any:
-    request = Request(url, headers={"Accept": "application/json", "User-Agent": "dragoman"})
-    end = time.monotonic() + FETCH_TIMEOUT
     data = bytearray()
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "dragoman"}
     try:
-        with build_opener(_NoRedirect).open(request, timeout=FETCH_TIMEOUT) as response:
-            while piece := response.read1(CHUNK_SIZE):
+        async with (
+            httpx.AsyncClient(verify=ssl.create_default_context()) as client,
+            client.stream("GET", url, headers=headers, timeout=FETCH_TIMEOUT) as response,
+        ):
+            if response.status_code != 200:
+                raise OSError(f"it answered with status {response.status_code}")
+            async for piece in response.aiter_raw():
                 data += piece
                 if len(data) > MAX_RESPONSE_BYTES:
                     raise ValueError("its answer is too long")
-                if time.monotonic() > end:  # a thread that reads very slowly would keep the host from stopping
-                    raise OSError("its answer is too slow")
-    except URLError as error:
-        raise OSError(str(error.reason)) from None
-    except HTTPException as error:
-        raise OSError(f"its answer is not HTTP ({error!r})") from None
+    except httpx.HTTPError as error:
+        raise OSError(str(error) or repr(error)) from None
     return json.loads(data)

@@ -1,17 +1,4 @@
-"""JSON API for what the protocol has no method for: logs, search, names, share links.
-
-    GET    /api/host                            who the caller is, which agents there are, where sessions may work
-    GET    /api/sessions                        those the caller may see, with role, awake, process, members
-    GET    /api/sessions/ID                     one of them; ID may be a name or the start of an id
-    GET    /api/sessions/ID/log?after=&limit=   entries of its log, one per line
-    GET    /api/search?q=&limit=&session=       passages that contain all words
-    POST   /api/sessions/ID/name {name}         set its name, or (null) remove it
-    POST   /api/sessions/ID/fork {upto, name}   a copy that belongs to the caller
-    POST   /api/sessions/ID/members {user, role}   set a user's role in it, or (null) remove the user
-    POST   /api/sessions/ID/shares {role, seconds, name}   a token for this session only
-    GET    /api/sessions/ID/shares              its tokens, without their secrets
-    DELETE /api/sessions/ID                     delete it
-    DELETE /api/sessions/ID/shares/TOKEN        revoke one
+"""JSON API for what the protocol has no method for: logs, search, names, share links. `_ROUTES` has the paths.
 
 A session that the caller may not see gets the same answer as one that does not exist.
 """
@@ -29,7 +16,7 @@ from dragoman import __version__
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import role_denied, session_not_found
 from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER, is_at_least
-from dragoman.host.auth.tokens import Token, Tokens
+from dragoman.host.auth.tokens import Tokens
 from dragoman.host.host import Host
 from dragoman.store.contract import Summary
 from dragoman.transport.remote.server.auth import Principal
@@ -53,13 +40,6 @@ class ApiRequest(NamedTuple):
     body: Mapping[str, Any]
 
 
-class ApiResponse(NamedTuple):
-    """An answer: JSON, or lines of JSON."""
-
-    value: Any
-    lines: list[bytes] | None = None
-
-
 class Api:
     """The API of one host."""
 
@@ -67,56 +47,47 @@ class Api:
         self._host = host
         self._tokens = tokens
 
-    async def dispatch(self, method: str, path: str, request: ApiRequest) -> ApiResponse:
-        """Find the route and serve it. Raise ProtocolError if there is none."""
-        for (known, pattern), handle in _ROUTES.items():
-            found = re.fullmatch(pattern, path)
+    async def dispatch(self, method: str, path: str, request: ApiRequest) -> Any:
+        """Find the route and return its answer as a JSON value. Raise ProtocolError if there is none."""
+        for known, pattern, serve in _ROUTES:
+            found = re.fullmatch(f"/api/{pattern}", path)
             if found is not None and known == method:
-                return await handle(self, request, *found.groups())
+                return await serve(self, request, *found.groups())
         raise ProtocolError(Kind.METHOD_NOT_FOUND, f"there is no {method} {path}; docs/host.md lists all paths")
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    async def get_host(self, request: ApiRequest) -> ApiResponse:
+    async def get_host(self, request: ApiRequest) -> Any:
         """Return what a client needs before it opens a session."""
         principal, host = request.principal, self._host
         roots = host.roots_of(principal)
-        return ApiResponse(
-            {
-                "dragoman": __version__,
-                "user": principal.user,
-                "role": principal.role,
-                "session": principal.session,
-                "agents": host.agent_catalog.names,
-                "roots": None if roots is None else list(roots),
-            }
-        )
+        return {
+            "dragoman": __version__,
+            "user": principal.user,
+            "role": principal.role,
+            "session": principal.session,
+            "agents": host.agent_catalog.names,
+            "roots": None if roots is None else list(roots),
+        }
 
-    async def list_sessions(self, request: ApiRequest) -> ApiResponse:
+    async def list_sessions(self, request: ApiRequest) -> Any:
         """Return the sessions that the caller may see."""
         visible = await self._host.visible_sessions(request.principal)
-        return ApiResponse({"sessions": [await self._session_json(request.principal, summary) for summary in visible]})
+        return {"sessions": [await self._session_json(request.principal, summary) for summary in visible]}
 
-    async def get_session(self, request: ApiRequest, name: str) -> ApiResponse:
+    async def get_session(self, request: ApiRequest, name: str) -> Any:
         """Return one session."""
-        return ApiResponse(
-            await self._session_json(request.principal, await self._find_session(request.principal, name))
-        )
+        return await self._session_json(request.principal, await self._find_session(request.principal, name))
 
-    async def get_log(self, request: ApiRequest, name: str) -> ApiResponse:
-        """Return entries of a log."""
+    async def get_log(self, request: ApiRequest, name: str) -> Any:
+        """Return entries of a log, as lines of JSON."""
         summary = await self._find_session(request.principal, name)
-        after, limit = (
-            _int_param(request.query, "after", 0),
-            min(_int_param(request.query, "limit", PAGE_SIZE), PAGE_SIZE),
-        )
-        room = self._host.rooms.get(summary.session_id)
-        if room is not None:
-            await room.log.flush()
+        after, limit = _int_param(request.query, "after", 0), _int_param(request.query, "limit", PAGE_SIZE)
         intact = request.query.get("intact") == "1"
-        return ApiResponse(None, await self._host.store.lines(summary.session_id, after, limit, intact=intact))
+        await self._flush_log(summary.session_id)
+        return await self._host.store.lines(summary.session_id, after, min(limit, PAGE_SIZE), intact=intact)
 
-    async def search(self, request: ApiRequest) -> ApiResponse:
+    async def search(self, request: ApiRequest) -> Any:
         """Return passages that contain all words, from sessions that the caller may see."""
         within = request.query.get("session")
         if within is not None:
@@ -124,11 +95,11 @@ class Api:
         limit = _int_param(request.query, "limit", 20)
         hits = await self._host.store.search(request.query.get("q", ""), limit=SEARCH_LIMIT, session_id=within)
         visible = {summary.session_id for summary in await self._host.visible_sessions(request.principal)}
-        return ApiResponse({"hits": msgspec.to_builtins([hit for hit in hits if hit.session_id in visible][:limit])})
+        return {"hits": [hit for hit in hits if hit.session_id in visible][:limit]}
 
     # --- changing -----------------------------------------------------------------------------------------------
 
-    async def set_name(self, request: ApiRequest, name: str) -> ApiResponse:
+    async def set_name(self, request: ApiRequest, name: str) -> Any:
         """Set or remove the name. Needs an admin of the session, whose token may be limited to editor."""
         summary = await self._find_session(request.principal, name, EDITOR)
         if not await self._is_limited_by_token(request.principal, summary.session_id, ADMIN):
@@ -137,19 +108,17 @@ class Api:
         await self._host.rename_session(
             request.principal, summary.session_id, None if new_name is None else str(new_name)
         )
-        return ApiResponse(msgspec.to_builtins(await self._find_session(request.principal, summary.session_id)))
+        return await self._find_session(request.principal, summary.session_id)
 
-    async def fork_session(self, request: ApiRequest, name: str) -> ApiResponse:
+    async def fork_session(self, request: ApiRequest, name: str) -> Any:
         """Copy a session for the caller."""
         summary = await self._find_session(request.principal, name, EDITOR)
         if request.principal.session is not None:
-            raise _permission_denied("this link gives access to one session only")
+            raise ProtocolError(Kind.PERMISSION_DENIED, "this link gives access to one session only")
         upto = request.body.get("upto")
         if upto is not None and (not isinstance(upto, int) or isinstance(upto, bool)):
             raise ProtocolError(Kind.INVALID_PARAMS, "upto must be the number of an entry")
-        room = self._host.rooms.get(summary.session_id)
-        if room is not None:
-            await room.log.flush()
+        await self._flush_log(summary.session_id)
         copy = await self._host.copy_log(summary.session_id, request.principal, upto)
         if (new_name := request.body.get("name")) is not None:
             try:
@@ -158,9 +127,9 @@ class Api:
                 await self._host.store.delete(copy.session_id)
                 await self._host.session_roles.remove_session(copy.session_id)
                 raise
-        return ApiResponse(msgspec.to_builtins(await self._find_session(request.principal, copy.session_id)))
+        return await self._find_session(request.principal, copy.session_id)
 
-    async def delete_session(self, request: ApiRequest, name: str) -> ApiResponse:
+    async def delete_session(self, request: ApiRequest, name: str) -> Any:
         """Delete a session, whoever is in it."""
         summary = await self._find_session(request.principal, name)
         # An admin of an empty session can delete it with any token.
@@ -172,9 +141,9 @@ class Api:
             await self._host.delete_session(room, request.principal.user)
         finally:
             self._host.release_room(room)
-        return ApiResponse({"deleted": summary.session_id})
+        return {"deleted": summary.session_id}
 
-    async def set_member(self, request: ApiRequest, name: str) -> ApiResponse:
+    async def set_member(self, request: ApiRequest, name: str) -> Any:
         """Set the role of a user in a session, or remove the user."""
         summary = await self._find_session(request.principal, name, ADMIN)
         user, role = request.body.get("user"), request.body.get("role")
@@ -183,16 +152,14 @@ class Api:
         await self._host.session_roles.set_role(summary.session_id, user, role)
         await self._host.apply_role_changes(summary.session_id)
         result: dict[str, Any] = {"members": dict(await self._host.session_roles.members_of(summary.session_id))}
-        owner = self._host.session_roles.owner
-        if (
-            self._tokens is not None and request.principal.user == owner != user
-        ):  # only the owner may know who has tokens
+        # Only the owner may know who has tokens.
+        if self._tokens is not None and request.principal.user == self._host.session_roles.owner != user:
             result["token"] = await asyncio.to_thread(self._tokens.highest_role, user)
-        return ApiResponse(result)
+        return result
 
     # --- share links --------------------------------------------------------------------------------------------
 
-    async def create_share(self, request: ApiRequest, name: str) -> ApiResponse:
+    async def create_share(self, request: ApiRequest, name: str) -> Any:
         """Create a token for this session only. Links cannot give the admin role."""
         summary = await self._find_session(request.principal, name, ADMIN)
         role = request.body.get("role", VIEWER)
@@ -204,27 +171,23 @@ class Api:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, f"seconds must be more than 0 and at most {MAX_SHARE_SECONDS / 86400:g} days"
             )
-        make = self._require_tokens().create_share_link
-        text, token = await asyncio.to_thread(
-            make, summary.session_id, role, float(seconds), name=guest, maker=request.principal.user
-        )
-        return ApiResponse({"token": text, **_token_json(token)})
+        create, maker = self._require_tokens().create_share_link, request.principal.user
+        text, token = await asyncio.to_thread(create, summary.session_id, role, float(seconds), name=guest, maker=maker)
+        return {"token": text, **msgspec.to_builtins(token)}
 
-    async def list_shares(self, request: ApiRequest, name: str) -> ApiResponse:
+    async def list_shares(self, request: ApiRequest, name: str) -> Any:
         """Return the tokens of a session."""
         summary = await self._find_session(request.principal, name, ADMIN)
-        return ApiResponse(
-            {"shares": [_token_json(token) for token in self._require_tokens().list_tokens(summary.session_id)]}
-        )
+        return {"shares": self._require_tokens().list_tokens(summary.session_id)}
 
-    async def revoke_share(self, request: ApiRequest, name: str, id: str) -> ApiResponse:
+    async def revoke_share(self, request: ApiRequest, name: str, id: str) -> Any:
         """Revoke a token of a session."""
         summary = await self._find_session(request.principal, name, ADMIN)
         tokens = self._require_tokens()
         if all(token.id != id for token in tokens.list_tokens(summary.session_id)):
             raise ProtocolError(Kind.RESOURCE_NOT_FOUND, f"this session has no link {id!r}")
         await asyncio.to_thread(tokens.revoke, id)
-        return ApiResponse({"revoked": id})
+        return {"revoked": id}
 
     def _require_tokens(self) -> Tokens:
         if self._tokens is None:
@@ -246,11 +209,15 @@ class Api:
             raise session_not_found(name)
         if not is_at_least(role, required):
             if await self._is_limited_by_token(principal, matches[0].session_id, required):
-                raise _permission_denied(
-                    f"with this token you are at most {role}, and this needs {required}; use another token"
-                )
+                message = f"with this token you are at most {role}, and this needs {required}; use another token"
+                raise ProtocolError(Kind.PERMISSION_DENIED, message)
             raise role_denied(matches[0].session_id, role, required)
         return matches[0]
+
+    async def _flush_log(self, session: str) -> None:
+        """Wait until the entries of a session that is in use are stored."""
+        if (room := self._host.rooms.get(session)) is not None:
+            await room.log.flush()
 
     async def _is_limited_by_token(self, principal: Principal, session: str, required: str) -> bool:
         """Tell whether the user's role in the session would suffice, and only the role of the token is too low."""
@@ -269,15 +236,6 @@ class Api:
         }
 
 
-def _token_json(token: Token) -> dict[str, Any]:
-    result: dict[str, Any] = msgspec.to_builtins(token)
-    return result
-
-
-def _permission_denied(what: str) -> ProtocolError:
-    return ProtocolError(Kind.PERMISSION_DENIED, what)
-
-
 def _int_param(query: Mapping[str, str], name: str, default: int) -> int:
     text = query.get(name, "")
     if not text:
@@ -287,19 +245,19 @@ def _int_param(query: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-# A session id may contain slashes, so the longer paths come first.
-_SESSION_PATH = r"/api/sessions/(.+)"
-_ROUTES: dict[tuple[str, str], Callable[..., Awaitable[ApiResponse]]] = {
-    ("GET", r"/api/host"): Api.get_host,
-    ("GET", r"/api/search"): Api.search,
-    ("GET", r"/api/sessions"): Api.list_sessions,
-    ("GET", _SESSION_PATH + "/log"): Api.get_log,
-    ("GET", _SESSION_PATH + "/shares"): Api.list_shares,
-    ("GET", _SESSION_PATH): Api.get_session,
-    ("POST", _SESSION_PATH + "/name"): Api.set_name,
-    ("POST", _SESSION_PATH + "/fork"): Api.fork_session,
-    ("POST", _SESSION_PATH + "/members"): Api.set_member,
-    ("POST", _SESSION_PATH + "/shares"): Api.create_share,
-    ("DELETE", _SESSION_PATH + "/shares/([^/]+)"): Api.revoke_share,
-    ("DELETE", _SESSION_PATH): Api.delete_session,
-}
+# A session is named by its id, its name or the start of its id. It may contain slashes, so longer paths come first.
+_SESSION = "sessions/(.+)"
+_ROUTES: tuple[tuple[str, str, Callable[..., Awaitable[Any]]], ...] = (
+    ("GET", "host", Api.get_host),
+    ("GET", "search", Api.search),  # ?q=&limit=&session=
+    ("GET", "sessions", Api.list_sessions),
+    ("GET", f"{_SESSION}/log", Api.get_log),  # ?after=&limit=&intact=
+    ("GET", f"{_SESSION}/shares", Api.list_shares),
+    ("GET", _SESSION, Api.get_session),
+    ("POST", f"{_SESSION}/name", Api.set_name),  # {name}; null removes it
+    ("POST", f"{_SESSION}/fork", Api.fork_session),  # {upto, name}
+    ("POST", f"{_SESSION}/members", Api.set_member),  # {user, role}; role null removes the user
+    ("POST", f"{_SESSION}/shares", Api.create_share),  # {role, seconds, name}
+    ("DELETE", f"{_SESSION}/shares/([^/]+)", Api.revoke_share),
+    ("DELETE", _SESSION, Api.delete_session),
+)

@@ -24,7 +24,7 @@ from dragoman.host.auth.oidc import Oidc
 from dragoman.host.auth.tokens import Tokens
 from dragoman.host.host import Host
 from dragoman.host.http import status_page
-from dragoman.host.http.api import Api, ApiRequest, ApiResponse
+from dragoman.host.http.api import Api, ApiRequest
 from dragoman.host.http.metrics import CONTENT_TYPE, Metrics, register_sources
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.errors import STATUS_KINDS
@@ -115,7 +115,7 @@ class HostApp:
 
         if scope["type"] == "http":
             request = Request(scope, receive, counting_send, self._origins)
-            if _is_own_path(request.path):
+            if request.path in _PUBLIC_PAGES or request.path in _PAGES or request.path.startswith("/api/"):
                 await self._serve_page(request)
                 return
         await self._endpoint(scope, receive, counting_send)
@@ -133,13 +133,15 @@ class HostApp:
     async def _accept(self, transport: Transport, principal: Principal) -> None:
         self.metrics.count("connections")
         if principal.token_id and self._revocation_timer is None and not self._is_closing:
-            self._revocation_timer = asyncio.get_running_loop().call_later(
-                REVOCATION_CHECK_INTERVAL, self._disconnect_revoked
-            )
+            self._schedule_revocation_check()
         try:
             await self._host.serve_client(transport, principal)
         except ConnectionFailed:
             pass
+
+    def _schedule_revocation_check(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._revocation_timer = loop.call_later(REVOCATION_CHECK_INTERVAL, self._disconnect_revoked)
 
     def _disconnect_revoked(self) -> None:
         """Close connections whose token was revoked since."""
@@ -154,9 +156,7 @@ class HostApp:
             revoked = set()  # the file cannot be read now; check again next time
         if revoked:
             self._endpoint.disconnect(lambda principal: principal.token_id in revoked, "your token was revoked")
-        self._revocation_timer = asyncio.get_running_loop().call_later(
-            REVOCATION_CHECK_INTERVAL, self._disconnect_revoked
-        )
+        self._schedule_revocation_check()
 
     # --- pages --------------------------------------------------------------------------------------------------
 
@@ -261,15 +261,11 @@ class HostApp:
         except ProtocolError as error:
             status = _HTTP_STATUS.get(error.kind, 503 if isinstance(error, StoreFault) else 500)
             raise Refused(status, error.message, kind=error.kind) from None
-        await _send_api_response(request, response)
-
-
-async def _send_api_response(request: Request, response: ApiResponse) -> None:
-    if response.lines is None:
-        await request.respond(200, msgspec.json.encode(response.value))
-        return
-    body = b"".join(line + b"\n" for line in response.lines)
-    await _send_body(request, body, {"content-type": "application/x-ndjson"})
+        if isinstance(response, list):  # lines of JSON
+            body = b"".join(line + b"\n" for line in response)
+            await _send_body(request, body, {"content-type": "application/x-ndjson"})
+        else:
+            await request.respond(200, msgspec.json.encode(response))
 
 
 async def _send_body(request: Request, body: bytes, headers: Mapping[str, str]) -> None:
@@ -279,10 +275,6 @@ async def _send_body(request: Request, body: bytes, headers: Mapping[str, str]) 
 
 async def _refuse_everybody(_: Any) -> Principal:
     raise Refused(401, "this host accepts nobody: it has no tokens, and its owner may not connect without one")
-
-
-def _is_own_path(path: str) -> bool:
-    return path in _PUBLIC_PAGES or path in _PAGES or path.startswith("/api/")
 
 
 _PUBLIC_PAGES = {"/healthz": HostApp._serve_health, "/readyz": HostApp._serve_readiness}
