@@ -17,7 +17,7 @@ from dragoman import Agent, ConnectionFailed
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.proxy.relay import Relay
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.base import FrameConsumer, Transport
+from dragoman.transport.base import Transport, WrappedTransport
 from dragoman.transport.memory import memory_pair
 from dragoman.wire.frames import Frame
 from tests.pairs.words import WORDS, Event, Json, Words
@@ -204,35 +204,22 @@ class HandAgent:
         self._peer.send({"jsonrpc": "2.0", "id": message["id"], **said})
 
 
-class Watched:
+class Watched(WrappedTransport):
     """A transport that keeps what passes: `heard` from the other end, `said` to it."""
 
     def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-        self.peer = inner.peer
+        super().__init__(inner)
         self.heard: list[Json] = []
         self.said: list[Json] = []
 
     async def receive(self) -> list[Frame]:
-        frames = await self._inner.receive()
+        frames = await super().receive()
         self.heard.extend(msgspec.json.decode(frame) for frame in frames if isinstance(frame, bytes))
         return frames
 
-    def listen(self, take: FrameConsumer) -> None:
-        """Nothing is offered: everything passes `receive`, which keeps it."""
-
     def send(self, data: bytes, session: str | None = None) -> None:
         self.said.append(msgspec.json.decode(data))
-        self._inner.send(data, session)
-
-    def congested(self) -> bool:
-        return self._inner.congested()
-
-    async def drain(self) -> None:
-        await self._inner.drain()
-
-    async def close(self, reason: str = "") -> None:
-        await self._inner.close(reason)
+        super().send(data, session)
 
     def calls(self, method: str) -> list[Json]:
         """What the agent was asked or told by this method."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import TransportClosed
-from dragoman.transport.base import COALESCE_SIZE
+from dragoman.transport.burst_writer import COALESCE_SIZE
 from dragoman.transport.process.transport import spawn
 from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import Frame

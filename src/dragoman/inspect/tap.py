@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dragoman.inspect.format import TO_AGENT, TO_CLIENT
 from dragoman.inspect.recorder import Recorder
 from dragoman.schema.side import Side
-from dragoman.transport.base import FrameConsumer, Transport
+from dragoman.transport.base import FrameConsumer, Transport, WrappedTransport
 from dragoman.wire.frames import Frame, Oversize
 
 TrafficListener = Callable[[str, bytes], None]
@@ -41,12 +41,11 @@ class Tap:
                 listener(self._in, frame.head if isinstance(frame, Oversize) else frame)
 
 
-class _TappedTransport:
+class _TappedTransport(WrappedTransport):
     """A transport that reports its frames to a tap."""
 
     def __init__(self, transport: Transport, tap: Tap) -> None:
-        self.peer = transport.peer
-        self._transport = transport
+        super().__init__(transport)
         self._tap = tap
         self._reported_count = 0  # frames reported by listen() but not received yet
 
@@ -74,18 +73,6 @@ class _TappedTransport:
         """Send one frame."""
         self._transport.send(data, session)
         self._tap.notify_sent(data)
-
-    def congested(self) -> bool:
-        """Return whether the sender should wait."""
-        return self._transport.congested()
-
-    async def drain(self) -> None:
-        """Wait until little is queued."""
-        await self._transport.drain()
-
-    async def close(self, reason: str = "") -> None:
-        """Close the transport; the listeners stay, because an agent may be restarted."""
-        await self._transport.close(reason)
 
 
 @contextmanager

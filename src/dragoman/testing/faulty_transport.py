@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
 from dragoman.testing.faults import Fault, FaultPipeline, FaultyFrame, Stall
-from dragoman.transport.base import HIGH_WATER, FrameConsumer, Transport
+from dragoman.transport.base import HIGH_WATER, Transport, WrappedTransport
 from dragoman.wire.frames import Frame, LineSplitter
 
 # Passes after which drain() of a stalled connection fails; stands for a minute of real time.
@@ -30,7 +29,7 @@ def faulty(
     return FaultyTransport(transport, tuple(sending), tuple(receiving), seed)
 
 
-class FaultyTransport:
+class FaultyTransport(WrappedTransport):
     """A transport that applies faults to its frames, both ways."""
 
     def __init__(
@@ -38,8 +37,7 @@ class FaultyTransport:
     ) -> None:
         if any(isinstance(fault, Stall) for fault in receiving):
             raise ValueError("Stall is a fault of sending; use Delay, Drop or Disconnect for receiving")
-        self.peer = transport.peer
-        self._transport = transport
+        super().__init__(transport)
         self._out = FaultPipeline(sending, f"{seed}/sending")
         self._in = FaultPipeline(receiving, f"{seed}/receiving")
         self._going: deque[FaultyFrame] = deque()
@@ -224,9 +222,6 @@ class FaultyTransport:
         self._splitter.feed(parcel.data[:place])
         return parcel._replace(data=parcel.data[place:], cuts=tuple(cut - place for cut in later))
 
-    def listen(self, take: FrameConsumer) -> None:
-        """Ignore the consumer: every frame comes through `receive`, which applies the faults."""
-
     # --- closing ----------------------------------------------------------------------------------------------------
 
     def _break(self, error: ConnectionFailed) -> None:
@@ -246,10 +241,6 @@ class FaultyTransport:
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._transport.close(reason))
         await asyncio.shield(self._closing)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the wrapped transport (process id, stderr tail)."""
-        return getattr(self._transport, name)
 
 
 def _is_plain(parcel: FaultyFrame) -> bool:

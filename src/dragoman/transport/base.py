@@ -1,4 +1,4 @@
-"""The interface of every transport, the limits they share, and the queue of received frames.
+"""The interface of every transport, the limits they share, the queue of received frames, and a wrapper.
 
 A transport sends and receives whole frames (without newline), in order, to and from one peer.
 """
@@ -6,8 +6,8 @@ A transport sends and receives whole frames (without newline), in order, to and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from dragoman.errors import ConnectionFailed, TransportClosed
 from dragoman.wire.frames import Frame
@@ -17,9 +17,6 @@ HIGH_WATER = 256 * 1024
 
 # Waiting producers resume below this: far enough from HIGH_WATER that they do not wake for every write.
 LOW_WATER = 64 * 1024
-
-# One write call takes up to this many bytes: the size of the default pipe; larger writes gain nothing.
-COALESCE_SIZE = 64 * 1024
 
 # One read call takes up to this many bytes: about a thousand chunk updates per wake-up.
 READ_SIZE = 256 * 1024
@@ -32,10 +29,6 @@ CLOSE_TIMEOUT = 2.0
 
 # After one half of the connection broke, the other half may still deliver the explanation. Seconds.
 HALF_CLOSED_GRACE = 1.0
-
-# The first write of a long pass comes early, so that the peer can start working (decision 0012). After each full block
-# the next is twice as large; passes that reached the largest size keep it.
-FIRST_BLOCK_SIZE = 4 * 1024
 
 # A transport stops reading above this many unreceived bytes, so that the peer slows down.
 MAX_QUEUED_BYTES = 1024 * 1024
@@ -66,7 +59,7 @@ class Transport(Protocol):
         ...
 
     def send(self, data: bytes, session: str | None = None) -> None:
-        """Queue one frame; the first of a loop pass is written at once, later ones together at the end of the pass.
+        """Queue one frame; alone in its loop pass it is written at once, in a burst together with others.
 
         Raise TransportClosed or WriteStalled when nothing can be sent any more.
         """
@@ -85,9 +78,49 @@ class Transport(Protocol):
         ...
 
 
+def frames_size(frames: Sequence[Frame]) -> int:
+    """Return the bytes of frames; an oversize one was not kept and counts nothing."""
+    return sum(len(frame) if type(frame) is bytes else 0 for frame in frames)
+
+
 def close_error(peer: str, reason: str) -> TransportClosed:
     """Return the error of a transport that was closed at this end."""
     return TransportClosed(f"the connection to {peer} was closed{f': {reason}' if reason else ''}")
+
+
+class WrappedTransport:
+    """A transport around another one; a subclass overrides what it changes."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.peer = transport.peer
+        self._transport = transport
+
+    async def receive(self) -> list[Frame]:
+        """Return the next frames."""
+        return await self._transport.receive()
+
+    def listen(self, take: FrameConsumer) -> None:
+        """Ignore the consumer: every frame comes through `receive`, where a subclass may change it."""
+
+    def send(self, data: bytes, session: str | None = None) -> None:
+        """Send one frame."""
+        self._transport.send(data, session)
+
+    def congested(self) -> bool:
+        """Whether so much is queued that the sender should await `drain`."""
+        return self._transport.congested()
+
+    async def drain(self) -> None:
+        """Wait until little is queued."""
+        await self._transport.drain()
+
+    async def close(self, reason: str = "") -> None:
+        """Close the transport."""
+        await self._transport.close(reason)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return any other attribute of the wrapped transport (process id, stderr tail)."""
+        return getattr(self._transport, name)
 
 
 class FrameQueue:
@@ -132,7 +165,7 @@ class FrameQueue:
         if not self._batch and self._consumer is not None and self._waiter is not None and self._consumer(frames):
             return
         self._batch += frames
-        self.queued_bytes += sum(len(frame) if type(frame) is bytes else 0 for frame in frames)
+        self.queued_bytes += frames_size(frames)
         self._wake_receiver()
 
     def push(self, frame: bytes) -> None:
@@ -141,6 +174,16 @@ class FrameQueue:
         self.queued_bytes += len(frame)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything that arrived was received."""
+        return not self._batch
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing more is delivered."""
+        return self._end_error is not None
 
     @property
     def is_full(self) -> bool:

@@ -15,14 +15,14 @@ from collections import deque
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
 from dragoman.transport.base import (
     CLOSE_TIMEOUT,
-    COALESCE_SIZE,
-    FIRST_BLOCK_SIZE,
     HALF_CLOSED_GRACE,
+    HIGH_WATER,
     READ_SIZE,
     WRITE_STALL,
-    FrameConsumer,
+    FrameQueue,
     close_error,
 )
+from dragoman.transport.burst_writer import COALESCE_SIZE, BurstWriter
 from dragoman.transport.flow_control import FlowControl
 from dragoman.wire.frames import MAX_FRAME, Frame, LineSplitter
 
@@ -44,28 +44,21 @@ class StreamTransport:
         self.peer = peer
         self._loop = asyncio.get_running_loop()
         self._stall = stall
-        self._receive_error: ConnectionFailed | None = None  # why no more frames come
-        self._send_error: ConnectionFailed | None = None  # why no more frames can be sent
         self._closing: asyncio.Future[None] | None = None
 
         self._read_fd = read_fd
         self._splitter = LineSplitter(max_frame)
-        self._batch: list[Frame] = []
-        self._waiter: asyncio.Future[None] | None = None
-        self._consumer: FrameConsumer | None = None
+        self._incoming = FrameQueue()
+        self.listen = self._incoming.listen
         self._reading = False
         self._discarding = False
         self._read_is_pollable = _is_pollable(read_fd)
 
         self._write_fd = write_fd
-        self._unwritten: list[bytes] = []  # frames of this loop pass
-        self._unwritten_size = 0
+        self._writer = BurstWriter(self._write_block)
+        self.send = self._writer.send
         self._backlog: deque[memoryview] = deque()  # what a write call did not take
         self._awaits_writable = False  # whether the loop calls us when the peer takes more
-        self._pass_frames = 0  # how many frames this loop pass has
-        self._was_burst = False  # whether the last pass had several
-        self._block_size = FIRST_BLOCK_SIZE  # how many bytes are written before the pass ends
-        self._had_full_block = False  # whether this pass had a full block
         self._flow_control = FlowControl(stall, self._on_stall)
         # A tty keeps its blocking mode: we share that flag with the shell.
         self._write_is_pollable = _is_pollable(write_fd) and not os.isatty(write_fd)
@@ -77,26 +70,11 @@ class StreamTransport:
 
     async def receive(self) -> list[Frame]:
         """Return the frames of the next block; after the last one, raise TransportClosed or WriteStalled."""
-        while not self._batch:
-            if self._receive_error is not None:
-                raise self._receive_error.with_traceback(None)
-            if self._waiter is not None:
-                raise RuntimeError("receive() is already waiting; a transport has one receiver")
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        batch, self._batch = self._batch, []
-        if not self._reading and self._receive_error is None:
-            self._start_reading()
-        return batch
-
-    def listen(self, take: FrameConsumer) -> None:
-        """Offer each block to `take` as it is read, while nothing older is queued."""
-        self._consumer = take
+        return await self._incoming.receive()
 
     def _start_reading(self) -> None:
+        if self._reading or self._incoming.is_ended:
+            return
         self._reading = True
         if self._read_is_pollable:
             self._loop.add_reader(self._read_fd, self._on_readable)
@@ -116,9 +94,10 @@ class StreamTransport:
                 self._loop.call_soon(self._read_file)
 
     def _on_readable(self) -> None:
-        if self._batch and not self._discarding:
+        if not self._discarding and not self._incoming.is_empty:
             # Nobody took the last block yet: let the pipe fill, so that the producer slows down.
             self._stop_reading()
+            self._incoming.call_when_drained(self._start_reading)
             return
         try:
             data = os.read(self._read_fd, READ_SIZE)
@@ -133,47 +112,21 @@ class StreamTransport:
             return
         if data:
             frames = self._splitter.feed(data)
-            if frames and not (self._consumer is not None and self._waiter is not None and self._consumer(frames)):
-                self._batch = frames
-                self._wake_receiver()
+            if frames:
+                self._incoming.deliver(frames)
             return
-        self._batch = self._splitter.finish()
+        self._incoming.deliver(self._splitter.finish())
         self._end_reading(TransportClosed(f"{self.peer} closed the connection"))
 
     def _end_reading(self, error: ConnectionFailed) -> None:
         self._stop_reading()
-        if self._receive_error is None:
-            self._receive_error = error
-        self._wake_receiver()
-
-    def _wake_receiver(self) -> None:
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def send(self, data: bytes, session: str | None = None) -> None:
-        """Queue one frame; alone it is written at once, in a burst together with others."""
-        if self._send_error is not None:
-            raise self._send_error.with_traceback(None)
-        self._unwritten.append(data)
-        self._unwritten_size += len(data) + 1
-        self._flow_control.queued_bytes += len(data) + 1
-        self._pass_frames += 1
-        if self._pass_frames == 1:
-            self._loop.call_soon(self._end_pass)
-        # After a burst another is likely, so the first frame waits for the next ones: a write is expensive. A backlog
-        # is tried again at each full block: the peer may have read on while our pass is far from its end.
-        if self._unwritten_size >= self._block_size or (
-            self._pass_frames == 1 and not self._was_burst and not self._backlog
-        ):
-            self._flush()
+        self._incoming.end(error)
 
     def write_raw(self, data: bytes) -> None:
         """Write bytes without a line end, to test how a peer handles them."""
-        if self._send_error is not None:
-            raise self._send_error.with_traceback(None)
-        if self._unwritten:
-            self._flush()
+        if self._writer.error is not None:
+            raise self._writer.error.with_traceback(None)
+        self._writer.flush()
         self._flow_control.queued_bytes += len(data)
         self._backlog.append(memoryview(data))
         if not self._awaits_writable:
@@ -185,7 +138,7 @@ class StreamTransport:
 
     def has_reader(self) -> bool:
         """Whether anybody can still read what we write."""
-        if self._send_error is not None or self._write_fd < 0:
+        if self._writer.error is not None or self._write_fd < 0:
             return False
         poll = select.poll()
         poll.register(self._write_fd, 0)  # POLLERR and POLLHUP are reported without being requested
@@ -193,27 +146,15 @@ class StreamTransport:
 
     def congested(self) -> bool:
         """Whether more than HIGH_WATER bytes are queued."""
-        return self._flow_control.congested()
+        return self._flow_control.queued_bytes + self._writer.size > HIGH_WATER
 
     async def drain(self) -> None:
         """Wait for LOW_WATER."""
         await self._flow_control.drain()
 
-    def _end_pass(self) -> None:
-        self._was_burst = self._pass_frames > 1
-        self._pass_frames = 0
-        if self._block_size < COALESCE_SIZE or not self._had_full_block:
-            self._block_size = FIRST_BLOCK_SIZE
-        self._had_full_block = False
-        if self._unwritten and not self._backlog:
-            self._flush()
-
-    def _flush(self) -> None:
-        """Join the new frames and write as much as the peer takes."""
-        frames, size = self._unwritten, self._unwritten_size
-        self._unwritten, self._unwritten_size = [], 0
-        if size >= self._block_size:
-            self._block_size, self._had_full_block = min(self._block_size * 2, COALESCE_SIZE), True
+    def _write_block(self, frames: list[bytes], size: int) -> None:
+        """Join frames to lines and write as much as the peer takes."""
+        self._flow_control.queued_bytes += size
         if len(frames) == 1 and len(frames[0]) > COALESCE_SIZE:  # a whole file or image: do not copy it for one newline
             self._backlog.extend((memoryview(frames[0]), _NEWLINE))
         else:
@@ -224,7 +165,8 @@ class StreamTransport:
     def _write_or_wait(self) -> None:
         """Write from the backlog; the rest is written when the peer takes more."""
         self._write_backlog()
-        if self._backlog and self._send_error is None and not self._awaits_writable:
+        self._writer.is_blocked = bool(self._backlog)
+        if self._backlog and not self._awaits_writable:
             self._awaits_writable = True
             self._loop.add_writer(self._write_fd, self._on_writable)
             self._flow_control.start_stall_timer()
@@ -233,10 +175,9 @@ class StreamTransport:
         self._write_backlog()
         if self._backlog:
             return
-        self._awaits_writable = False
+        self._awaits_writable = self._writer.is_blocked = False
         self._loop.remove_writer(self._write_fd)
-        if self._unwritten and self._send_error is None:
-            self._flush()
+        self._writer.flush()
 
     def _write_backlog(self) -> None:
         """Write from the backlog until it is empty or the descriptor takes no more."""
@@ -265,13 +206,11 @@ class StreamTransport:
         self._loop.call_later(HALF_CLOSED_GRACE, self._end_reading, closed_error)
 
     def _stop_writing(self, error: ConnectionFailed) -> None:
-        if self._send_error is None:
-            self._send_error = error
         if self._awaits_writable and self._write_fd >= 0:
             self._loop.remove_writer(self._write_fd)
         self._awaits_writable = False
         self._backlog.clear()
-        self._unwritten, self._unwritten_size = [], 0
+        self._writer.fail(error)
         self._flow_control.fail(error)
 
     def _on_stall(self) -> None:
@@ -297,8 +236,8 @@ class StreamTransport:
 
     async def _close_writing(self, error: ConnectionFailed, timeout: float = CLOSE_TIMEOUT) -> None:
         """Flush what is queued, then close our output. New frames are refused at once."""
-        if self._send_error is None:
-            self._send_error = error
+        self._writer.error = self._writer.error or error
+        self._writer.flush()
         try:
             async with asyncio.timeout(timeout):
                 await self._flow_control.wait_empty()

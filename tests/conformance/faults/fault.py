@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import TransportClosed
-from dragoman.transport.base import FrameConsumer, Transport
+from dragoman.transport.base import Transport, WrappedTransport
 from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.wire.frames import Frame, Oversize
 
@@ -153,12 +153,11 @@ def faults() -> dict[str, Fault]:
     return _FAULTS
 
 
-class FaultyPeer:
+class FaultyPeer(WrappedTransport):
     """A transport with a fault."""
 
     def __init__(self, inner: Transport, fault: Fault) -> None:
-        self.peer = inner.peer
-        self._inner = inner
+        super().__init__(inner)
         self._fault = fault
         self._context = FaultContext(self)
         self._injected: list[Frame] = []
@@ -176,7 +175,7 @@ class FaultyPeer:
                 self._woken.clear()
                 return found
             if self._reading is None:
-                self._reading = asyncio.ensure_future(self._inner.receive())
+                self._reading = asyncio.ensure_future(self._transport.receive())
             waking: asyncio.Future[Any] = asyncio.ensure_future(self._woken.wait())
             either: list[asyncio.Future[Any]] = [self._reading, waking]
             try:
@@ -218,13 +217,13 @@ class FaultyPeer:
         elif isinstance(message, dict) and "method" not in message:
             self._context.open.pop(_key(message.get("id")), None)
         for made in self._fault.outgoing(self._context, message):
-            self._inner.send(data if made is message else _bytes(made))
+            self._transport.send(data if made is message else _bytes(made))
 
     def send_own(self, message: Json) -> None:
         """Send a message of the fault."""
         if not self._dead:
             try:
-                self._inner.send(_bytes(message))
+                self._transport.send(_bytes(message))
             except TransportClosed:
                 pass
 
@@ -236,30 +235,19 @@ class FaultyPeer:
     def disconnect(self) -> None:
         """Close everything at once."""
         self._dead = True
-        self._closing = asyncio.ensure_future(self._inner.close("the fault ended it"))
+        self._closing = asyncio.ensure_future(self._transport.close("the fault ended it"))
 
     @property
     def is_dead(self) -> bool:
         """Whether the fault closed it."""
         return self._dead
 
-    def listen(self, take: FrameConsumer) -> None:
-        """Do nothing: every frame must pass `receive`."""
-
-    def congested(self) -> bool:
-        """Return whether the transport is congested."""
-        return self._inner.congested()
-
-    async def drain(self) -> None:
-        """Drain the transport."""
-        await self._inner.drain()
-
     async def close(self, reason: str = "") -> None:
         """Close the transport."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
-        await self._inner.close(reason)
+        await self._transport.close(reason)
 
 
 def _parsed(frame: bytes) -> Json:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from dragoman.transport.base import FrameConsumer, Transport
+from dragoman.transport.base import FrameConsumer, Transport, WrappedTransport
 from dragoman.wire.frames import Frame
 
 # Members that hold text of users, files or commands; a path in them is part of the text.
@@ -52,12 +52,11 @@ def build_path_mapper(old: str, new: str) -> MapFrame:
     return map_frame
 
 
-class PathMappingTransport:
+class PathMappingTransport(WrappedTransport):
     """A transport that maps the paths of a folder."""
 
     def __init__(self, transport: Transport, local_folder: str, host_folder: str) -> None:
-        self.peer = transport.peer
-        self._transport = transport
+        super().__init__(transport)
         self._map_outgoing = build_path_mapper(local_folder, host_folder)
         self._map_incoming = build_path_mapper(host_folder, local_folder)
 
@@ -75,15 +74,3 @@ class PathMappingTransport:
     def send(self, data: bytes, session: str | None = None) -> None:
         """Send a frame, with paths of the host."""
         self._transport.send(self._map_outgoing(data), session)
-
-    def congested(self) -> bool:
-        """Return whether the sender should wait."""
-        return self._transport.congested()
-
-    async def drain(self) -> None:
-        """Wait until little is queued."""
-        await self._transport.drain()
-
-    async def close(self, reason: str = "") -> None:
-        """Close the transport."""
-        await self._transport.close(reason)

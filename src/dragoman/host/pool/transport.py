@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from dragoman.errors import ConnectionFailed, TransportClosed
-from dragoman.transport.base import FrameConsumer, FrameQueue
+from dragoman.errors import ConnectionFailed
+from dragoman.transport.base import FrameQueue, close_error
 from dragoman.wire.frames import Frame
 
 if TYPE_CHECKING:
@@ -23,16 +23,9 @@ class SharedTransport:
         self.request_numbers: dict[Id, int] = {}  # by request id of the room: its id at the process
         self.is_detached = False
         self._queue = FrameQueue()
+        self.receive, self.listen = self._queue.receive, self._queue.listen
         self._space = asyncio.Event()
         self._failure: ConnectionFailed | None = None
-
-    async def receive(self) -> list[Frame]:
-        """Return the next frames for this room. Raise why the process ended after the last one."""
-        return await self._queue.receive()
-
-    def listen(self, take: FrameConsumer) -> None:
-        """Offer each batch to `take` first, while nothing older waits."""
-        self._queue.listen(take)
 
     def send(self, data: bytes, session: str | None = None) -> None:
         """Send a frame to the process."""
@@ -52,8 +45,7 @@ class SharedTransport:
 
     async def close(self, reason: str = "") -> None:
         """Detach. The process ends with the last room."""
-        because = f": {reason}" if reason else ""
-        self.fail(TransportClosed(f"the connection to {self.peer} was closed{because}"))
+        self.fail(close_error(self.peer, reason))
         await self.process.detach(self, reason)
 
     # --- from the process ---------------------------------------------------------------------------------------

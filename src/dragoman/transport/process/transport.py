@@ -151,12 +151,10 @@ class ProcessTransport(StreamTransport):
 
     def _discard_output(self, error: ConnectionFailed) -> None:
         """Read and drop the output: an agent that blocks on full output never sees the end of its input."""
-        has_ended = self._receive_error is not None
-        self._discarding = True
-        self._receive_error = self._receive_error or error
-        self._wake_receiver()
-        if not has_ended and not self._reading:
+        if not self._incoming.is_ended:
+            self._discarding = True
             self._start_reading()
+            self._incoming.end(error)
 
     def _release_process(self, error: ConnectionFailed, is_gone: bool) -> None:
         self._release(error)
@@ -187,7 +185,7 @@ class ProcessTransport(StreamTransport):
         error = AgentExited(text, status=self._exit_watcher.status, stderr=self._stderr_tail.text())
         self._exit_error.set_result(error)
         if self._closing is None:
-            self._send_error = None
+            self._writer.error = None
             self._stop_writing(error)
             self._loop.call_later(HALF_CLOSED_GRACE, self._end_reading, error)
 

@@ -1,12 +1,16 @@
-"""Outgoing frames that are kept until they are acknowledged, numbered from 1. Pure, no I/O.
+"""Outgoing frames that are kept until they are acknowledged, numbered from 1. No I/O.
 
 After a cut a transport rewinds to what the peer says it received. Acknowledgement counts the other direction.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import deque
+from collections.abc import Callable
+
+from dragoman.wire.frames import Frame
 
 # Frames and bytes after which an acknowledgement is sent without waiting for ACK_DELAY. A server with a small buffer
 # waits for one: these are few enough that a `buffered` of four times as many does not slow it.
@@ -52,6 +56,11 @@ class ResumeBuffer:
         """Append a frame."""
         self._waiting_frames.append(frame)
         self.waiting_size += len(frame)
+
+    def extend(self, frames: list[bytes]) -> None:
+        """Append the frames of a block."""
+        self._waiting_frames += frames
+        self.waiting_size += sum(map(len, frames))
 
     def take(self, limit: int | None = None) -> list[bytes]:
         """Take the waiting frames: at least one, and no more than `limit` bytes of the others; [] when none waits."""
@@ -106,26 +115,48 @@ class ResumeBuffer:
 
 
 class Acknowledgement:
-    """Counts received frames and says when to acknowledge them."""
+    """Counts received frames and acknowledges them in time; frees our own frames that the peer acknowledges.
 
-    __slots__ = ("_unacknowledged_bytes", "acknowledged_count", "received_count")
+    `send` sends an acknowledgement, and returns whether it could.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_acknowledged_count", "_buffer", "_send", "_timer", "_unacknowledged_bytes", "received_count")
+
+    def __init__(self, buffer: ResumeBuffer, send: Callable[[bytes], bool]) -> None:
         self.received_count = 0
-        self.acknowledged_count = 0
+        self._acknowledged_count = 0
         self._unacknowledged_bytes = 0
+        self._buffer = buffer
+        self._send = send
+        self._timer: asyncio.TimerHandle | None = None
 
-    def count_frame(self, size: int) -> bool:
-        """Count a frame; return whether an acknowledgement is due at once."""
-        self.received_count += 1
+    def count_frames(self, frames: list[Frame], size: int) -> list[Frame]:
+        """Count the frames of a block; return them without the peer's acknowledgements, which are not counted."""
+        cursors = [parse_ack(frame) for frame in frames if type(frame) is bytes and frame.startswith(_ACK_PREFIX)]
+        if cursors:
+            self._buffer.acknowledge(max(cursor or 0 for cursor in cursors))
+            frames = [frame for frame in frames if parse_ack(frame) is None]
+            if not frames:
+                return frames
+        self.received_count += len(frames)
         self._unacknowledged_bytes += size
-        return self.received_count - self.acknowledged_count >= ACK_FRAMES or self._unacknowledged_bytes >= ACK_BYTES
+        unacknowledged_count = self.received_count - self._acknowledged_count
+        if unacknowledged_count >= ACK_FRAMES or self._unacknowledged_bytes >= ACK_BYTES:
+            self._acknowledge()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(ACK_DELAY, self._acknowledge)
+        return frames
 
-    def next_ack(self) -> bytes:
-        """Return the frame that acknowledges everything so far; such frames are not counted themselves."""
-        self.acknowledged_count = self.received_count
-        self._unacknowledged_bytes = 0
-        return encode_ack(self.received_count)
+    def stop(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _acknowledge(self) -> None:
+        self.stop()
+        if self.received_count > self._acknowledged_count and self._send(encode_ack(self.received_count)):
+            self._acknowledged_count, self._unacknowledged_bytes = self.received_count, 0
 
 
 def encode_ack(cursor: int) -> bytes:

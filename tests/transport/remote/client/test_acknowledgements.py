@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from dragoman import Agent, Turn, connect
-from dragoman.transport.remote.client import websocket
+from dragoman.transport.remote import resume
 from dragoman.transport.remote.server.limits import ServerLimits
 
 PATIENCE = 20.0  # seconds; it takes a tenth of one
 
 
 def test_a_long_stream_passes_a_small_buffer_without_waiting_for_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "ACK_DELAY", 3600.0)
+    monkeypatch.setattr(resume, "ACK_DELAY", 3600.0)
     agent = Agent("talks")
 
     @agent.prompt

@@ -86,11 +86,26 @@ def test_frames_beyond_what_is_kept_are_gone() -> None:
             spool.rewind(number)
 
 
-def test_acknowledgements_are_due_after_many_frames_and_parse_as_written() -> None:
-    receipt = Acknowledgement()
-    assert [receipt.count_frame(10) for _ in range(ACK_FRAMES)] == [False] * (ACK_FRAMES - 1) + [True]
-    assert parse_ack(receipt.next_ack()) == ACK_FRAMES
-    assert not receipt.count_frame(10)
+async def test_acknowledgements_are_sent_after_many_frames_and_parse_as_written() -> None:
+    sent: list[bytes] = []
+    buffer = ResumeBuffer(keep_bytes=None)
+
+    def send(frame: bytes) -> bool:
+        sent.append(frame)
+        return True
+
+    acknowledgement = Acknowledgement(buffer, send)
+    for _ in range(ACK_FRAMES):
+        assert not sent
+        assert acknowledgement.count_frames([b"{}"], 2) == [b"{}"]
+    assert [parse_ack(frame) for frame in sent] == [ACK_FRAMES]
+    buffer.extend([b"one", b"two"])
+    buffer.take()
+    assert acknowledgement.count_frames([encode_ack(1), b"{}"], 2) == [b"{}"]
+    assert buffer.unacknowledged_size == len(b"two")
+    assert acknowledgement.received_count == ACK_FRAMES + 1
+    assert len(sent) == 1
+    acknowledgement.stop()
     assert parse_ack(encode_ack(7)) == 7
     for frame in (b"{}", b'{"jsonrpc":"2.0","method":"_dragoman/ack","params":{"cursor":-1}}', b"x", None):
         assert parse_ack(frame) is None
@@ -113,7 +128,8 @@ async def test_one_frame_is_taken_however_large_and_what_follows_it_has_the_whol
     for _ in range(10):
         transport.send(b"y" * 100, "s")
     assert not transport.closed.done()
-    transport.send(b"z", "s")  # sent, and too much
+    transport.send(b"z", "s")  # too much, which is noticed at the end of the pass
+    await asyncio.sleep(0)
     assert transport.closed.done()
     with pytest.raises(WriteStalled, match="slow_consumer"):
         transport.send(b"z", "s")

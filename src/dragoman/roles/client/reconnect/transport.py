@@ -13,7 +13,7 @@ from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable, Writ
 from dragoman.roles.client.reconnect.attach import ReconnectRequests
 from dragoman.roles.client.reconnect.frames import decode_frame, session_of
 from dragoman.roles.client.reconnect.state import ReconnectState
-from dragoman.transport.base import HIGH_WATER, FrameConsumer, FrameQueue, Transport
+from dragoman.transport.base import HIGH_WATER, FrameQueue, Transport, close_error
 from dragoman.transport.remote.errors import ClosedByServer
 from dragoman.transport.remote.retry import Backoff, Outage, RetryLoop
 from dragoman.wire.frames import Frame
@@ -53,6 +53,7 @@ class ReconnectingTransport:
         self._state = ReconnectState()
         self._requests = ReconnectRequests(self.peer, self._state, report)
         self._queue = FrameQueue()
+        self.receive, self.listen = self._queue.receive, self._queue.listen
         self._has_room = asyncio.Event()
         self._held_frames: list[bytes] = []  # sent while there was no connection
         self._held_size = 0
@@ -65,14 +66,6 @@ class ReconnectingTransport:
         self._task = self._loop.create_task(self._run(first), name=f"dragoman reconnect {self.peer}")
 
     # --- reading ----------------------------------------------------------------------------------------------
-
-    async def receive(self) -> list[Frame]:
-        """Return the next frames, of the current connection."""
-        return await self._queue.receive()
-
-    def listen(self, take: FrameConsumer) -> None:
-        """Offer each block of frames to `take` first, while no older ones wait."""
-        self._queue.listen(take)
 
     def _take(self, frames: list[Frame]) -> bool:
         if self._queue.is_full or self._failure is not None:
@@ -279,9 +272,8 @@ class ReconnectingTransport:
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
-        suffix = f": {reason}" if reason else ""
         inner = self._inner
-        self._end(TransportClosed(f"the connection to {self.peer} was closed{suffix}"))
+        self._end(close_error(self.peer, reason))
         try:
             self._task.cancel()
             await self._stop_attaching()

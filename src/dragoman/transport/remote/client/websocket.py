@@ -18,15 +18,7 @@ from dragoman.transport.remote.address import RemoteAddress, RemoteOptions
 from dragoman.transport.remote.client import post_answers
 from dragoman.transport.remote.client.ws_socket import WebSocket, open_websocket
 from dragoman.transport.remote.errors import ClosedByServer
-from dragoman.transport.remote.resume import (
-    ACK_BYTES,
-    ACK_DELAY,
-    ACK_FRAMES,
-    FramesGone,
-    ResumeBuffer,
-    encode_ack,
-    parse_ack,
-)
+from dragoman.transport.remote.resume import Acknowledgement, FramesGone, ResumeBuffer
 from dragoman.transport.remote.retry import Outage, RetryLoop
 from dragoman.transport.remote.streams import FramePeek, peek_frame
 from dragoman.wire.frames import MAX_FRAME, Frame
@@ -40,9 +32,6 @@ LARGE_MESSAGE = 32 * 1024
 # A large message at which the connection was cut this often in a row is too large for something on the way that
 # disconnects without a reason; without this limit it would be sent forever.
 MAX_CUTS = 8
-
-# How an acknowledgement begins, for a cheap check of each frame.
-_ACK_PREFIX = encode_ack(0).partition(b',"params"')[0]
 
 # Close codes after which a server that can resume is dialed again: no close frame, a restart, busy, or we were slow.
 _RESUMABLE_CODES = frozenset({1001, 1005, 1006, 1011, 1012, 1013, 1014, names.CLOSE_SLOW})
@@ -76,15 +65,12 @@ class WebSocketTransport:
 
         self._incoming = FrameQueue()
         self.receive, self.listen = self._incoming.receive, self._incoming.listen
-        self._drain_waiters: list[asyncio.Future[None]] = []
+        self._space_available = asyncio.Event()
 
         self.connection_id = ""  # the server's id of this connection; "" when it has none
         self.is_resumable = False
-        self._received_count = 0  # frames received from the server
-        self._acked_count = 0  # frames of these that we acknowledged
-        self._unacked_bytes = 0  # bytes received since then
-        self._ack_timer: asyncio.TimerHandle | None = None
         self._resume_buffer = ResumeBuffer(None)  # our frames, until they are acknowledged
+        self._acknowledgement = Acknowledgement(self._resume_buffer, self._send_ack)
         self._max_message = sys.maxsize  # bytes of a message that the server allows, if it says so
         # How many messages the server had after the last cut, and how many cuts in a row left it there.
         self._cuts_at_cursor = (0, 0)
@@ -120,12 +106,15 @@ class WebSocketTransport:
 
     def _use_socket(self, socket: WebSocket) -> None:
         self._socket = socket
-        socket.on_writable = self._wake_drains
+        socket.on_writable = self._space_available.set
         socket.start_delivery()
 
     def _on_frames(self, frames: list[Frame], size: int) -> None:
         if self.is_resumable:
-            frames = self._count_frames(frames, size)
+            count = len(frames)
+            frames = self._acknowledgement.count_frames(frames, size)
+            if len(frames) < count:  # the server has acknowledged frames of ours
+                self._space_available.set()
             if not frames:
                 return
         incoming = self._incoming
@@ -139,28 +128,10 @@ class WebSocketTransport:
             socket.pause()
             self._incoming.call_when_drained(socket.resume)
 
-    def _count_frames(self, frames: list[Frame], size: int) -> list[Frame]:
-        """Count the frames, remove acknowledgements from them, and acknowledge in time."""
-        cursors = [parse_ack(frame) for frame in frames if type(frame) is bytes and frame.startswith(_ACK_PREFIX)]
-        if cursors:
-            self._resume_buffer.acknowledge(max(cursor or 0 for cursor in cursors))
-            self._wake_drains()
-            frames = [frame for frame in frames if parse_ack(frame) is None]
-        self._received_count += len(frames)
-        self._unacked_bytes += size
-        if self._received_count - self._acked_count >= ACK_FRAMES or self._unacked_bytes >= ACK_BYTES:
-            self._acknowledge()
-        elif frames and self._ack_timer is None:
-            self._ack_timer = self._loop.call_later(ACK_DELAY, self._acknowledge)
-        return frames
-
-    def _acknowledge(self) -> None:
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
-            self._ack_timer = None
-        if self._socket is not None and self._received_count > self._acked_count:
-            self._acked_count, self._unacked_bytes = self._received_count, 0
-            self._socket.send(encode_ack(self._received_count))
+    def _send_ack(self, frame: bytes) -> bool:
+        if self._socket is not None:
+            self._socket.send(frame)
+        return self._socket is not None
 
     def send(self, data: bytes, session: str | None = None) -> None:
         """Send one frame; without a socket it waits for the next one."""
@@ -193,20 +164,10 @@ class WebSocketTransport:
     async def drain(self) -> None:
         """Wait until there is space."""
         while self._end_error is None and self.congested():
-            waiter: asyncio.Future[None] = self._loop.create_future()
-            self._drain_waiters.append(waiter)
-            try:
-                await waiter
-            finally:
-                if waiter in self._drain_waiters:
-                    self._drain_waiters.remove(waiter)
+            self._space_available.clear()
+            await self._space_available.wait()
         if self._end_error is not None:
             raise self._end_error.with_traceback(None)
-
-    def _wake_drains(self) -> None:
-        for waiter in self._drain_waiters:
-            if not waiter.done():
-                waiter.set_result(None)
 
     def unsent(self) -> list[bytes]:
         """Return the frames that were never given to a socket, after the end."""
@@ -276,10 +237,10 @@ class WebSocketTransport:
         self._use_socket(socket)
         if self._incoming.is_full:
             self._pause_until_drained()
-        self._wake_drains()
+        self._space_available.set()
 
     async def _reopen(self) -> tuple[WebSocket, dict[str, list[str]]]:
-        cursor = str(self._received_count)
+        cursor = str(self._acknowledgement.received_count)
         socket, response_headers = await self._open([(names.CONNECTION_ID, self.connection_id), (names.CURSOR, cursor)])
         if (
             _header_value(response_headers, names.CONNECTION_ID) != self.connection_id
@@ -292,11 +253,9 @@ class WebSocketTransport:
     def _end(self, error: ConnectionFailed) -> None:
         if self._end_error is None:
             self._end_error = error
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
-            self._ack_timer = None
+        self._acknowledgement.stop()
         self._incoming.end(self._end_error)
-        self._wake_drains()
+        self._space_available.set()
 
     async def close(self, reason: str = "") -> None:
         """Close the socket; the server then frees the connection."""

@@ -14,7 +14,8 @@ from websockets.frames import Frame as SocketFrame
 from websockets.frames import Opcode
 
 from dragoman.errors import Unreachable
-from dragoman.transport.base import COALESCE_SIZE, HIGH_WATER, LOW_WATER
+from dragoman.transport.base import HIGH_WATER, LOW_WATER
+from dragoman.transport.burst_writer import BurstWriter
 from dragoman.transport.remote.address import TLS, RemoteAddress, tls_context
 from dragoman.transport.remote.client.ws_frames import CLOSE, PING, FrameParser, WebSocketProtocolError
 from dragoman.transport.remote.client.ws_handshake import Handshake
@@ -59,9 +60,8 @@ class WebSocket(asyncio.Protocol):
         self._stall = stall
         self._stall_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        self._unwritten: list[bytes] = []
-        self._unwritten_size = 0
-        self._in_pass = False
+        self._writer = BurstWriter(self._write_messages)
+        self.send = self._writer.send
         self._has_received = True
         self._ping_sent = False
         self._paused = False
@@ -140,32 +140,14 @@ class WebSocket(asyncio.Protocol):
             self._has_received = True
             self._transport.resume_reading()
 
-    def send(self, data: bytes) -> None:
-        """Send one text message; the first of a loop pass is written at once, the others together."""
-        frame = SocketFrame(Opcode.TEXT, data).serialize(mask=True)
-        if not self._in_pass:
-            self._in_pass = True
-            self._loop.call_soon(self._end_pass)
-            self._write(frame)
-            return
-        self._unwritten.append(frame)
-        self._unwritten_size += len(frame)
-        if self._unwritten_size >= COALESCE_SIZE:
-            self._flush()
-
     @property
     def buffered_bytes(self) -> int:
         """Bytes that the socket has not taken yet."""
-        return self._unwritten_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
+        return self._writer.size + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
-    def _end_pass(self) -> None:
-        self._in_pass = False
-        self._flush()
-
-    def _flush(self) -> None:
-        if self._unwritten:
-            frames, self._unwritten, self._unwritten_size = self._unwritten, [], 0
-            self._write(b"".join(frames))
+    def _write_messages(self, messages: list[bytes], _: int) -> None:
+        """Write each as one text message, all together."""
+        self._write(b"".join([SocketFrame(Opcode.TEXT, data).serialize(mask=True) for data in messages]))
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -208,7 +190,7 @@ class WebSocket(asyncio.Protocol):
 
     async def close(self, code: int, reason: str, timeout: float) -> None:
         """Send a close frame, wait a moment for the server's, and close the socket."""
-        self._flush()
+        self._writer.flush()
         self._on_lost = None
         if self._closing is None and self.opened_headers.done() and self._transport is not None:
             self._send_close(code, reason)

@@ -90,7 +90,7 @@ class HttpServerTransport:
         self._exempt = 0  # the size of a frame above the limit, which does not count
         self._end_error: ConnectionFailed | None = None
         self._initialize_answer: tuple[object, asyncio.Future[bytes]] | None = None
-        self._drain_waiters: list[asyncio.Future[None]] = []
+        self._space_available = asyncio.Event()
         self._reader_count = 0
         self._running_posts = 0  # running requests
         self._last_active = self._last_seen = self._last_progress = self._loop.time()
@@ -135,9 +135,8 @@ class HttpServerTransport:
     async def drain(self) -> None:
         """Wait until the client has taken most of what waits."""
         while self._end_error is None and self._waiting_bytes > min(LOW_WATER, self._limits.buffered // 4):
-            waiter = self._loop.create_future()
-            self._drain_waiters.append(waiter)
-            await waiter
+            self._space_available.clear()
+            await self._space_available.wait()
         if self._end_error is not None:
             raise self._end_error.with_traceback(None)
 
@@ -147,9 +146,8 @@ class HttpServerTransport:
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 while self._reader_count and self._waiting_bytes:
-                    waiter = self._loop.create_future()
-                    self._drain_waiters.append(waiter)
-                    await waiter
+                    self._space_available.clear()
+                    await self._space_available.wait()
         except TimeoutError:
             pass
 
@@ -280,11 +278,8 @@ class HttpServerTransport:
         self._wake_drains(LOW_WATER)
 
     def _wake_drains(self, mark: int) -> None:
-        if self._drain_waiters and (self._waiting_bytes <= mark or not self._reader_count):
-            drainers, self._drain_waiters = self._drain_waiters, []
-            for waiter in drainers:
-                if not waiter.done():
-                    waiter.set_result(None)
+        if self._waiting_bytes <= mark or not self._reader_count:
+            self._space_available.set()
 
     def overdue_error(self, now: float) -> tuple[ConnectionFailed, int] | None:
         """Return why the connection has to end now; None while it may go on."""
@@ -313,9 +308,6 @@ class HttpServerTransport:
         for stream in (self._connection_stream, *self._session_streams.values()):
             if stream.reader is not None:
                 stream.reader.wake()
-        drainers, self._drain_waiters = self._drain_waiters, []
-        for waiter in drainers:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._space_available.set()
         if not self.closed.done():
             self.closed.set_result(None)

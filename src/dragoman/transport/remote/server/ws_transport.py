@@ -11,16 +11,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.base import (
-    CLOSE_TIMEOUT,
-    COALESCE_SIZE,
-    FIRST_BLOCK_SIZE,
-    HIGH_WATER,
-    FrameQueue,
-    close_error,
-)
+from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, FrameQueue, close_error, frames_size
+from dragoman.transport.burst_writer import BurstWriter
 from dragoman.transport.remote.headers import CLOSE_GONE, CLOSE_SLOW
-from dragoman.transport.remote.resume import ACK_DELAY, Acknowledgement, ResumeBuffer, parse_ack
+from dragoman.transport.remote.resume import Acknowledgement, ResumeBuffer
 from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.wire.frames import Frame
 
@@ -65,20 +59,18 @@ class WebSocketServerTransport:
     def __init__(self, peer: str, limits: ServerLimits, *, is_resumable: bool = False) -> None:
         self.peer = peer
         self.is_resumable = is_resumable
-        self.acknowledgement = Acknowledgement()
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._incoming = FrameQueue()
         self.receive, self.listen = self._incoming.receive, self._incoming.listen
+        self._writer = BurstWriter(self._queue_block)
+        self.send = self._writer.send
         self._resume_buffer = ResumeBuffer(keep_bytes=None if is_resumable else 0)
+        self.acknowledgement = Acknowledgement(self._resume_buffer, self._send_ack)
         self._socket: ServerSocket | None = None
-        self._end_error: ConnectionFailed | None = None
-        self._pass_frames = 0
-        self._was_burst = False
-        self._block_size = FIRST_BLOCK_SIZE
         self._exempt = 0  # the size of a frame above the limit, which does not count
-        self._drain_waiters: list[asyncio.Future[None]] = []
-        self._ack_timer: asyncio.TimerHandle | None = None
+        self._space_available = asyncio.Event()  # clear while a sender waits
+        self._space_available.set()
         # Since when there is no socket; time of the last message in either direction.
         self._detached_at = self._last_active = self._loop.time()
         # When bytes were last sent, and how many waited then.
@@ -86,47 +78,43 @@ class WebSocketServerTransport:
         self.closed = self._loop.create_future()
         self.on_attached: Callable[[bool], None] = lambda _: None  # called with whether there is a socket
 
-    def send(self, data: bytes, session: str | None = None) -> None:
-        """Queue one frame; alone it is sent at once, in a burst together with others."""
-        if self._end_error is not None:
-            raise self._end_error.with_traceback(None)
-        buffer = self._resume_buffer
-        buffer.add(data)
-        self._pass_frames += 1
-        if self._pass_frames == 1:
-            self._loop.call_soon(self._end_pass)
-            if not self._was_burst:
-                self._flush()
-        elif buffer.waiting_size >= self._block_size:
-            self._block_size = min(self._block_size * 2, COALESCE_SIZE)
-            self._flush()
-        before, limit = buffer.unacknowledged_size - len(data), self._limits.buffered
-        if before <= limit:
-            self._exempt = len(data)  # one frame of any size is taken; otherwise it would be sent again and again
-        elif before + len(data) - self._exempt > limit:
-            self._overflow()
+    def _queue_block(self, frames: list[bytes], _: int) -> None:
+        """Queue the frames of a block and send what the socket takes; end the connection when too much waits."""
+        buffer, limit = self._resume_buffer, self._limits.buffered
+        buffer.extend(frames)
+        self._flush()
+        size = buffer.unacknowledged_size
+        if size <= limit:
+            return
+        before = size - frames_size(frames)
+        for frame in frames:
+            if before <= limit:
+                self._exempt = len(frame)  # one frame of any size is taken; otherwise it would be sent again and again
+            before += len(frame)
+        if size - self._exempt > limit:
+            self.end_slow(
+                WriteStalled(f"slow_consumer: {size} bytes wait for {self.peer}, which does not read or acknowledge")
+            )
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes that wait for the client, or that it has not acknowledged."""
-        return self._resume_buffer.unacknowledged_size + (
-            self._socket.buffered_bytes if self._socket is not None else 0
-        )
+        in_socket = self._socket.buffered_bytes if self._socket is not None else 0
+        return self._writer.size + self._resume_buffer.unacknowledged_size + in_socket
 
     def congested(self) -> bool:
         """Whether so much waits for the client that the sender should await `drain`."""
         buffer, socket = self._resume_buffer, self._socket
-        waiting = buffer.waiting_size + (socket.buffered_bytes if socket is not None else 0)
-        return waiting > HIGH_WATER or buffer.unacknowledged_size > self._limits.buffered // 2
+        waiting = self._writer.size + buffer.waiting_size + (socket.buffered_bytes if socket is not None else 0)
+        return waiting > HIGH_WATER or self._writer.size + buffer.unacknowledged_size > self._limits.buffered // 2
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what waits."""
-        while self._end_error is None and self.congested():
-            waiter = self._loop.create_future()
-            self._drain_waiters.append(waiter)
-            await waiter
-        if self._end_error is not None:
-            raise self._end_error.with_traceback(None)
+        while self._writer.error is None and self.congested():
+            self._space_available.clear()
+            await self._space_available.wait()
+        if self._writer.error is not None:
+            raise self._writer.error.with_traceback(None)
 
     async def close(self, reason: str = "") -> None:
         """Send what waits, for a bounded time, then close the socket."""
@@ -183,44 +171,21 @@ class WebSocketServerTransport:
             self._socket.resume()
 
     def _count_frames(self, frames: list[Frame]) -> list[Frame]:
-        """Count the frames, handle and remove acknowledgements, and send ours when it is due."""
-        messages, is_ack_due = [], False
-        for frame in frames:
-            cursor = parse_ack(frame)
-            if cursor is not None:
-                self._resume_buffer.acknowledge(cursor)
-                if self._drain_waiters and not self.congested():
-                    self._wake_drains()
-                continue
-            messages.append(frame)
-            is_ack_due = self.acknowledgement.count_frame(len(frame) if type(frame) is bytes else 0) or is_ack_due
-        if is_ack_due:
-            self._send_ack()
-        elif messages and self._ack_timer is None:
-            self._ack_timer = self._loop.call_later(ACK_DELAY, self._send_ack)
+        """Count the frames and return them without acknowledgements."""
+        messages = self.acknowledgement.count_frames(frames, frames_size(frames))
+        if len(messages) < len(frames):
+            self._wake_drains()
         return messages
 
-    def _send_ack(self) -> None:
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
-            self._ack_timer = None
-        if (
-            self._socket is not None
-            and self._socket.is_ready
-            and self.acknowledgement.received_count > self.acknowledgement.acknowledged_count
-        ):
-            self._socket.write([self.acknowledgement.next_ack()])
+    def _send_ack(self, frame: bytes) -> bool:
+        if self._socket is None or not self._socket.is_ready:
+            return False
+        self._socket.write([frame])
+        return True
 
     def on_writable(self) -> None:
         """Write more: the socket has space."""
         self._last_progress = self._loop.time()
-        self._flush()
-
-    def _end_pass(self) -> None:
-        self._was_burst = self._pass_frames > 1
-        self._pass_frames = 0
-        if self._block_size < COALESCE_SIZE:
-            self._block_size = FIRST_BLOCK_SIZE
         self._flush()
 
     def _flush(self) -> None:
@@ -231,14 +196,11 @@ class WebSocketServerTransport:
         if frames:
             self._last_active = self._loop.time()
             socket.write(frames)
-        if self._drain_waiters and not self.congested():
-            self._wake_drains()
+        self._wake_drains()
 
     def _wake_drains(self) -> None:
-        drainers, self._drain_waiters = self._drain_waiters, []
-        for waiter in drainers:
-            if not waiter.done():
-                waiter.set_result(None)
+        if not self._space_available.is_set() and not self.congested():
+            self._space_available.set()
 
     def overdue_error(self, now: float) -> tuple[ConnectionFailed, int] | None:
         """Return why the connection has to end now, and the close code; None while it may go on."""
@@ -259,29 +221,25 @@ class WebSocketServerTransport:
             ), CLOSE_SLOW
         return None
 
-    def _overflow(self) -> None:
-        size = self._resume_buffer.unacknowledged_size
-        error = WriteStalled(f"slow_consumer: {size} bytes wait for {self.peer}, which does not read or acknowledge")
-        self.end_slow(error)
-
     def end_slow(self, error: ConnectionFailed) -> None:
         """End the connection: its client does not read."""
         self.fail(error, CLOSE_SLOW, "slow_consumer: read faster, or resume your sessions from a cursor")
 
     def fail(self, error: ConnectionFailed, code: int = NORMAL, reason: str = "") -> None:
         """End the connection with this error; what waits is still sent if the socket takes it."""
-        if self._end_error is not None:
+        if self._writer.error is not None:
             return
+        self._writer.error = error
         socket = self._socket
-        if socket is not None:
+        if socket is not None and code in (NORMAL, GOING_AWAY):
+            self._writer.flush()
             frames = self._resume_buffer.take()
-            if frames and code in (NORMAL, GOING_AWAY):
+            if frames:
                 socket.write(frames)
-        self._end_error = error
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
+        self._writer.fail(error)
+        self.acknowledgement.stop()
         self._incoming.end(error)
-        self._wake_drains()
+        self._space_available.set()
         self._socket = None
         if socket is not None:
             socket.close(code, reason)
