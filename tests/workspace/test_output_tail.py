@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.workspace.output_tail import OutputTail
+from dragoman.workspace.terminal import OutputTail
 
 
 def tail_of(data: bytes, limit: int, final: bool = True) -> tuple[str, bool]:

@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.paths import MAX_LINKS, MAX_PATH, Roots, find_target, open_inside, resolve_inside
+from dragoman.workspace.paths import MAX_LINKS, MAX_PATH, Roots, find_target, resolve_inside, with_target
+
+
+def open_inside(roots: Roots, path: str, flags: int, *, base: str | None = None) -> int:
+    return with_target(roots, path, lambda target: target.open(flags), base=base)
 
 
 class Place:
-    """A lent folder beside one that is not lent."""
+    """A shared folder next to one that is not shared."""
 
     def __init__(self, tmp: Path) -> None:
         self.inside = tmp / "inside"

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.atomic_write import check_replaceable, new_temporary_name, write_temporary
-from dragoman.workspace.paths import MAX_ATTEMPTS, PathTarget, Roots, find_target, translate_os_errors
+from dragoman.workspace.paths import PathTarget, Roots, find_target, translate_os_errors, with_target
 
 # Files in one batch: more than people review at once, and each may hold a folder open.
 MAX_FILES = 200
@@ -63,36 +63,24 @@ class _Batch:
 
     def stage(self, path: str, data: bytes) -> None:
         """Write a temporary file next to the target."""
-        for attempt in range(MAX_ATTEMPTS):
-            spot = find_target(
-                self._roots,
-                path,
-                base=self._base,
-                make_directories=self._create_directories,
-                made_directories=self._made_directories,
-            )
-            try:
-                self._roots.check_writable(spot.path, spot.requested)
-                with translate_os_errors(spot.requested):
-                    self._stage_target(spot, data)
-                return
-            except ProtocolError as error:
-                spot.close()
-                # ELOOP: the name became a link after the walk.
-                became_link = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP
-                if not became_link or attempt == MAX_ATTEMPTS - 1:
-                    raise
-            except BaseException:
-                spot.close()
-                raise
+        with_target(
+            self._roots,
+            path,
+            lambda target: self._stage_target(target, data),
+            base=self._base,
+            make_directories=self._create_directories,
+            made_directories=self._made_directories,
+        )
 
     def _stage_target(self, target: PathTarget, data: bytes) -> None:
+        self._roots.check_writable(target.path, target.requested)
         before = check_replaceable(target)
         folder = os.fstat(target.directory)
         place = (folder.st_dev, folder.st_ino, target.name)
         if place in self._targets:
             raise ProtocolError(Kind.INVALID_PARAMS, f"{target.requested} occurs twice", {"path": target.requested})
-        self._staged.append(_StagedFile(target, write_temporary(target, data, before), before is not None))
+        name = write_temporary(target, data, before)
+        self._staged.append(_StagedFile(target.detach(), name, before is not None))
         self._targets.add(place)
 
     def commit(self) -> None:

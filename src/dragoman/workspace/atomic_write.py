@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from typing import NamedTuple
 
 from dragoman.errors import Kind, ProtocolError
@@ -97,7 +98,10 @@ def _write_new_file(
             while rest:
                 rest = rest[os.write(fd, rest) :]
             if replaced is not None:
-                _copy_owner(fd, replaced)
+                now = os.fstat(fd)
+                if (now.st_uid, now.st_gid) != (replaced.st_uid, replaced.st_gid):
+                    with suppress(OSError):  # only root can change the owner; the content matters more
+                        os.fchown(fd, replaced.st_uid, replaced.st_gid)
                 # Without setuid and setgid, as the kernel clears them on any write.
                 os.fchmod(fd, stat.S_IMODE(replaced.st_mode) & 0o1777)
         finally:
@@ -105,15 +109,6 @@ def _write_new_file(
     except BaseException:
         os.unlink(name, dir_fd=target.directory)
         raise
-
-
-def _copy_owner(fd: int, replaced: os.stat_result) -> None:
-    now = os.fstat(fd)
-    if (now.st_uid, now.st_gid) != (replaced.st_uid, replaced.st_gid):
-        try:
-            os.fchown(fd, replaced.st_uid, replaced.st_gid)
-        except OSError:
-            pass  # only root can change the owner; the content matters more
 
 
 def make_directory(roots: Roots, path: str, *, base: str | None = None, parents: bool = False) -> bool:
@@ -124,12 +119,8 @@ def make_directory(roots: Roots, path: str, *, base: str | None = None, parents:
         try:
             os.mkdir(spot.name, dir_fd=spot.directory)
         except FileExistsError:
-            return _check_is_directory(spot)
+            seen = spot.stat()
+            if seen is None or not stat.S_ISDIR(seen.st_mode):
+                raise
+            return False
     return True
-
-
-def _check_is_directory(target: PathTarget) -> bool:
-    seen = target.stat()
-    if seen is None or not stat.S_ISDIR(seen.st_mode):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-    return False

@@ -6,14 +6,13 @@ watching. Permission is checked before.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.atomic_write import WriteResult, check_regular, write_file
-from dragoman.workspace.paths import MAX_ATTEMPTS, PathTarget, Roots, find_target, resolve_inside, translate_os_errors
+from dragoman.workspace.paths import PathTarget, Roots, find_target, resolve_inside, translate_os_errors, with_target
 from dragoman.workspace.text import LineRange, decode, encode, select_lines
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class Files:
             self._roots.check_writable(spot.path, spot.requested)
             return write_file(spot, data, overwrite)
 
-        return self._with_target(path, write, create_directories)
+        return with_target(self._roots, path, write, base=self._base, make_directories=create_directories)
 
     def write_many(self, files: Sequence[tuple[str, str | bytes]], *, create_directories: bool = False) -> int:
         """Write all files or none; return the number of bytes."""
@@ -145,18 +144,6 @@ class Files:
 
     # --- path lookup ------------------------------------------------------------------------------------------
 
-    def _with_target(self, path: str, use: Callable[[PathTarget], T], make_directories: bool = False) -> T:
-        """Call `use` with the target of a path; walk again if the name became a link meanwhile."""
-        for attempt in range(MAX_ATTEMPTS):
-            with find_target(self._roots, path, base=self._base, make_directories=make_directories) as spot:
-                with translate_os_errors(spot.requested):
-                    try:
-                        return use(spot)
-                    except OSError as error:
-                        if error.errno != errno.ELOOP or attempt == MAX_ATTEMPTS - 1:
-                            raise
-        raise AssertionError("unreachable")
-
     def _with_open_file(self, path: str, read: Callable[[str, int], T]) -> T:
         def use(spot: PathTarget) -> T:
             check_regular(spot, spot.stat())
@@ -167,7 +154,7 @@ class Files:
             finally:
                 os.close(fd)
 
-        return self._with_target(path, use)
+        return with_target(self._roots, path, use, base=self._base)
 
     def _read_all(self, path: str, fd: int) -> bytes:
         self._check_size(path, os.fstat(fd).st_size)

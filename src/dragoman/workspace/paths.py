@@ -10,10 +10,11 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from dragoman.errors import Kind, ProtocolError
+
+T = TypeVar("T")
 
 # The limit of Linux before ELOOP.
 MAX_LINKS = 40
@@ -118,10 +119,13 @@ class PathTarget:
     def __enter__(self) -> PathTarget:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def detach(self) -> PathTarget:
+        """Return the same target, which stays open when this one is closed."""
+        directory, self.directory = self.directory, -1
+        return PathTarget(directory, self.name, self.path, self.requested)
 
     def open(self, flags: int, mode: int = 0o666) -> int:
         """Open the name, never a link; raises OSError."""
@@ -159,15 +163,25 @@ def find_target(
         return _PathWalk(roots, asked, make_directories=make_directories, made_directories=made_directories).run()
 
 
-def open_inside(roots: Roots, path: str, flags: int, mode: int = 0o666, *, base: str | None = None) -> int:
-    """Open a path inside the roots; return a descriptor that is not inherited."""
+def with_target(
+    roots: Roots,
+    path: str,
+    use: Callable[[PathTarget], T],
+    *,
+    base: str | None = None,
+    make_directories: bool = False,
+    made_directories: list[str] | None = None,
+) -> T:
+    """Call `use` with the target of a path; walk again if the name became a link meanwhile."""
     for attempt in range(MAX_ATTEMPTS):
-        with find_target(roots, path, base=base) as spot, translate_os_errors(spot.requested):
+        target = find_target(
+            roots, path, base=base, make_directories=make_directories, made_directories=made_directories
+        )
+        with target, translate_os_errors(target.requested):
             try:
-                return spot.open(flags, mode)
+                return use(target)
             except OSError as error:
-                # ELOOP: the name became a link after the walk.
-                if error.errno != errno.ELOOP or attempt == MAX_ATTEMPTS - 1:
+                if error.errno != errno.ELOOP or attempt == MAX_ATTEMPTS - 1:  # ELOOP: it became a link
                     raise
     raise AssertionError("unreachable")
 

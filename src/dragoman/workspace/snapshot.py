@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.listing import MAX_DEPTH, open_subdirectory, printable_name, read_directory
-from dragoman.workspace.paths import PathTarget, Roots, find_target, translate_os_errors
+from dragoman.workspace.paths import Roots, find_target, translate_os_errors
 
 # Names in one snapshot; watch a larger tree in parts.
 MAX_NAMES = 100_000
@@ -66,17 +67,12 @@ class DirectorySnapshot:
             if seen is None:
                 message = f"{self._path} does not exist, so it cannot be watched"
                 raise ProtocolError(Kind.RESOURCE_NOT_FOUND, message, {"path": self._path})
-            if stat.S_ISDIR(seen.st_mode):
-                with _open_directory(spot) as fd:
-                    self._identity = _identity(os.fstat(fd))
-                    self.root_path = spot.path
-                    self._add_directory(fd, (), None)
-            else:
-                self._file_name = spot.name
-                self.root_path = os.path.dirname(spot.path)
-                with open_subdirectory(spot.directory, ()) as fd:
-                    self._identity = _identity(os.fstat(fd))
-                    self._add_directory(fd, (), None)
+            is_directory = stat.S_ISDIR(seen.st_mode)
+            self._file_name = None if is_directory else spot.name
+            self.root_path = spot.path if is_directory else os.path.dirname(spot.path)
+            with open_subdirectory(spot.directory, (spot.name,) if is_directory else ()) as fd:
+                self._identity = _identity(os.fstat(fd))
+                self._add_directory(fd, (), None)
         if self._name_count > MAX_NAMES:
             message = f"{self._path} has more than {MAX_NAMES} names; watch a part of it"
             raise ProtocolError(Kind.TOO_LARGE, message, {"limit": MAX_NAMES})
@@ -95,13 +91,14 @@ class DirectorySnapshot:
             self.is_gone = True
             self._remove_directory((), changes)
             if self._file_name is None:
-                changes.append(WatchChange(self._printable_path(()), "deleted"))
+                changes.append(self._change((), "deleted"))
             return changes
         reported = {change.path for change in changes}
         for place, name in written:
             mark = self._states.get(place, {}).get(name)
-            if mark is not None and not mark.is_directory and self._printable_path((*place, name)) not in reported:
-                changes.append(WatchChange(self._printable_path((*place, name)), "modified"))
+            change = self._change((*place, name), "modified")
+            if mark is not None and not mark.is_directory and change.path not in reported:
+                changes.append(change)
         return changes
 
     # --- one folder -------------------------------------------------------------------------------------------
@@ -126,23 +123,17 @@ class DirectorySnapshot:
                 if mark.is_directory:
                     self._remove_directory((*directory, name), changes)
                 if after is None or not after.is_directory:
-                    changes.append(
-                        WatchChange(
-                            self._printable_path((*directory, name)), "deleted" if after is None else "modified"
-                        )
-                    )
+                    changes.append(self._change((*directory, name), "deleted" if after is None else "modified"))
         self._name_count += len(now) - len(before)
         self._states[directory] = now
         for name, mark in now.items():
             old = before.get(name)
             if old is None or (mark.is_directory and old.identity != mark.identity):
-                changes.append(
-                    WatchChange(self._printable_path((*directory, name)), "created" if old is None else "modified")
-                )
+                changes.append(self._change((*directory, name), "created" if old is None else "modified"))
                 if mark.is_directory:
                     self._add_subdirectory(fd, directory, name, changes)
             elif not old.is_directory and (old.identity, old.version) != (mark.identity, mark.version):
-                changes.append(WatchChange(self._printable_path((*directory, name)), "modified"))
+                changes.append(self._change((*directory, name), "modified"))
 
     def _read_states(self, fd: int) -> dict[str, _FileState]:
         found, _ = read_directory(fd)
@@ -156,24 +147,17 @@ class DirectorySnapshot:
         self._name_count += len(marks)
         for name, mark in marks.items():
             if changes is not None:
-                changes.append(WatchChange(self._printable_path((*directory, name)), "created"))
+                changes.append(self._change((*directory, name), "created"))
             if mark.is_directory:
                 self._add_subdirectory(fd, directory, name, changes)
 
     def _add_subdirectory(self, fd: int, directory: RelativePath, name: str, changes: list[WatchChange] | None) -> None:
         inner = (*directory, name)
-        if (
-            not self._recursive
-            or self._file_name is not None
-            or len(inner) >= MAX_DEPTH
-            or self._name_count > MAX_NAMES
-        ):
+        is_watched = self._recursive and self._file_name is None
+        if not is_watched or len(inner) >= MAX_DEPTH or self._name_count > MAX_NAMES:
             return
-        try:
-            with open_subdirectory(fd, (name,)) as folder:
-                self._add_directory(folder, inner, changes)
-        except OSError:
-            pass  # unreadable, gone, or a link by now
+        with suppress(OSError), open_subdirectory(fd, (name,)) as folder:  # unreadable, gone, or a link by now
+            self._add_directory(folder, inner, changes)
 
     def _remove_directory(self, directory: RelativePath, changes: list[WatchChange]) -> None:
         """Remove a folder and all below it; report their entries as deleted."""
@@ -181,38 +165,20 @@ class DirectorySnapshot:
             marks = self._states.pop(other)
             self._name_count -= len(marks)
             self.on_leave(other)
-            changes.extend(WatchChange(self._printable_path((*other, name)), "deleted") for name in marks)
+            changes.extend(self._change((*other, name), "deleted") for name in marks)
 
     # --- path lookup ------------------------------------------------------------------------------------------
 
-    def _open_root(self) -> _OpenDirectory:
+    @contextmanager
+    def _open_root(self) -> Iterator[int]:
         """Open the watched folder again; it must be the same folder as before."""
         with find_target(self._roots, self.root_path.rstrip("/") + "/") as spot:
-            fd = os.dup(spot.directory)
-        if _identity(os.fstat(fd)) != self._identity:
-            os.close(fd)
-            raise FileNotFoundError(self.root_path)
-        return _OpenDirectory(fd)
+            if _identity(os.fstat(spot.directory)) != self._identity:
+                raise FileNotFoundError(self.root_path)
+            yield spot.directory
 
-    def _printable_path(self, parts: RelativePath) -> str:
-        return printable_name("/".join([self.root_path.rstrip("/"), *parts]))
-
-
-class _OpenDirectory:
-    """A descriptor that is closed at the end of a `with`."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def __enter__(self) -> int:
-        return self._fd
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
-
-
-def _open_directory(target: PathTarget) -> _OpenDirectory:
-    return _OpenDirectory(target.open(os.O_RDONLY | os.O_DIRECTORY))
+    def _change(self, parts: RelativePath, type: str) -> WatchChange:
+        return WatchChange(printable_name("/".join([self.root_path.rstrip("/"), *parts])), type)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

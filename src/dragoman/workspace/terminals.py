@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import Kind, ProtocolError, SandboxUnavailable
-from dragoman.workspace.output_tail import OutputTail
 from dragoman.workspace.paths import PathTarget, Roots, find_target
 from dragoman.workspace.spawn import DEFAULT_TERM, StartedCommand, TerminalSize, start_in_terminal, start_piped
-from dragoman.workspace.terminal import KILL_GRACE, Terminal
+from dragoman.workspace.terminal import KILL_GRACE, OutputTail, Terminal
 
 if TYPE_CHECKING:
     from dragoman.transport.sandbox.plan import ActiveSandbox

@@ -5,6 +5,8 @@ Text stays exactly as stored: no newline is translated, no byte order mark remov
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from dragoman.errors import Kind, ProtocolError
@@ -20,29 +22,24 @@ class LineRange(NamedTuple):
 
 def decode(data: bytes, path: str, encoding: str) -> str:
     """Decode the bytes, or raise invalid_params."""
-    try:
+    with _report_errors(encoding, f"{path} is not {encoding} text"):
         return data.decode(encoding)
-    except LookupError:
-        raise _unknown_encoding(encoding) from None
-    except ValueError as error:
-        message = f"{path} is not {encoding} text: {error}"
-        raise ProtocolError(Kind.INVALID_PARAMS, message, {"encoding": encoding}) from None
 
 
 def encode(text: str, path: str, encoding: str) -> bytes:
     """Encode the text, or raise invalid_params."""
-    try:
+    with _report_errors(encoding, f"the text for {path} cannot be written as {encoding}"):
         return text.encode(encoding)
-    except LookupError:
-        raise _unknown_encoding(encoding) from None
-    except ValueError as error:
-        message = f"the text for {path} cannot be written as {encoding}: {error}"
+
+
+@contextmanager
+def _report_errors(encoding: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (LookupError, ValueError) as error:
+        is_unknown = isinstance(error, LookupError)
+        message = f"unknown text encoding {encoding!r}; use utf-8" if is_unknown else f"{what}: {error}"
         raise ProtocolError(Kind.INVALID_PARAMS, message, {"encoding": encoding}) from None
-
-
-def _unknown_encoding(encoding: str) -> ProtocolError:
-    message = f"unknown text encoding {encoding!r}; use utf-8"
-    return ProtocolError(Kind.INVALID_PARAMS, message, {"encoding": encoding})
 
 
 def select_lines(text: str, line: int | None, limit: int | None) -> LineRange:
