@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ import msgspec
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import to_json
 from dragoman.schema.mcp import McpServer, NameValue
-from dragoman.store.contract import Draft, Entry, Store
+from dragoman.store.contract import Draft, Entry, EntryKind, Store
 
 # Entries that may wait for the store before producers must wait too: a few commits' worth.
 MAX_PENDING = 2048
@@ -89,6 +89,14 @@ class SessionLog:
         future, complete, fail = _completion()
         self.append(kind, body, actor=actor, then=complete, on_failure=fail)
         await future
+
+    async def append_question(self, method: str, params: Any) -> None:
+        """Log a question to the user, by its method, and wait until it is stored."""
+        await self.append_and_wait(EntryKind.ASKED, QUESTION_BODIES[method].asked_body(params))
+
+    async def append_decision(self, method: str, params: Any, result: Any, actor: str = "user") -> None:
+        """Log the answer to a question and wait until it is stored."""
+        await self.append_and_wait(EntryKind.DECIDED, QUESTION_BODIES[method].decided_body(params, result), actor=actor)
 
     @property
     def is_full(self) -> bool:
@@ -176,6 +184,54 @@ class SessionLog:
                 waiting.on_failure(error)
 
 
+class NoLog:
+    """The log of a session without a store: nothing is written, and callbacks run at once."""
+
+    store: None = None
+    session_id = ""
+    turn: str | None = None
+    fault: ProtocolError | None = None
+    is_full = False
+
+    def append(
+        self,
+        kind: str,
+        body: Any,
+        *,
+        actor: str = "agent",
+        then: Callable[[], Any] | None = None,
+        on_failure: Callable[[ProtocolError], Any] | None = None,
+    ) -> None:
+        """Call `then`."""
+        if then is not None:
+            then()
+
+    def call_after(self, then: Callable[[], Any]) -> None:
+        """Call `then`."""
+        then()
+
+    async def append_and_wait(self, kind: str, body: Any, *, actor: str = "agent") -> None:
+        """Do nothing."""
+
+    async def append_question(self, method: str, params: Any) -> None:
+        """Do nothing."""
+
+    async def append_decision(self, method: str, params: Any, result: Any, actor: str = "user") -> None:
+        """Do nothing."""
+
+    async def wait_for_space(self) -> None:
+        """Do nothing."""
+
+    async def wait_stored(self) -> None:
+        """Do nothing."""
+
+    async def flush(self) -> None:
+        """Do nothing."""
+
+    def clear_fault(self) -> None:
+        """Do nothing."""
+
+
 def _completion() -> tuple[asyncio.Future[None], Callable[[], None], Callable[[ProtocolError], None]]:
     """Return a future, and the callbacks that complete or fail it."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -223,7 +279,36 @@ QUESTION_BODIES: dict[str, QuestionBodies] = {
 }
 
 
-# --- what must not stand in a log -----------------------------------------------------------------------------
+# --- turns and opened sessions ---------------------------------------------------------------------------------
+
+
+def turn_ended_body(result: Any, error: Exception | None) -> dict[str, Any]:
+    """Return the body of the entry for the end of a turn: the result of the prompt, or its error."""
+    if error is not None:
+        kind, message = getattr(error, "kind", type(error).__name__), getattr(error, "message", str(error))
+        return {"error": {"kind": kind, "message": message}}
+    return {"stopReason": result.stop_reason} | ({"usage": to_json(result.usage)} if result.usage else {})
+
+
+def opened_body(
+    session: Any, method: str, agent: Mapping[str, Any], modes: Any, options: Iterable[Any], **more: Any
+) -> dict[str, Any]:
+    """Return the body of the entry for an opened session, without empty members and without secrets.
+
+    `session` is one of a client or of an agent; `modes` and `options` are what it was opened with.
+    """
+    body = {
+        "sessionId": session.id,
+        "by": method,
+        "cwd": session.cwd,
+        "agent": agent,
+        "additionalDirectories": session.directories,
+        "mcpServers": [to_json(server) for server in strip_secrets(session.mcp_servers)[0]],
+        "modes": to_json(modes) if modes else None,
+        "configOptions": [to_json(option) for option in options],
+        **more,
+    }
+    return {name: value for name, value in body.items() if value}
 
 
 def strip_secrets(servers: list[McpServer]) -> tuple[list[McpServer], dict[str, Any]]:

@@ -61,9 +61,7 @@ class SessionRecord:
 
     async def name_session(self, session: ClientSession) -> None:
         """Give a new session its name."""
-        from dragoman.roles.client.logged_session import LoggedClientSession
-
-        if self.name is not None and isinstance(session, LoggedClientSession) and session.log_id:
+        if self.name is not None and session.log_id:
             try:
                 await self.store.rename(session.log_id, self.name)
             except StoreFault:
@@ -81,9 +79,6 @@ class SessionRecord:
         quiet: bool = False,
     ) -> ClientSession:
         """Continue the previous session in the best way the agent supports; show how."""
-        from dragoman.roles.client.logged_agent import LoggedAgent
-
-        assert isinstance(remote, LoggedAgent)
         assert self.previous is not None
         await self._warn_about_previous(self.previous, servers, diagnostics)
         continued = await remote.continue_session(

@@ -13,12 +13,15 @@ from dragoman.errors import AgentExited, ConnectionFailed, DragomanError, Kind, 
 from dragoman.host import access
 from dragoman.host.auth.roles import ADMIN
 from dragoman.host.pool.pool import SHARED_PROCESS
-from dragoman.host.room.agent import RoomAgent, RoomClientSession, create_agent
+from dragoman.host.room.agent import create_agent
 from dragoman.roles.agent.options import value_of
+from dragoman.roles.client.logged_sessions import stored_setup
 
 if TYPE_CHECKING:
     from dragoman.host.room.room import Room
     from dragoman.roles.client.permission.guard import Guard
+    from dragoman.roles.client.remote_agent import RemoteAgent
+    from dragoman.roles.client.session import ClientSession
     from dragoman.schema.mcp import McpServer
 
 
@@ -73,8 +76,8 @@ class AgentProcess:
         self.folders: dict[str, str] = {}  # checked folders: the path the agent is given, and where it leads
         self.process_note = ""  # "shared", or "own" with the reason; set when the agent starts
         self.backoff = RestartBackoff()
-        self._agent: RoomAgent | None = None
-        self._session: RoomClientSession | None = None
+        self._agent: RemoteAgent | None = None
+        self._session: ClientSession | None = None
         self._guard: Guard | None = None
         self._lifecycle_lock = asyncio.Lock()  # one start or stop at a time
 
@@ -91,16 +94,16 @@ class AgentProcess:
         return self._agent is not None
 
     @property
-    def remote(self) -> RoomAgent | None:
+    def remote(self) -> RemoteAgent | None:
         """The agent, while it is running."""
         return self._agent if self.is_running else None
 
     @property
-    def session(self) -> RoomClientSession | None:
+    def session(self) -> ClientSession | None:
         """The agent's session, while the agent is running."""
         return self._session if self.is_running else None
 
-    async def open_session(self, folders: dict[str, str], **more: Any) -> RoomClientSession:
+    async def open_session(self, folders: dict[str, str], **more: Any) -> ClientSession:
         """Start the agent and open a new session in the first of these checked folders.
 
         The log has its first entry when this returns.
@@ -109,13 +112,13 @@ class AgentProcess:
             cwd = next(iter(folders))
             agent = await self._start(cwd, folders)
             try:
-                session = await agent.open_session(cwd, log_id=self._room.id, **more)
+                session = self._session = await agent.open_session(cwd, log_id=self._room.id, **more)
             except BaseException:
                 await self._release()
                 raise
-            return self._set_session(session)
+            return session
 
-    async def ensure_session(self) -> RoomClientSession:
+    async def ensure_session(self) -> ClientSession:
         """Return the agent's session. Start the agent if needed, once for all callers."""
         async with self._lifecycle_lock:
             if self._session is not None and self.is_running:
@@ -134,7 +137,7 @@ class AgentProcess:
                 folders = await self._checked_folders()
                 cwd = next(iter(folders))
                 agent = await self._start(cwd, folders)
-                session = self._set_session((await agent.continue_session(self._room.id, cwd)).session)
+                session = self._session = await self._continue_session(agent, cwd)
                 await self._restore_settings(session, mode, options)
             except ConnectionFailed:
                 self._note_crash()
@@ -144,6 +147,19 @@ class AgentProcess:
                 await self._release()
                 raise
             return session
+
+    async def _continue_session(self, agent: RemoteAgent, cwd: str) -> ClientSession:
+        """Continue the stored session with the folders and servers it had, if these are checked and allowed."""
+        store = self._host.store
+        directories, servers = await stored_setup(store, await store.find(self._room.id))
+        continued = await agent.continue_session(
+            self._room.id,
+            cwd,
+            mcp_servers=await self.startable_servers(servers),
+            directories=[path for path in directories if path in self.folders],
+            restore_setup=False,
+        )
+        return continued.session
 
     async def _checked_folders(self) -> dict[str, str]:
         """Return the folders of a stored session, which must be under the roots of a user responsible for it."""
@@ -194,7 +210,7 @@ class AgentProcess:
         """Return where a folder of the session led when it was checked; for any other path, where it leads now."""
         return self.folders.get(path) or os.path.realpath(path)
 
-    async def _start(self, cwd: str, folders: dict[str, str]) -> RoomAgent:
+    async def _start(self, cwd: str, folders: dict[str, str]) -> RemoteAgent:
         host = self._host
         agent_config = host.agent_catalog.agent_of(self._room.state)
         self.folders = folders
@@ -241,12 +257,7 @@ class AgentProcess:
         is_admin = not room.state.seq or await self._host.session_roles.role_of(room.opener, room.id) == ADMIN
         return room.opener if is_admin else None
 
-    def _set_session(self, session: Any) -> RoomClientSession:
-        assert isinstance(session, RoomClientSession)
-        self._session = session
-        return session
-
-    async def _restore_settings(self, session: RoomClientSession, mode: str, options: dict[str, Any]) -> None:
+    async def _restore_settings(self, session: ClientSession, mode: str, options: dict[str, Any]) -> None:
         """Set mode and options again, because an agent that was told the history starts in its default mode
         (docs/protocol/peers.md#restored-mode).
         """
@@ -291,14 +302,14 @@ class AgentProcess:
 
     # --- crashes --------------------------------------------------------------------------------------------------
 
-    def on_lost(self, session: RoomClientSession, error: ConnectionFailed) -> None:
+    def on_lost(self, session: ClientSession, error: ConnectionFailed) -> None:
         """Handle an agent that exited by itself."""
         if not session.is_closing:
             self._room.report(f"its agent exited: {first_line(error)}")
             self._note_crash()
             self._room.spawn(self._clean_up(session))
 
-    async def _clean_up(self, session: RoomClientSession) -> None:
+    async def _clean_up(self, session: ClientSession) -> None:
         """Release the pipes and the process group of an agent that exited; the next prompt may come much later."""
         async with self._lifecycle_lock:
             if self._session is session:
@@ -330,7 +341,7 @@ def first_line(error: Exception) -> str:
     return lines[0] if len(lines) == 1 else f"{lines[0]} …"
 
 
-async def _close_agent(agent: RoomAgent, guard: Guard | None) -> None:
+async def _close_agent(agent: RemoteAgent, guard: Guard | None) -> None:
     with suppress(Exception):  # it is gone in any case
         await agent.close()
     if guard is not None:

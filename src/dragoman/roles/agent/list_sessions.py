@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.session import Session
+from dragoman.schema.base import to_json
 from dragoman.schema.session import (
     ArchiveFilter,
     ArchiveSessionResult,
@@ -24,6 +26,8 @@ from dragoman.schema.session import (
     SetTitleResult,
     UnarchiveSessionResult,
 )
+from dragoman.schema.update import SessionInfoUpdate
+from dragoman.store.contract import EntryKind
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.served_client import ServedClient
@@ -126,14 +130,14 @@ class SessionCalls:
                 Kind.INVALID_PARAMS, "a title cannot be empty", {"errors": [{"path": "title", "message": "empty"}]}
             )
         session.set_title(title)
-        if (stored := session.wait_stored()) is not None:
-            await stored
+        await session.log.wait_stored()
         return SetTitleResult(title=title)
 
 
 async def _set_archived(session: Session, archived: bool) -> None:
-    if (stored := session.log_archived(archived)) is not None:
-        await stored
+    session.clear_log_fault()
+    update = SessionInfoUpdate(meta={SIDE_DATA_KEY: {"archived": archived}})
+    await session.log.append_and_wait(EntryKind.UPDATE, to_json(update), actor="user")
     session.archived = archived
 
 

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import inferred_members, with_side_data
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import new_id
-from dragoman.roles.agent.logged_session import LoggedSession
 from dragoman.roles.agent.prompt import busy_error
 from dragoman.roles.agent.responders import AUTO_RESUME, is_auto_resumed
 from dragoman.roles.agent.session import Session
 from dragoman.schema.config import SessionConfigOption, SessionModeState
+from dragoman.schema.lenient import read_leniently
+from dragoman.schema.mcp import McpServer
 from dragoman.schema.session import (
     ForkSessionResult,
     LoadSessionResult,
@@ -24,7 +26,10 @@ from dragoman.schema.session import (
     SystemPrompt,
     SystemPromptMode,
 )
-from dragoman.store.contract import EntryKind, Store
+from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
+from dragoman.store.contract import EntryKind, Store, Summary
+from dragoman.store.replay import decode_updates
+from dragoman.store.session_log import opened_body, restore_secrets, strip_secrets
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.agent import Agent
@@ -91,14 +96,7 @@ class OpenCalls:
         return None
 
     def _build_session(self, params: Any) -> Session:
-        agent = self._agent
-        cwd = require_absolute(params.cwd, "cwd")
-        more: dict[str, Any] = {"commands": agent.commands, "streaming": agent.streaming, "tools": agent.tools}
-        if agent.store is None:
-            return Session(new_id(), cwd, **more)
-        from dragoman.roles.agent.logged_session import LoggedSession
-
-        return LoggedSession(new_id(), cwd, **more).log_to(agent.store)
+        return create_session(self._agent, new_id(), require_absolute(params.cwd, "cwd"))
 
     async def _restore(self, session_id: str) -> None:
         if self._agent.store is not None:
@@ -144,9 +142,27 @@ class OpenCalls:
             raise
         return session
 
-    async def _log_opened(self, session: Any, method: str, origin: Session | None = None) -> None:
-        if self._agent.store is not None:
-            await session.log_opened(method, self._agent.name, origin)
+    async def _log_opened(self, session: Session, method: str, origin: Session | None = None) -> None:
+        """Log that the session was opened, reopened or forked."""
+        log = session.log
+        if log.store is None:
+            return
+        log.clear_fault()
+        if origin is not None:
+            await log.store.fork(origin.id, session.id)
+        prompt = {"text": session.system_prompt, "overrides": session.overrides_system_prompt}
+        body = opened_body(
+            session,
+            method,
+            {"name": self._agent.name},
+            session.modes,
+            session.options,
+            systemPrompt=prompt if session.system_prompt else None,
+            title=session.title,
+        )
+        await log.append_and_wait(EntryKind.OPENED, body, actor="user")
+        if secrets := strip_secrets(session.mcp_servers)[1]:
+            await log.store.keep_credentials(session.id, {"mcp": secrets})
 
     def _initial_modes(self) -> SessionModeState | None:
         modes = self._agent.modes
@@ -194,30 +210,73 @@ def require_absolute(path: str, member: str) -> str:
     return path
 
 
+# --- sessions of the store --------------------------------------------------------------------------------------
+
+
+def create_session(agent: Agent, id: str, cwd: str) -> Session:
+    """Create a session with what the agent offers."""
+    return Session(id, cwd, commands=agent.commands, streaming=agent.streaming, tools=agent.tools, store=agent.store)
+
+
 async def restore_sessions(agent: Agent, session_id: str | None = None) -> None:
     """Add the sessions of the store to the agent, and load the history and settings of one of them."""
     store = agent.store
     if store is None:
         return
-    known = agent.sessions.get(session_id or "")
-    if known is None:
+    if session_id not in agent.sessions:
         if session_id is not None:
             await _raise_if_expired(store, session_id)
         for summary in reversed(await store.sessions()):
             if summary.session_id not in agent.sessions:
-                agent.sessions[summary.session_id] = LoggedSession.from_summary(agent, store, summary)
-        known = agent.sessions.get(session_id or "")
-    if isinstance(known, LoggedSession):
-        await known.restore()
+                agent.sessions[summary.session_id] = _session_from_summary(agent, summary)
+    known = agent.sessions.get(session_id or "")
+    if known is not None and not known.is_restored:
+        await _restore(known, store)
+
+
+def _session_from_summary(agent: Agent, summary: Summary) -> Session:
+    session = create_session(agent, summary.session_id, summary.cwd or "/")
+    session.title = summary.title
+    session.updated_at = summary.updated_at
+    session.turn_count = summary.turns
+    session.archived = summary.archived
+    session.is_restored = False
+    return session
+
+
+async def _restore(session: Session, store: Store) -> None:
+    """Load settings and history from the log. Raises session_corrupted and other store errors."""
+    lines = await store.lines(session.id)
+    opened: dict[str, Any] = {}
+    for line in lines:
+        if line.find(b'"kind":"opened"', 0, 60) >= 0:
+            opened |= msgspec.json.decode(line)["body"]
+    session.directories = list(opened.get("additionalDirectories", ()))
+    servers = [read_leniently(McpServer, server)[0] for server in opened.get("mcpServers", ())]
+    session.modes = read_leniently(SessionModeState, opened["modes"])[0] if "modes" in opened else None
+    session.options = [read_leniently(SessionConfigOption, option)[0] for option in opened.get("configOptions", ())]
+    prompt = opened.get("systemPrompt", {})
+    session.system_prompt, session.overrides_system_prompt = prompt.get("text", ""), bool(prompt.get("overrides"))
+    for update in decode_updates(lines):
+        _apply_stored_update(session, update)
+    session.mcp_servers = restore_secrets(servers, (await store.credentials(session.id)).get("mcp", {}))
+    session.is_restored = True
+
+
+def _apply_stored_update(session: Session, update: Any) -> None:
+    if isinstance(update, CurrentModeUpdate) and session.modes is not None:
+        session.modes.current_mode_id = update.current_mode_id
+    elif isinstance(update, ConfigOptionUpdate):
+        session.options = list(update.config_options)
+    elif isinstance(update, SessionInfoUpdate) and SIDE_DATA_KEY in (update.meta or {}):
+        session.archived = bool((update.meta or {})[SIDE_DATA_KEY].get("archived", session.archived))
+        return
+    session.history.add(update)
 
 
 def log_translation_loss(agent: Agent, connection: Connection, text: str) -> None:
     """Log a loss in translation. Its session is unknown: take those with a turn, or else the last one."""
-    sessions = [
-        session
-        for session in agent.sessions.values()
-        if isinstance(session, LoggedSession) and session.is_bound and session.connection is connection
-    ]
+    sessions = [session for session in agent.sessions.values() if session.is_bound and session.connection is connection]
     for session in [session for session in sessions if session.turn is not None] or sessions[-1:]:
         session.log.append(EntryKind.TRANSLATED, {"message": text}, actor="dragoman")
 

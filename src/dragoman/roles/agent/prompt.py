@@ -17,10 +17,12 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
 from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn
-from dragoman.schema.base import Unknown
+from dragoman.schema.base import Unknown, to_json
 from dragoman.schema.config import SetConfigOptionResult, SetModeResult
 from dragoman.schema.prompt import PromptParams, PromptResult, StopReason
-from dragoman.schema.update import UserMessageChunk
+from dragoman.schema.update import ConfigOptionUpdate, UserMessageChunk
+from dragoman.store.contract import EntryKind
+from dragoman.store.session_log import turn_ended_body
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.served_client import ServedClient
@@ -111,14 +113,12 @@ class PromptCalls:
         assert task is not None
         turn.running = (task, done)
         try:
-            if (logged := session.log_turn_started(params.prompt)) is not None:
-                await logged
+            if session.log.store is not None:
+                await _log_turn_started(session, params.prompt)
             result = await self._call_prompt_handler(turn, task)
-            if (logged := session.log_turn_ended(result)) is not None:
-                await logged
+            await _log_turn_ended(session, result, None)
         except Exception as error:
-            if (logged := session.log_turn_ended(None, error)) is not None:
-                await logged
+            await _log_turn_ended(session, None, error)
             raise
         finally:
             session.turn = turn.running = None
@@ -217,8 +217,7 @@ class PromptCalls:
                 session.set_mode(before, notify=False)
             raise
         session.send_mode()
-        if (stored := session.wait_stored()) is not None:
-            await stored
+        await session.log.wait_stored()
         return SetModeResult()
 
     async def set_config_option(self, params: Any) -> SetConfigOptionResult:
@@ -233,10 +232,25 @@ class PromptCalls:
         except BaseException:
             session.options = before
             raise
-        session.log_options()
-        if (stored := session.wait_stored()) is not None:
-            await stored
+        session.clear_log_fault()
+        update = ConfigOptionUpdate(config_options=session.options)
+        await session.log.append_and_wait(EntryKind.UPDATE, to_json(update), actor="user")
         return SetConfigOptionResult(config_options=session.options_for_client)
+
+
+async def _log_turn_started(session: Session, prompt: list[Any]) -> None:
+    log = session.log
+    log.clear_fault()
+    log.turn = f"turn_{session.turn_count}"
+    log.append(EntryKind.TURN_STARTED, {}, actor="user")
+    await log.append_and_wait(EntryKind.PROMPT, {"prompt": to_json(prompt)}, actor="user")
+
+
+async def _log_turn_ended(session: Session, result: PromptResult | None, error: Exception | None) -> None:
+    try:
+        await session.log.append_and_wait(EntryKind.TURN_ENDED, turn_ended_body(result, error))
+    finally:
+        session.log.turn = None
 
 
 def _session_id_of(incoming: Incoming) -> str:

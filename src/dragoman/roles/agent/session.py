@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
@@ -15,6 +16,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
 from dragoman.roles.agent.client_terminals import ClientFiles, ClientTerminals
 from dragoman.roles.agent.options import switch_as_select, value_of, with_value
+from dragoman.schema.base import encode, to_json
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.content import TextContent
 from dragoman.schema.mcp import McpServer
@@ -41,6 +43,9 @@ from dragoman.schema.update import (
     UpdateParams,
 )
 from dragoman.session.history import History
+from dragoman.store.contract import EntryKind, Store
+from dragoman.store.replay import decode_update
+from dragoman.store.session_log import QUESTION_BODIES, NoLog, SessionLog
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.turn import Turn
@@ -92,6 +97,22 @@ def update_for_client(connection: Connection, update: Any) -> Any:
     return fallback(update) if fallback is not None else None
 
 
+class OrderedConnection:
+    """A connection whose requests wait until earlier updates are stored and sent."""
+
+    def __init__(self, connection: Connection, log: SessionLog) -> None:
+        self._connection = connection
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def request(self, method: str, params: Any, **more: Any) -> Any:
+        """Send a request after everything before it is stored."""
+        await self._log.wait_stored()
+        return await self._connection.request(method, params, **more)
+
+
 class Session:
     """One session of an agent.
 
@@ -111,7 +132,9 @@ class Session:
         commands: Sequence[AvailableCommand] = (),
         streaming: bool = True,
         tools: Sequence[str] | None = None,
+        store: Store | None = None,
     ) -> None:
+        """With a `store`, every update and request is sent only after it is stored, in order."""
         self.id = id
         self.sequence_number = next(_session_numbers)  # increases with every session; session/list sorts by it
         self.cwd = cwd
@@ -130,6 +153,9 @@ class Session:
         self.turn: Turn | None = None
         self.history = History()
         self.state: dict[str, Any] = {}  # for the author
+        self.log: SessionLog | NoLog = NoLog() if store is None else SessionLog(store, id)
+        self.is_restored = True  # whether settings and history are loaded from the log
+        self._logs_text = store is not None and streaming
         self._connection: Connection | None = None
         self._text_senders: dict[Any, Callable[[str], bool]] = {}  # a send function for each kind of chunk
         self._streaming = streaming
@@ -169,48 +195,40 @@ class Session:
     def files(self) -> ClientFiles:
         """The client's files, or local files if the client does not offer file access."""
         if self._files is None:
-            self._files = ClientFiles(self.connection, self.id, self.roots)
+            self._files = ClientFiles(self._ordered_connection(), self.id, self.roots)
         return self._files
 
     @property
     def terminals(self) -> ClientTerminals:
         """The client's terminals, or local ones if the client does not offer terminals."""
         if self._terminals is None:
-            self._terminals = ClientTerminals(self.connection, self.id, self.roots)
+            self._terminals = ClientTerminals(self._ordered_connection(), self.id, self.roots)
         return self._terminals
 
+    def _ordered_connection(self) -> Any:
+        return self.connection if isinstance(self.log, NoLog) else OrderedConnection(self.connection, self.log)
+
     async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
-        """Send a request to the client. An extension method times out after EXTENSION_TIMEOUT by default."""
+        """Send a request to the client, after everything before. An extension method times out after
+        EXTENSION_TIMEOUT by default.
+        """
         if timeout is None and find_method(Side.CLIENT, method) is None:
             timeout = EXTENSION_TIMEOUT
         self.finish_message()
-        return await self.connection.request(method, params, timeout=timeout)
+        log = self.log
+        if method not in QUESTION_BODIES:
+            await log.wait_stored()
+            return await self.connection.request(method, params, timeout=timeout)
+        await log.append_question(method, params)
+        result = await self.connection.request(method, params, timeout=timeout)
+        await log.append_decision(method, params, result)
+        return result
 
     def notify(self, method: str, params: Any) -> None:
-        """Send a notification to the client."""
+        """Send a notification to the client, after everything before."""
         self.finish_message()
-        self.connection.notify(method, params)
-
-    # --- logging (LoggedSession overrides these) ----------------------------------------------------------------
-
-    def log_turn_started(self, prompt: list[Any]) -> Awaitable[None] | None:
-        """Log the start of a turn. Await the result before calling the author's function."""
-        return None
-
-    def log_turn_ended(self, result: Any, error: BaseException | None = None) -> Awaitable[None] | None:
-        """Log the end of a turn. Await the result before answering the client."""
-        return None
-
-    def log_options(self) -> None:
-        """Log that the client set an option."""
-
-    def log_archived(self, archived: bool) -> Awaitable[None] | None:
-        """Log that the session is archived or unarchived. Await the result before answering the client."""
-        return None
-
-    def wait_stored(self) -> Awaitable[None] | None:
-        """Return what to await until every change is stored, or None without a store."""
-        return None
+        connection = self.connection
+        self.log.call_after(lambda: connection.notify(method, params))
 
     # --- sending ----------------------------------------------------------------------------------------------
 
@@ -219,8 +237,14 @@ class Session:
         """Whether messages are sent in chunks, or whole when they are finished."""
         return self._streaming
 
-    def send_text(self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk], text: str) -> bool:
+    def send_text(
+        self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk], text: str, is_stored: bool = False
+    ) -> bool:
         """Send a text chunk; return whether the caller should `drain`. This is the hot path of every stream."""
+        if self._logs_text and not is_stored:
+            update = kind(content=TextContent(text=text))
+            self.log.append(EntryKind.UPDATE, update, then=lambda: self.send_text(kind, text, True))
+            return self.should_wait
         send = self._text_senders.get(kind)
         if send is None:
             send = self._text_senders[kind] = self._text_sender(kind)
@@ -253,18 +277,29 @@ class Session:
     def finish_message(self) -> None:
         """Send the buffered message, if messages are not streamed."""
         if self._buffered:
-            text = "".join(self._buffered)
+            update = self._buffered_kind(content=TextContent(text="".join(self._buffered)))
             self._buffered.clear()
-            self.connection.notify("session/update", self._chunk_params(self._buffered_kind, text))
+            self.log.append(EntryKind.UPDATE, update, then=lambda: self._notify_update(update))
 
     def _chunk_params(self, kind: Any, text: str) -> UpdateParams:
         return UpdateParams(session_id=self.id, update=kind(content=TextContent(text=text)))
 
     def send_update(self, update: Any) -> None:
         """Send an update and add it to the history. A client without support gets the fallback or nothing."""
-        self.finish_message()
-        self.history.add(update)
-        self._notify_update(update)
+        if self._buffered:
+            self.finish_message()
+        if self.log.store is None:
+            self.history.add(update)
+            self._notify_update(update)
+            return
+        raw = msgspec.Raw(encode(update))  # as it is now, even if the author changes the object later
+
+        def deliver() -> None:
+            stored = decode_update(raw) or update
+            self.history.add(stored)
+            self._notify_update(stored)
+
+        self.log.append(EntryKind.UPDATE, raw, then=deliver)
 
     def _notify_update(self, update: Any) -> None:
         supported = update_for_client(self.connection, update)
@@ -274,10 +309,14 @@ class Session:
     @property
     def should_wait(self) -> bool:
         """Whether the sender should `drain` now."""
-        return self.connection.sender.outbox.should_throttle
+        log = self.log
+        return log.is_full or log.fault is not None or self.connection.sender.outbox.should_throttle
 
     async def drain(self) -> None:
-        """Wait until the client has caught up."""
+        """Wait until the client and the store have caught up. Raises if the store failed."""
+        if self.log.fault is not None:
+            raise self.log.fault
+        await self.log.wait_for_space()
         await self.connection.sender.outbox.throttle()
 
     def replay(self) -> None:
@@ -305,6 +344,7 @@ class Session:
 
     def send_mode(self, reason: str = "") -> None:
         """Send the current mode to the client. Only some dialects can carry the reason."""
+        self.clear_log_fault()
         if self.modes is not None:
             meta: Any = {SIDE_DATA_KEY: {"reason": reason}} if reason else UNSET
             self.send_update(CurrentModeUpdate(current_mode_id=self.modes.current_mode_id, meta=meta))
@@ -340,9 +380,18 @@ class Session:
 
     def set_title(self, title: str) -> None:
         """Set the title and tell the client, if there is one."""
+        self.clear_log_fault()
         self.title = title
         update = SessionInfoUpdate(title=title, updated_at=self.updated_at)
         if self.is_bound:
             self.send_update(update)
         else:
             self.history.add(update)
+            self.log.append(EntryKind.UPDATE, to_json(update), actor="user")
+
+    # --- the log ----------------------------------------------------------------------------------------------
+
+    def clear_log_fault(self) -> None:
+        """Try the store again between turns: a fault of an earlier turn must not fail a later change."""
+        if self.turn is None:
+            self.log.clear_fault()

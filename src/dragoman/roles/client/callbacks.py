@@ -78,20 +78,19 @@ class UserCallbacks:
     async def _ask_permission(
         self, params: RequestPermissionParams, session: ClientSession | None
     ) -> RequestPermissionResult:
-        if session is not None and (logged := session.note_permission_request(params)) is not None:
-            await logged
+        if session is not None:
+            await session.note_question("session/request_permission", params)
         if callable(self._permission):
             option = await _await_answer(self._permission(params), session)
         else:
             option = choose_option(params, self._permission)
-        outcome: CancelledOutcome | SelectedOutcome
-        if option is None or (session is not None and session.is_turn_cancelled):
-            outcome = CancelledOutcome()
-        else:
-            outcome = SelectedOutcome(option_id=option)
-        if session is not None and (logged := session.note_permission_outcome(params, outcome)) is not None:
-            await logged
-        return RequestPermissionResult(outcome=outcome)
+        is_cancelled = option is None or (session is not None and session.is_turn_cancelled)
+        result = RequestPermissionResult(
+            outcome=CancelledOutcome() if is_cancelled else SelectedOutcome(option_id=option)
+        )
+        if session is not None:
+            await session.note_decision("session/request_permission", params, result)
+        return result
 
     async def _ask_elicitation(
         self, params: CreateElicitationParams, session: ClientSession | None
@@ -101,14 +100,14 @@ class UserCallbacks:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, f"this client does not support elicitation in the mode {params.mode!r}"
             )
-        if session is not None and (logged := session.note_elicitation(params)) is not None:
-            await logged
+        if session is not None:
+            await session.note_question("elicitation/create", params)
         reply = await _await_answer(ask(params), session)
         if session is not None and session.is_turn_cancelled:
             reply = None
         result = _elicitation_result(params, reply)
-        if session is not None and (logged := session.note_elicitation_result(params, result)) is not None:
-            await logged
+        if session is not None:
+            await session.note_decision("elicitation/create", params, result)
         return result
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ from dragoman.transport.sandbox.spec import Sandbox
 from dragoman.transport.socket import is_remote
 
 if TYPE_CHECKING:
+    from dragoman.roles.client.logged_sessions import LogSettings
     from dragoman.store.contract import Entry, Store
     from dragoman.transport.remote.address import TLS, RemoteOptions
 
@@ -142,8 +142,15 @@ def connect(
         on=dict(on or {}),
         terminal_login=terminal_login,
         settings=SessionSettings(timeout=timeout, idle_timeout=idle_timeout),
-        logging=None if store is None else (store, on_entry),
+        log=None if store is None else _log_settings(store, on_entry),
     )
+
+
+def _log_settings(store: Store, on_entry: Callable[[str, Entry], None] | None) -> LogSettings:
+    """Return the settings for logs; other clients do not load that module."""
+    from dragoman.roles.client.logged_sessions import LogSettings
+
+    return LogSettings(store=store, on_entry=on_entry)
 
 
 def _remote_options(
@@ -213,7 +220,7 @@ class PendingConnection:
         on: dict[str, Callable[[Any], Any]],
         terminal_login: LoginRunner | None,
         settings: SessionSettings,
-        logging: tuple[Store, Callable[[str, Entry], None] | None] | None = None,
+        log: LogSettings | None,
     ) -> None:
         self._dialer = dialer
         self._initialize_params = params
@@ -222,22 +229,18 @@ class PendingConnection:
         self._on = on
         self._terminal_login = terminal_login
         self._settings = settings
-        self._logging = logging
+        self._log = log
         self._agent: RemoteAgent | None = None
 
     async def __aenter__(self) -> RemoteAgent:
-        kind: Callable[..., RemoteAgent] = RemoteAgent
-        if self._logging is not None:
-            from dragoman.roles.client.logged_agent import LoggedAgent
-
-            kind = partial(LoggedAgent, *self._logging)
-        agent = kind(
+        agent = RemoteAgent(
             self._dialer,
             self._callbacks,
             workspace=self._workspace,
             on=self._on,
             terminal_login=self._terminal_login,
             settings=self._settings,
+            log=self._log,
         )
         agent.handle_host_turns()
         await agent.start(self._initialize_params)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from dragoman.dialect.side_data import mark_inferred, with_side_data
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
-from dragoman.engine.text_run import TextRun
-from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.roles.agent.options import value_of
+from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.client.callbacks import UserCallbacks
 from dragoman.roles.client.callbacks import choose_option as choose_option
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
+from dragoman.roles.client.open_sessions import OpenSessions, open_params
 from dragoman.roles.client.quirks import missing_file_is_empty
 from dragoman.roles.client.session import ClientSession, SessionSettings
 from dragoman.roles.client.terminal_login import LoginRunner, run_login
-from dragoman.roles.client.workspace import WorkspaceAccess
+from dragoman.roles.client.workspace import AgentWorkspace, WorkspaceAccess
 from dragoman.schema.auth import (
     AuthenticateParams,
     AuthForm,
@@ -50,9 +45,8 @@ from dragoman.schema.session import (
     SystemPromptMode,
 )
 
-# Updates of unknown sessions, kept until session/new is answered (docs/protocol/peers.md#early-updates).
-MAX_EARLY_UPDATES = 1000
-
+if TYPE_CHECKING:
+    from dragoman.roles.client.logged_sessions import ContinuedSession, LogSettings
 
 # The notification by which a host says which turn runs, and which one is ours (docs/rooms.md).
 HOST_TURN_METHOD = "_dragoman/turn"
@@ -80,30 +74,34 @@ class RemoteAgent:
         on: Mapping[str, Callable[[Any], Any]],
         terminal_login: LoginRunner | None,
         settings: SessionSettings,
+        log: LogSettings | None = None,
+        fallback: Handler | None = None,
     ) -> None:
+        """`log` says how sessions are logged, `fallback` handles methods that nothing else handles."""
         self._dialer = dialer
-        self._workspace = (
-            None
-            if workspace is None
-            else workspace.for_agent(lambda: self.connection, self._session_roots, lambda: [*self._sessions])
-        )
-        if self._workspace is not None and self._workspace.sandbox is None:
-            # The agent must not do through a command what it may not do itself.
-            self._workspace.sandbox = dialer.sandbox
         self._login_runner = terminal_login
-        self._settings = msgspec.structs.replace(settings, renew=self._renew_session, release=self._release_session)
-        self._sessions: dict[str, ClientSession] = {}
-        self._early_updates: dict[str, deque[Any]] = {}
+        self._connected: ConnectedAgent
         self._closing = False
         self.separates_host_turns = True  # whether updates of other clients' turns in a host stay out of our turns
-        self._connected: ConnectedAgent
+        self._settings = settings
+        self._sessions = sessions = OpenSessions(self, settings)
         self._handlers: dict[str, Handler] = {
-            "session/update": lambda incoming, _: self._on_update(incoming.params.session_id, incoming.params.update),
-            **callbacks.handlers(self._sessions.get),
+            "session/update": lambda incoming, _: sessions.receive(incoming.params.session_id, incoming.params.update),
+            **callbacks.handlers(self.find_session),
         }
-        if self._workspace is not None:
+        self._fallback = fallback or self._reject_unknown
+        self._workspace: AgentWorkspace | None = None
+        if workspace is not None:
+            self._workspace = workspace.for_agent(lambda: self.connection, sessions.roots, lambda: [*sessions.by_id])
+            # The agent must not do through a command what it may not do itself.
+            self._workspace.sandbox = self._workspace.sandbox or dialer.sandbox
             self._handlers.update(self._workspace.handlers())
         self._handlers.update({method: make_handler(function) for method, function in on.items()})
+        if log is not None:
+            from dragoman.roles.client.logged_sessions import SessionLogs, with_use_logging
+
+            sessions.logs = SessionLogs(self, log)
+            self._handlers.update(with_use_logging(self._handlers, self.find_session))
 
     def handle_host_turns(self) -> None:
         """Handle the host's turn notifications, and pass them on to a handler registered before."""
@@ -111,7 +109,7 @@ class RemoteAgent:
 
         def on_turn(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             params = incoming.params if isinstance(incoming.params, dict) else {}
-            session = self._sessions.get(str(params.get("sessionId")))
+            session = self.find_session(str(params.get("sessionId")))
             if session is not None and self.separates_host_turns:
                 session.note_host_turn(str(params.get("state")), str(params.get("turn")))
             if previous is not None:
@@ -124,7 +122,7 @@ class RemoteAgent:
 
     async def start(self, params: InitializeParams) -> None:
         """Start the agent and send initialize. `connect` does this."""
-        self._use_agent(await self._dialer.start(params, self._handlers, self._reject_unknown))
+        self._use_agent(await self._dialer.start(params, self._handlers, self._fallback))
 
     def _use_agent(self, connected: ConnectedAgent) -> None:
         self._connected = connected
@@ -132,10 +130,18 @@ class RemoteAgent:
             self._workspace.files.missing_file_is_empty = missing_file_is_empty(self.info)
         connection = connected.connection
         connection.on_close = lambda error: self._on_connection_lost(connection, error)
-        connection.on_update = self._on_update
-        connection.on_text_run = self._on_update_run
+        connection.on_update = self._sessions.receive
+        if (logs := self._sessions.logs) is None:
+            connection.on_text_run = self._sessions.receive_run
+        else:  # each chunk has its own entry
+            connection.sender.on_translation_note = partial(logs.note_translation_loss, connection)
         if connection.failure is not None:
             self._on_connection_lost(connection, connection.failure)
+
+    async def connection_for_cwd(self, cwd: str) -> Connection:
+        """Return the connection for sessions in this folder: in 2025.1 each folder has its own process."""
+        self._use_agent(await self._dialer.agent_for_cwd(cwd))
+        return self.connection
 
     # --- the agent --------------------------------------------------------------------------------------------
 
@@ -168,7 +174,7 @@ class RemoteAgent:
 
     def find_session(self, session_id: str) -> ClientSession | None:
         """Return an open session by its id, or None."""
-        return self._sessions.get(session_id)
+        return self._sessions.by_id.get(session_id)
 
     async def open_session(
         self,
@@ -178,35 +184,27 @@ class RemoteAgent:
         directories: Sequence[str] = (),
         mode: str | None = None,
         system_prompt: str | SystemPrompt | None = None,
+        log_id: str | None = None,
     ) -> ClientSession:
         """Open a new session in this folder, in this mode if the agent has it.
 
-        A str as `system_prompt` is appended to the agent's own instructions; a SystemPrompt can replace them.
+        A str as `system_prompt` is appended to the agent's own instructions; a SystemPrompt can replace them. With a
+        store, the log has begun when this returns; `log_id` names it.
         """
-        folder = os.path.abspath(cwd)
-        sessions: list[ClientSession] = []
+        params = open_params(NewSessionParams, cwd, mcp_servers, directories)
+        if system_prompt is not None:
+            params.system_prompt = self._checked_system_prompt(system_prompt)
+        return await self._finish_opening(self._sessions.open(params, mode, log_id))
 
-        def on_opened(connection: Connection, result: Any) -> None:
-            sessions.append(
-                self._create_session(result.session_id, folder, directories, result, connection, mcp_servers)
-            )
-
-        instructions = _build_system_prompt(system_prompt)
-        self._check_system_prompt(instructions)
-        await self._request_new_session(folder, mcp_servers, directories, mode, on_opened, instructions)
-        session = sessions[0]
-        if mode is not None and session.offers_mode(mode) and session.mode != mode:
-            await session.set_mode(mode)
-        return session
-
-    def _check_system_prompt(self, prompt: SystemPrompt | UnsetType) -> None:
-        """Raise if the agent would ignore the system prompt (docs/protocol/sessions.md#system-prompt).
+    def _checked_system_prompt(self, prompt: str | SystemPrompt) -> SystemPrompt:
+        """Return the system prompt. Raise if the agent would ignore it (docs/protocol/sessions.md#system-prompt).
 
         Some dialects can append without announcing it.
         """
-        appends = self.connection.dialect.appends_system_prompt
-        if isinstance(prompt, UnsetType) or (appends and prompt.mode == SystemPromptMode.APPEND):
-            return
+        if isinstance(prompt, str):
+            prompt = SystemPrompt(mode=SystemPromptMode.APPEND, content=[TextContent(text=prompt)])
+        if self.connection.dialect.appends_system_prompt and prompt.mode == SystemPromptMode.APPEND:
+            return prompt
         gate = "agent.sessionCapabilities.systemPrompt"
         if prompt.mode != SystemPromptMode.APPEND:
             gate += f".mode.{prompt.mode}"
@@ -214,63 +212,10 @@ class RemoteAgent:
             capability = gate.partition(".")[2]
             message = f"this agent does not support the system prompt mode {prompt.mode}"
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"capability": capability})
+        return prompt
 
-    async def _request_new_session(
-        self,
-        cwd: str,
-        mcp_servers: Sequence[McpServer],
-        directories: Sequence[str],
-        mode: str | None,
-        on_opened: Callable[[Connection, Any], None],
-        system_prompt: Any = UNSET,
-    ) -> None:
-        """Open a session and register it at once, because the agent's next message may need it."""
-        params = NewSessionParams(
-            cwd=cwd,
-            mcp_servers=list(mcp_servers),
-            additional_directories=absolute_directories(directories),
-            system_prompt=system_prompt,
-        )
-        dialect = self.connection.dialect
-        if not dialect.is_native:
-            params = omit_empty_servers(params)
-        if mode is not None and dialect.opens_in_mode:
-            params = with_side_data(params, initialMode=mode)
-        connected = await self._dialer.agent_for_cwd(cwd)
-        self._use_agent(connected)
-        connection = connected.connection
-        on_result = partial(on_opened, connection)
-        await connection.request("session/new", params, timeout=self._settings.timeout, on_result=on_result)
-
-    async def _renew_session(self, session: ClientSession) -> None:
-        """Replace a session that the agent has lost by a new one with the same folder, mode and options."""
-        before, mode = session.id, session.mode
-        values = {option.id: value_of(option) for option in session.options}
-
-        def on_opened(connection: Connection, result: Any) -> None:
-            if self._sessions.get(session.id) is session:
-                del self._sessions[session.id]
-            session.connection, session.id = connection, result.session_id
-            self._register_session(session, result)
-
-        await self._request_new_session(session.cwd, session.mcp_servers, session.directories, mode, on_opened)
-        await self._release_session(before)
-        if mode is not None and session.offers_mode(mode) and session.mode != mode:
-            await session.set_mode(mode)
-        await self._restore_options(session, values)
-
-    async def _restore_options(self, session: ClientSession, values: Mapping[str, Any]) -> None:
-        """Set options to their former values; report those that the agent rejects."""
-        for id, value in values.items():
-            known = next((option for option in session.options if option.id == id), None)
-            if known is None or value_of(known) == value:
-                continue
-            try:
-                await session.set_option(id, value)
-            except ProtocolError as error:
-                self.connection.sender.report(f"the new session rejected {id} = {value!r}: {error.message}")
-
-    async def _release_session(self, session_id: str) -> None:
+    async def release_session(self, session_id: str) -> None:
+        """End the watches and terminals of a session."""
         if self._workspace is not None:
             await self._workspace.end_session(session_id)
 
@@ -283,8 +228,8 @@ class RemoteAgent:
         directories: Sequence[str] = (),
     ) -> ClientSession:
         """Open a stored session. Its history is in `transcript` (and went to `on_update`) when this returns."""
-        params = omit_empty_servers(_build_params(LoadSessionParams, session_id, cwd, mcp_servers, directories))
-        return await self._reopen_session("session/load", params, directories, mcp_servers)
+        params = open_params(LoadSessionParams, cwd, mcp_servers, directories, session_id=session_id)
+        return await self.reopen_session("session/load", params)
 
     async def resume_session(
         self,
@@ -295,27 +240,24 @@ class RemoteAgent:
         directories: Sequence[str] = (),
     ) -> ClientSession:
         """Open a stored session without replaying its history."""
-        params = _build_params(ResumeSessionParams, session_id, cwd, mcp_servers, directories)
-        return await self._reopen_session("session/resume", params, directories, mcp_servers)
+        params = open_params(ResumeSessionParams, cwd, mcp_servers, directories, session_id=session_id)
+        return await self.reopen_session("session/resume", params)
 
-    async def _reopen_session(
-        self, method: str, params: Any, directories: Sequence[str], mcp_servers: Sequence[McpServer] = ()
+    async def reopen_session(
+        self, method: str, params: LoadSessionParams | ResumeSessionParams, log_id: str | None = None
     ) -> ClientSession:
-        """Register the session first, because the history precedes the answer (docs/protocol/peers.md#replay). If the
-        agent refuses, restore the state before (docs/protocol/peers.md#offered-but-missing).
-        """
-        self._use_agent(await self._dialer.agent_for_cwd(params.cwd))
-        before = self._sessions.get(params.session_id)
-        session = self._create_session(params.session_id, params.cwd, directories, None, self.connection, mcp_servers)
-        try:
-            session.apply_open_result(await self.request(method, params))
-        except BaseException:
-            if before is not None:
-                self._sessions[params.session_id] = before
-            else:
-                del self._sessions[params.session_id]
-            raise
-        return session
+        """Open a stored session with these params. `log_id` is its log, if that is known."""
+        if log_id is None:
+            log_id = await self._find_log_id(params.session_id)
+        return await self._finish_opening(self._sessions.reopen(method, params, log_id))
+
+    async def _finish_opening(self, opening: Awaitable[ClientSession]) -> ClientSession:
+        logs = self._sessions.logs
+        return await (opening if logs is None else logs.finish_opening(opening))
+
+    async def _find_log_id(self, session_id: str) -> str | None:
+        logs = self._sessions.logs
+        return None if logs is None else await logs.find_log_id(session_id)
 
     async def fork_session(
         self,
@@ -325,18 +267,29 @@ class RemoteAgent:
         mcp_servers: Sequence[McpServer] = (),
         directories: Sequence[str] = (),
     ) -> ClientSession:
-        """Open a new session with the history of another."""
-        params = _build_params(ForkSessionParams, session_id, cwd, mcp_servers, directories)
-        sessions: list[ClientSession] = []
-        connection = self.connection
+        """Open a new session with the history of another; its log starts with the other log."""
+        params = open_params(ForkSessionParams, cwd, mcp_servers, directories, session_id=session_id)
+        origin = await self._find_log_id(session_id)
+        return await self._finish_opening(self._sessions.fork(params, origin))
 
-        def on_opened(result: Any) -> None:
-            sessions.append(
-                self._create_session(result.session_id, params.cwd, directories, result, connection, mcp_servers)
-            )
+    async def continue_session(
+        self,
+        log_id: str,
+        cwd: str | None = None,
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        directories: Sequence[str] = (),
+        restore_setup: bool = True,
+    ) -> ContinuedSession:
+        """Continue a logged session, by its name or id: resume or load it, or else open a new one with the transcript.
 
-        await connection.request("session/fork", params, timeout=self._settings.timeout, on_result=on_opened)
-        return sessions[0]
+        It gets the MCP servers and folders it had, unless others are given or `restore_setup` is False. Imported
+        entries do not count for this: a file must not decide what is started and read here.
+        """
+        logs = self._sessions.logs
+        if logs is None:
+            raise RuntimeError("only an agent with a store has logged sessions; pass store to connect")
+        return await logs.continue_session(log_id, cwd, mcp_servers, directories, restore_setup)
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResult:
         """Return one page of the agent's sessions."""
@@ -363,13 +316,13 @@ class RemoteAgent:
         await self._end_session("session/delete", DeleteSessionParams(session_id=session_id))
 
     async def _end_session(self, method: str, params: Any) -> None:
-        session = self._sessions.get(params.session_id)
+        session = self.find_session(params.session_id)
         connection = self.connection if session is None else session.connection
         await connection.request(method, params, timeout=self._settings.timeout)
         if session is not None:
-            self._sessions.pop(session.id, None)
+            self._sessions.by_id.pop(session.id, None)
             session.end()
-        await self._release_session(params.session_id)
+        await self.release_session(params.session_id)
 
     # --- login and providers ----------------------------------------------------------------------------------
 
@@ -397,7 +350,7 @@ class RemoteAgent:
             )
         await run_login(self._dialer.terminal_login(method), self._login_runner)
         self._use_agent(await self._dialer.restart())
-        self._sessions.clear()
+        self._sessions.by_id.clear()
 
     async def logout(self) -> None:
         """Log out."""
@@ -437,54 +390,16 @@ class RemoteAgent:
         self.connection.notify(method, params)
 
     async def close(self) -> None:
-        """End the agent and everything it started."""
+        """End the agent and everything it started, after everything is logged."""
         if not self._closing:
             self._closing = True
+            if self._sessions.logs is not None:
+                await self._sessions.logs.close()
             if self._workspace is not None:
                 await self._workspace.close()
             await self._dialer.close()
 
     # --- messages of the agent --------------------------------------------------------------------------------
-
-    def _create_session(
-        self,
-        session_id: str,
-        cwd: str,
-        directories: Sequence[str],
-        result: Any,
-        connection: Connection,
-        mcp_servers: Sequence[McpServer] = (),
-    ) -> ClientSession:
-        session = ClientSession(connection, session_id, cwd, directories, mcp_servers, settings=self._settings)
-        self._register_session(session, result)
-        return session
-
-    def _register_session(self, session: ClientSession, result: Any) -> None:
-        self._sessions[session.id] = session
-        if result is not None:
-            session.apply_open_result(result)
-        for update in self._early_updates.pop(session.id, ()):
-            session.receive(update)
-
-    def _on_update(self, session_id: str, update: Any) -> Awaitable[None] | None:
-        session = self._sessions.get(session_id)
-        if session is not None:
-            return session.receive(update)
-        if len(self._early_updates) < MAX_EARLY_UPDATES:
-            self._early_updates.setdefault(session_id, deque(maxlen=MAX_EARLY_UPDATES)).append(update)
-        return None
-
-    def _on_update_run(self, run: TextRun) -> bool:
-        session = self._sessions.get(run.session)
-        return session is not None and session.receive_run(run.updates)
-
-    def _session_roots(self, session_id: str) -> list[str]:
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise ProtocolError(
-                Kind.SESSION_NOT_FOUND, f"there is no session {session_id!r}", {"sessionId": session_id}
-            )
-        return session.roots
 
     def _reject_unknown(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         if incoming.is_request:
@@ -494,37 +409,6 @@ class RemoteAgent:
         return None
 
     def _on_connection_lost(self, connection: Connection, error: BaseException) -> None:
-        """End the sessions of a lost connection. In 2025.1 each folder has its own process, so others go on."""
-        reason = error if isinstance(error, ConnectionFailed) else ConnectionFailed(str(error))
-        for session in self._sessions.values():
-            if session.connection is connection:
-                session.on_agent_lost(reason)
+        self._sessions.on_connection_lost(connection, error)
         if self._workspace is not None and connection is self.connection:
             self._workspace.on_agent_lost()
-
-
-def _build_system_prompt(prompt: str | SystemPrompt | None) -> Any:
-    if not isinstance(prompt, str):
-        return UNSET if prompt is None else prompt
-    return SystemPrompt(mode=SystemPromptMode.APPEND, content=[TextContent(text=prompt)])
-
-
-def omit_empty_servers(params: Any) -> Any:
-    """Omit an empty list of MCP servers in dialects where it is optional; official v1 requires it."""
-    return params if params.mcp_servers else mark_inferred(params, "mcpServers")
-
-
-def absolute_directories(directories: Sequence[str]) -> Any:
-    """Return absolute paths, or UNSET without directories."""
-    return [os.path.abspath(path) for path in directories] or UNSET
-
-
-def _build_params(
-    kind: Callable[..., Any], session_id: str, cwd: str, mcp_servers: Sequence[McpServer], directories: Sequence[str]
-) -> Any:
-    return kind(
-        session_id=session_id,
-        cwd=os.path.abspath(cwd),
-        mcp_servers=list(mcp_servers),
-        additional_directories=absolute_directories(directories),
-    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -14,19 +15,12 @@ from msgspec import UNSET
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.session_table import compact_json
 from dragoman.engine.connection import Connection
-from dragoman.engine.incoming import DoneCallback
-from dragoman.errors import ConnectionFailed
+from dragoman.errors import AgentExited, ConnectionFailed, ProtocolError
 from dragoman.roles.client.follow import LocationStream
 from dragoman.roles.client.turn import ClientTurn
-from dragoman.schema.config import (
-    SessionConfigOption,
-    SessionModeState,
-    SetConfigOptionParams,
-    SetModeParams,
-)
+from dragoman.schema.config import SessionConfigOption, SessionModeState, SetConfigOptionParams, SetModeParams
 from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.mcp import McpServer
-from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.prompt import CancelParams
 from dragoman.schema.session import CloseSessionParams
@@ -34,6 +28,8 @@ from dragoman.schema.toolcall import ToolCallStatus
 from dragoman.schema.update import (
     AgentMessageChunk,
     AvailableCommand,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
     SessionUpdate,
     ToolCallProgress,
     ToolCallStart,
@@ -42,6 +38,8 @@ from dragoman.schema.update import (
 from dragoman.session.location import Location, new_locations
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall
 from dragoman.session.transcript import MERGE_AFTER, Transcript
+from dragoman.store.contract import EntryKind
+from dragoman.store.session_log import NoLog, SessionLog
 
 if TYPE_CHECKING:
     from dragoman.roles.client.recovery import Recovery
@@ -49,6 +47,9 @@ if TYPE_CHECKING:
 # Updates outside turns that are kept; older ones are dropped.
 MAX_UPDATES_OUTSIDE_TURNS = 10_000
 
+# How long to wait for the end of a turn that was cancelled because it could not be logged, before the next prompt is
+# sent anyway. Seconds.
+STOP_TIMEOUT = 10.0
 
 T = TypeVar("T")
 
@@ -60,6 +61,11 @@ class SessionSettings(msgspec.Struct, frozen=True):
     idle_timeout: float | None = None  # for turns without updates
     renew: Callable[[ClientSession], Awaitable[None]] | None = None  # replaces a session that the agent lost
     release: Callable[[str], Awaitable[None]] | None = None  # ends its watches and terminals
+    # For the room of a host:
+    keeps_messages: bool = True  # False: they are read from the log
+    decider: Callable[[Any], str] = lambda params: "user"  # who answered a question
+    on_agent_lost: Callable[[ClientSession, ConnectionFailed], None] = lambda session, error: None
+    interruption: Callable[[], ProtocolError] | None = None  # the error of a turn whose agent we ended
 
 
 class ClientSession:
@@ -89,13 +95,19 @@ class ClientSession:
         self.on_update: Callable[[SessionUpdate], Any] | None = None
         self.on_location: Callable[[Location], None] | None = None
         self.turn: ClientTurn | None = None
-        self._settings = settings
+        self.settings = settings
         self._transcript = Transcript()
         self._unmerged = self._transcript.unmerged
         self._followers: list[LocationStream] = []
         self._own_turn_id = ""  # the host's id of our last turn
         self._is_foreign_turn = False  # whether the turn that runs in the host is another client's
         self._open_questions: set[asyncio.Future[Any]] = set()
+        self.log: SessionLog | NoLog = NoLog()
+        self.is_closing = False  # whether we end the agent ourselves, so that its exit is not logged
+        self.preamble: list[Any] = []  # blocks to send before the first prompt
+        self.prompt_answered: asyncio.Event | None = None  # set when the agent answered the last logged prompt
+        # Takes one update, in order; await the result before the next one. An attribute, so that a log can come before.
+        self.receive: Callable[[Any], Awaitable[None] | None] = self.deliver
 
     # --- state ------------------------------------------------------------------------------------------------
 
@@ -178,15 +190,21 @@ class ClientSession:
         *,
         timeout: float | None = None,
         idle_timeout: float | None = None,
+        by: str = "user",
+        log_extra: Mapping[str, Any] = MappingProxyType({}),
     ) -> ClientTurn:
         """Start a turn: `async with session.prompt("...") as turn: async for update in turn: ...`.
 
         A turn that takes longer than `timeout` seconds, or without an update for `idle_timeout` seconds, is cancelled
-        and raises a ProtocolError of kind timeout.
+        and raises a ProtocolError of kind timeout. In the log, `by` is the author of the prompt, and `log_extra` are
+        more members of its entry.
         """
         blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
-        idle = self._settings.idle_timeout if idle_timeout is None else idle_timeout
-        return ClientTurn(self, blocks, timeout=timeout, idle_timeout=idle)
+        idle = self.settings.idle_timeout if idle_timeout is None else idle_timeout
+        preamble, self.preamble = self.preamble, []
+        return ClientTurn(
+            self, blocks, timeout=timeout, idle_timeout=idle, preamble=preamble, by=by, log_extra=log_extra
+        )
 
     async def ask(
         self,
@@ -197,7 +215,7 @@ class ClientSession:
         recovery: Recovery | None = None,
     ) -> str:
         """Prompt, wait for the end of the turn, and return the agent's text. `recovery` decides about errors."""
-        idle = self._settings.idle_timeout if idle_timeout is None else idle_timeout
+        idle = self.settings.idle_timeout if idle_timeout is None else idle_timeout
 
         async def run_once(timeout_factor: float) -> str:
             turn = self.prompt(
@@ -215,20 +233,21 @@ class ClientSession:
         )
 
     async def _renew(self) -> None:
-        if self._settings.renew is None:
+        if self.settings.renew is None:
             raise RuntimeError("this session cannot be renewed, because no RemoteAgent opened it")
-        await self._settings.renew(self)
+        await self.settings.renew(self)
 
     async def request(self, method: str, params: Any) -> Any:
         """Send a request about this session. Raises a ProtocolError of kind timeout if there is no answer in time."""
-        return await self.connection.request(method, params, timeout=self._settings.timeout)
+        return await self.connection.request(method, params, timeout=self.settings.timeout)
 
-    async def set_mode(self, mode_id: str) -> None:
-        """Change the mode."""
+    async def set_mode(self, mode_id: str, *, by: str = "user") -> None:
+        """Change the mode. In the log, `by` is who did it."""
         await self.request("session/set_mode", SetModeParams(session_id=self.id, mode_id=mode_id))
         self._transcript.set_mode(mode_id)
+        await self._log_setting(CurrentModeUpdate(current_mode_id=mode_id), by)
 
-    async def set_option(self, config_id: str, value: Any) -> None:
+    async def set_option(self, config_id: str, value: Any, *, by: str = "user") -> None:
         """Set a config option: to a choice, a boolean or, in the draft, any JSON value."""
         kind: Any = "boolean" if isinstance(value, bool) else UNSET
         params = SetConfigOptionParams(session_id=self.id, config_id=config_id, value=value, type=kind)
@@ -236,6 +255,7 @@ class ClientSession:
             params.value, params.meta = compact_json(value), {SIDE_DATA_KEY: {"value": value}}
         result = await self.request("session/set_config_option", params)
         self._transcript.options = list(result.config_options or ())
+        await self._log_setting(ConfigOptionUpdate(config_options=self.options), by)
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the running turn. Open questions are answered with cancelled, open tool calls marked cancelled."""
@@ -255,8 +275,8 @@ class ClientSession:
         """Close the session: stop its work and release its resources."""
         await self.request("session/close", CloseSessionParams(session_id=self.id))
         self.end()
-        if self._settings.release is not None:
-            await self._settings.release(self.id)
+        if self.settings.release is not None:
+            await self.settings.release(self.id)
 
     # --- messages of the agent --------------------------------------------------------------------------------
 
@@ -265,32 +285,36 @@ class ClientSession:
         self._transcript.modes = result.modes or None
         self._transcript.options = list(result.config_options or ())
 
-    def begin_turn(self, prompt: list[Any]) -> Awaitable[None] | None:
-        """Add the prompt to the transcript. Await the result before sending the prompt."""
+    def add_prompt(self, prompt: list[Any]) -> None:
+        """Add a prompt to the transcript."""
+        if not self.settings.keeps_messages:
+            self._transcript.discard_finished()
         self._transcript.add_prompt(prompt)
-        return None
 
-    def wrap_done(self, done: DoneCallback) -> DoneCallback:
-        """Wrap the callback for the answer to a prompt, so that it is called after all updates before it."""
-        return done
+    def note_state(self, update: Any) -> None:
+        """Add an update to the transcript."""
+        if type(update) is ToolCallStart or type(update) is ToolCallProgress:
+            self._note_tool_call(update, self._transcript.add)
+        else:
+            self._transcript.add(update)
 
-    def receive(self, update: Any) -> Awaitable[None] | None:
-        """Receive one update, in order. Await the result before the next one."""
+    def deliver(self, update: Any) -> Awaitable[None] | None:
+        """Add one update to the transcript and pass it to `on_update` and the turn."""
         if type(update) is AgentMessageChunk:
             self._unmerged.append(update)
             if len(self._unmerged) >= MERGE_AFTER:
                 self._transcript.merge_pending()
         elif type(update) is ToolCallStart or type(update) is ToolCallProgress:
-            self._note_tool_call(update, lambda: self._transcript.add(update))
+            self._note_tool_call(update, self._transcript.add)
         else:
             self._transcript.add(update)
         if self.on_update is not None:
             result = self.on_update(update)
             if isinstance(result, Awaitable):
-                return self._deliver_after(result, update)
-        return self._deliver(update)
+                return self._pass_to_turn_after(result, update)
+        return self._pass_to_turn(update)
 
-    def _deliver(self, update: Any) -> Awaitable[None] | None:
+    def _pass_to_turn(self, update: Any) -> Awaitable[None] | None:
         turn = self.turn
         if turn is None or turn.is_over:
             self.updates_outside_turns.append(update)
@@ -301,12 +325,20 @@ class ClientSession:
             return None
         return turn.receive(update)
 
+    async def _pass_to_turn_after(self, callback: Awaitable[Any], update: Any) -> None:
+        await callback
+        self._pass_to_turn(update)
+
     def note_host_turn(self, state: str, turn_id: str) -> None:
-        """Note which turn runs in a host. Updates of another client's turn do not go to our turn."""
-        if state == "yours":
-            self._own_turn_id = turn_id
-        # A client that joins during a turn gets this notice late, possibly after the turn has become its own.
-        self._is_foreign_turn = state in ("started", "running") and turn_id != self._own_turn_id
+        """Note which turn runs in a host, after everything before. Updates of other turns do not go to our turn."""
+
+        def note() -> None:
+            if state == "yours":
+                self._own_turn_id = turn_id
+            # A client that joins during a turn gets this notice late, possibly after the turn has become its own.
+            self._is_foreign_turn = state in ("started", "running") and turn_id != self._own_turn_id
+
+        self.log.call_after(note)
 
     def receive_run(self, updates: list[Any]) -> bool:
         """Receive text chunks of one message at once. Return False, and do nothing, if each must be handled alone."""
@@ -318,37 +350,25 @@ class ClientSession:
         self._transcript.add_run(updates)
         return True
 
-    async def _deliver_after(self, callback: Awaitable[Any], update: Any) -> None:
-        await callback
-        self._deliver(update)
-
-    def note_permission_request(self, params: RequestPermissionParams) -> Awaitable[None] | None:
-        """Add the tool call of a permission request, announced or not (docs/protocol/peers.md#tool-call-order).
-
-        Await the result before asking the user.
+    async def note_question(self, method: str, params: Any) -> None:
+        """Log a question to the user. Add the tool call of a permission request, announced or not
+        (docs/protocol/peers.md#tool-call-order).
         """
-        self._note_tool_call(params.tool_call, lambda: self._transcript.add_permission_call(params.tool_call))
-        return None
+        await self.log.append_question(method, params)
+        if method == "session/request_permission":
+            self._note_tool_call(params.tool_call, self._transcript.add_permission_call)
 
-    def note_permission_outcome(self, params: RequestPermissionParams, outcome: Any) -> Awaitable[None] | None:
-        """Note the answer to a permission request. Await the result before sending it."""
-        return None
+    async def note_decision(self, method: str, params: Any, result: Any) -> None:
+        """Log the answer to a question, before the agent gets it."""
+        await self.log.append_decision(method, params, result, self.settings.decider(params))
 
-    def note_elicitation(self, params: Any) -> Awaitable[None] | None:
-        """Note an elicitation. Await the result before asking the user."""
-        return None
-
-    def note_elicitation_result(self, params: Any, result: Any) -> Awaitable[None] | None:
-        """Note the answer to an elicitation. Await the result before sending it."""
-        return None
-
-    def _note_tool_call(self, update: Any, add: Callable[[], None]) -> None:
+    def _note_tool_call(self, update: Any, add: Callable[[Any], None]) -> None:
         """Add a tool call to the transcript and its new locations to the followers."""
         id = update.tool_call_id
         known = self.tool_calls.get(id)
         is_reused = type(update) is ToolCallStart and known is not None and known.status in FINAL_STATUSES
         before = known.locations if known is not None and not is_reused else ()
-        add()
+        add(update)
         if not update.locations or (self.on_location is None and not self._followers):
             return
         for location in new_locations(id, before, update.locations):
@@ -372,16 +392,49 @@ class ClientSession:
             self._open_questions.discard(question)
 
     def on_agent_lost(self, error: ConnectionFailed) -> None:
-        """Fail the turn and end the session, because the agent is gone."""
-        if self.turn is not None:
-            self.turn.fail(error)
-        self.end()
+        """Fail the turn and end the session, because the agent is gone. Log it first, unless we ended the agent."""
+        self.settings.on_agent_lost(self, error)
+
+        def fail(_: Any = None) -> None:
+            if self.turn is not None:
+                self.turn.fail(error)
+            self.end()
+
+        if self.is_closing:
+            fail()
+            return
+        body: dict[str, Any] = {"message": str(error)}
+        if isinstance(error, AgentExited):
+            body |= {"status": error.status, "stderr": error.stderr[-2000:]}
+        self.log.append(EntryKind.AGENT_EXITED, body, then=fail, on_failure=fail)
 
     def end(self) -> None:
         """End the location streams, because no more updates will come."""
         for follower in self._followers:
             follower.end()
         self._followers.clear()
+
+    # --- the log ----------------------------------------------------------------------------------------------
+
+    @property
+    def log_id(self) -> str | None:
+        """The id of its log in the store, or None until something is stored."""
+        return self.log.session_id or None
+
+    async def _log_setting(self, update: Any, by: str) -> None:
+        if self.turn is None or self.turn.is_over:
+            self.log.clear_fault()
+        await self.log.append_and_wait(EntryKind.UPDATE, update, actor=by)
+
+    async def wait_unlogged_turn(self) -> None:
+        """Wait for the end of a turn that could not be logged, so that its updates do not go to the next one."""
+        if self.log.fault is None or self.prompt_answered is None:
+            return
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT):
+                await self.prompt_answered.wait()
+        except TimeoutError:
+            pass
 
 
 async def _collect_text(turn: ClientTurn) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import ConnectionFailed, DragomanError, Kind, ProtocolError
+from dragoman.ids import new_id
 from dragoman.schema.prompt import PromptParams, PromptResult, StopReason, Usage
 from dragoman.schema.update import SessionUpdate
+from dragoman.store.contract import EntryKind
+from dragoman.store.session_log import turn_ended_body
 
 if TYPE_CHECKING:
     from dragoman.roles.client.session import ClientSession
@@ -75,14 +78,21 @@ class ClientTurn:
         session: ClientSession,
         prompt: list[Any],
         *,
-        timeout: float | None = None,
-        idle_timeout: float | None = None,
+        timeout: float | None,
+        idle_timeout: float | None,
+        preamble: list[Any],
+        by: str,
+        log_extra: Mapping[str, Any],
     ) -> None:
         self.session = session
         self.cancelled = False
         self.is_over = False
         self.result: PromptResult | None = None
         self._prompt = prompt
+        self._preamble = preamble  # blocks to send before the prompt
+        self._by = by
+        self._log_extra = log_extra
+        self._answered: asyncio.Event  # set by the answer to a logged prompt
         self._unread: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._has_room: asyncio.Event | None = None
@@ -111,23 +121,34 @@ class ClientTurn:
         if session.turn is not None and not session.turn.is_over:
             raise RuntimeError("a turn is already running in this session; wait until it ends or cancel it")
         session.turn = self
-        started = session.begin_turn(self._prompt)
-        if started is not None:
-            await self._await_begin(started)
+        done = self._on_answer
+        if session.log.store is not None:
+            await self._log_start()
+            done = self._log_answer
+        session.add_prompt(self._prompt)
         if self._timeout is not None or self._idle_timeout is not None:
             loop = asyncio.get_running_loop()
             self._turn_timeouts = TurnTimeouts(self._idle_timeout, self._timeout, loop.time())
             self._timer = loop.call_later(self._turn_timeouts.next_check(loop.time()), self._check_timeouts)
-        params = PromptParams(session_id=session.id, prompt=self._prompt)
-        session.connection.call("session/prompt", params, session.wrap_done(self._on_answer))
+        params = PromptParams(session_id=session.id, prompt=[*self._preamble, *self._prompt])
+        session.connection.call("session/prompt", params, done)
         return self
 
-    async def _await_begin(self, started: Awaitable[None]) -> None:
+    async def _log_start(self) -> None:
+        """Log the prompt before it is sent."""
+        session, log = self.session, self.session.log
         try:
-            await started
+            await session.wait_unlogged_turn()
+            log.clear_fault()
+            log.turn = new_id()
+            log.append(EntryKind.TURN_STARTED, {}, actor=self._by)
+            # The preamble is in the log already, and would double with each continuation.
+            body = {"prompt": self._prompt, **self._log_extra} | ({"retold": True} if self._preamble else {})
+            await log.append_and_wait(EntryKind.PROMPT, body, actor=self._by)
         except BaseException:  # the prompt is not sent
             self.is_over = True
             raise
+        self._answered = session.prompt_answered = asyncio.Event()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -267,6 +288,26 @@ class ClientTurn:
             self._end(self._timeout_error)
 
     # --- the end ----------------------------------------------------------------------------------------------
+
+    def _log_answer(self, result: Any, error: ProtocolError | None) -> None:
+        """Log the answer to the prompt, then deliver it."""
+        log, interruption = self.session.log, self.session.settings.interruption
+        self._answered.set()
+        cause = error.__cause__ if error is not None else None
+        if isinstance(cause, ConnectionFailed) and self.session.is_closing and interruption is not None:
+            error = interruption()
+            error.__cause__ = cause
+
+        def deliver() -> None:
+            log.turn = None
+            self._on_answer(result, error)
+
+        log.append(
+            EntryKind.TURN_ENDED,
+            turn_ended_body(result, error),
+            then=deliver,
+            on_failure=lambda fault: self._on_answer(None, fault),
+        )
 
     def _on_answer(self, result: Any, error: ProtocolError | None) -> None:
         if self.is_over:
