@@ -23,7 +23,7 @@ def noted(**side: Any) -> dict[str, Any]:
     return {"_meta": {"dragoman": side}}
 
 
-def test_an_unmarked_option_for_the_model_stays_and_is_said_as_models_too() -> None:
+def test_an_unmarked_model_option_stays_and_is_also_sent_as_models() -> None:
     option = {
         "id": "llm",
         "name": "Language model",
@@ -44,17 +44,17 @@ def test_an_unmarked_option_for_the_model_stays_and_is_said_as_models_too() -> N
     }
 
 
-def test_a_switch_is_no_choice_of_models() -> None:
+def test_a_boolean_option_is_not_a_model_option() -> None:
     option = {"id": "m", "name": "M", "category": "model", "type": "boolean", "currentValue": True}
     assert lower_result(A, "session/new", {"configOptions": [option]}) == {"configOptions": [option]}
 
 
-def test_a_list_of_options_that_was_said_empty_stays_beside_models() -> None:
+def test_an_empty_option_list_stays_next_to_models() -> None:
     wire = {"configOptions": [], "models": {"availableModels": [{"id": "a", "name": "A"}], "currentModelId": "a"}}
     assert lower_result(A, "session/new", lift_result(A, "session/new", wire)) == wire
 
 
-def test_setting_an_option_is_setting_the_model_only_where_it_was_that() -> None:
+def test_set_config_option_becomes_set_model_only_for_the_model_option() -> None:
     params = {"sessionId": "s", "configId": "model", "value": "a"}
     assert lower_call(A, "session/set_config_option", params) == ("session/set_config_option", params)
     marked = {**params, **noted(form="set_model")}
@@ -64,7 +64,7 @@ def test_setting_an_option_is_setting_the_model_only_where_it_was_that() -> None
     )
 
 
-def test_entries_of_a_plan_are_numbered_and_a_said_priority_goes_beside() -> None:
+def test_plan_entries_are_numbered_and_priorities_are_side_data() -> None:
     entries = [
         {"content": "one", "priority": "high", "status": "pending"},
         {"content": "two", "priority": "medium", "status": "pending", **noted(id=7, inferred=["priority"])},
@@ -77,19 +77,19 @@ def test_entries_of_a_plan_are_numbered_and_a_said_priority_goes_beside() -> Non
     ]
 
 
-def test_a_change_of_options_that_were_said_is_not_a_change_of_the_model() -> None:
+def test_an_option_change_is_not_sent_as_a_model_change() -> None:
     update = {"sessionUpdate": "config_option_update", "configOptions": [], **noted(currentModelId="a")}
     params = {"sessionId": "s", "update": update}
     assert lower_call(C, "session/update", params)[1] == params
 
 
-def test_a_status_of_the_draft_is_said_as_in_v1() -> None:
+def test_a_status_of_the_draft_becomes_the_v1_status() -> None:
     update = {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "denied"}
     _, params = lower_call(C, "session/update", {"sessionId": "s", "update": update})
     assert params["update"] == {**update, "status": "failed", **noted(status="denied")}
 
 
-def test_an_error_is_no_end_of_a_turn_but_missing_authentication_is() -> None:
+def test_error_is_not_a_stop_reason_but_auth_required_is() -> None:
     said = {"stopReason": "auth_required"}
     assert lower_result(A, "session/prompt", said) == said
     with pytest.raises(Unsayable) as refused:
@@ -123,20 +123,20 @@ UPDATES = st.one_of(
 
 
 @given(shaped({"sessionId": texts}, {"models": MODELS, "configOptions": st.just([])}))
-def test_every_setup_of_a_session_comes_back_as_it_was(result: Any) -> None:
+def test_every_session_setup_survives_a_round_trip(result: Any) -> None:
     assert lower_result(A, "session/new", lift_result(A, "session/new", result)) == result
 
 
 @given(shaped({"sessionId": texts, "update": UPDATES}))
-def test_every_update_comes_back_as_it_was(params: Any) -> None:
+def test_every_update_survives_a_round_trip(params: Any) -> None:
     check_comes_back(DIALECT, C, "session/update", params)
 
 
 @given(shaped({"sessionId": texts}, {"modelId": texts}))
-def test_every_choice_of_a_model_comes_back_as_it_was(params: Any) -> None:
+def test_every_model_choice_survives_a_round_trip(params: Any) -> None:
     check_comes_back(DIALECT, A, "session/set_model", params)
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
-def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
+def test_any_json_is_lowered_or_refused_by_name(side: Side, method: str, value: Any) -> None:
     check_bears_anything(DIALECT, side, method, value)

@@ -35,7 +35,7 @@ def question(tool_call: dict[str, Any], options: list[Any]) -> Any:
 # --- initialize and sessions -------------------------------------------------------------------------------
 
 
-def test_client_capabilities_that_crow_lacks_go_beside() -> None:
+def test_client_capabilities_that_crow_lacks_are_side_data() -> None:
     capabilities = {"fs": {"readTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
     _, wire = lower_call(A, "initialize", {"protocolVersion": 1, "clientCapabilities": capabilities})
     assert wire == {
@@ -48,7 +48,7 @@ def test_client_capabilities_that_crow_lacks_go_beside() -> None:
     }
 
 
-def test_agent_capabilities_that_crow_lacks_go_beside() -> None:
+def test_agent_capabilities_that_crow_lacks_are_side_data() -> None:
     result = {
         "protocolVersion": 1,
         "agentCapabilities": {
@@ -75,13 +75,13 @@ def test_agent_capabilities_that_crow_lacks_go_beside() -> None:
     }
 
 
-def test_what_a_client_says_under_our_key_in_its_capabilities_is_believed() -> None:
+def test_our_meta_key_is_read_in_capabilities() -> None:
     wire = {"protocol_version": 1, "client_capabilities": {"_meta": {"dragoman": {"fs": {"list": True}}}}}
     _, params = lift_call(A, "initialize", wire)
     assert params["clientCapabilities"] == {"_meta": {"dragoman": {"fs": {"list": True}}}}
 
 
-def test_servers_of_a_loaded_session_go_beside_and_inferred_ones_nowhere() -> None:
+def test_servers_of_a_loaded_session_are_side_data_and_inferred_ones_are_dropped() -> None:
     said = {"sessionId": "s", "cwd": "/w", "mcpServers": [{"name": "a"}]}
     assert lower_call(A, "session/load", said)[1] == {
         "session_id": "s",
@@ -92,7 +92,7 @@ def test_servers_of_a_loaded_session_go_beside_and_inferred_ones_nowhere() -> No
     assert lower_call(A, "session/load", inferred)[1] == {"session_id": "s", "cwd": "/w"}
 
 
-def test_what_another_dialect_inferred_is_said_where_crow_has_a_place_for_it() -> None:
+def test_values_inferred_by_another_dialect_are_sent_if_crow_has_the_member() -> None:
     params = {"cwd": "/w", "mcpServers": [], "_meta": {"dragoman": {"inferred": ["mcpServers"]}}}
     assert lower_call(A, "session/new", params)[1] == {"cwd": "/w", "mcpServers": []}
 
@@ -101,12 +101,12 @@ def test_what_another_dialect_inferred_is_said_where_crow_has_a_place_for_it() -
     ("reason", "wire"),
     [("max_tokens", "end_turn"), ("refusal", "end_turn"), ("auth_required", "error"), ("novel", "end_turn")],
 )
-def test_an_end_that_crow_has_no_word_for_is_said_as_the_nearest(reason: str, wire: str) -> None:
+def test_a_stop_reason_that_crow_lacks_becomes_the_nearest(reason: str, wire: str) -> None:
     expected = {"stop_reason": wire, "_meta": {"dragoman": {"stopReason": reason}}}
     assert lower_result(A, "session/prompt", {"stopReason": reason}) == expected
 
 
-def test_a_reason_that_crow_does_not_know_is_passed_on_when_a_crow_agent_says_it() -> None:
+def test_an_unknown_stop_reason_of_a_crow_agent_is_passed_on() -> None:
     assert lift_result(A, "session/prompt", {"stop_reason": "novel"}) == {"stopReason": "novel"}
 
 
@@ -117,7 +117,7 @@ def test_cancel_has_another_name() -> None:
 
 
 @pytest.mark.parametrize("method", ["authenticate", "session/set_mode", "session/list", "session/resume"])
-def test_what_crow_has_no_method_for_is_refused_by_name(method: str) -> None:
+def test_methods_that_crow_lacks_are_refused_by_name(method: str) -> None:
     with pytest.raises(Unsayable, match=method):
         lower_call(A, method, {})
     with pytest.raises(Unsayable, match=method):
@@ -127,7 +127,7 @@ def test_what_crow_has_no_method_for_is_refused_by_name(method: str) -> None:
 # --- updates -----------------------------------------------------------------------------------------------
 
 
-def test_a_tool_call_keeps_beside_it_what_crow_has_no_member_for() -> None:
+def test_members_of_a_tool_call_that_crow_lacks_are_side_data() -> None:
     update = {
         "sessionUpdate": "tool_call",
         "toolCallId": "c",
@@ -147,7 +147,7 @@ def test_a_tool_call_keeps_beside_it_what_crow_has_no_member_for() -> None:
     }
 
 
-def test_a_title_that_another_dialect_inferred_is_said() -> None:
+def test_a_title_inferred_by_another_dialect_is_sent() -> None:
     update = {
         "sessionUpdate": "tool_call",
         "toolCallId": "c",
@@ -163,7 +163,7 @@ def test_a_title_that_another_dialect_inferred_is_said() -> None:
     }
 
 
-def test_a_status_of_the_draft_is_said_as_the_nearest() -> None:
+def test_a_status_of_the_draft_becomes_the_nearest_status() -> None:
     assert said({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "denied"}) == {
         "@type": "tool_call_update",
         "tool_call_id": "c",
@@ -172,7 +172,7 @@ def test_a_status_of_the_draft_is_said_as_the_nearest() -> None:
     }
 
 
-def test_a_plan_of_another_dialect_has_its_priorities() -> None:
+def test_a_plan_of_another_dialect_keeps_its_priorities() -> None:
     entry = {
         "content": "one",
         "priority": "medium",
@@ -198,7 +198,7 @@ def test_an_update_that_only_v1_has_is_refused_by_name(kind: str) -> None:
         said({"sessionUpdate": kind})
 
 
-def test_an_update_in_v1s_own_words_is_understood() -> None:
+def test_an_update_in_v1_form_is_read() -> None:
     params = {"sessionId": "s", "update": {"sessionUpdate": "current_mode_update", "currentModeId": "plan"}}
     assert lift_call(C, "session/update", params) == ("session/update", params)
 
@@ -216,17 +216,17 @@ def test_an_update_in_v1s_own_words_is_understood() -> None:
         (None, "null"),
     ],
 )
-def test_what_a_tool_is_about_to_do_is_one_text(raw: Any, arguments: str) -> None:
+def test_the_description_of_a_tool_call_is_one_text(raw: Any, arguments: str) -> None:
     update = question({"toolCallId": "c", "title": "t", "rawInput": raw}, [])
     assert update["arguments"] == arguments
     assert update.get("_meta") == (None if isinstance(raw, str) else {"dragoman": {"rawInput": raw}})
 
 
-def test_a_question_without_input_has_empty_arguments() -> None:
+def test_a_permission_request_without_input_has_empty_arguments() -> None:
     assert question({"toolCallId": "c", "title": "t"}, [])["arguments"] == ""
 
 
-def test_an_input_too_deep_for_text_is_refused() -> None:
+def test_an_input_that_is_nested_too_deeply_is_refused() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
@@ -235,7 +235,7 @@ def test_an_input_too_deep_for_text_is_refused() -> None:
     assert refused.value.kind == Kind.INVALID_PARAMS
 
 
-def test_the_kind_of_an_option_goes_beside_it() -> None:
+def test_the_kind_of_an_option_is_side_data() -> None:
     option = {"optionId": "a", "name": "Allow", "kind": "allow_once"}
     assert question({"toolCallId": "c", "title": "t", "status": "pending"}, [option]) == {
         "@type": "permission_request",
@@ -249,14 +249,14 @@ def test_the_kind_of_an_option_goes_beside_it() -> None:
     }
 
 
-def test_an_option_that_nobody_understands_is_never_an_allow() -> None:
+def test_an_unknown_option_never_allows() -> None:
     update = {"@type": "permission_request", "tool_call_id": "c", "permission_options": [{"id": 7}, "odd", {}]}
     method, params = lift_call(C, "session/update", {"sessionId": "s", "update": update})
     assert method == "session/request_permission"
     assert [option["kind"] for option in params["options"] if isinstance(option, dict)] == ["reject_once"] * 2
 
 
-def test_a_question_is_not_answered_by_a_result() -> None:
+def test_a_permission_request_of_crow_gets_no_result() -> None:
     with pytest.raises(Unsayable):
         lower_result(C, "session/request_permission", {"outcome": {"outcome": "cancelled"}})
 
@@ -284,10 +284,10 @@ UPDATES = st.one_of(
 
 
 @given(shaped({"sessionId": texts, "update": UPDATES}))
-def test_every_update_comes_back_as_it_was(params: Any) -> None:
+def test_every_update_survives_a_round_trip(params: Any) -> None:
     check_comes_back(codec, C, "session/update", params)
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
-def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
+def test_any_json_is_lowered_or_refused_by_name(side: Side, method: str, value: Any) -> None:
     check_bears_anything(codec, side, method, value)

@@ -48,7 +48,7 @@ def heard(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     [case for case in EXAMPLES if case["wire"]["method"] == "session/update"],
     ids=lambda case: case["id"],
 )
-def test_every_update_we_say_is_valid_for_the_draft(case: dict[str, Any]) -> None:
+def test_every_update_that_we_send_is_valid_in_the_draft(case: dict[str, Any]) -> None:
     _, params = lower_call(Side.CLIENT, "session/update", case["vocabulary"]["params"])
     if case["id"] != "draft.rule.unknown-update":
         UPDATE.validate(params)
@@ -134,7 +134,7 @@ def test_every_block_of_v1_is_a_block_of_the_draft(blocks: list[dict[str, Any]])
 
 
 @given(V1_UPDATES)
-def test_every_sayable_update_of_v1_is_an_update_of_the_draft(update: dict[str, Any]) -> None:
+def test_every_v1_update_that_the_draft_supports_is_valid_in_the_draft(update: dict[str, Any]) -> None:
     data = spoken(update)["data"]
     output = data.get("output")
     if output is not None:
@@ -171,7 +171,7 @@ def test_hunks_turn_the_old_text_into_the_new(old: str, new: str) -> None:
     assert applied(old, diff_hunks(old, new)) == new
 
 
-def test_a_hunk_has_three_lines_of_context_and_a_header_that_counts_them() -> None:
+def test_a_hunk_has_three_lines_of_context_and_a_header_with_counts() -> None:
     old = "".join(f"line {n}\n" for n in range(1, 21))
     pieces = diff_hunks(old, old.replace("line 10\n", "line ten\nand a half\n"))
     assert pieces == [
@@ -216,7 +216,7 @@ def test_a_missing_last_newline_shows_in_the_hunk() -> None:
     assert diff_hunks("same", "same") == []
 
 
-def test_very_long_texts_are_compared_by_their_ends_alone() -> None:
+def test_very_long_texts_are_compared_by_their_first_and_last_lines_only() -> None:
     head = "".join(f"{n}\n" for n in range(MAX_DIFF_LINES))
     (piece,) = diff_hunks(f"{head}old\ntail\n", f"{head}new\nnewer\ntail\n")
     start = MAX_DIFF_LINES - 2
@@ -224,7 +224,7 @@ def test_very_long_texts_are_compared_by_their_ends_alone() -> None:
     assert piece["content"].endswith("-old\n+new\n+newer\n tail")
 
 
-def test_hunks_become_the_lines_of_both_sides() -> None:
+def test_hunks_become_an_old_and_a_new_text() -> None:
     content = "@@ -1,3 +1,3 @@ def f\n same\n-old\n+new\n\\ No newline at end of file\n\nunmarked"
     update = heard(
         "tool_call_update",
@@ -254,13 +254,13 @@ def progress(status: str, *content: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def test_several_texts_are_one_output() -> None:
+def test_several_texts_become_one_output() -> None:
     data = progress("completed", text("one"), text("two"))
     assert data["output"] == {"type": "text", "text": "one\ntwo"}
     assert "_meta" not in data
 
 
-def test_what_does_not_fit_into_one_output_is_carried_beside_it() -> None:
+def test_content_that_does_not_fit_into_one_output_is_side_data() -> None:
     terminal = {"type": "terminal", "terminalId": "x"}
     data = progress("completed", text("one"), terminal, text("two"))
     assert data["output"] == {"type": "text", "text": "one\ntwo"}
@@ -270,25 +270,25 @@ def test_what_does_not_fit_into_one_output_is_carried_beside_it() -> None:
     assert data["_meta"]["dragoman"]["content"] == [text("one")]
 
 
-def test_an_image_as_output_is_a_placeholder_and_carried() -> None:
+def test_an_image_output_becomes_a_placeholder_and_side_data() -> None:
     image = {"type": "content", "content": {"type": "image", "mimeType": "image/png", "data": "AA=="}}
     data = progress("completed", image)
     assert data["output"] == {"type": "text", "text": "[image image/png]"}
     assert data["_meta"]["dragoman"]["content"] == [image]
 
 
-def test_a_failed_call_of_v1_says_its_text_as_an_error() -> None:
+def test_the_text_of_a_failed_v1_call_becomes_an_error() -> None:
     data = progress("failed", text("disk"), text("full"))
     assert data["error"] == "disk\nfull"
     assert "output" not in data
 
 
-def test_a_failed_output_of_the_draft_stays_an_output() -> None:
+def test_a_failed_draft_output_stays_an_output() -> None:
     data = {"id": "t", "status": "failed", "output": {"type": "text", "text": "half"}}
     assert spoken(heard("tool_call_update", data))["data"] == data
 
 
-def test_a_message_that_is_no_text_is_said_as_a_placeholder() -> None:
+def test_a_message_without_text_becomes_a_placeholder() -> None:
     block = {"type": "image", "mimeType": "image/png", "data": "AA=="}
     frame = spoken({"sessionUpdate": "agent_message_chunk", "content": block, "messageId": "m1"})
     assert frame["data"] == {
@@ -297,7 +297,7 @@ def test_a_message_that_is_no_text_is_said_as_a_placeholder() -> None:
     }
 
 
-def test_a_plan_of_v1_is_given_the_ids_the_draft_wants() -> None:
+def test_plan_entries_of_v1_get_the_ids_that_the_draft_requires() -> None:
     entry = {"content": "look", "priority": "high", "status": "pending"}
     data = spoken({"sessionUpdate": "plan", "entries": [entry, entry]})["data"]
     assert data["planId"] == "plan"
@@ -306,7 +306,7 @@ def test_a_plan_of_v1_is_given_the_ids_the_draft_wants() -> None:
 
 
 @pytest.mark.parametrize("kind", ["usage_update", "session_info_update", "notice", "plan_removed"])
-def test_an_update_the_draft_has_no_word_for_is_refused_by_name(kind: str) -> None:
+def test_an_update_that_the_draft_lacks_is_refused_by_name(kind: str) -> None:
     with pytest.raises(Unsayable, match=kind):
         spoken({"sessionUpdate": kind})
 
@@ -315,12 +315,12 @@ def test_an_update_the_draft_has_no_word_for_is_refused_by_name(kind: str) -> No
     ("side", "method"),
     [(side, name) for side, name in METHODS if name in ("session/list", "elicitation/create", "session/fork")],
 )
-def test_a_method_the_draft_has_no_word_for_is_refused_by_name(side: Side, method: str) -> None:
+def test_a_method_that_the_draft_lacks_is_refused_by_name(side: Side, method: str) -> None:
     with pytest.raises(Unsayable, match=method):
         lower_call(side, method, {})
 
 
-def test_extensions_and_the_shared_file_calls_pass_as_they_are() -> None:
+def test_extensions_and_shared_file_methods_pass_unchanged() -> None:
     for side, method in (
         (Side.AGENT, "_vendor/thing"),
         (Side.CLIENT, "$/cancel_request"),
@@ -331,7 +331,7 @@ def test_extensions_and_the_shared_file_calls_pass_as_they_are() -> None:
         assert lift_call(side, method, {"a": 1}) == (method, {"a": 1})
 
 
-def test_an_agent_of_plain_v1_is_given_the_words_a_draft_client_looks_for() -> None:
+def test_initialize_of_a_plain_v1_agent_gets_the_members_that_draft_clients_need() -> None:
     result = {
         "protocolVersion": 1,
         "agentCapabilities": {
@@ -372,12 +372,12 @@ def test_an_agent_of_plain_v1_is_given_the_words_a_draft_client_looks_for() -> N
         {"sessionCapabilities": {"persistence": True}},
     ],
 )
-def test_what_a_draft_agent_left_out_is_not_made_up_for_it(tree: dict[str, Any]) -> None:
+def test_members_that_a_draft_agent_omits_are_not_invented(tree: dict[str, Any]) -> None:
     result = {"protocolVersion": 1, "capabilities": tree}
     assert lower_result(Side.AGENT, "initialize", lift_result(Side.AGENT, "initialize", result)) == result
 
 
-def test_a_client_may_say_under_our_key_what_it_can_do_beyond_its_dialect() -> None:
+def test_a_client_can_announce_extra_capabilities_under_our_meta_key() -> None:
     tree = {"fs": {"read": True}, "_meta": {"dragoman": {"attach": True, "inferred": ["fs"]}}}
     _, params = lift_call(Side.AGENT, "initialize", {"protocolVersion": 1, "capabilities": tree})
     assert params["clientCapabilities"] == {
@@ -392,7 +392,7 @@ def test_a_refused_authentication_is_an_error() -> None:
     assert caught.value.kind == Kind.AUTH_REQUIRED
 
 
-def test_credentials_go_where_the_draft_has_a_place_for_them_and_nowhere_else() -> None:
+def test_credentials_are_sent_only_in_the_drafts_credential_members() -> None:
     said = {"_meta": {"dragoman": {"credentials": {"apiKey": "k"}}}}
     _, params = lower_call(Side.AGENT, "authenticate", {"methodId": "api_key", **said})
     assert params == {"method": "api_key", "credentials": {"apiKey": "k"}}
@@ -411,7 +411,9 @@ def test_credentials_go_where_the_draft_has_a_place_for_them_and_nowhere_else() 
         ({}, ("mcp_tool", "Do it")),
     ],
 )
-def test_a_question_of_v1_is_about_an_operation_on_a_resource(call: dict[str, Any], asked: tuple[str, str]) -> None:
+def test_a_v1_permission_request_becomes_an_operation_on_a_resource(
+    call: dict[str, Any], asked: tuple[str, str]
+) -> None:
     tool_call = {"toolCallId": "t", "title": "Do it", **call}
     _, params = lower_call(
         Side.CLIENT, "session/request_permission", {"sessionId": "s", "toolCall": tool_call, "options": []}
@@ -431,16 +433,16 @@ def test_a_question_of_v1_is_about_an_operation_on_a_resource(call: dict[str, An
         ({"outcome": "selected", "optionId": "deny"}, {"granted": False}),
     ],
 )
-def test_an_option_that_names_a_scope_is_its_answer(outcome: dict[str, Any], answer: dict[str, Any]) -> None:
+def test_an_option_with_a_scope_is_the_answer(outcome: dict[str, Any], answer: dict[str, Any]) -> None:
     assert lower_result(Side.CLIENT, "session/request_permission", {"outcome": outcome}) == answer
 
 
-def test_a_cancelled_question_is_a_no() -> None:
+def test_a_cancelled_permission_request_is_denied() -> None:
     answer = lower_result(Side.CLIENT, "session/request_permission", {"outcome": {"outcome": "cancelled"}})
     assert answer["granted"] is False
 
 
-def test_an_option_that_nobody_explained_is_never_a_yes() -> None:
+def test_an_option_of_unknown_kind_never_allows() -> None:
     outcome = {"outcome": "selected", "optionId": "allow-everything"}
     answer = lower_result(Side.CLIENT, "session/request_permission", {"outcome": outcome})
     assert answer["granted"] is False
@@ -458,7 +460,7 @@ def test_an_option_that_nobody_explained_is_never_a_yes() -> None:
         ({"line": None, "limit": None}, {"startLine": None, "endLine": None}),
     ],
 )
-def test_lines_to_read_are_named_by_both_ends(said: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_a_line_range_has_a_first_and_a_last_line(said: dict[str, Any], expected: dict[str, Any]) -> None:
     _, params = lower_call(Side.CLIENT, "fs/read_text_file", {"path": "/a", **said})
     assert params == {"path": "/a", **expected}
 
@@ -476,7 +478,7 @@ def test_the_draft_always_has_an_exit_code(ended: dict[str, Any], code: int) -> 
     assert lower_result(Side.CLIENT, "terminal/wait_for_exit", ended)["exitCode"] == code
 
 
-def test_a_stop_reason_without_a_word_is_said_as_the_nearest_and_named_beside_it() -> None:
+def test_an_unsupported_stop_reason_becomes_the_nearest_and_side_data() -> None:
     answer = lower_result(Side.AGENT, "session/prompt", {"stopReason": "refusal"})
     assert answer == {"stopReason": "end_turn", "_meta": {"dragoman": {"stopReason": "refusal"}}}
     with pytest.raises(ProtocolError) as caught:
@@ -484,28 +486,28 @@ def test_a_stop_reason_without_a_word_is_said_as_the_nearest_and_named_beside_it
     assert caught.value.kind == Kind.AUTH_REQUIRED
 
 
-def test_what_another_dialect_inferred_is_said_all_the_same() -> None:
+def test_values_inferred_by_another_dialect_are_sent() -> None:
     noted = {"stopReason": "end_turn", "_meta": {"dragoman": {"inferred": ["stopReason"]}}}
     assert lower_result(Side.AGENT, "session/prompt", noted) == {"stopReason": "end_turn"}
     new = {"cwd": "/w", "mcpServers": [], "_meta": {"dragoman": {"inferred": ["cwd", "mcpServers"]}}}
     assert lower_call(Side.AGENT, "session/new", new) == ("session/new", {"workingDirectory": "/w"})
 
 
-def test_a_system_prompt_that_replaces_the_agents_own_is_carried_not_said() -> None:
+def test_a_replacing_system_prompt_is_side_data() -> None:
     prompt = {"mode": "override", "content": [{"type": "text", "text": "Be brief."}]}
     _, params = lower_call(Side.AGENT, "session/new", {"cwd": "/w", "mcpServers": [], "systemPrompt": prompt})
     assert "systemPrompt" not in params
     assert params["_meta"] == {"dragoman": {"systemPrompt": prompt}}
 
 
-def test_attachments_that_are_no_attachments_stay_where_they_are() -> None:
+def test_invalid_attachments_stay_unchanged() -> None:
     wire = {"sessionId": "s", "content": [], "attachments": [{"name": "x"}]}
     _, params = lift_call(Side.AGENT, "session/prompt", wire)
     assert params == {"sessionId": "s", "prompt": [], "attachments": [{"name": "x"}]}
     assert lower_call(Side.AGENT, "session/prompt", params) == ("session/prompt", wire)
 
 
-def test_unknown_members_of_a_transport_come_back_where_they_were() -> None:
+def test_unknown_members_of_a_transport_survive_a_round_trip() -> None:
     server = {
         "name": "n",
         "transport": {"type": "stdio", "command": "c", "nice": 5, "_meta": {"a": 1}},
@@ -555,7 +557,7 @@ def mutated(value: Any, data: st.DataObject) -> Any:
 
 
 @given(st.sampled_from(CALLS), ANY_JSON)
-def test_any_params_are_taken_or_refused_as_a_protocol_error(call: tuple[str, str], params: Any) -> None:
+def test_any_params_are_lowered_or_refused_with_a_protocol_error(call: tuple[str, str], params: Any) -> None:
     for turn in (lift_call, lower_call):
         try:
             turn(Side(call[0]), call[1], params)
@@ -564,7 +566,7 @@ def test_any_params_are_taken_or_refused_as_a_protocol_error(call: tuple[str, st
 
 
 @given(st.sampled_from(RESULTS), ANY_JSON)
-def test_any_result_is_taken_or_refused_as_a_protocol_error(call: tuple[str, str], result: Any) -> None:
+def test_any_result_is_lowered_or_refused_with_a_protocol_error(call: tuple[str, str], result: Any) -> None:
     for turn in (lift_result, lower_result):
         try:
             turn(Side(call[0]), call[1], result)
@@ -573,7 +575,9 @@ def test_any_result_is_taken_or_refused_as_a_protocol_error(call: tuple[str, str
 
 
 @given(st.sampled_from(EXAMPLES), st.data())
-def test_a_damaged_example_is_taken_or_refused_as_a_protocol_error(case: dict[str, Any], data: st.DataObject) -> None:
+def test_a_damaged_example_is_lifted_or_refused_with_a_protocol_error(
+    case: dict[str, Any], data: st.DataObject
+) -> None:
     side, method = Side(case["side"]), case["vocabulary"]["method"]
     part = "params" if case["kind"] == "call" else "result"
     wire, said = mutated(case["wire"][part], data), mutated(case["vocabulary"][part], data)
@@ -593,7 +597,7 @@ CHUNK = st.fixed_dictionaries(
 
 
 @given(st.sampled_from(["agent_message_chunk", "thought_message_chunk"]), CHUNK, st.booleans())
-def test_a_chunk_comes_back_whichever_way_it_is_built(kind: str, data: dict[str, Any], timed: bool) -> None:
+def test_a_chunk_survives_a_round_trip_on_both_paths(kind: str, data: dict[str, Any], timed: bool) -> None:
     wire = {"sessionId": "s", "type": kind, "data": data, **({"timestamp": "now"} if timed else {})}
     _, params = lift_call(Side.CLIENT, "session/update", wire)
     assert params["update"]["content"] == {"type": "text", "text": data["content"]}

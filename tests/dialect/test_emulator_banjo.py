@@ -59,7 +59,7 @@ def test_a_model_that_the_agent_refuses_is_not_remembered(agent: Rehearsal) -> N
     assert values_of(asked.result["configOptions"]) == {"depth": "high", "model": "big"}
 
 
-def test_other_options_are_set_as_ever_and_the_model_stays_among_them(agent: Rehearsal) -> None:
+def test_other_options_are_set_and_the_model_stays_in_the_list(agent: Rehearsal) -> None:
     opened(agent, configOptions=[DEPTH])
     asked = set_option(agent, "depth", "high")
     assert agent.wire[0][0] == "session/set_config_option"
@@ -72,7 +72,7 @@ def update(stage: Rehearsal, **members: Any) -> Any:
     return stage.ours[-1][1]["update"]
 
 
-def test_another_model_is_told_as_all_options(agent: Rehearsal) -> None:
+def test_a_model_change_is_sent_as_all_options(agent: Rehearsal) -> None:
     opened(agent, configOptions=[DEPTH])
     told = update(agent, sessionUpdate="current_model_update", currentModelId="small")
     assert told["sessionUpdate"] == "config_option_update"
@@ -81,7 +81,7 @@ def test_another_model_is_told_as_all_options(agent: Rehearsal) -> None:
     assert values_of(told["configOptions"]) == {"depth": "high", "model": "small"}
 
 
-def test_the_model_of_a_session_that_nobody_opened_here_is_told_alone(agent: Rehearsal) -> None:
+def test_a_model_change_in_an_unknown_session_is_sent_alone(agent: Rehearsal) -> None:
     opened(agent)
     agent.hear("session/update", {"sessionId": "x", "update": {"sessionUpdate": "current_model_update",
                                                               "currentModelId": "m"}})  # fmt: skip
@@ -108,14 +108,14 @@ def test_a_closed_session_is_forgotten(agent: Rehearsal) -> None:
     assert agent.wire[0][0] == "session/set_config_option"
 
 
-def test_an_agent_with_an_option_of_its_own_for_the_model_is_left_alone(agent: Rehearsal) -> None:
+def test_an_agent_with_its_own_model_option_is_not_emulated(agent: Rehearsal) -> None:
     own = {"id": "llm", "name": "M", "category": "model", "type": "select", "currentValue": "a", "options": []}
     opened(agent, configOptions=[own])
     set_option(agent, "llm", "b")
     assert agent.wire[0][0] == "session/set_config_option"
 
 
-def test_an_agent_without_models_costs_no_look_at_its_updates(agent: Rehearsal) -> None:
+def test_updates_of_an_agent_without_models_are_not_inspected(agent: Rehearsal) -> None:
     assert agent.ledger is not None
     agent.tell("session/new", NEW)
     agent.reply({"sessionId": "s", "configOptions": [DEPTH]})
@@ -125,7 +125,7 @@ def test_an_agent_without_models_costs_no_look_at_its_updates(agent: Rehearsal) 
     assert not type(agent.ledger).incoming
 
 
-def test_a_v1_client_needs_no_memory() -> None:
+def test_a_v1_client_needs_no_emulator_state() -> None:
     assert load_dialect("v1").open_emulator(Side.CLIENT, Rehearsal("banjo", Side.CLIENT).settings) is None
 
 
@@ -160,7 +160,7 @@ def test_set_model_sets_the_agents_own_option_for_the_model() -> None:
     assert asked.result == {}
 
 
-def test_set_model_without_a_known_option_is_passed_on_as_it_is() -> None:
+def test_set_model_without_a_known_option_passes_unchanged() -> None:
     stage = client()
     stage.hear("session/set_model", {"sessionId": "s", "modelId": "small"})
     assert stage.ours[0][1]["configId"] == "model"
@@ -180,7 +180,7 @@ def told(stage: Rehearsal, *options: dict[str, Any]) -> list[str]:
     return [params["update"]["sessionUpdate"] for _, params in stage.wire]
 
 
-def test_another_model_is_said_as_an_option_and_in_banjos_own_way() -> None:
+def test_a_model_change_is_sent_as_an_option_and_as_banjos_update() -> None:
     stage = client(DEPTH, LLM)
     assert told(stage, DEPTH, LLM | {"currentValue": "small"}) == ["config_option_update", "current_model_update"]
     assert stage.wire[-1][1] == {
@@ -190,21 +190,21 @@ def test_another_model_is_said_as_an_option_and_in_banjos_own_way() -> None:
     assert told(stage, DEPTH, LLM | {"currentValue": "small"}) == ["config_option_update"]
 
 
-def test_what_was_said_as_models_is_no_option_later() -> None:
+def test_models_that_were_sent_as_models_are_not_sent_as_an_option() -> None:
     stage = client(DEPTH, MARKED)
     assert told(stage, DEPTH, MARKED | {"currentValue": "small"}) == ["config_option_update", "current_model_update"]
     assert stage.wire[0][1]["update"]["configOptions"] == [DEPTH]
     assert told(client(MARKED), MARKED | {"currentValue": "small"}) == ["current_model_update"]
 
 
-def test_a_model_set_by_the_client_is_not_news_to_it() -> None:
+def test_a_model_set_by_the_client_is_not_sent_back_to_it() -> None:
     stage = client(LLM)
     stage.hear("session/set_model", {"sessionId": "s", "modelId": "small"})
     stage.answer({"configOptions": [LLM | {"currentValue": "small"}]})
     assert told(stage, LLM | {"currentValue": "small"}) == ["config_option_update"]
 
 
-def test_other_updates_pass_untouched() -> None:
+def test_other_updates_pass_unchanged() -> None:
     stage = client(LLM)
     chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}
     stage.tell("session/update", {"sessionId": "s", "update": chunk})

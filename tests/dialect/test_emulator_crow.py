@@ -35,7 +35,7 @@ def outcome(asked: Asked) -> Any:
     return asked.result["outcome"]
 
 
-def test_a_question_is_an_update_and_waits_for_its_answer() -> None:
+def test_a_permission_request_is_sent_as_an_update_and_waits_for_its_answer() -> None:
     """docs/protocol/dialect-matrix.md#crow-questions, docs/protocol/extensions.md#crow-permission."""
     stage = client()
     asked = stage.tell("session/request_permission", question())
@@ -48,14 +48,14 @@ def test_a_question_is_an_update_and_waits_for_its_answer() -> None:
     assert answered.result == {}
 
 
-def test_an_answer_may_say_id_for_option_id() -> None:
+def test_an_answer_may_use_id_for_option_id() -> None:
     stage = client()
     asked = stage.tell("session/request_permission", question())
     stage.hear("permission_response", {"session_id": "s", "tool_call_id": "t", "id": "no"})
     assert outcome(asked)["optionId"] == "no"
 
 
-def test_answers_find_their_tool_call_whatever_their_order() -> None:
+def test_answers_are_matched_to_tool_calls_in_any_order() -> None:
     stage = client()
     one = stage.tell("session/request_permission", question("one"))
     two = stage.tell("session/request_permission", question("two"))
@@ -67,7 +67,7 @@ def test_answers_find_their_tool_call_whatever_their_order() -> None:
     assert other.is_open
 
 
-def test_a_second_question_about_a_tool_call_waits_for_the_first() -> None:
+def test_a_second_permission_request_for_a_tool_call_waits_for_the_first() -> None:
     stage = client()
     first = stage.tell("session/request_permission", question())
     second = stage.tell("session/request_permission", question())
@@ -91,20 +91,20 @@ def test_an_option_that_was_not_offered_counts_as_cancelled() -> None:
     assert "'perhaps'" in stage.reports[0]
 
 
-def test_an_answer_to_no_question_is_reported_and_answered() -> None:
+def test_an_answer_without_a_request_is_reported_and_answered() -> None:
     stage = client()
     assert stage.hear("permission_response", response("yes")).result == {}
     assert "not open" in stage.reports[0]
 
 
-def test_cancel_is_answered_and_reaches_us_as_a_notification() -> None:
+def test_cancel_is_answered_and_lifted_to_a_notification() -> None:
     """docs/protocol/dialect-matrix.md#cancel-as-request."""
     stage = client()
     assert stage.hear("cancel", {"session_id": "s"}).result == {}
     assert stage.ours == [("session/cancel", {"sessionId": "s"})]
 
 
-def test_cancel_closes_the_questions_of_its_session() -> None:
+def test_cancel_closes_the_permission_requests_of_its_session() -> None:
     stage = client()
     first = stage.tell("session/request_permission", question())
     waiting = stage.tell("session/request_permission", question())
@@ -120,7 +120,7 @@ def test_cancel_closes_the_questions_of_its_session() -> None:
 
 
 @pytest.mark.parametrize("end", [{"stopReason": "end_turn"}, ProtocolError(Kind.INTERNAL_ERROR, "broken")])
-def test_a_turn_that_is_over_leaves_no_question_open(end: Any) -> None:
+def test_the_end_of_a_turn_closes_its_permission_requests(end: Any) -> None:
     stage = client()
     turn = stage.hear("session/prompt", {"session_id": "s", "prompt": []})
     asked = stage.tell("session/request_permission", question())
@@ -142,7 +142,7 @@ def asks(stage: Rehearsal, *options: tuple[str, str]) -> None:
     stage.hear("session/update", {"sessionId": "s", "update": update})
 
 
-def test_an_agents_question_is_put_to_us_and_our_choice_is_sent() -> None:
+def test_an_agents_permission_update_becomes_a_request_and_our_choice_is_sent() -> None:
     stage = agent()
     asks(stage)
     method, params = stage.ours[0]
@@ -161,7 +161,7 @@ def test_an_agents_question_is_put_to_us_and_our_choice_is_sent() -> None:
         ProtocolError(Kind.INTERNAL_ERROR, "nobody there"),
     ],
 )
-def test_what_is_no_choice_is_a_rejection(answer: Any) -> None:
+def test_an_invalid_choice_is_sent_as_a_rejection(answer: Any) -> None:
     """docs/protocol/extensions.md#crow-permission: crow has no cancelled outcome."""
     stage = agent()
     asks(stage)
@@ -169,21 +169,21 @@ def test_what_is_no_choice_is_a_rejection(answer: Any) -> None:
     assert stage.wire == [("permission_response", response("no"))]
 
 
-def test_an_option_that_nobody_understands_is_taken_for_a_no_before_a_yes() -> None:
+def test_an_unknown_option_counts_as_reject() -> None:
     stage = agent()
     asks(stage, ("ok", "Allow always"), ("hm", "Later"))
     stage.answer({"outcome": {"outcome": "cancelled"}})
     assert stage.wire[0][1]["option_id"] == "hm"
 
 
-def test_where_only_consent_is_offered_a_rejection_is_still_said() -> None:
+def test_a_rejection_is_sent_even_if_only_allow_options_are_offered() -> None:
     stage = agent()
     asks(stage, ("yes", "Allow"))
     stage.answer({"outcome": {"outcome": "cancelled"}})
     assert stage.wire[0][1]["option_id"] == "reject"
 
 
-def test_an_agents_second_question_about_a_tool_call_waits() -> None:
+def test_an_agents_second_permission_request_for_a_tool_call_waits() -> None:
     stage = agent()
     asks(stage)
     asks(stage)
@@ -194,7 +194,7 @@ def test_an_agents_second_question_about_a_tool_call_waits() -> None:
     assert [params["option_id"] for _, params in stage.wire] == ["no", "yes"]
 
 
-def test_our_cancel_is_a_request_whose_answer_nobody_waits_for() -> None:
+def test_our_cancel_is_a_request_and_its_answer_is_not_awaited() -> None:
     """docs/protocol/dialect-matrix.md#cancel-as-request."""
     stage = agent()
     told = stage.tell("session/cancel", {"sessionId": "s"})
@@ -212,7 +212,7 @@ def test_an_error_in_answer_to_cancel_is_reported() -> None:
     assert "what cancel" in stage.reports[0]
 
 
-def test_other_updates_pass_untouched() -> None:
+def test_other_updates_pass_unchanged() -> None:
     stage = agent()
     stage.hear("session/update", {"sessionId": "s", "update": {"@type": "agent_message_text", "text": "hi"}})
     assert stage.ours[0][1]["update"]["content"]["text"] == "hi"

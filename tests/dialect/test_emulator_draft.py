@@ -42,7 +42,7 @@ def pushes(stage: Rehearsal) -> list[Any]:
     return [params["data"] for method, params in stage.wire if method == "terminal/output"]
 
 
-def test_what_is_printed_meanwhile_is_pushed_piece_by_piece() -> None:
+def test_output_is_pushed_in_chunks_while_a_command_runs() -> None:
     """docs/protocol/dialect-matrix.md#terminal-forms."""
     stage = at_work()
     stage.ring()
@@ -54,7 +54,7 @@ def test_what_is_printed_meanwhile_is_pushed_piece_by_piece() -> None:
     assert asked_of_us(stage) == ["terminal/output"] * 2
 
 
-def test_a_terminal_that_is_being_released_is_asked_nothing_more() -> None:
+def test_a_terminal_being_released_gets_no_more_requests() -> None:
     stage = at_work()
     asked = stage.hear("terminal/release", TERMINAL)
     stage.ring()
@@ -63,7 +63,7 @@ def test_a_terminal_that_is_being_released_is_asked_nothing_more() -> None:
     assert not asked.is_open
 
 
-def test_nothing_is_pushed_of_a_terminal_that_was_released_while_it_was_asked() -> None:
+def test_no_output_is_pushed_after_a_release() -> None:
     stage = at_work()
     stage.ring()
     stage.hear("terminal/release", TERMINAL)
@@ -71,7 +71,7 @@ def test_nothing_is_pushed_of_a_terminal_that_was_released_while_it_was_asked() 
     assert pushes(stage) == []
 
 
-def test_answers_that_overtake_each_other_push_nothing_twice() -> None:
+def test_answers_out_of_order_push_no_output_twice() -> None:
     stage = at_work()
     stage.ring()
     asked = stage.hear("terminal/wait_for_exit", TERMINAL)

@@ -62,7 +62,7 @@ def test_a_client_that_names_no_folder_gets_ours() -> None:
     assert stage.ours[-1][1]["cwd"] == "/here"
 
 
-def test_servers_that_make_no_sense_are_named_when_a_session_needs_them() -> None:
+def test_invalid_servers_are_reported_when_a_session_needs_them() -> None:
     stage = Rehearsal("2025.1", Side.CLIENT)
     stage.hear("initialize", HELLO | {"mcp_servers": [{"url": 3}]})
     asked = stage.hear("session/new", {"session_id": "mine"})
@@ -106,7 +106,7 @@ def test_two_sessions_cannot_have_the_same_id() -> None:
     assert while_opening.error.kind == Kind.INVALID_PARAMS
 
 
-def test_an_id_whose_session_could_not_be_made_is_free_again() -> None:
+def test_the_id_of_a_session_that_failed_to_open_can_be_used_again() -> None:
     stage = client()
     refused = stage.hear("session/new", {"session_id": "mine"})
     stage.answer(ProtocolError(Kind.AUTH_REQUIRED, "log in"))
@@ -126,7 +126,7 @@ def test_a_loaded_session_is_known_before_its_replay() -> None:
     assert asked.result == {"status": "ok"}
 
 
-def test_nobody_reaches_a_session_under_the_agents_name_for_it_by_loading() -> None:
+def test_a_session_cannot_be_loaded_by_the_agents_internal_id() -> None:
     stage = client()
     opened(stage)
     assert stage.hear("session/load", {"session_id": "a-1"}).error.kind == Kind.INVALID_PARAMS
@@ -135,7 +135,7 @@ def test_nobody_reaches_a_session_under_the_agents_name_for_it_by_loading() -> N
     assert opened(stage, "gone", "a-2").result["session_id"] == "gone"
 
 
-def test_updates_before_the_answer_to_session_new_wait_for_their_name_and_keep_their_order() -> None:
+def test_updates_before_the_answer_to_session_new_wait_for_its_id_in_order() -> None:
     stage = client()
     first = stage.hear("session/new", {"session_id": "one"})
     stage.hear("session/new", {"session_id": "two"})
@@ -148,7 +148,7 @@ def test_updates_before_the_answer_to_session_new_wait_for_their_name_and_keep_t
     assert first.result["session_id"] == "one"
 
 
-def test_updates_of_a_session_that_never_comes_are_not_held_for_ever() -> None:
+def test_updates_of_a_session_that_never_opens_are_dropped() -> None:
     stage = client()
     stage.hear("session/new", {"session_id": "one"})
     chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "a"}}
@@ -160,7 +160,7 @@ def test_updates_of_a_session_that_never_comes_are_not_held_for_ever() -> None:
 MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "agent", "name": "Agent"}]}
 
 
-def test_the_mode_of_a_new_session_is_set_before_the_client_hears_of_it() -> None:
+def test_the_mode_of_a_new_session_is_set_before_the_client_gets_the_answer() -> None:
     """docs/protocol/extensions.md#choices-for-20251: `mode` is set_mode where offered."""
     stage = client()
     asked = stage.hear("session/new", {"session_id": "mine", "mode": "agent"})
@@ -180,7 +180,7 @@ def test_the_current_mode_is_not_set_again() -> None:
 
 
 @pytest.mark.parametrize("modes", [None, MODES])
-def test_a_mode_that_the_agent_does_not_offer_is_named_as_lost(modes: Any) -> None:
+def test_a_mode_that_the_agent_does_not_offer_is_reported_as_lost(modes: Any) -> None:
     stage = client()
     asked = stage.hear("session/new", {"session_id": "mine", "mode": "dance"})
     stage.answer({"sessionId": "a-1", "modes": modes})
@@ -189,7 +189,7 @@ def test_a_mode_that_the_agent_does_not_offer_is_named_as_lost(modes: Any) -> No
     assert "lost" in stage.reports[0]
 
 
-def test_a_mode_that_the_agent_refuses_is_named_as_lost() -> None:
+def test_a_mode_that_the_agent_refuses_is_reported_as_lost() -> None:
     stage = client()
     asked = stage.hear("session/new", {"session_id": "mine", "mode": "agent"})
     stage.answer({"sessionId": "a-1", "modes": MODES})
@@ -226,7 +226,7 @@ def asks(stage: Rehearsal, options: list[dict[str, str]] = OPTIONS, **call: Any)
         ("other", "terminal", "reject_once"),
     ],
 )
-def test_a_client_that_cannot_be_asked_allows_what_it_carries_out_itself(kind: str, lends: str, chosen: str) -> None:
+def test_a_client_without_permission_requests_allows_what_it_runs_itself(kind: str, lends: str, chosen: str) -> None:
     """docs/protocol/extensions.md#choices-for-20251: it controls by what it serves."""
     stage = client(lends=(lends,))
     assert asks(stage, kind=kind) == chosen
@@ -239,7 +239,7 @@ def test_the_users_setting_overrides_the_rule(permission: str, chosen: str) -> N
     assert asks(stage, kind="execute") == chosen
 
 
-def test_an_option_for_ever_is_chosen_only_when_the_user_allowed_everything() -> None:
+def test_an_always_option_is_chosen_only_if_the_user_allowed_everything() -> None:
     for_ever = [option for option in OPTIONS if option["kind"] == "allow_always"]
     assert asks(client("allow"), for_ever) == "allow_always"
     stage = client()
@@ -247,7 +247,7 @@ def test_an_option_for_ever_is_chosen_only_when_the_user_allowed_everything() ->
     assert "cancelled" in stage.reports[0]
 
 
-def test_a_question_without_title_and_kind_is_about_the_tool_call_that_was_announced() -> None:
+def test_a_permission_request_without_title_and_kind_uses_those_of_the_tool_call() -> None:
     stage = client()
     opened(stage)
     call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Read notes", "kind": "read"}
@@ -269,7 +269,7 @@ def test_tool_calls_are_forgotten_with_their_turn() -> None:
     assert asks(stage) == "reject_once"
 
 
-def test_lines_are_cut_from_the_whole_file_that_the_client_gives() -> None:
+def test_a_line_range_is_cut_from_the_whole_file_of_the_client() -> None:
     stage = client()
     opened(stage)
     asked = stage.tell("fs/read_text_file", {"sessionId": "a-1", "path": "/f", "line": 2, "limit": 2})
@@ -295,7 +295,7 @@ def test_lines_are_cut_from_the_whole_file_that_the_client_gives() -> None:
         (1, 3, "a\nb\r\nc"),
     ],
 )
-def test_cut_lines_are_those_a_workspace_gives(line: int | None, limit: int | None, text: str) -> None:
+def test_a_cut_line_range_equals_that_of_a_workspace(line: int | None, limit: int | None, text: str) -> None:
     from dragoman.workspace.text import select_lines
 
     assert truncate.select_lines("a\nb\r\nc\n", line, limit) == text == select_lines("a\nb\r\nc\n", line, limit).text
@@ -308,7 +308,7 @@ def test_a_negative_line_is_refused() -> None:
     assert asked.error.kind == Kind.INVALID_PARAMS
 
 
-def test_a_terminals_output_is_cut_to_the_limit_it_was_created_with() -> None:
+def test_terminal_output_is_cut_to_the_limit_of_the_terminal() -> None:
     stage = client()
     created = {"sessionId": "a-1", "command": "yes", "outputByteLimit": 4}
     asked = stage.tell("terminal/create", created)
@@ -328,7 +328,7 @@ def test_a_terminals_output_is_cut_to_the_limit_it_was_created_with() -> None:
     assert after.result["output"] == "abcdef"
 
 
-def test_a_cut_never_leaves_part_of_a_character() -> None:
+def test_a_cut_never_splits_a_character() -> None:
     assert truncate.last_bytes("aé", 2) == ("é", True)
     assert truncate.last_bytes("aé", 1) == ("", True)
     assert truncate.last_bytes("aé", 3) == ("aé", False)
@@ -350,7 +350,7 @@ def session(stage: Rehearsal, **params: Any) -> Asked:
     return asked
 
 
-def test_the_agent_is_told_its_folder_at_initialize() -> None:
+def test_the_agent_gets_its_folder_at_initialize() -> None:
     stage = agent()
     _, params = stage.wire[0]
     assert params["working_directory"] == "/work"
@@ -365,7 +365,7 @@ def test_a_new_session_has_the_id_we_chose() -> None:
     assert session(stage).result["sessionId"] == "id-2"
 
 
-def test_an_agent_that_insists_on_its_own_id_is_believed() -> None:
+def test_an_agent_that_returns_another_session_id_is_followed() -> None:
     stage = agent()
     asked = stage.tell("session/new", {"cwd": "/work", "mcpServers": []})
     stage.reply({"status": "ok", "session_id": "its"})
@@ -383,7 +383,7 @@ def test_a_session_in_another_folder_is_refused() -> None:
     assert session(stage, cwd="/work/./").result["sessionId"] == "id-1"
 
 
-def test_servers_that_come_with_a_session_are_named_as_lost() -> None:
+def test_servers_of_a_session_are_reported_as_lost() -> None:
     stage = agent()
     session(stage, mcpServers=[{"name": "docs", "command": "d", "args": [], "env": []}])
     assert "docs" in stage.reports[0]
@@ -398,7 +398,7 @@ def test_modes_are_those_of_initialize() -> None:
 
 
 @pytest.mark.parametrize("name", ["mode", "initialMode"])
-def test_a_mode_wanted_from_the_start_is_said_when_the_session_is_made(name: str) -> None:
+def test_an_initial_mode_is_sent_with_session_new(name: str) -> None:
     stage = agent(["agent", "ask"])
     asked = session(stage, _meta={"dragoman": {name: "ask"}})
     assert stage.wire[-1][1]["mode"] == "ask"
@@ -433,7 +433,7 @@ def test_a_turn_that_we_cancelled_ended_as_cancelled() -> None:
     assert after.result["stopReason"] == "end_turn"
 
 
-def test_a_reason_that_the_agent_does_say_stands() -> None:
+def test_a_stop_reason_of_the_agent_is_kept() -> None:
     stage = agent()
     session(stage)
     asked = prompt(stage, "id-1")
@@ -494,7 +494,7 @@ def test_among_several_open_turns_the_path_decides() -> None:
         ("terminal/output", {"terminal_id": "nobody's"}),
     ],
 )
-def test_a_call_that_could_be_anybodys_is_refused(method: str, params: dict[str, str]) -> None:
+def test_an_ambiguous_request_is_refused(method: str, params: dict[str, str]) -> None:
     stage = agent()
     session(stage)
     session(stage)

@@ -42,7 +42,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("dialect", "method", "params", "paths"), CASES)
-async def test_the_paths_of_faults_are_those_of_the_call(
+async def test_the_paths_of_errors_match_the_request(
     dialect: str, method: str, params: dict[str, Any], paths: list[str]
 ) -> None:
 

@@ -595,7 +595,7 @@ def test_the_banjo_flow_with_our_agent() -> None:
     as_agent(BANJO, agent)
 
 
-def test_a_flow_that_is_not_followed_is_noticed() -> None:
+def test_a_flow_with_a_wrong_message_fails() -> None:
     """The scripted peer is strict: a member too much or too few fails."""
 
     async def use(remote: RemoteAgent) -> None:

@@ -113,7 +113,7 @@ def test_an_example_lifts_to_the_vocabulary(dialect: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize(("dialect", "case"), _examples(both_ways=True))
-def test_an_example_comes_back_from_the_vocabulary_as_it_was(dialect: str, case: Case) -> None:
+def test_an_example_survives_a_round_trip_through_the_vocabulary(dialect: str, case: Case) -> None:
     before = deepcopy(case["vocabulary"])
     got = _lower(dialect, case)
     assert _same(got, _wire(case)), _explain(got, _wire(case))
@@ -121,7 +121,7 @@ def test_an_example_comes_back_from_the_vocabulary_as_it_was(dialect: str, case:
 
 
 @pytest.mark.parametrize(("dialect", "case"), _canonical())
-def test_the_vocabulary_is_said_in_every_dialect_or_refused_by_name(dialect: str, case: Case) -> None:
+def test_the_vocabulary_lowers_to_every_dialect_or_is_refused_by_name(dialect: str, case: Case) -> None:
     before, expected = deepcopy(case["vocabulary"]), case["spelled"][dialect]
     if expected is None:
         with pytest.raises(ProtocolError) as caught:
@@ -141,7 +141,7 @@ def test_the_vocabulary_is_said_in_every_dialect_or_refused_by_name(dialect: str
 
 
 @pytest.mark.parametrize(("dialect", "case"), _canonical())
-def test_no_wire_ever_sees_what_was_inferred(dialect: str, case: Case) -> None:
+def test_marks_of_inferred_values_are_never_sent(dialect: str, case: Case) -> None:
     try:
         got = _lower(dialect, case)
     except ProtocolError:
@@ -178,7 +178,7 @@ def test_every_kind_of_error_has_its_number_in_every_dialect(dialect: str) -> No
 
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
-def test_the_first_kind_with_a_number_is_what_the_number_means(dialect: str) -> None:
+def test_a_number_means_the_first_kind_that_has_it(dialect: str) -> None:
     meaning: dict[str, str] = {}
     for kind, code in _codes(dialect).items():
         meaning.setdefault(str(code), kind)
@@ -186,7 +186,7 @@ def test_the_first_kind_with_a_number_is_what_the_number_means(dialect: str) -> 
 
 
 @pytest.mark.parametrize("case", _errors()["results"], ids=lambda case: str(case["id"]))
-def test_a_result_that_says_a_failure_is_an_error(case: Case) -> None:
+def test_a_result_with_a_failure_becomes_an_error(case: Case) -> None:
     spelling, wire = load_dialect(case["dialect"]), case["wire"]
     with pytest.raises(ProtocolError) as caught:
         spelling.lift_result(Side(case["side"]), wire["method"], wire["result"])

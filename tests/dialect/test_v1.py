@@ -35,7 +35,7 @@ def noted(**side: Any) -> dict[str, Any]:
 # --- banjo's extras are read -------------------------------------------------------------------------------
 
 
-def test_models_of_real_peers_are_one_more_option() -> None:
+def test_models_of_real_peers_become_an_option() -> None:
     models = {"availableModels": [{"modelId": "m", "name": "M"}], "currentModelId": "m"}
     option = {
         "id": "model",
@@ -51,7 +51,7 @@ def test_models_of_real_peers_are_one_more_option() -> None:
         assert result == {"configOptions": [option], **noted(inferred=["configOptions"])}
 
 
-def test_models_beside_an_option_for_the_model_make_no_second_one() -> None:
+def test_models_next_to_a_model_option_add_no_second_option() -> None:
     result = {"configOptions": [{"id": "llm", "category": "model"}], "models": {"currentModelId": "m"}}
     assert lift_result(A, "session/new", result) == {
         "configOptions": [{"id": "llm", "category": "model"}],
@@ -59,7 +59,7 @@ def test_models_beside_an_option_for_the_model_make_no_second_one() -> None:
     }
 
 
-def test_a_model_is_chosen_by_an_option_and_a_resumed_session_has_one_name() -> None:
+def test_a_model_is_set_as_an_option_and_resume_has_one_name() -> None:
     assert lift_call(A, "session/set_model", {"sessionId": "s", "modelId": "m"}) == (
         "session/set_config_option",
         {"sessionId": "s", "configId": "model", "value": "m", **noted(form="set_model")},
@@ -67,7 +67,7 @@ def test_a_model_is_chosen_by_an_option_and_a_resumed_session_has_one_name() -> 
     assert lift_call(A, "unstable_resumeSession", {"sessionId": "s"}) == ("session/resume", {"sessionId": "s"})
 
 
-def test_an_older_mode_is_read_only_where_the_newer_name_is_missing() -> None:
+def test_the_older_mode_member_is_read_only_without_the_newer_one() -> None:
     _, params = lift_call(A, "session/set_mode", {"sessionId": "s", "mode": "plan"})
     assert params == {"sessionId": "s", "modeId": "plan", **noted(legacy=True)}
     both = {"sessionId": "s", "modeId": "plan", "mode": "code"}
@@ -82,7 +82,7 @@ def test_a_plan_entry_without_priority_gets_one_and_keeps_its_id() -> None:
     ]
 
 
-def test_what_is_official_is_given_back_as_it_is() -> None:
+def test_official_messages_pass_unchanged() -> None:
     entries = [{"content": "one", "status": "pending", "priority": "low"}]
     params = {"sessionId": "s", "update": {"sessionUpdate": "plan", "entries": entries}}
     assert lift_call(C, "session/update", params)[1] is params
@@ -96,7 +96,7 @@ def test_what_is_official_is_given_back_as_it_is() -> None:
     ("status", "official"),
     [("awaiting_permission", "pending"), ("denied", "failed"), ("cancelled", "failed")],
 )
-def test_a_status_of_the_draft_is_said_as_the_nearest(status: str, official: str) -> None:
+def test_a_status_of_the_draft_becomes_the_nearest_status(status: str, official: str) -> None:
     call = {"toolCallId": "c", "status": status}
     expected = {"toolCallId": "c", "status": official, **noted(status=status)}
     for kind in ("tool_call", "tool_call_update"):
@@ -107,30 +107,30 @@ def test_a_status_of_the_draft_is_said_as_the_nearest(status: str, official: str
     assert params["toolCall"] == expected
 
 
-def test_a_cancelled_compaction_is_no_tool_call() -> None:
+def test_a_cancelled_compaction_is_not_a_tool_call() -> None:
     update = {"sessionUpdate": "compaction_update", "compactionId": "c", "status": "cancelled"}
     params = {"sessionId": "s", "update": update}
     assert lower_call(C, "session/update", params)[1] == params
 
 
 @pytest.mark.parametrize(("reason", "kind"), [("error", Kind.INTERNAL_ERROR), ("auth_required", Kind.AUTH_REQUIRED)])
-def test_an_end_that_v1_has_no_word_for_is_an_error_of_its_kind(reason: str, kind: str) -> None:
+def test_a_stop_reason_that_v1_lacks_is_an_error_of_its_kind(reason: str, kind: str) -> None:
     with pytest.raises(Unsayable, match=reason) as refused:
         lower_result(A, "session/prompt", {"stopReason": reason})
     assert (refused.value.kind, refused.value.data) == (kind, {"stopReason": reason})
 
 
-def test_what_was_inferred_is_said_and_the_note_is_not() -> None:
+def test_inferred_values_are_sent_without_the_note() -> None:
     params = {"cwd": "/w", "mcpServers": [], **noted(inferred=["mcpServers"], mode="ask")}
     assert lower_call(A, "session/new", params)[1] == {"cwd": "/w", "mcpServers": [], **noted(mode="ask")}
 
 
-def test_credentials_do_not_travel_in_an_extension_field() -> None:
+def test_credentials_are_not_sent_as_side_data() -> None:
     params = {"methodId": "token", **noted(credentials={"token": "t"})}
     assert lower_call(A, "authenticate", params)[1] == {"methodId": "token"}
 
 
-def test_a_method_of_an_extension_passes_untouched() -> None:
+def test_an_extension_method_passes_unchanged() -> None:
     params = noted(inferred=["x"])
     assert lift_call(A, "_dragoman/x", params)[1] is params
     assert lower_call(A, "_dragoman/x", params)[1] is params
@@ -140,7 +140,7 @@ def test_a_method_of_an_extension_passes_untouched() -> None:
 
 
 @given(st.sampled_from(sorted(TABLE)), objects | updates)
-def test_a_message_that_needs_no_look_is_the_same_in_v1_and_the_vocabulary(key: Any, value: Any) -> None:
+def test_a_message_without_extras_is_equal_in_v1_and_the_vocabulary(key: Any, value: Any) -> None:
     side, method = key
     value = strip_side_data(value)
     if (side, method) not in codec.LIFT and (side, method) not in codec.LIFTED_METHODS:
@@ -165,7 +165,7 @@ def test_a_call_that_passes_as_it_is_is_the_same_in_v1(key: Any) -> None:
 # --- what never crosses a wire -----------------------------------------------------------------------------
 
 
-def test_nothing_under_our_key_comes_in_and_the_rest_of_the_metadata_does() -> None:
+def test_our_meta_key_is_removed_from_input_and_other_metadata_stays() -> None:
     value = {"a": [{"_meta": {"dragoman": {"x": 1}}}, {"_meta": {"dragoman": {}, "trace": 1}}], "_meta": None}
     assert strip_side_data(value) == {"a": [{}, {"_meta": {"trace": 1}}], "_meta": None}
 
@@ -175,7 +175,7 @@ def test_notes_are_dropped_inside_carried_objects_too() -> None:
     assert strip_private(value) == noted(content=[{"name": "a"}])
 
 
-def test_a_tools_own_json_may_be_as_deep_as_it_likes() -> None:
+def test_the_json_of_a_tool_may_be_nested_deeply() -> None:
     deep: Any = {}
     for _ in range(100_000):
         deep = {"a": deep}
@@ -184,18 +184,18 @@ def test_a_tools_own_json_may_be_as_deep_as_it_likes() -> None:
 
 
 @given(messages)
-def test_clearing_twice_is_clearing_once(value: Any) -> None:
+def test_removing_side_data_twice_changes_nothing(value: Any) -> None:
     once = strip_side_data(value)
     assert strip_side_data(once) is once
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
-def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
+def test_any_json_is_lowered_or_refused_by_name(side: Side, method: str, value: Any) -> None:
     check_bears_anything(codec, side, method, value)
 
 
 @pytest.mark.parametrize(("said", "meant"), [("1", 1), ("2024-11-05", 1), ("2", 2), ("", 1)])
-def test_a_version_said_as_a_string_is_read(said: str, meant: int) -> None:
+def test_a_version_sent_as_a_string_is_read(said: str, meant: int) -> None:
     """docs/protocol/dialect-matrix.md#string-versions: some clients send `"1"`, or the date of another protocol."""
     _, params = codec.lift_call(Side.AGENT, "initialize", {"protocolVersion": said})
     assert params["protocolVersion"] == meant

@@ -36,12 +36,12 @@ def command_line(**params: Any) -> Any:
 # --- initialize and authenticate ---------------------------------------------------------------------------
 
 
-def test_a_plain_v1_client_says_version_2025_1() -> None:
+def test_a_plain_v1_client_sends_version_2025_1() -> None:
     _, wire = lower_call(A, "initialize", {"protocolVersion": 1, "clientInfo": {"name": "e", "version": "1"}})
     assert wire == {"protocol_version": "2025.1", "client_info": {"name": "e", "version": "1"}}
 
 
-def test_another_version_of_the_dialect_is_kept_beside_the_number_of_v1() -> None:
+def test_another_version_of_the_dialect_is_side_data_of_the_v1_version() -> None:
     _, params = lift_call(A, "initialize", {"protocol_version": "2026.2"})
     assert params["protocolVersion"] == 1
     assert lower_call(A, "initialize", params)[1] == {"protocol_version": "2026.2"}
@@ -65,18 +65,18 @@ def test_another_version_of_the_dialect_is_kept_beside_the_number_of_v1() -> Non
         ),
     ],
 )
-def test_files_are_offered_only_when_both_reading_and_writing_are(files: Any, wire: Any) -> None:
+def test_the_files_capability_needs_both_reading_and_writing(files: Any, wire: Any) -> None:
     _, params = lower_call(A, "initialize", {"protocolVersion": 1, "clientCapabilities": {"fs": files}})
     assert params["capabilities"] == wire
 
 
-def test_what_a_client_says_under_our_key_in_its_capabilities_is_believed_but_notes_are_not() -> None:
+def test_our_meta_key_is_read_in_capabilities_but_not_in_notes() -> None:
     wire = {"capabilities": {"_meta": {"dragoman": {"fs": {"list": True}, "inferred": ["fs"]}}, "image": True}}
     _, params = lift_call(A, "initialize", wire)
     assert params["clientCapabilities"] == {"_meta": {"dragoman": {"fs": {"list": True}, "image": True}}}
 
 
-def test_a_plain_v1_agent_streams_and_its_other_capabilities_go_beside() -> None:
+def test_a_plain_v1_agent_streams_and_its_other_capabilities_are_side_data() -> None:
     result = lower_result(
         A,
         "initialize",
@@ -108,16 +108,16 @@ def test_a_plain_v1_agent_streams_and_its_other_capabilities_go_beside() -> None
 
 
 @pytest.mark.parametrize("wire", [{}, {"capabilities": {}}, {"capabilities": {"image": True}}])
-def test_what_an_agent_left_out_of_its_answer_stays_out(wire: Any) -> None:
+def test_members_that_an_agent_omits_stay_omitted(wire: Any) -> None:
     assert lower_result(A, "initialize", lift_result(A, "initialize", wire)) == wire
 
 
-def test_a_server_without_credentials_comes_back_without_them() -> None:
+def test_a_server_without_credentials_survives_a_round_trip() -> None:
     wire = {"mcp_servers": [{"name": "a", "url": "stdio:///a"}, {"name": "b", "url": "https://b"}]}
     assert lower_call(A, "initialize", lift_call(A, "initialize", wire)[1]) == ("initialize", wire)
 
 
-def test_arguments_of_a_server_go_beside_its_url() -> None:
+def test_arguments_of_a_server_are_side_data_of_its_url() -> None:
     server = {"name": "a", "command": "/a", "args": ["-v"], "env": [{"name": "K", "value": "1"}]}
     _, wire = lower_call(A, "initialize", {"_meta": {"dragoman": {"mcpServers": [server]}}})
     assert wire["mcp_servers"] == [
@@ -125,7 +125,7 @@ def test_arguments_of_a_server_go_beside_its_url() -> None:
     ]
 
 
-def test_credentials_never_stay_in_the_extension_field() -> None:
+def test_credentials_are_never_left_in_side_data() -> None:
     params = {"methodId": "token", "_meta": {"dragoman": {"credentials": {"type": "odd", "token": "t"}}}}
     assert lower_call(A, "authenticate", params)[1] == {"token": "t", "type": "token"}
 
@@ -133,22 +133,22 @@ def test_credentials_never_stay_in_the_extension_field() -> None:
 # --- sessions ----------------------------------------------------------------------------------------------
 
 
-def test_a_session_of_v1_keeps_its_directory_beside_the_call() -> None:
+def test_the_directory_of_a_v1_session_is_side_data() -> None:
     _, wire = lower_call(A, "session/new", {"cwd": "/w", "mcpServers": []})
     assert wire == {"_meta": {"dragoman": {"cwd": "/w", "mcpServers": []}}}
 
 
-def test_modes_and_options_of_a_new_session_go_beside_its_id() -> None:
+def test_modes_and_options_of_a_new_session_are_side_data_of_its_id() -> None:
     result = lower_result(A, "session/new", {"sessionId": "s", "modes": {"currentModeId": "a"}})
     expected = {"status": "ok", "session_id": "s", "_meta": {"dragoman": {"modes": {"currentModeId": "a"}}}}
     assert result == expected
 
 
-def test_no_result_at_all_is_said_as_ok() -> None:
+def test_an_empty_result_is_sent_as_ok() -> None:
     assert lower_result(A, "session/load", None) == {"status": "ok"}
 
 
-def test_another_status_than_ok_is_not_swallowed() -> None:
+def test_a_status_other_than_ok_is_kept() -> None:
     assert lift_result(C, "terminal/kill", {"status": "gone"}) == {"status": "gone"}
 
 
@@ -163,7 +163,7 @@ def test_another_status_than_ok_is_not_swallowed() -> None:
         (C, "elicitation/create"),
     ],
 )
-def test_what_the_seed_has_no_method_for_is_refused_by_name(side: Side, method: str) -> None:
+def test_methods_that_2025_1_lacks_are_refused_by_name(side: Side, method: str) -> None:
     with pytest.raises(Unsayable, match=method):
         lower_call(side, method, {})
     with pytest.raises(Unsayable, match=method):
@@ -173,18 +173,18 @@ def test_what_the_seed_has_no_method_for_is_refused_by_name(side: Side, method: 
 # --- updates -----------------------------------------------------------------------------------------------
 
 
-def test_a_chunk_with_more_than_text_is_carried_whole_beside_its_text() -> None:
+def test_a_chunk_with_more_than_text_is_side_data_of_its_text() -> None:
     block = {"type": "text", "text": "hi", "annotations": {"priority": 1}}
     data = said({"sessionUpdate": "agent_message_chunk", "content": block, "messageId": "m"})
     assert data == {"text": "hi", "_meta": {"dragoman": {"content": block, "messageId": "m"}}}
 
 
-def test_a_tool_call_without_a_name_is_called_by_its_title() -> None:
+def test_a_tool_call_without_a_name_uses_its_title() -> None:
     data = said({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read a file", "kind": "read"})
     assert data == {"id": "c", "name": "Read a file", "_meta": {"dragoman": {"kind": "read"}}}
 
 
-def test_a_said_title_is_not_lost_behind_the_name() -> None:
+def test_a_title_that_differs_from_the_name_is_kept() -> None:
     data = said({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read a.py", "name": "read_file"})
     assert data == {"id": "c", "name": "read_file", "_meta": {"dragoman": {"title": "Read a.py"}}}
 
@@ -193,18 +193,18 @@ def test_a_said_title_is_not_lost_behind_the_name() -> None:
     ("status", "wire"),
     [("awaiting_permission", "pending"), ("denied", "failed"), ("cancelled", "failed")],
 )
-def test_a_status_of_the_draft_is_said_as_the_nearest(status: str, wire: str) -> None:
+def test_a_status_of_the_draft_becomes_the_nearest_status(status: str, wire: str) -> None:
     data = said({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status})
     assert data == {"id": "c", "status": wire, "_meta": {"dragoman": {"status": status}}}
 
 
-def test_an_output_beside_texts_goes_beside_the_result() -> None:
+def test_an_output_next_to_texts_is_side_data_of_the_result() -> None:
     text = {"type": "content", "content": {"type": "text", "text": "done"}}
     data = said({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": [text], "rawOutput": 7})
     assert data == {"id": "c", "result": {"content": "done"}, "_meta": {"dragoman": {"rawOutput": 7}}}
 
 
-def test_steps_without_an_id_are_numbered_and_a_said_priority_goes_beside() -> None:
+def test_plan_steps_without_ids_are_numbered_and_priorities_are_side_data() -> None:
     entries = [
         {"content": "one", "priority": "high", "status": "pending"},
         {"content": "two", "priority": "medium", "status": "pending", "_meta": {"dragoman": {"id": "b"}}},
@@ -221,14 +221,14 @@ def test_an_update_that_only_v1_has_is_refused_by_name(kind: str) -> None:
         said({"sessionUpdate": kind})
 
 
-def test_no_note_of_ours_hides_in_carried_content() -> None:
+def test_side_data_of_peers_is_removed_from_carried_content() -> None:
     block = {"type": "resource_link", "uri": "u", "name": "u", "_meta": {"dragoman": {"inferred": ["name"]}}}
     data = said({"sessionUpdate": "agent_message_chunk", "content": block})
     assert data["_meta"]["dragoman"]["content"] == {"type": "resource_link", "uri": "u", "name": "u"}
 
 
 @pytest.mark.parametrize("data", [None, "text", [], 7])
-def test_data_that_is_no_object_is_left_for_validation_to_report(data: Any) -> None:
+def test_data_that_is_not_an_object_is_left_to_validation(data: Any) -> None:
     _, params = lift_call(C, "session/update", {"session_id": "s", "type": "plan", "data": data})
     assert params == {"sessionId": "s", "update": {"sessionUpdate": "plan"}, "data": data}
 
@@ -236,7 +236,7 @@ def test_data_that_is_no_object_is_left_for_validation_to_report(data: Any) -> N
 # --- files, terminals, content -----------------------------------------------------------------------------
 
 
-def test_a_range_of_lines_cannot_be_asked_for() -> None:
+def test_a_line_range_cannot_be_requested() -> None:
     _, wire = lower_call(C, "fs/read_text_file", {"sessionId": "s", "path": "/a", "line": 2, "limit": 3})
     assert wire == {"path": "/a", "_meta": {"dragoman": {"sessionId": "s", "line": 2, "limit": 3}}}
 
@@ -256,16 +256,16 @@ def test_a_range_of_lines_cannot_be_asked_for() -> None:
         ({"command": "make", "env": [{"name": "A-B", "value": "1"}]}, "env A-B=1 make"),
     ],
 )
-def test_a_command_becomes_a_line_that_a_shell_reads_as_just_that(params: Any, line: str) -> None:
+def test_a_command_becomes_a_correctly_quoted_shell_line(params: Any, line: str) -> None:
     assert command_line(**params) == line
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), max_size=4))
-def test_no_argument_is_more_to_a_shell_than_an_argument(args: list[str]) -> None:
+def test_no_argument_can_inject_shell_syntax(args: list[str]) -> None:
     assert shlex.split(command_line(command="echo", args=args)) == ["echo", *args]
 
 
-def test_an_environment_of_an_odd_shape_goes_beside_the_line() -> None:
+def test_a_malformed_environment_is_side_data_of_the_command() -> None:
     _, wire = lower_call(C, "terminal/create", {"sessionId": "s", "command": "ls", "env": {"K": "1"}})
     assert wire == {"command": "ls", "_meta": {"dragoman": {"sessionId": "s", "env": {"K": "1"}}}}
 
@@ -278,7 +278,7 @@ def test_an_environment_of_an_odd_shape_goes_beside_the_line() -> None:
         ("application/pdf", {"format": "pdf", "_meta": {"dragoman": {"mimeType": "application/pdf"}}}),
     ],
 )
-def test_a_mime_type_is_shortened_and_kept_when_it_would_not_come_back(mime: str, wire: Any) -> None:
+def test_a_mime_type_is_shortened_only_if_it_survives_a_round_trip(mime: str, wire: Any) -> None:
     assert said_block({"type": "image", "mimeType": mime, "data": "AA"}) == {
         "type": "image",
         "data": "AA",
@@ -286,7 +286,7 @@ def test_a_mime_type_is_shortened_and_kept_when_it_would_not_come_back(mime: str
     }
 
 
-def test_a_link_says_its_name_beside_itself() -> None:
+def test_the_name_of_a_link_is_side_data() -> None:
     block = {"type": "resource_link", "uri": "file:///a", "name": "A", "size": 3}
     expected = {"type": "resource_link", "uri": "file:///a", "_meta": {"dragoman": {"name": "A", "size": 3}}}
     assert said_block(block) == expected
@@ -317,15 +317,15 @@ DATA = st.one_of(
 
 
 @given(shaped({"session_id": texts, "content": st.lists(BLOCKS, max_size=3)}))
-def test_every_prompt_comes_back_as_it_was(params: Any) -> None:
+def test_every_prompt_survives_a_round_trip(params: Any) -> None:
     check_comes_back(codec, A, "session/prompt", params)
 
 
 @given(DATA, shaped({"session_id": texts}))
-def test_every_update_comes_back_as_it_was(data: tuple[str, Any], frame: Any) -> None:
+def test_every_update_survives_a_round_trip(data: tuple[str, Any], frame: Any) -> None:
     check_comes_back(codec, C, "session/update", {**frame, "type": data[0], "data": data[1]})
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
-def test_any_json_is_spelled_or_refused_by_name(side: Side, method: str, value: Any) -> None:
+def test_any_json_is_lowered_or_refused_by_name(side: Side, method: str, value: Any) -> None:
     check_bears_anything(codec, side, method, value)

@@ -134,7 +134,7 @@ async def test_a_request_that_an_emulator_observes_is_cancelled_like_any_other(
     assert not [text for text in reports if "never sent" in text]
 
 
-async def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled_and_nothing_is_held_up() -> None:
+async def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled() -> None:
 
     ours, theirs = memory_pair()
     connection = waiting_agent().start_connection(ours, report=lambda _: None)

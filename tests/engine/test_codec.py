@@ -87,7 +87,7 @@ async def _heard(talk: Talk, error: Any) -> ProtocolError:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_an_error_is_understood_by_its_number_and_a_known_kind_decides(dialect: str) -> None:
+async def test_an_error_is_read_by_its_code_and_a_known_kind_overrides_it(dialect: str) -> None:
 
     async with talking(dialect=dialect) as talk:
         for code, kind in ERRORS["kinds"][dialect].items():
@@ -101,7 +101,7 @@ async def test_an_error_is_understood_by_its_number_and_a_known_kind_decides(dia
         assert (await _heard(talk, {"code": 12345, "message": "own"})).kind == Kind.INTERNAL_ERROR
 
 
-async def test_official_v1_tells_a_missing_resource_from_a_missing_session_by_its_uri() -> None:
+async def test_official_v1_distinguishes_a_missing_resource_from_a_missing_session_by_its_uri() -> None:
 
     async with talking() as talk:
         missing = {"code": -32002, "message": "not found"}
@@ -110,7 +110,7 @@ async def test_official_v1_tells_a_missing_resource_from_a_missing_session_by_it
 
 
 @pytest.mark.item("002-12")
-async def test_a_crow_client_is_told_every_fault_of_its_params() -> None:
+async def test_a_crow_client_gets_every_error_of_its_params() -> None:
 
     ours, theirs = memory_pair()
     agent = Agent("strict", version="1", dialect="crow")
@@ -135,7 +135,7 @@ ESCAPED = (b"dragoman", b"\\u0064ragoman", b"drago\\u006Dan", EVERY_LETTER)
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("key", ESCAPED)
-async def test_what_a_peer_puts_under_our_key_is_removed_everywhere(dialect: str, key: bytes) -> None:
+async def test_our_meta_key_is_removed_from_messages_of_peers(dialect: str, key: bytes) -> None:
 
     seen: list[Any] = []
     async with talking({"_look": seen.append}, dialect=dialect) as talk:
@@ -153,7 +153,7 @@ async def test_what_a_peer_puts_under_our_key_is_removed_everywhere(dialect: str
 
 
 @pytest.mark.parametrize("key", ESCAPED)
-async def test_updates_and_prompts_of_official_v1_are_cleaned_like_everything_else(key: bytes) -> None:
+async def test_our_meta_key_is_removed_from_v1_updates_and_prompts_too(key: bytes) -> None:
 
     seen: list[Any] = []
     chunk = {
@@ -172,7 +172,7 @@ async def test_updates_and_prompts_of_official_v1_are_cleaned_like_everything_el
     assert params.update.content.text == "dragoman"
 
 
-async def test_only_the_capabilities_of_initialize_may_carry_our_key() -> None:
+async def test_only_the_capabilities_of_initialize_may_have_our_meta_key() -> None:
     meta = {"_meta": {"dragoman": {"fs": {"watch": True}}}}
     for name in ("clientCapabilities", "client_capabilities", "capabilities"):
         assert strip_side_data({name: meta, "x": meta}, "initialize") == {name: meta, "x": {}}

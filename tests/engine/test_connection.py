@@ -86,7 +86,7 @@ async def test_a_handler_that_answers_twice_sends_one_answer() -> None:
 
 
 @pytest.mark.item("004-50", "000-04")
-async def test_an_unknown_method_is_refused_and_an_unknown_notification_is_silent() -> None:
+async def test_an_unknown_request_is_refused_and_an_unknown_notification_is_ignored() -> None:
 
     for name in ("v1", "draft", "2025.1", "crow", "banjo"):
         async with talking(dialect=name) as talk:
@@ -120,7 +120,7 @@ async def test_a_notification_is_never_answered_not_even_when_its_handler_fails(
         assert any("no such thing" in text for text in talk.reports)
 
 
-async def test_a_notification_that_came_with_an_id_is_answered() -> None:
+async def test_a_notification_with_an_id_is_answered() -> None:
 
     seen: list[str] = []
     async with talking({"session/cancel": lambda params: seen.append(params.session_id)}) as talk:
@@ -149,7 +149,7 @@ async def test_two_requests_with_one_id_are_both_answered_and_the_later_one_can_
         assert not talk.connection.running_requests.cancel(1)
 
 
-async def test_params_that_are_wrong_are_refused_with_every_fault() -> None:
+async def test_invalid_params_are_refused_with_every_error() -> None:
 
     async with talking({"session/new": lambda _: {}}) as talk:
         talk.peer.send(call(1, "session/new", {"cwd": 5, "mcpServers": "none"}))
@@ -174,7 +174,7 @@ async def test_params_that_are_wrong_are_refused_with_every_fault() -> None:
         (b"[" * 100_000 + b"]" * 100_000, -32700, None),
     ],
 )
-async def test_a_client_that_sends_no_message_gets_an_error_and_is_still_served(
+async def test_a_client_that_sends_an_invalid_message_gets_an_error_and_is_still_served(
     frame: bytes, code: int, id: Any
 ) -> None:
 
@@ -186,7 +186,7 @@ async def test_a_client_that_sends_no_message_gets_an_error_and_is_still_served(
         assert len(talk.reports) == 1
 
 
-async def test_noise_of_an_agent_is_reported_and_not_answered() -> None:
+async def test_invalid_lines_of_an_agent_are_reported_and_not_answered() -> None:
 
     async with talking(we=Side.CLIENT) as talk:
         for frame in (b"Loading model...", b"\x1b[32mready\x1b[0m", b"\xff\xfe", b"42", b'"quoted"', b"null"):
@@ -198,7 +198,7 @@ async def test_noise_of_an_agent_is_reported_and_not_answered() -> None:
         await talk.peer.expect(id=None, error={"code": -32700})
 
 
-async def test_a_fault_in_a_dialect_costs_one_message() -> None:
+async def test_an_error_in_a_dialect_loses_one_message() -> None:
 
     def lift(_: Any, method: str, params: Any) -> tuple[str, Any]:
         if method == "_fault":
@@ -235,7 +235,7 @@ async def piped(max_frame: int) -> AsyncIterator[tuple[StreamTransport, StreamTr
 BULK = "x" * 200_000
 
 
-async def test_a_request_over_the_limit_is_answered_too_large_with_its_id() -> None:
+async def test_a_request_over_the_limit_is_answered_with_too_large_and_its_id() -> None:
 
     async with piped(1000) as ends, talking(ends=ends) as talk:
         for frame in (
@@ -298,7 +298,7 @@ async def test_an_answer_that_cannot_be_read_fails_its_request_only(garbage: byt
         ({}, Kind.INVALID_REQUEST),
     ],
 )
-async def test_a_request_of_ours_ends_with_what_the_peer_answers(answer: dict[str, Any], outcome: Any) -> None:
+async def test_our_request_returns_the_answer_of_the_peer(answer: dict[str, Any], outcome: Any) -> None:
 
     async with talking() as talk:
         for as_text in (False, True):
@@ -331,7 +331,7 @@ async def test_on_result_runs_before_the_next_message_and_its_error_is_raised() 
         assert await talk.answers() == []
 
 
-async def test_answers_nobody_waits_for_are_reported_and_harmless() -> None:
+async def test_unexpected_answers_are_reported_and_harmless() -> None:
 
     async with talking() as talk:
         for frame in (
@@ -374,7 +374,7 @@ async def test_a_request_that_is_not_answered_in_time_fails_and_is_cancelled() -
         assert talk.reports == []  # a late answer is expected
 
 
-async def test_cancelling_a_request_tells_the_peer_where_the_dialect_can() -> None:
+async def test_cancelling_a_request_notifies_the_peer_if_the_dialect_can() -> None:
 
     for name, says in (("v1", True), ("banjo", True), ("crow", False), ("2025.1", False), ("draft", False)):
         async with talking(dialect=name) as talk:
@@ -387,7 +387,7 @@ async def test_cancelling_a_request_tells_the_peer_where_the_dialect_can() -> No
             assert await talk.answers() == []
 
 
-async def test_requests_beyond_the_limit_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_over_the_limit_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.engine.requests.MAX_RUNNING_REQUESTS", 3)
 
     gate = asyncio.Event()
@@ -431,7 +431,7 @@ async def test_a_slow_handler_slows_the_peer_and_loses_nothing(monkeypatch: pyte
         assert not ends[1].congested()
 
 
-async def test_a_peer_that_floods_a_handler_which_waits_for_it_is_overload(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_floods_a_handler_that_waits_for_it_causes_overload(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.engine.inbox.INBOX_BYTES", 2000)
     monkeypatch.setattr("dragoman.engine.connection.INBOX_HARD_BYTES", 20_000)
 
@@ -447,7 +447,7 @@ async def test_a_peer_that_floods_a_handler_which_waits_for_it_is_overload(monke
         assert isinstance(talk.connection.failure, Overloaded)
 
 
-async def test_a_peer_that_takes_no_bytes_is_reported_as_a_stall() -> None:
+async def test_a_peer_that_reads_nothing_is_reported_as_a_stall() -> None:
 
     async with talking(ends=memory_pair(limit=100, stall=0.05)) as talk:
         asking = [asyncio.create_task(talk.connection.request("_ask", {"text": "x" * 100})) for _ in range(3)]
@@ -485,7 +485,7 @@ async def test_requests_made_before_the_end_of_input_are_still_answered() -> Non
         assert "closed the connection" in str(talk.connection.failure)
 
 
-async def test_what_is_open_fails_with_the_reason_and_handlers_are_cancelled() -> None:
+async def test_at_the_end_open_requests_fail_with_the_reason_and_handlers_are_cancelled() -> None:
 
     ended: list[str] = []
 
@@ -507,7 +507,7 @@ async def test_what_is_open_fails_with_the_reason_and_handlers_are_cancelled() -
         talk.connection.notify("_note", {})  # sends nothing, fails nothing
 
 
-async def test_a_second_initialize_cannot_change_what_was_offered() -> None:
+async def test_a_second_initialize_cannot_change_the_capabilities() -> None:
 
     async with talking({"initialize": lambda _: {"protocolVersion": 1}}) as talk:
         talk.peer.send(call(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}}))

@@ -163,7 +163,7 @@ async def test_a_task_that_the_work_changed_is_not_reused(mark: str) -> None:
     start.close()
 
 
-async def test_an_exception_before_the_first_wait_is_the_task_s() -> None:
+async def test_an_exception_before_the_first_await_is_raised_by_the_task() -> None:
 
     async def work() -> None:
         raise ValueError("at once")
@@ -174,7 +174,7 @@ async def test_an_exception_before_the_first_wait_is_the_task_s() -> None:
 
 
 @pytest.mark.parametrize("waits_for", ["event", "sleep", "task", "done"])
-async def test_work_that_is_cancelled_right_after_its_start_gets_the_cancel_where_it_waits(waits_for: str) -> None:
+async def test_work_that_is_cancelled_right_after_its_start_is_cancelled_at_its_first_await(waits_for: str) -> None:
 
     heard: list[str] = []
     inner = asyncio.ensure_future(asyncio.Event().wait())

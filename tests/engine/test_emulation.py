@@ -16,7 +16,7 @@ WAIT = {"terminalId": "t", "timeout": 3_600_000}
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_a_draft_agent_gets_an_exit_at_once_however_long_its_timeout(at_once: bool) -> None:
+async def test_a_draft_agent_gets_an_exit_at_once_even_with_a_long_timeout(at_once: bool) -> None:
     def ended(_: Any) -> Any:
         return {"exitCode": 3}
 
@@ -50,7 +50,7 @@ async def test_a_draft_agent_gets_an_exit_at_once_however_long_its_timeout(at_on
             await playing
 
 
-def test_an_update_that_came_with_an_id_is_answered_in_every_dialect() -> None:
+def test_an_update_with_an_id_is_answered_in_every_dialect() -> None:
     updates: dict[str, Any] = {
         "crow": {"sessionId": "s", "update": {"@type": "agent_message_text", "text": "x"}},
         "draft": {"sessionId": "s", "type": "agent_message_chunk", "data": {"content": "x"}},

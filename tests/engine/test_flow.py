@@ -60,7 +60,7 @@ def test_ten_thousand_answers_at_once_need_no_deep_stack() -> None:
     assert played(flow).ended == [("done", None)]
 
 
-def test_a_flow_goes_on_when_its_answer_comes() -> None:
+def test_a_flow_continues_when_its_answer_arrives() -> None:
     def flow() -> Flow:
         return (yield Pass({"n": 1}))
 
@@ -70,7 +70,7 @@ def test_a_flow_goes_on_when_its_answer_comes() -> None:
     assert stage.ended == [("the answer", None)]
 
 
-def test_an_error_is_raised_where_the_flow_waits_and_may_be_taken_there() -> None:
+def test_an_error_is_raised_where_the_flow_waits_and_may_be_caught_there() -> None:
     def flow() -> Flow:
         try:
             yield Pass({})
@@ -84,7 +84,7 @@ def test_an_error_is_raised_where_the_flow_waits_and_may_be_taken_there() -> Non
     assert stage.ended == [("taken", None)]
 
 
-def test_an_error_nobody_takes_is_the_flow_s_answer() -> None:
+def test_an_uncaught_error_is_the_result_of_the_flow() -> None:
     def flow() -> Flow:
         yield Pass({})
 
@@ -96,7 +96,7 @@ def test_an_error_nobody_takes_is_the_flow_s_answer() -> None:
     assert (error.kind, error.message) == (Kind.TIMEOUT, "too late")
 
 
-def test_a_fault_in_a_flow_is_an_error_for_the_caller() -> None:
+def test_an_exception_in_a_flow_is_an_error_for_the_caller() -> None:
     def flow() -> Flow:
         yield NotifyUser("before")
         raise KeyError("ours")
@@ -116,7 +116,7 @@ def test_an_effect_that_cannot_be_carried_out_is_raised_in_the_flow() -> None:
         assert error.kind == kind
 
 
-def test_wake_lets_the_longest_waiting_flow_go_on_and_says_whether_there_was_one() -> None:
+def test_wake_resumes_the_longest_waiting_flow_and_returns_whether_there_was_one() -> None:
     def waiter(name: str) -> Flow:
         return name, (yield Wait("key"))
 

@@ -24,7 +24,7 @@ def refusal(lifecycle: Lifecycle, method: str, session: str | None = None) -> Pr
 
 
 @pytest.mark.parametrize("method", ["session/new", "session/prompt", "authenticate", "unheard", "session/cancel"])
-def test_everything_else_comes_after_initialize(method: str) -> None:
+def test_other_requests_are_refused_before_initialize(method: str) -> None:
     lifecycle = Lifecycle()
     error = refusal(lifecycle, method)
     assert error is not None
@@ -34,12 +34,12 @@ def test_everything_else_comes_after_initialize(method: str) -> None:
     assert refusal(lifecycle, method) is None
 
 
-def test_extensions_and_cancels_may_come_before_initialize() -> None:
+def test_extensions_and_cancels_are_allowed_before_initialize() -> None:
     assert refusal(Lifecycle(), "_acme/hello") is None
     assert refusal(Lifecycle(), "$/cancel_request") is None
 
 
-def test_initialize_comes_once() -> None:
+def test_a_second_initialize_is_refused() -> None:
     lifecycle = Lifecycle()
     lifecycle.is_initialized = True
     error = refusal(lifecycle, "initialize")
@@ -48,7 +48,7 @@ def test_initialize_comes_once() -> None:
 
 
 @pytest.mark.parametrize("method", ["session/prompt", "session/load", "session/resume", "session/fork"])
-def test_a_session_with_a_running_turn_takes_no_second_one(method: str) -> None:
+def test_a_second_prompt_during_a_turn_is_refused(method: str) -> None:
     lifecycle = Lifecycle()
     lifecycle.is_initialized = True
     lifecycle.open_session("s")
@@ -97,7 +97,7 @@ WORDS: dict[str, tuple[Any, Any, Any, int]] = {
 
 @pytest.mark.item("000-18")
 @pytest.mark.parametrize("name", WORDS)
-async def test_on_the_wire_a_wrong_state_has_the_dialect_s_number(name: str) -> None:
+async def test_an_invalid_state_error_has_the_code_of_the_dialect(name: str) -> None:
     initialize, new, prompt, code = WORDS[name]
 
     release = asyncio.Event()

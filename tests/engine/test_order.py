@@ -39,7 +39,7 @@ def run(work: Any) -> Any:
     return asyncio.run(bounded())
 
 
-async def test_updates_are_seen_in_order_and_before_the_result() -> None:
+async def test_updates_are_delivered_in_order_and_before_the_result() -> None:
 
     async with connect_in_memory(talker(500)) as agent:
         session = await agent.open_session("/")
@@ -136,7 +136,7 @@ async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
         assert count == 60_000
 
 
-async def test_a_reader_may_ask_the_agent_while_it_is_far_behind() -> None:
+async def test_a_slow_reader_may_send_requests_while_updates_are_queued() -> None:
 
     async with connect_in_memory(talker(60_000), limit=64 * 1024) as agent:
         session = await agent.open_session("/")
@@ -149,7 +149,7 @@ async def test_a_reader_may_ask_the_agent_while_it_is_far_behind() -> None:
         assert count == 60_000
 
 
-async def test_pending_requests_fail_with_the_reason_when_the_peer_leaves() -> None:
+async def test_pending_requests_fail_with_the_reason_when_the_peer_disconnects() -> None:
 
     scenario = [
         expect_request("initialize"),

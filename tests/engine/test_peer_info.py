@@ -29,11 +29,13 @@ from tests.engine.raw_peer import Talk, call, result, talking
         ({"session": {"list": {"more": 1}}}, True),
     ],
 )
-def test_absent_null_and_false_are_no_and_an_empty_object_is_yes(capabilities: Any, is_open: bool) -> None:
+def test_absent_null_and_false_are_unsupported_and_an_empty_object_is_supported(
+    capabilities: Any, is_open: bool
+) -> None:
     assert offers("agent.session.list", capabilities) is is_open
 
 
-def test_no_gate_is_always_open_and_structs_are_looked_into() -> None:
+def test_a_method_without_a_capability_is_always_offered_and_structs_are_read() -> None:
     assert offers("", None)
     lends = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True), terminal=False)
     assert offers("client.fs.readTextFile", lends)

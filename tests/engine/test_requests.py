@@ -25,7 +25,7 @@ def test_ids_count_from_zero_and_are_never_used_again() -> None:
 
 
 @pytest.mark.parametrize("id", [1, "1", 1.0, "01"])
-def test_an_answer_is_known_by_its_id_as_number_or_text(id: Any) -> None:
+def test_an_answer_is_matched_by_its_id_as_number_or_text(id: Any) -> None:
     """docs/protocol/peers.md#id-shapes: some peers turn ids into strings."""
     exchanges = PendingRequests()
     asked(exchanges, "first")
@@ -39,7 +39,7 @@ def test_an_answer_is_known_by_its_id_as_number_or_text(id: Any) -> None:
 
 
 @given(st.none() | st.text() | st.floats() | st.integers() | st.sampled_from(["²", "١", "9" * 5000, "-0", "0x0", " 0"]))
-def test_any_id_can_be_looked_for(id: Any) -> None:
+def test_any_id_can_be_looked_up(id: Any) -> None:
     exchanges = PendingRequests()
     asked(exchanges)
     found = exchanges.find(id)
@@ -58,7 +58,7 @@ def test_a_late_answer_to_an_abandoned_request_is_expected() -> None:
     assert not exchanges.was_abandoned(77)
 
 
-def test_only_so_many_abandoned_requests_are_remembered() -> None:
+def test_the_number_of_remembered_abandoned_requests_is_limited() -> None:
     exchanges = PendingRequests()
     for _ in range(MAX_ABANDONED + 10):
         exchanges.abandon(asked(exchanges))

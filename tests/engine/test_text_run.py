@@ -109,7 +109,7 @@ ANOTHER = {
 
 
 @pytest.mark.parametrize("another", ANOTHER.values(), ids=ANOTHER)
-def test_pieces_of_one_message_are_one_run(another: bytes) -> None:
+def test_chunks_of_one_message_are_one_run(another: bytes) -> None:
     frames: Any = [line(piece(text=text)) for text in "abc"]
     found = text_run_at([another, *frames, another, frames[0]], 1)
     assert found is not None
@@ -118,7 +118,7 @@ def test_pieces_of_one_message_are_one_run(another: bytes) -> None:
 
 
 @pytest.mark.parametrize("frame", OTHER)
-def test_whatever_is_not_bare_text_ends_a_run_and_begins_none(frame: bytes) -> None:
+def test_anything_but_bare_text_ends_a_run(frame: bytes) -> None:
     bare = line(piece())
     assert text_run_at([frame, bare], 0) is None
     found = text_run_at([bare, bare, frame, bare], 0)
@@ -136,7 +136,7 @@ def test_a_block_is_delivered_the_same_by_both_paths(frames: list[bytes], pause:
     run(main())
 
 
-async def test_a_hook_that_fails_costs_one_update_of_a_run() -> None:
+async def test_a_failing_hook_loses_one_update_of_a_run() -> None:
 
     heard: list[str] = []
 

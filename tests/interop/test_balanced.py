@@ -26,7 +26,7 @@ def balancer(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Iterator[Ba
 
 @pytest.mark.item("004-07")
 @pytest.mark.parametrize("way", ["http", "ws"])
-def test_a_client_stays_in_place_and_goes_on_elsewhere(
+def test_a_client_stays_with_its_server_and_continues_at_another(
     client: RemoteClient, balancer: Balancer, way: str, folder: Path
 ) -> None:
     client("start", url=balancer.url(way), cwd=str(folder), headers=LEAVE)

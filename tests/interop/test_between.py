@@ -16,7 +16,7 @@ from tests.interop.remote import RemoteClient
 OTHERS = {"py_client": "ts_agent", "ts_client": "py_agent"}
 
 
-def test_the_official_sdks_meet_through_the_interpreter(client: RemoteClient, tmp_path: Path) -> None:
+def test_the_official_sdks_work_together_through_translate(client: RemoteClient, tmp_path: Path) -> None:
     agent = OTHERS[client.name]
     introduction = client("start", command=translate(*peer(agent)), cwd=str(tmp_path)).result
     assert introduction["agentInfo"]["name"] == {"py_agent": "python", "ts_agent": "typescript"}[agent]
@@ -102,7 +102,7 @@ def test_a_client_of_an_official_sdk_works_with_an_agent_of_any_dialect(
     assert client("prompt", session=session, text="/echo on").text == "on"
 
 
-def test_noise_that_ends_an_official_client_does_not_reach_it(client: RemoteClient, folder: Path) -> None:
+def test_invalid_lines_that_end_an_official_client_do_not_reach_it(client: RemoteClient, folder: Path) -> None:
     """A line of JSON that is no message ends the official Python client (docs/protocol/peers.md#sdk-non-object);
     through us it is unheard.
     """
@@ -113,7 +113,7 @@ def test_noise_that_ends_an_official_client_does_not_reach_it(client: RemoteClie
     assert client("prompt", session=session, text="/echo on").text == "on"
 
 
-def test_a_2025_agent_serves_each_folder_from_a_process_of_its_own(client: RemoteClient, tmp_path: Path) -> None:
+def test_a_2025_agent_has_a_process_for_each_folder(client: RemoteClient, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
     client("start", command=translate(*EVERYTHING, "--dialect", "2025.1"), cwd=str(tmp_path))

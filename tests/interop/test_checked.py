@@ -50,7 +50,7 @@ def checked(name: str, ids: list[str]) -> dict[str, Verdict]:
 
 
 @pytest.mark.parametrize(("name", "faults"), [("py_plain", PYTHON), ("ts_plain", TYPESCRIPT)])
-def test_the_known_faults_of_the_official_sdks_are_found(name: str, faults: dict[str, str]) -> None:
+def test_check_finds_the_known_faults_of_the_official_sdks(name: str, faults: dict[str, str]) -> None:
     verdicts = checked(name, [*faults.values(), *SOUND])
     missed = {known: verdicts[id].why for known, id in faults.items() if verdicts[id].outcome is not Outcome.FAIL}
     assert not missed

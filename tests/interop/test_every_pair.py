@@ -8,7 +8,7 @@ from tests.interop.commands import EVERYTHING
 from tests.interop.remote import RemoteClient
 
 
-def test_initialize_tells_who_we_are_and_what_we_can_do(client: RemoteClient, folder: Path) -> None:
+def test_initialize_returns_our_name_and_capabilities(client: RemoteClient, folder: Path) -> None:
     introduction = client("start", command=EVERYTHING, cwd=str(folder)).result
     assert introduction["protocolVersion"] == 1
     assert introduction["agentInfo"]["name"] == "everything"
@@ -18,7 +18,7 @@ def test_initialize_tells_who_we_are_and_what_we_can_do(client: RemoteClient, fo
     assert {"list", "resume", "close"} <= set(offered["sessionCapabilities"])
 
 
-def test_a_client_that_lends_nothing_is_asked_for_nothing(client: RemoteClient, folder: Path) -> None:
+def test_a_client_without_files_and_terminals_gets_no_such_requests(client: RemoteClient, folder: Path) -> None:
     client("start", command=EVERYTHING, cwd=str(folder), lends=False)
     session = client("new", cwd=str(folder)).result["sessionId"]
     turn = client("prompt", session=session, text="/write new.txt text", answer="allow_once")
@@ -26,9 +26,7 @@ def test_a_client_that_lends_nothing_is_asked_for_nothing(client: RemoteClient, 
     assert (folder / "new.txt").read_text() == "text"
 
 
-def test_a_client_that_leaves_in_the_middle_of_a_turn_leaves_nothing_running(
-    client: RemoteClient, folder: Path
-) -> None:
+def test_a_client_that_disconnects_during_a_turn_leaves_no_process(client: RemoteClient, folder: Path) -> None:
     client("start", command=EVERYTHING, cwd=str(folder), lends=False)
     session = client("new", cwd=str(folder)).result["sessionId"]
     client("desert", session=session, text="/run echo > begun; sleep 300", file=str(folder / "begun"))

@@ -44,7 +44,7 @@ def host(mark: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", ["py_client", "ts_client"])
-def test_an_official_client_and_ours_hear_the_same_in_one_session(host: str, name: str, tmp_path: Path) -> None:
+def test_an_official_client_and_ours_get_the_same_updates_in_one_session(host: str, name: str, tmp_path: Path) -> None:
     cwd = str(tmp_path)
     theirs = RemoteClient(name)
     heard: list[dict[str, Any]] = []

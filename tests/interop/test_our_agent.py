@@ -25,7 +25,7 @@ def session(agent: RemoteClient, folder: Path) -> str:
     return str(agent("new", cwd=str(folder)).result["sessionId"])
 
 
-def test_a_new_session_tells_its_modes_options_and_commands(agent: RemoteClient, folder: Path) -> None:
+def test_a_new_session_sends_its_modes_options_and_commands(agent: RemoteClient, folder: Path) -> None:
     opened = agent("new", cwd=str(folder))
     assert opened.result["modes"]["currentModeId"] == "ask"
     assert [option["id"] for option in opened.result["configOptions"]] == ["model", "verbose"]
@@ -43,24 +43,24 @@ def test_plain_text_is_echoed_in_several_chunks(agent: RemoteClient, session: st
     assert "> eins zwei drei vier fünf 😀\n" in turn.text
 
 
-def test_text_of_every_script_comes_back_and_half_an_emoji_harms_nothing(agent: RemoteClient, session: str) -> None:
+def test_text_of_every_script_is_echoed_and_half_an_emoji_causes_no_error(agent: RemoteClient, session: str) -> None:
     assert agent("prompt", session=session, text="/echo ß 中文 \u2028 😀 \x00").text == "ß 中文 \u2028 😀 \x00"
     assert agent("prompt", session=session, text="/echo half \ud83d").text == "half \ufffd"
 
 
-def test_a_megabyte_comes_back_in_one_chunk(agent: RemoteClient, session: str) -> None:
+def test_a_megabyte_is_echoed_in_one_chunk(agent: RemoteClient, session: str) -> None:
     turn = agent("prompt", session=session, text="/echo " + "ö" * 1_000_000)
     assert turn.kinds() == ["agent_message_chunk"]
     assert turn.text == "ö" * 1_000_000
 
 
-def test_a_thought_comes_before_the_answer(agent: RemoteClient, session: str) -> None:
+def test_a_thought_is_sent_before_the_answer(agent: RemoteClient, session: str) -> None:
     turn = agent("prompt", session=session, text="/think hm")
     assert turn.kinds() == ["agent_thought_chunk", "agent_message_chunk"]
     assert turn.updates[-2]["content"] == {"type": "text", "text": "hm"}
 
 
-def test_a_plan_is_walked_through(agent: RemoteClient, session: str) -> None:
+def test_a_plan_is_updated_step_by_step(agent: RemoteClient, session: str) -> None:
     plans = agent("prompt", session=session, text="/plan").of("plan")
     statuses = [[entry["status"] for entry in plan["entries"]] for plan in plans]
     assert statuses[0] == ["in_progress", "pending", "pending"]
@@ -78,14 +78,14 @@ def test_a_file_of_the_client_is_read(agent: RemoteClient, session: str, folder:
     assert "2 lines" in turn.text
 
 
-def test_a_file_that_the_client_has_not_is_told_of_in_words(agent: RemoteClient, session: str) -> None:
+def test_a_missing_file_is_reported_in_the_answer(agent: RemoteClient, session: str) -> None:
     turn = agent("prompt", session=session, text="/read none.txt")
     assert turn.result["stopReason"] == "end_turn"
     assert turn.of("tool_call_update")[-1]["status"] == "failed"
     assert "did not work" in turn.text
 
 
-def test_a_file_is_written_once_it_is_allowed(agent: RemoteClient, session: str, folder: Path) -> None:
+def test_a_file_is_written_if_it_is_allowed(agent: RemoteClient, session: str, folder: Path) -> None:
     turn = agent("prompt", session=session, text="/write new.txt zwei Wörter", answer="allow_once")
     (question,) = turn.asked
     assert question["toolCall"]["kind"] == "edit"
@@ -97,7 +97,7 @@ def test_a_file_is_written_once_it_is_allowed(agent: RemoteClient, session: str,
 
 
 @pytest.mark.parametrize("answer", ["reject_once", None])
-def test_a_file_is_left_alone_when_it_is_not_allowed(
+def test_a_file_is_not_written_if_it_is_not_allowed(
     agent: RemoteClient, session: str, folder: Path, answer: str | None
 ) -> None:
     turn = agent("prompt", session=session, text="/write new.txt text", answer=answer)
@@ -111,7 +111,7 @@ def test_a_file_is_left_alone_when_it_is_not_allowed(
     ("answer", "said"),
     [("allow_once", "allows"), ("allow_always", "allows"), ("reject_once", "refuses"), (None, "without an answer")],
 )
-def test_a_question_is_asked_and_its_answer_understood(
+def test_a_permission_request_is_sent_and_its_answer_read(
     agent: RemoteClient, session: str, answer: str | None, said: str
 ) -> None:
     turn = agent("prompt", session=session, text="/ask", answer=answer)
@@ -129,7 +129,7 @@ def test_a_command_runs_in_a_terminal_of_the_agent(agent: RemoteClient, session:
 
 
 @pytest.mark.item("003-08", "003-17")
-def test_a_running_turn_is_cancelled_and_the_session_lives_on(agent: RemoteClient, session: str) -> None:
+def test_a_running_turn_is_cancelled_and_the_session_continues(agent: RemoteClient, session: str) -> None:
     turn = agent("prompt", session=session, text="/slow 300", cancel_on="tool_call_update")
     assert turn.result["stopReason"] == "cancelled"
     assert turn.of("tool_call_update")[-1]["status"] == "failed"  # v1 has no word for a cancelled call
@@ -142,7 +142,7 @@ def test_a_running_command_ends_when_the_turn_is_cancelled(agent: RemoteClient, 
     assert turn.calls == ["create", "wait", "release"]
 
 
-def test_a_turn_is_cancelled_while_its_question_is_open(agent: RemoteClient, session: str) -> None:
+def test_a_turn_is_cancelled_during_a_permission_request(agent: RemoteClient, session: str) -> None:
     turn = agent("prompt", session=session, text="/ask", cancel_on="question")
     assert turn.result["stopReason"] == "cancelled"
     assert agent("prompt", session=session, text="/echo on").text == "on"
@@ -159,7 +159,7 @@ def test_a_session_is_loaded_with_its_history(agent: RemoteClient, session: str,
     assert agent("prompt", session=session, text="/echo on").text == "on"
 
 
-def test_loading_a_session_that_is_not_there_is_an_error(agent: RemoteClient, folder: Path) -> None:
+def test_loading_an_unknown_session_is_an_error(agent: RemoteClient, folder: Path) -> None:
     assert agent.tried("load", session="nobody", cwd=str(folder)).error["code"] == -32002
 
 
@@ -169,7 +169,7 @@ def test_sessions_are_listed(agent: RemoteClient, session: str, folder: Path) ->
     assert (listed["sessionId"], listed["cwd"], listed["title"]) == (session, str(folder), "Ein Titel")
 
 
-def test_a_mode_that_asks_nothing_asks_nothing(agent: RemoteClient, session: str, folder: Path) -> None:
+def test_the_code_mode_sends_no_permission_request(agent: RemoteClient, session: str, folder: Path) -> None:
     changed = agent("mode", session=session, mode="code")
     turn = agent("prompt", session=session, text="/write new.txt text")
     told = changed.of("current_mode_update") + turn.of("current_mode_update")
@@ -192,18 +192,18 @@ def test_options_are_changed(agent: RemoteClient, session: str) -> None:
     assert "> LEISE" in turn.text
 
 
-def test_every_kind_of_content_is_understood(agent: RemoteClient, session: str) -> None:
+def test_every_kind_of_content_is_read(agent: RemoteClient, session: str) -> None:
     for command, kind in (("/image", "image"), ("/audio", "audio"), ("/resource", "resource")):
         turn = agent("prompt", session=session, text=command)
         assert kind in [update["content"]["type"] for update in turn.of("agent_message_chunk")]
 
 
-def test_usage_and_title_are_understood(agent: RemoteClient, session: str) -> None:
+def test_usage_and_title_are_read(agent: RemoteClient, session: str) -> None:
     assert agent("prompt", session=session, text="/usage").of("usage_update")[0]["size"] == 8000
     assert agent("prompt", session=session, text="/title T").of("session_info_update")[0]["title"] == "T"
 
 
-def test_an_error_and_a_refusal_reach_the_agent(agent: RemoteClient, session: str) -> None:
+def test_an_error_and_a_refusal_reach_the_client(agent: RemoteClient, session: str) -> None:
     error = agent.tried("prompt", session=session, text="/error auth_required").error
     assert error["code"] == -32000
     assert agent("prompt", session=session, text="/error refusal").result["stopReason"] == "refusal"

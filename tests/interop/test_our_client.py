@@ -102,7 +102,7 @@ def desk(shared: Desk) -> Desk:
     return shared
 
 
-def test_initialize_tells_who_the_agent_is_and_what_it_can_do(desk: Desk) -> None:
+def test_initialize_returns_the_agents_name_and_capabilities(desk: Desk) -> None:
     assert desk.agent.dialect == "v1"
     assert desk.agent.initialize_result.protocol_version == 1
     assert desk.agent.info is not None
@@ -110,7 +110,7 @@ def test_initialize_tells_who_the_agent_is_and_what_it_can_do(desk: Desk) -> Non
     assert desk.agent.capabilities.load_session is True
 
 
-def test_a_turn_gives_thought_plan_tool_call_and_chunks_in_order(desk: Desk, folder: Path) -> None:
+def test_a_turn_sends_thought_plan_tool_call_and_chunks_in_order(desk: Desk, folder: Path) -> None:
     async def turn() -> None:
         session = await desk.agent.open_session(str(folder))
         async with session.prompt("tour") as turn:
@@ -131,7 +131,7 @@ def test_a_turn_gives_thought_plan_tool_call_and_chunks_in_order(desk: Desk, fol
 
 
 @pytest.mark.parametrize(("choice", "heard"), [("yes", "yes"), ("no", "no"), (None, "cancelled")])
-def test_a_permission_question_is_answered(desk: Desk, folder: Path, choice: str | None, heard: str) -> None:
+def test_a_permission_request_is_answered(desk: Desk, folder: Path, choice: str | None, heard: str) -> None:
     desk.answer = choice
     assert desk.ask(folder, "ask") == heard
     (question,) = desk.asked
@@ -143,7 +143,7 @@ def test_a_permission_question_is_answered(desk: Desk, folder: Path, choice: str
     ]
 
 
-def test_a_question_that_is_open_when_the_turn_is_cancelled_is_answered_cancelled(desk: Desk, folder: Path) -> None:
+def test_a_permission_request_is_answered_with_cancelled_when_the_turn_is_cancelled(desk: Desk, folder: Path) -> None:
     async def turn() -> None:
         session = await desk.agent.open_session(str(folder))
 
@@ -160,7 +160,7 @@ def test_a_question_that_is_open_when_the_turn_is_cancelled_is_answered_cancelle
     desk(turn())
 
 
-def test_files_are_read_whole_and_in_part(desk: Desk, folder: Path) -> None:
+def test_files_are_read_completely_and_in_part(desk: Desk, folder: Path) -> None:
     path = folder.rename(folder.parent / "work") / "ö.txt"
     path.write_text("eins\nzwei 😀\ndrei\nvier\n", encoding="utf-8")
     assert desk.ask(path.parent, f"read {path}") == "eins\nzwei 😀\ndrei\nvier\n"
@@ -168,7 +168,7 @@ def test_files_are_read_whole_and_in_part(desk: Desk, folder: Path) -> None:
     assert [use.operation for use in desk.uses] == ["read", "read"]
 
 
-def test_a_file_that_is_missing_or_elsewhere_is_an_error_for_the_agent(desk: Desk, tmp_path: Path) -> None:
+def test_a_missing_or_outside_file_is_an_error_for_the_agent(desk: Desk, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "secret").write_text("no")
@@ -186,7 +186,7 @@ def test_a_file_is_written(desk: Desk, tmp_path: Path) -> None:
 
 
 @pytest.mark.item("000-20", "004-64")
-def test_nothing_is_lent_without_leave(desk: Desk, tmp_path: Path) -> None:
+def test_files_and_terminals_need_permission(desk: Desk, tmp_path: Path) -> None:
     desk.approves = False
     (tmp_path / "old.txt").write_text("old")
     assert desk.ask(tmp_path, f"read {tmp_path}/old.txt").startswith("error ")
@@ -223,7 +223,7 @@ def test_a_running_turn_is_cancelled(desk: Desk, folder: Path) -> None:
 
 
 @pytest.mark.item("004-63")
-def test_two_sessions_work_side_by_side(desk: Desk, folder: Path) -> None:
+def test_two_sessions_run_at_once(desk: Desk, folder: Path) -> None:
     async def turns() -> None:
         slow, quick = await asyncio.gather(desk.agent.open_session(str(folder)), desk.agent.open_session(str(folder)))
         async with slow.prompt("slow") as turn:
@@ -254,13 +254,13 @@ def test_a_session_is_loaded_with_its_history(desk: Desk, folder: Path) -> None:
     desk(turns())
 
 
-def test_loading_a_session_that_is_not_there_is_an_error(desk: Desk, folder: Path) -> None:
+def test_loading_an_unknown_session_is_an_error(desk: Desk, folder: Path) -> None:
     with pytest.raises(ProtocolError) as caught:
         desk(desk.agent.load_session("nobody", str(folder)))
     assert caught.value.kind in (Kind.SESSION_NOT_FOUND, Kind.RESOURCE_NOT_FOUND)
 
 
-def test_the_mode_is_changed_and_the_change_is_told(desk: Desk, folder: Path) -> None:
+def test_the_mode_is_changed_and_the_change_is_sent(desk: Desk, folder: Path) -> None:
     async def change() -> None:
         session = await desk.agent.open_session(str(folder))
         assert session.modes is not None
@@ -283,7 +283,7 @@ def test_an_extension_that_we_do_not_know_is_an_error_for_the_agent(desk: Desk, 
     assert desk.ask(folder, "extension").startswith("error -32601")
 
 
-def test_text_of_every_script_arrives_and_half_an_emoji_harms_nothing(desk: Desk, folder: Path) -> None:
+def test_text_of_every_script_arrives_and_half_an_emoji_causes_no_error(desk: Desk, folder: Path) -> None:
     async def turn() -> None:
         session = await desk.agent.open_session(str(folder))
         async with session.prompt("half") as turn:
@@ -294,13 +294,13 @@ def test_text_of_every_script_arrives_and_half_an_emoji_harms_nothing(desk: Desk
     desk(turn())
 
 
-def test_a_megabyte_arrives_in_one_chunk_and_leaves_in_one_prompt(desk: Desk, folder: Path) -> None:
+def test_a_megabyte_is_received_in_one_chunk_and_sent_in_one_prompt(desk: Desk, folder: Path) -> None:
     assert desk.ask(folder, "big 1000000") == "é" * 1_000_000
     assert desk.ask(folder, "say " + "ö" * 1_000_000) == "ö" * 1_000_000
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_leaving_in_the_middle_of_everything_leaves_nothing_running(mark: str, folder: Path, name: str) -> None:
+def test_disconnecting_during_a_turn_leaves_no_process(mark: str, folder: Path, name: str) -> None:
     before = set(leftovers.marked(mark))
 
     async def leave() -> int:
@@ -318,7 +318,7 @@ def test_leaving_in_the_middle_of_everything_leaves_nothing_running(mark: str, f
 
 
 @pytest.mark.parametrize("name", AGENTS)
-async def test_an_agent_behind_a_wrapper_that_fills_stderr_works_and_is_ended(
+async def test_an_agent_behind_a_wrapper_that_fills_stderr_works_and_is_stopped(
     mark: str, folder: Path, name: str
 ) -> None:
     """What the official Python client hangs on, and what it leaves running (docs/protocol/peers.md#sdk-stderr,

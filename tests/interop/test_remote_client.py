@@ -78,7 +78,7 @@ def visit(url: str, work: Any, **options: Any) -> Guest:
 
 
 @pytest.mark.item("OFF-03", "OFF-07")
-def test_a_turn_is_told_in_order(url: str, folder: Path) -> None:
+def test_the_updates_of_a_turn_arrive_in_order(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
         session = await agent.open_session(str(folder))
         async with session.prompt("tour") as turn:
@@ -89,7 +89,7 @@ def test_a_turn_is_told_in_order(url: str, folder: Path) -> None:
 
 
 @pytest.mark.item("OFF-03", "OFF-07")
-def test_permission_is_asked_and_answered_within_a_turn(url: str, folder: Path) -> None:
+def test_permission_is_requested_and_answered_during_a_turn(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
         session = await agent.open_session(str(folder))
         assert await session.ask("ask") == "yes"
@@ -98,7 +98,7 @@ def test_permission_is_asked_and_answered_within_a_turn(url: str, folder: Path) 
     assert [question.tool_call.title for question in guest.asked] == ["May I?"]
 
 
-def test_files_are_lent_over_the_wire(url: str, tmp_path: Path) -> None:
+def test_the_agent_uses_the_clients_files_over_the_network(url: str, tmp_path: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
         session = await agent.open_session(str(tmp_path))
         assert await session.ask(f"write {tmp_path / 'a.txt'} some text") == "written"
@@ -108,7 +108,7 @@ def test_files_are_lent_over_the_wire(url: str, tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "some text"
 
 
-def test_two_sessions_of_one_connection_keep_apart(url: str, folder: Path) -> None:
+def test_two_sessions_of_one_connection_do_not_mix(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
         one, two = await agent.open_session(str(folder)), await agent.open_session(str(folder))
         said = await asyncio.gather(one.ask("say one"), two.ask("say two"))
@@ -140,7 +140,7 @@ def test_large_messages_pass_both_ways(url: str, folder: Path) -> None:
 
 
 @pytest.mark.item("OFF-03", "OFF-07")
-def test_a_session_is_loaded_over_another_connection_where_the_server_can(
+def test_a_session_is_loaded_over_another_connection_if_the_server_supports_it(
     server: tuple[str, str], url: str, folder: Path
 ) -> None:
     kept: list[str] = []

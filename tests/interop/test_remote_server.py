@@ -48,7 +48,7 @@ def agent(client: RemoteClient, url: str, folder: Path) -> RemoteClient:
 
 
 @pytest.mark.item("OFF-03", "OFF-07")
-def test_a_turn_with_a_question_is_completed(agent: RemoteClient, folder: Path) -> None:
+def test_a_turn_with_a_permission_request_is_completed(agent: RemoteClient, folder: Path) -> None:
     session = agent("new", cwd=str(folder)).result["sessionId"]
     turn = agent("prompt", session=session, text="/echo ünd 😀")
     assert (turn.result["stopReason"], turn.text) == ("end_turn", "ünd 😀")

@@ -42,12 +42,12 @@ def judged(cell: Any, second: Outcome) -> str:
     return str(cell(lambda prompt, **how: next(runs), HERE))
 
 
-def test_a_session_goes_on_by_the_way_that_the_cell_is_about() -> None:
+def test_a_session_continues_by_the_method_of_the_cell() -> None:
     assert judged(load, run("session/load", 4, load=ANSWERED)) == "by session/load"
     assert judged(resume, run("session/resume", 4, resume=ANSWERED)) == "by session/resume"
 
 
-def test_who_advertises_resume_and_has_it_not_is_loaded() -> None:
+def test_an_agent_that_advertises_resume_without_having_it_is_loaded() -> None:
     told = judged(resume, run("session/load", 4, resume=ABSENT, load=ANSWERED))
     assert told == "by session/load, for session/resume is not there"
 
@@ -65,6 +65,6 @@ def test_who_advertises_resume_and_has_it_not_is_loaded() -> None:
     ],
     ids=["told anew", "not on the wire", "a gap", "forgotten", "not resumed", "resume failed", "neither is there"],
 )
-def test_any_other_way_is_a_failure(cell: Any, second: Outcome) -> None:
+def test_any_other_method_is_a_failure(cell: Any, second: Outcome) -> None:
     with pytest.raises(Failed):
         judged(cell, second)

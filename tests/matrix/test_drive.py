@@ -17,7 +17,7 @@ from tests.matrix import outcomes
 PATIENCE = 30.0
 
 
-def test_text_stop_reason_and_questions_are_read_from_entries() -> None:
+def test_text_stop_reason_and_permission_requests_are_read_from_entries() -> None:
     outcome = Outcome(code=0, entries=outcomes.ENTRIES)
     assert outcome.pieces == ["one ", "two"]
     assert outcome.stop_reason == "end_turn"
@@ -38,7 +38,7 @@ def test_text_stop_reason_and_questions_are_read_from_entries() -> None:
     ],
     ids=["killed", "exit code", "no end", "no result", "an entry lost", "another session", "left behind"],
 )
-def test_a_run_that_did_not_end_well_is_told_apart(outcome: Outcome) -> None:
+def test_a_failed_run_is_recognized(outcome: Outcome) -> None:
     with pytest.raises(Failed):
         ended_well(outcome)
 
@@ -53,18 +53,18 @@ def test_a_run_that_did_not_end_well_is_told_apart(outcome: Outcome) -> None:
     ],
     ids=["no", "yes", "not offered", "cancelled"],
 )
-def test_a_refusal_is_a_way_to_say_no_that_was_offered(decision: dict[str, str], is_no: bool) -> None:
+def test_a_refusal_is_one_of_the_offered_options(decision: dict[str, str], is_no: bool) -> None:
     outcome = Outcome(entries=outcomes.ENTRIES)
     assert is_refusal(outcome, {"toolCallId": "call", "outcome": decision}) is is_no
 
 
-def test_what_went_wrong_is_told_in_the_words_of_the_run() -> None:
+def test_the_error_text_of_a_run_is_reported() -> None:
     failed = {"session": None, "kind": "result", "body": {"exitCode": 7, "text": "", "error": {"message": "it died"}}}
     assert Outcome(code=7, entries=[failed], stderr="chatter of the agent\n").complaint == "it died"
     assert Outcome(code=2, stderr="one\nsay what to ask\n").complaint == "say what to ask"
 
 
-def test_loading_and_resuming_are_advertised_each_by_itself() -> None:
+def test_loading_and_resuming_are_advertised_separately() -> None:
     assert can_load({"agentCapabilities": {"loadSession": True}})
     assert not can_load({"agentCapabilities": {"loadSession": False, "sessionCapabilities": {"resume": {}}}})
     assert not can_load({})
@@ -91,7 +91,7 @@ def test_the_tap_hides_a_capability_from_the_client_and_not_from_the_log(tmp_pat
     assert [frame for _, frame in frames(wire)] == lines
 
 
-def test_the_tap_passes_everything_on_and_writes_each_frame_down(tmp_path: Path) -> None:
+def test_the_tap_passes_everything_on_and_records_each_frame(tmp_path: Path) -> None:
     wire = tmp_path / "wire.ndjson"
     echo = [sys.executable, "-c", "import sys; [print(line, end='', flush=True) for line in sys.stdin]; sys.exit(3)"]
     call = '{"jsonrpc":"2.0","id":1,"method":"initialize"}\n'
@@ -113,7 +113,7 @@ def test_the_tap_passes_everything_on_and_writes_each_frame_down(tmp_path: Path)
     assert [json.loads(line)["dir"] for line in wire.read_text().splitlines()].count("note") == 2
 
 
-def test_a_process_that_stays_is_found_named_and_ended() -> None:
+def test_a_remaining_process_is_found_named_and_ended() -> None:
     mark = f"{os.getpid()}-test"
     stays = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={**os.environ, MARK: mark})
     try:

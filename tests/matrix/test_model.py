@@ -36,33 +36,33 @@ def told(*texts: str, tools: tuple[Tool, ...] = (WRITE, SHELL)) -> Conversation:
     return Conversation(tuple(Said("user", text) for text in texts), tools)
 
 
-def test_it_says_what_it_is_told_a_word_a_piece() -> None:
+def test_the_model_streams_the_ordered_text_word_by_word() -> None:
     assert answer(told("context [[say one two]] more")).pieces == ("one ", "two")
 
 
-def test_the_last_order_counts() -> None:
+def test_the_last_order_is_followed() -> None:
     assert answer(told("[[say one]]", "[[say two]]", "a reminder")).text == "two"
 
 
-def test_a_prompt_without_an_order_is_answered_all_the_same() -> None:
+def test_a_prompt_without_an_order_is_answered_too() -> None:
     assert answer(told("hello")).text
     assert answer(Conversation()).text
 
 
-def test_it_writes_with_the_tool_that_is_offered_and_fills_what_is_required() -> None:
+def test_the_model_writes_with_the_offered_tool_and_fills_required_members() -> None:
     call = answer(told("[[write /tmp/note.txt some text]]")).call
     assert call is not None
     assert call.name == "Write"
     assert call.arguments == {"file_path": "/tmp/note.txt", "content": "some text", "append": False}
 
 
-def test_it_runs_a_command() -> None:
+def test_the_model_runs_a_command() -> None:
     call = answer(told("[[run touch here]]")).call
     assert call is not None
     assert (call.name, call.arguments) == ("bash", {"command": "touch here"})
 
 
-def test_without_a_tool_it_says_what_there_is() -> None:
+def test_without_a_matching_tool_the_model_lists_the_tools() -> None:
     assert "bash" in answer(told("[[write /x y]]", tools=(SHELL,))).text
 
 
@@ -73,25 +73,25 @@ def test_a_tool_that_answered_is_not_called_again() -> None:
     assert "a b c" in reply.text
 
 
-def test_a_new_order_after_a_tools_answer_is_done() -> None:
+def test_a_new_order_after_a_tool_result_is_followed() -> None:
     said = (Said("user", "[[run ls]]"), Said("tool", "a"), Said("user", "[[run pwd]]"))
     call = answer(Conversation(said, (SHELL,))).call
     assert call is not None
     assert call.arguments == {"command": "pwd"}
 
 
-def test_a_slow_answer_is_slow_only_for_who_works_with_tools() -> None:
+def test_only_requests_with_tools_get_a_slow_answer() -> None:
     slow = answer(told("[[slow 2]]"))
     assert (len(slow.pieces), slow.beat) == (20, 0.1)
     assert answer(told("[[slow 2]]", tools=())).beat == 0
 
 
-def test_it_recalls_what_it_was_told_earlier() -> None:
+def test_the_model_repeats_earlier_messages() -> None:
     assert "heron" in answer(told("[[say heron]]", "[[recall]]")).text
     assert "heron" not in answer(told("[[recall]]")).text
 
 
-def test_a_wanted_json_answer_follows_its_schema() -> None:
+def test_a_requested_json_answer_follows_its_schema() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {}}, "required": ["a"]}
     assert json.loads(answer(Conversation(wanted=schema)).text) == {"a": False}
 
@@ -158,7 +158,7 @@ REQUESTS: list[tuple[str, Spelling, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "spelling", "body"), REQUESTS, ids=[name for name, _, _ in REQUESTS])
-def test_each_spelling_reads_orders_tools_and_results(name: str, spelling: Spelling, body: dict[str, Any]) -> None:
+def test_each_api_reads_orders_tools_and_results(name: str, spelling: Spelling, body: dict[str, Any]) -> None:
     conversation = spelling.read(body)
     assert [said.text for said in conversation.said if said.who == "user"] == ["[[write /n t]]"]
     assert ["written" in said.text for said in conversation.said if said.who == "tool"] == [True]
@@ -167,7 +167,7 @@ def test_each_spelling_reads_orders_tools_and_results(name: str, spelling: Spell
 
 
 @pytest.mark.parametrize(("name", "spelling", "body"), REQUESTS, ids=[name for name, _, _ in REQUESTS])
-def test_a_stream_is_cut_where_the_reply_is(name: str, spelling: Spelling, body: dict[str, Any]) -> None:
+def test_a_stream_has_the_chunks_of_the_reply(name: str, spelling: Spelling, body: dict[str, Any]) -> None:
     reply = Reply(pieces=("one ", "two"), beat=0.5)
     events = list(spelling.stream(reply, body, "1"))
     assert [event.pause for event in events if event.pause] == [0.5, 0.5]
@@ -199,7 +199,7 @@ def test_responses_number_their_events_and_end_completed() -> None:
     assert events[-1].data["response"]["output"][0]["call_id"] == "call_7"
 
 
-def test_messages_begin_and_end_as_anthropics_do() -> None:
+def test_messages_begin_and_end_like_those_of_anthropic() -> None:
     events = [event.name for event in anthropic.stream(answer(told("[[say a]]")), {}, "7")]
     assert events == [
         "message_start",
@@ -212,7 +212,7 @@ def test_messages_begin_and_end_as_anthropics_do() -> None:
     assert anthropic.whole(answer(told("[[run ls]]")), {}, "7")["stop_reason"] == "tool_use"
 
 
-def test_gemini_says_why_it_ended_once_at_the_end() -> None:
+def test_gemini_sends_the_finish_reason_once_at_the_end() -> None:
     events = list(gemini.stream(answer(told("[[run ls]]")), {}, "7"))
     assert events[-1].data["candidates"][0]["finishReason"] == "STOP"
     assert events[-1].data["candidates"][0]["content"]["parts"][0]["functionCall"]["args"] == {"command": "ls"}
@@ -228,7 +228,7 @@ def ask(url: str, body: dict[str, Any] | None = None) -> str:
         return str(response.read().decode())
 
 
-def test_the_server_streams_answers_whole_and_logs_by_agent(tmp_path: Path) -> None:
+def test_the_server_streams_complete_answers_and_logs_by_agent(tmp_path: Path) -> None:
     with Model(tmp_path) as model:
         base = model.url("somebody")
         body = {"messages": [{"role": "user", "content": "[[say hello you]]"}]}
@@ -244,7 +244,7 @@ def test_the_server_streams_answers_whole_and_logs_by_agent(tmp_path: Path) -> N
     assert len((tmp_path / "somebody.model.ndjson").read_text().splitlines()) == 5
 
 
-def test_the_server_is_gone_when_it_is_left() -> None:
+def test_the_server_stops_at_the_end_of_its_block() -> None:
     with Model() as model:
         port = model.port
         assert port
@@ -252,7 +252,7 @@ def test_the_server_is_gone_when_it_is_left() -> None:
         pass
 
 
-def test_a_slow_answer_ends_when_whoever_asked_hangs_up_and_others_are_served_meanwhile() -> None:
+def test_a_slow_answer_ends_when_its_client_disconnects_and_others_are_served_meanwhile() -> None:
     with Model() as model, socket.create_connection(("127.0.0.1", model.port), timeout=PATIENCE) as slow:
         body = json.dumps(
             {

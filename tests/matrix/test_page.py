@@ -17,7 +17,7 @@ def agents(good: int, bad: int) -> list[Row]:
 CLIENT = Row("acpx", "0.1", {"exec": PASSED})
 
 
-def test_a_cell_that_is_not_advertised_fails_nobody() -> None:
+def test_a_cell_that_is_not_advertised_is_not_a_failure() -> None:
     assert Row("a", "1", {"prompt": PASSED, "load": ABSENT}).passes
     assert not Row("a", "1", {"prompt": PASSED, "load": FAILED}).passes
 
@@ -34,7 +34,7 @@ def test_seven_of_nine_and_the_client_are_enough_and_less_is_not() -> None:
     assert not verdict_of_all(agents(9, 0), Row("acpx", "0.1", {"exec": FAILED}))[0]
 
 
-def test_few_agents_are_never_enough() -> None:
+def test_too_few_agents_fail() -> None:
     assert not verdict_of_all(agents(1, 0), CLIENT)[0]
 
 
@@ -51,7 +51,7 @@ def test_a_page_without_failures_lists_none() -> None:
     assert "failed\n" not in page(agents(9, 0), CLIENT, "2026-01-02", alone=True).partition("## Agents")[2]
 
 
-def test_the_page_says_what_could_not_be_installed() -> None:
+def test_the_page_lists_what_could_not_be_installed() -> None:
     rows = [*agents(8, 0), Row("lost", "3.0", missing="npm ended with 1")]
     assert "- lost: not installed: npm ended with 1" in page(rows, CLIENT, "d", alone=False)
 

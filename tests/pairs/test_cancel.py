@@ -97,7 +97,7 @@ async def between(client: str, agent: str) -> AsyncIterator[Between]:
 
 
 @pytest.mark.parametrize("agent", ["draft", "crow", "2025.1"])
-async def test_a_prompt_is_cancelled_as_a_turn_where_requests_cannot_be_taken_back(agent: str) -> None:
+async def test_a_prompt_is_cancelled_as_a_turn_if_the_dialect_cannot_cancel_requests(agent: str) -> None:
     waiting = Agent("waiting", version="1")
 
     @waiting.prompt
@@ -120,7 +120,7 @@ async def test_a_prompt_is_cancelled_as_a_turn_where_requests_cannot_be_taken_ba
 
 @pytest.mark.parametrize(("client", "agent"), [("v1", "banjo"), ("banjo", "v1")])
 @pytest.mark.parametrize("yields", [True, False])
-async def test_a_request_that_a_ledger_watches_is_taken_back_by_the_other_side_s_id(
+async def test_a_request_that_an_emulator_follows_is_cancelled_by_the_other_side_s_id(
     client: str, agent: str, yields: bool
 ) -> None:
     """The agent may give it up or finish it: whatever it answers is the answer."""
@@ -143,7 +143,7 @@ async def test_a_request_that_a_ledger_watches_is_taken_back_by_the_other_side_s
 
 
 @pytest.mark.parametrize("agent", ["draft", "crow", "2025.1"])
-async def test_of_another_request_the_late_answer_is_dropped_where_it_cannot_be_taken_back(agent: str) -> None:
+async def test_the_late_answer_to_a_request_that_cannot_be_cancelled_is_dropped(agent: str) -> None:
 
     async with between("v1", agent) as met:
         met.client.send(call("load", "session/load", WORDS["v1"].load("s", CWD)))
@@ -169,7 +169,7 @@ OPTIONS = [
 QUESTION = {"sessionId": "s", "toolCall": TOOL, "options": OPTIONS}
 
 
-async def test_a_question_to_a_crow_client_is_over_when_its_agent_takes_it_back() -> None:
+async def test_a_permission_request_to_a_crow_client_ends_when_its_agent_cancels_it() -> None:
     """docs/protocol/peers.md#late-permission-answers: claude takes its open question back; crow asks by an update,
     which nobody can take back.
     """
@@ -187,7 +187,7 @@ async def test_a_question_to_a_crow_client_is_over_when_its_agent_takes_it_back(
         met.check_nothing_is_left()
 
 
-async def test_a_question_that_waits_for_its_turn_is_never_put_when_it_is_taken_back() -> None:
+async def test_a_queued_permission_request_is_not_sent_after_it_is_cancelled() -> None:
 
     async with between("crow", "v1") as met:
         for id in (1, 2, 3):
@@ -203,7 +203,7 @@ async def test_a_question_that_waits_for_its_turn_is_never_put_when_it_is_taken_
 
 
 @pytest.mark.parametrize("client", ["draft", "crow", "2025.1"])
-async def test_a_file_that_an_agent_no_longer_wants_is_dropped_when_it_comes(client: str) -> None:
+async def test_a_file_is_dropped_if_its_request_was_cancelled(client: str) -> None:
 
     async with between(client, "v1") as met:
         met.agent.send(call(7, "fs/read_text_file", WORDS["v1"].read("s", f"{CWD}/note.txt")))
@@ -218,7 +218,7 @@ async def test_a_file_that_an_agent_no_longer_wants_is_dropped_when_it_comes(cli
         met.check_nothing_is_left()
 
 
-async def test_what_a_ledger_asked_itself_is_taken_back_too() -> None:
+async def test_requests_of_an_emulator_are_cancelled_too() -> None:
     """`overwrite: false` is a read before the write: the client hears of the read that nobody needs any more."""
 
     async with between("v1", "draft") as met:
@@ -237,7 +237,7 @@ async def test_what_a_ledger_asked_itself_is_taken_back_too() -> None:
 
 
 @pytest.mark.parametrize("agent", ["v1", "banjo"])
-async def test_a_claimed_request_is_its_handler_s_to_give_up_and_the_agent_is_told(agent: str) -> None:
+async def test_cancelling_a_claimed_request_cancels_its_handler_and_the_agents_request(agent: str) -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect=agent)
 
     @proxy.from_client("session/load")
@@ -277,7 +277,7 @@ for line in sys.stdin:
 """
 
 
-async def test_a_session_in_another_folder_that_is_taken_back_leaves_the_agent_as_it_was(tmp_path: Path) -> None:
+async def test_a_cancelled_session_new_in_another_folder_does_not_restart_the_agent(tmp_path: Path) -> None:
     """A 2025.1 agent moves by being started again: the one there is stays until the other one is there."""
     home, deaf = tmp_path / "home", tmp_path / "deaf"
     home.mkdir()

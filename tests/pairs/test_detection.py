@@ -66,7 +66,7 @@ OPENINGS: list[tuple[str, str, Json]] = [
 
 
 @pytest.mark.parametrize(("name", "method", "params"), OPENINGS)
-def test_a_client_is_known_by_its_first_message(name: str, method: str, params: Json) -> None:
+def test_the_dialect_of_a_client_is_detected_by_its_first_message(name: str, method: str, params: Json) -> None:
     assert detect.dialect_of_client(method, params) == name
 
 
@@ -78,7 +78,7 @@ def introductions(words: str) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "method", "params"), [row for row in OPENINGS if row[1] == "initialize" and VERSION & set(row[2])]
 )
-async def test_an_agent_answers_in_the_dialect_it_was_spoken_to(name: str, method: str, params: Json) -> None:
+async def test_an_agent_answers_in_the_dialect_of_the_request(name: str, method: str, params: Json) -> None:
 
     async with client_of(Agent("any", version="1")) as peer:
         answer = await peer.request(1, method, params)
@@ -95,7 +95,9 @@ async def test_an_agent_answers_in_the_dialect_it_was_spoken_to(name: str, metho
         ("session/prompt", {"session_id": "a", "content": []}, -32003),
     ],
 )
-async def test_who_forgets_initialize_is_told_so_in_its_own_number(method: str, params: Json, code: int) -> None:
+async def test_a_client_without_initialize_gets_the_error_code_of_its_dialect(
+    method: str, params: Json, code: int
+) -> None:
 
     async with client_of(Agent("any", version="1")) as peer:
         error = (await peer.request(1, method, params))["error"]
@@ -103,7 +105,7 @@ async def test_who_forgets_initialize_is_told_so_in_its_own_number(method: str, 
 
 
 @pytest.mark.parametrize("name", ["v1", "2025.1", "crow", "draft"])
-async def test_junk_before_initialize_does_not_hide_the_dialect(name: str) -> None:
+async def test_invalid_lines_before_initialize_do_not_prevent_detection(name: str) -> None:
 
     async with client_of(Agent("any", version="1")) as peer:
         peer.send(b"Starting up ...")
@@ -137,7 +139,7 @@ ANSWERS: list[tuple[str, Json]] = [
 
 
 @pytest.mark.parametrize(("name", "answer"), ANSWERS)
-def test_an_agent_is_known_by_its_answer(name: str, answer: Json) -> None:
+def test_the_dialect_of_an_agent_is_detected_by_its_answer(name: str, answer: Json) -> None:
     assert detect.dialect_of_agent(answer) == name
 
 
@@ -190,7 +192,7 @@ LADDER = ["v1", "draft", "crow", "2025.1"]
 
 
 @pytest.mark.parametrize("agent", LADDER)
-async def test_an_agent_that_refuses_is_asked_in_the_next_dialect_by_a_fresh_process(
+async def test_after_a_refusal_the_next_dialect_is_tried_with_a_new_process(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -206,7 +208,7 @@ async def test_an_agent_that_refuses_is_asked_in_the_next_dialect_by_a_fresh_pro
 
 
 @pytest.mark.parametrize("agent", LADDER)
-async def test_an_agent_that_answers_in_another_spelling_is_started_again_and_learns_what_we_offer(
+async def test_an_agent_that_answers_in_another_dialect_is_restarted_with_our_capabilities(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -223,7 +225,7 @@ async def test_an_agent_that_answers_in_another_spelling_is_started_again_and_le
 
 
 @pytest.mark.parametrize("agent", LADDER)
-async def test_one_message_for_all_dialects_finds_out_without_a_second_process(
+async def test_one_message_for_all_dialects_detects_the_dialect_without_a_second_process(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -238,7 +240,7 @@ async def test_one_message_for_all_dialects_finds_out_without_a_second_process(
         assert met.reports.count(f"client speaks crow, agent speaks {agent}") == 1
 
 
-async def test_an_agent_that_understands_nobody_is_an_error_that_names_what_was_tried(tmp_path: Path) -> None:
+async def test_the_error_for_an_unknown_agent_lists_the_dialects_that_were_tried(tmp_path: Path) -> None:
 
     command = [sys.executable, "-c", DEAF]
     ours, theirs = memory_pair()
@@ -286,7 +288,7 @@ async def where(client: HandClient, session: str) -> str:
 
 
 @pytest.mark.parametrize("client", ["v1", "crow", "draft"])
-async def test_a_2025_agent_moves_once_and_other_folders_get_their_own_process(
+async def test_a_2025_agent_restarts_once_in_another_folder_and_further_folders_get_their_own_process(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, one, two = (tmp_path / name for name in ("home", "one", "two"))
@@ -311,7 +313,7 @@ async def test_a_2025_agent_moves_once_and_other_folders_get_their_own_process(
         assert len({first, second, third}) == 3
 
 
-async def test_a_2025_agent_stays_where_it_is_for_sessions_in_our_own_folder(
+async def test_a_2025_agent_is_not_restarted_for_sessions_in_our_own_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -325,7 +327,7 @@ async def test_a_2025_agent_stays_where_it_is_for_sessions_in_our_own_folder(
 
 
 @pytest.mark.parametrize("client", ["v1", "2025.1"])
-async def test_a_2025_agent_that_moves_is_still_the_file_its_command_named(
+async def test_a_restarted_2025_agent_runs_the_same_file(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, one = tmp_path / "home", tmp_path / "one"
@@ -341,7 +343,7 @@ async def test_a_2025_agent_that_moves_is_still_the_file_its_command_named(
         assert await where(hand, hand.words.opened(answer["result"], "mine")) == f"in {one}"
 
 
-async def test_a_2025_client_says_where_a_2025_agent_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_2025_client_sets_the_folder_of_a_2025_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, place = tmp_path / "home", tmp_path / "place"
     for folder in (home, place):
         folder.mkdir()

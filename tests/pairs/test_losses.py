@@ -72,7 +72,7 @@ def table() -> Table:
 
 
 @pytest.mark.parametrize(("here", "there"), list(permutations(DIALECT_NAMES, 2)))
-def test_there_and_back_loses_only_what_the_table_lists(here: str, there: str) -> None:
+def test_a_round_trip_loses_only_what_the_table_lists(here: str, there: str) -> None:
     assert losses(here, there) == table()[f"{here}->{there}"]
 
 

@@ -289,7 +289,7 @@ async def test_a_command_runs_in_the_clients_terminal(client: str, agent: str) -
 @pytest.mark.item("002-06", "003-08")
 @clients
 @pairs
-async def test_a_cancelled_turn_ends_as_cancelled_in_the_clients_words(client: str, agent: str) -> None:
+async def test_a_cancelled_turn_ends_as_cancelled_in_the_clients_dialect(client: str, agent: str) -> None:
 
     async with meeting(client, agent, actor()) as met:
         hand, words = met.client, met.client.words
@@ -322,7 +322,7 @@ REASONS: dict[str, dict[str, str]] = {  # a reason -> how each dialect says it, 
 
 @clients
 @pairs
-async def test_stop_reasons_are_said_as_far_as_both_dialects_have_them(client: str, agent: str) -> None:
+async def test_stop_reasons_that_both_dialects_have_are_kept(client: str, agent: str) -> None:
 
     async with meeting(client, agent, actor()) as met:
         await met.client.open()
@@ -336,9 +336,7 @@ async def test_stop_reasons_are_said_as_far_as_both_dialects_have_them(client: s
 @pytest.mark.item("002-08")
 @clients
 @pairs
-async def test_a_turn_that_ended_in_error_is_a_reason_where_there_is_a_word_for_it_and_an_error_elsewhere(
-    client: str, agent: str
-) -> None:
+async def test_the_stop_reason_error_becomes_an_error_in_dialects_without_it(client: str, agent: str) -> None:
 
     async with meeting(client, agent, actor()) as met:
         await met.client.open()
@@ -365,7 +363,7 @@ KINDS = (
 
 @clients
 @pairs
-async def test_an_error_has_the_number_that_each_dialect_gives_its_kind(client: str, agent: str) -> None:
+async def test_an_error_has_the_code_of_its_kind_in_each_dialect(client: str, agent: str) -> None:
 
     async with meeting(client, agent, actor()) as met:
         await met.client.open()
@@ -379,7 +377,7 @@ async def test_an_error_has_the_number_that_each_dialect_gives_its_kind(client: 
 
 @clients
 @pairs
-async def test_an_error_of_an_agent_that_knows_only_numbers_is_understood(client: str, agent: str) -> None:
+async def test_an_error_with_only_a_code_is_read(client: str, agent: str) -> None:
     """The same number means different things: -32001 is auth_required to a draft agent, and not found in 2025.1."""
 
     async def refuse(hand: HandAgent, params: Json) -> Json:
@@ -450,7 +448,7 @@ async def test_a_client_without_files_and_terminals_is_never_sent_such_calls(cli
 
 @clients
 @pairs
-async def test_what_the_client_offers_reaches_the_agent_in_its_own_words(client: str, agent: str) -> None:
+async def test_the_capabilities_of_the_client_reach_the_agent_in_its_dialect(client: str, agent: str) -> None:
 
     for files, terminals in ((True, False), (False, True), (True, True)):
         async with meeting(client, agent, actor()) as met:
@@ -466,7 +464,7 @@ async def test_what_the_client_offers_reaches_the_agent_in_its_own_words(client:
     [(True, "ask", "allow_once"), (False, "ask", "reject_once"), (True, "deny", "reject_once")],
 )
 @pytest.mark.parametrize("agent", [name for name in WORDS if name != "2025.1"])
-async def test_a_2025_client_allows_what_it_carries_out_unless_told_otherwise(
+async def test_by_default_a_2025_client_allows_what_it_runs_itself(
     agent: str, files: bool, permission: str, outcome: str
 ) -> None:
     async def ask(turn: Turn, _: str) -> None:
@@ -485,7 +483,7 @@ async def test_a_2025_client_allows_what_it_carries_out_unless_told_otherwise(
         assert outcome in decisions[0]
 
 
-async def test_a_2025_client_can_be_taken_to_allow_everything() -> None:
+async def test_a_2025_client_can_be_configured_to_allow_everything() -> None:
 
     async with meeting("2025.1", "v1", actor(), permission="allow") as met:
         await met.client.open(files=False)
@@ -500,7 +498,7 @@ def losses_told(reports: list[str]) -> list[str]:
     return [text for text in reports if "cannot carry" in text]
 
 
-async def test_what_is_lost_is_told_once_and_by_its_name() -> None:
+async def test_losses_are_reported_once_by_name() -> None:
 
     async with meeting("crow", "v1", actor()) as met:
         await met.client.open()
@@ -512,7 +510,7 @@ async def test_what_is_lost_is_told_once_and_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("client", WORDS)
-async def test_what_is_said_in_another_way_is_not_told_as_lost(client: str) -> None:
+async def test_translated_values_are_not_reported_as_lost(client: str) -> None:
 
     async with meeting(client, "v1", actor()) as met:
         await met.client.open()

@@ -91,7 +91,7 @@ def memory(relay: Relay) -> Any:
 @pytest.mark.parametrize(("client", "agent"), PAIRS)
 @settings(max_examples=8, deadline=None)
 @given(chunks=st.lists(st.one_of(CHUNKS, CHUNKS, CHUNKS, PLANS), min_size=1, max_size=12))
-def test_both_ways_come_to_the_same(client: str, agent: str, chunks: list[Json]) -> None:
+def test_both_paths_give_the_same_result(client: str, agent: str, chunks: list[Json]) -> None:
     def spelled(params: Json) -> bytes:
         _, wire = load_dialect(agent).lower_call(Side.CLIENT, "session/update", params)
         return msgspec.json.encode({"jsonrpc": "2.0", "method": "session/update", "params": wire})
@@ -111,7 +111,7 @@ def test_both_ways_come_to_the_same(client: str, agent: str, chunks: list[Json])
 
 
 @pytest.mark.parametrize(("client", "agent"), PAIRS)
-async def test_a_bare_piece_of_text_takes_the_short_way(client: str, agent: str) -> None:
+async def test_a_bare_text_chunk_takes_the_fast_path(client: str, agent: str) -> None:
 
     async with between(client, agent) as met:
         wire = met.relay.connection_to(Side.AGENT)
@@ -127,7 +127,7 @@ async def test_a_bare_piece_of_text_takes_the_short_way(client: str, agent: str)
 
 @pytest.mark.parametrize("name", DIALECT_NAMES)
 @pytest.mark.parametrize("junk", [b"null", b"[]", b"{}", b"7", b'"\xff"', b'{"sessionId":"\\ud800"}', b"[" * 2000])
-def test_what_is_no_piece_of_text_is_left_to_the_long_way(name: str, junk: bytes) -> None:
+def test_everything_but_bare_text_takes_the_normal_path(name: str, junk: bytes) -> None:
     assert load_dialect(name).chunk_form.parse_params(msgspec.Raw(junk)) is None
 
 
@@ -139,7 +139,7 @@ def wide_text() -> st.SearchStrategy[str]:
 @pytest.mark.parametrize("name", DIALECT_NAMES)
 @settings(max_examples=8, deadline=None)
 @given(texts=st.lists(st.tuples(st.sampled_from(TYPED), wide_text()), min_size=1, max_size=6))
-def test_what_we_say_ourselves_comes_to_the_same_on_either_way(name: str, texts: list[tuple[Any, str]]) -> None:
+def test_sending_gives_the_same_result_on_both_paths(name: str, texts: list[tuple[Any, str]]) -> None:
     async def said(is_short: bool) -> list[Json]:
         ours, theirs = memory_pair()
         connection = Agent("says", version="1", dialect=name).start_connection(ours, report=lambda _: None)
@@ -163,7 +163,7 @@ def test_what_we_say_ourselves_comes_to_the_same_on_either_way(name: str, texts:
 @pytest.mark.parametrize("name", DIALECT_NAMES)
 @settings(max_examples=8, deadline=None)
 @given(texts=st.lists(st.tuples(KINDS, st.text(max_size=8)), min_size=1, max_size=6))
-def test_what_we_hear_ourselves_comes_to_the_same_on_either_way(name: str, texts: list[tuple[str, str]]) -> None:
+def test_receiving_gives_the_same_result_on_both_paths(name: str, texts: list[tuple[str, str]]) -> None:
     async def heard(is_short: bool) -> list[Any]:
         ours, theirs = memory_pair()
         got: list[Any] = []

@@ -55,7 +55,7 @@ async def test_a_thousand_updates_arrive_in_order_and_before_the_answer(client: 
 
 
 @ways
-async def test_what_is_said_after_the_answer_stays_after_it(client: str, agent: str) -> None:
+async def test_updates_after_the_answer_stay_after_it(client: str, agent: str) -> None:
     late = Agent("late", version="1")
 
     @late.prompt
@@ -110,7 +110,7 @@ async def test_calls_of_the_agent_and_updates_keep_their_order(client: str, agen
 
 
 @pytest.mark.parametrize(("client", "agent"), [("v1", "v1"), ("v1", "banjo"), ("banjo", "v1")])
-async def test_a_cancelled_request_is_named_as_the_other_side_knows_it(client: str, agent: str) -> None:
+async def test_a_cancelled_request_has_the_id_of_the_other_side(client: str, agent: str) -> None:
     waiting = Agent("waiting", version="1")
 
     @waiting.prompt
@@ -153,7 +153,7 @@ async def between(agent: str, limit: int, stall: float) -> AsyncIterator[tuple[T
 
 
 @ways
-async def test_two_peers_that_only_write_end_as_an_error_in_time(client: str, agent: str) -> None:
+async def test_two_peers_that_only_write_end_with_an_error_in_time(client: str, agent: str) -> None:
     """Both pipes full, nobody reads: without a limit on waiting this would hang for ever."""
 
     ours, theirs = WORDS[client], WORDS[agent]
@@ -223,7 +223,7 @@ for line in sys.stdin:
 
 
 @ways
-async def test_the_death_of_an_agent_is_told_with_its_reason(client: str, agent: str, tmp_path: Any) -> None:
+async def test_the_exit_of_an_agent_is_reported_with_its_reason(client: str, agent: str, tmp_path: Any) -> None:
     theirs = WORDS[agent]
     answers = {"initialize": theirs.introduction, "session/new": theirs.made("s")}
     command = [sys.executable, "-c", DYING, msgspec.json.encode(answers).decode()]
@@ -242,7 +242,7 @@ async def test_the_death_of_an_agent_is_told_with_its_reason(client: str, agent:
 
 
 @ways
-async def test_a_client_that_leaves_ends_the_agent(client: str, agent: str) -> None:
+async def test_the_agent_ends_when_the_client_disconnects(client: str, agent: str) -> None:
     waiting = Agent("waiting", version="1", dialect=agent)
     stopped: list[str] = []
 

@@ -47,7 +47,7 @@ async def hear(*frames: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("key", ["modelId", "id"])
-async def test_models_are_an_option_and_are_set_the_way_their_agent_knows(key: str) -> None:
+async def test_models_are_an_option_and_are_set_in_the_form_of_the_agent(key: str) -> None:
     """docs/protocol/peers.md#models: `models` and session/set_model are gone from the schema and in use; droid needs
     them.
     """
@@ -75,7 +75,7 @@ async def test_models_are_an_option_and_are_set_the_way_their_agent_knows(key: s
 
 @pytest.mark.item("003-16")
 @pytest.mark.parametrize("dialect", ["v1", "banjo"])
-async def test_members_nobody_told_of_fail_nothing(dialect: str) -> None:
+async def test_unknown_members_cause_no_error(dialect: str) -> None:
     """docs/protocol/peers.md#unknown-fields"""
     introduction = {
         "agentCapabilities": {
@@ -112,7 +112,7 @@ async def test_members_nobody_told_of_fail_nothing(dialect: str) -> None:
         await agent.resume_session(session.id, "/")
 
 
-async def test_a_reason_in_session_cancel_is_no_fault() -> None:
+async def test_a_reason_in_session_cancel_is_accepted() -> None:
     """docs/protocol/peers.md#unknown-fields: acp.el says why it cancels."""
     agent = Agent("quiet", version="1")
 
@@ -138,7 +138,7 @@ async def test_a_reason_in_session_cancel_is_no_fault() -> None:
         ("session/load", {"code": -32602, "message": "Session s1 is already loaded"}),
     ],
 )
-async def test_what_was_advertised_may_be_refused_and_the_session_lives_on(
+async def test_an_advertised_method_may_be_refused_and_the_session_continues(
     method: str, refusal: dict[str, Any]
 ) -> None:
     """docs/protocol/peers.md#offered-but-missing"""
@@ -175,14 +175,14 @@ DIFF = {"type": "diff", "path": "/a", "oldText": None, "newText": "x"}
         update("session_info_update", title=None, updatedAt=None),
     ],
 )
-def test_null_is_as_good_as_nothing(frame: dict[str, Any]) -> None:
+def test_null_members_count_as_absent(frame: dict[str, Any]) -> None:
     """docs/protocol/peers.md#nulls"""
     session = run(hear(frame))
     assert len(session.updates_outside_turns) == 1
     assert not isinstance(session.updates_outside_turns[0], Unknown)
 
 
-async def test_null_in_results_is_as_good_as_nothing() -> None:
+async def test_null_members_of_results_count_as_absent() -> None:
     """docs/protocol/peers.md#nulls"""
     option = {"id": "m", "name": "M", "description": None, "type": "select", "currentValue": "a", "category": None}
     choices = [{"value": "a", "name": "A", "description": None}]
@@ -213,7 +213,7 @@ async def test_null_in_results_is_as_good_as_nothing() -> None:
         {"agentCapabilities": {"loadSession": False}, "agentInfo": {"name": "a", "version": "1"}},
     ],
 )
-async def test_an_agent_may_introduce_itself_with_next_to_nothing(introduction: dict[str, Any]) -> None:
+async def test_an_agent_may_answer_initialize_with_almost_no_members(introduction: dict[str, Any]) -> None:
     """docs/protocol/peers.md#absent-members"""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -230,7 +230,7 @@ async def test_an_agent_may_introduce_itself_with_next_to_nothing(introduction: 
     "introduction",
     [{}, {"clientCapabilities": {}}, {"clientCapabilities": {"fs": {}, "auth": {}}}, {"clientCapabilities": None}],
 )
-async def test_a_client_may_introduce_itself_with_next_to_nothing(introduction: dict[str, Any]) -> None:
+async def test_a_client_may_send_initialize_with_almost_no_members(introduction: dict[str, Any]) -> None:
     """docs/protocol/peers.md#absent-members: no capabilities are none, and such a client is not asked for files."""
     agent = Agent("reader", version="1")
 
@@ -246,7 +246,7 @@ async def test_a_client_may_introduce_itself_with_next_to_nothing(introduction: 
 @pytest.mark.parametrize(
     "meta", [{}, {"field_meta": {"a": 1}}, {"terminal-auth": {"command": "x"}}, {"claudeCode": {"toolName": "Read"}}]
 )
-def test_meta_is_carried_wherever_it_stands(meta: dict[str, Any]) -> None:
+def test_meta_is_kept_on_every_object(meta: dict[str, Any]) -> None:
     """docs/protocol/peers.md#meta-shapes"""
     said = update("agent_message_chunk", _meta=meta, content={"type": "text", "text": "x", "_meta": meta})
     said["params"]["_meta"] = meta
@@ -256,7 +256,7 @@ def test_meta_is_carried_wherever_it_stands(meta: dict[str, Any]) -> None:
     assert heard.content.meta == meta
 
 
-def test_a_terminal_nobody_made_is_shown_not_looked_up() -> None:
+def test_an_unknown_terminal_is_shown_and_not_looked_up() -> None:
     """docs/protocol/peers.md#foreign-terminals: codex names its own call where a terminal's id is due."""
     shown = {"type": "terminal", "terminalId": "call_1", "_meta": {"terminal_info": {"cwd": "/"}}}
     session = run(hear(update("tool_call", toolCallId="call_1", title="ls", content=[shown])))
@@ -265,7 +265,7 @@ def test_a_terminal_nobody_made_is_shown_not_looked_up() -> None:
     assert content.terminal_id == "call_1"
 
 
-def test_an_unknown_kind_of_update_is_given_as_it_came_and_answered_by_nobody() -> None:
+def test_an_unknown_kind_of_update_is_delivered_unchanged_and_not_answered() -> None:
     """docs/protocol/peers.md#unknown-updates, docs/protocol/peers.md#sdk-unknown-update"""
     session = run(hear(update("brand_new_update_kind", stuff=[1, {"a": None}]), chunk("after")))
     unknown, after = session.updates_outside_turns
@@ -274,7 +274,7 @@ def test_an_unknown_kind_of_update_is_given_as_it_came_and_answered_by_nobody() 
     assert isinstance(after, AgentMessageChunk)
 
 
-def test_unknown_content_is_given_as_it_came() -> None:
+def test_unknown_content_is_delivered_unchanged() -> None:
     """docs/protocol/peers.md#unknown-updates"""
     session = run(hear(update("agent_message_chunk", content={"type": "hologram", "data": 1})))
     (heard,) = session.updates_outside_turns
@@ -288,7 +288,7 @@ URL = "https://agentclientprotocol.com/protocol/session-modes#agent"
 @pytest.mark.parametrize(
     "session_id", ["ses_e1f74f042ffe94LUmHgIQTu0T2", "2611151854-9cS2PP", "excellent-taupe-hound", "0", "", "a b/ü\n"]
 )
-async def test_ids_are_any_text(session_id: str) -> None:
+async def test_ids_may_be_any_text(session_id: str) -> None:
     """docs/protocol/peers.md#id-texts: sessions of all shapes, modes that are URLs, values with brackets and bars."""
     modes = {"currentModeId": URL, "availableModes": [{"id": URL, "name": "A"}, {"id": URL + "2", "name": "B"}]}
     option = {"id": "$runtime|openai", "name": "R", "type": "select", "currentValue": "a[low]", "options": []}
@@ -310,7 +310,7 @@ async def test_ids_are_any_text(session_id: str) -> None:
         assert await session.ask("go") == "yes"
 
 
-async def test_a_list_of_sessions_is_taken_as_it_is() -> None:
+async def test_a_session_list_with_missing_members_is_read() -> None:
     """docs/protocol/peers.md#session-lists: times without a zone, sessions of other folders, _meta."""
     listed = [
         {"sessionId": "a", "cwd": "/one", "updatedAt": "2026-11-15T18:54:12.624176"},
@@ -330,7 +330,7 @@ async def test_a_list_of_sessions_is_taken_as_it_is() -> None:
         assert (await agent.list_sessions(cwd="/two")).sessions == []
 
 
-def test_chunks_without_text_are_chunks() -> None:
+def test_empty_chunks_are_delivered() -> None:
     """docs/protocol/peers.md#empty-chunks: qwen and fast-agent send them for their _meta; warnings come as text of the
     agent.
     """
@@ -341,7 +341,7 @@ def test_chunks_without_text_are_chunks() -> None:
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
-async def test_history_comes_before_the_answer_and_commands_after_it(method: str) -> None:
+async def test_history_arrives_before_the_answer_and_commands_after_it(method: str) -> None:
     """docs/protocol/peers.md#replay: also from agents that replay when they are only to resume; also for a session we
     have open.
     """
@@ -388,7 +388,7 @@ async def test_our_agent_replays_on_load_and_not_on_resume() -> None:
         await peer.expect(id=2, result={})
 
 
-def test_an_update_may_be_nothing_but_meta() -> None:
+def test_an_update_may_have_only_meta() -> None:
     """docs/protocol/peers.md#info-with-only-meta: codex tells the state of its thread so; known values stay."""
     session = run(
         hear(

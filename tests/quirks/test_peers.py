@@ -38,5 +38,5 @@ def cited() -> set[str]:
     return found
 
 
-def test_every_peculiarity_has_a_test_that_cites_it() -> None:
+def test_every_quirk_has_a_test_that_cites_it() -> None:
     assert headings() - ELSEWHERE.keys() - cited() == set()

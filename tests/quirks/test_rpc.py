@@ -40,7 +40,7 @@ def talker() -> Agent:
 
 
 @pytest.mark.parametrize("stray", [{"jsonrpc": "2.0"}, {"jsonrpc": "2.0", "id": None}], ids=["no id", "id null"])
-async def test_errors_outside_any_request_are_reported_and_the_turn_goes_on(stray: dict[str, Any]) -> None:
+async def test_errors_without_a_request_are_reported_and_the_turn_continues(stray: dict[str, Any]) -> None:
     """docs/protocol/peers.md#errors-without-id"""
     reports: list[str] = []
 
@@ -55,7 +55,7 @@ async def test_errors_outside_any_request_are_reported_and_the_turn_goes_on(stra
     assert any("outside any request" in report for report in reports)
 
 
-async def test_a_client_that_answers_our_updates_with_errors_is_borne_with() -> None:
+async def test_a_client_that_answers_our_updates_with_errors_is_tolerated() -> None:
     """docs/protocol/peers.md#errors-without-id: toad answers a notification it cannot read with an error whose id is
     null.
     """
@@ -70,7 +70,7 @@ async def test_a_client_that_answers_our_updates_with_errors_is_borne_with() -> 
 
 
 @pytest.mark.item("001-10")
-async def test_our_agent_answers_each_request_and_no_notification_even_a_wrong_one() -> None:
+async def test_our_agent_answers_each_request_and_no_notification_even_an_invalid_one() -> None:
     """docs/protocol/peers.md#errors-without-id: the Rust SDK answers some of them with errors that have no id."""
     wrong: list[tuple[str, Any]] = [
         ("_x/notif", {}),
@@ -94,7 +94,7 @@ async def test_our_agent_answers_each_request_and_no_notification_even_a_wrong_o
 
 
 @pytest.mark.parametrize("id", ["ef73ebb7-f98f-42e9-881b-d0d9f3a30127", 0, 2, -1, 1.5], ids=str)
-async def test_ids_of_the_agent_are_its_own_affair(id: Any) -> None:
+async def test_request_ids_of_the_agent_may_be_anything(id: Any) -> None:
     """docs/protocol/peers.md#id-shapes: strings, and numbers that are also those of our own open requests (our prompt
     has id 2).
     """
@@ -126,7 +126,7 @@ OPTION = {"optionId": "yes", "name": "Yes", "kind": "allow_once"}
         (b'{"jsonrpc":"2.0","id":7}', -32600),
     ],
 )
-async def test_a_line_that_is_no_message_is_told_to_the_client_and_the_next_is_served(line: bytes, code: int) -> None:
+async def test_an_invalid_line_gets_an_error_and_the_next_request_is_served(line: bytes, code: int) -> None:
     """docs/protocol/peers.md#malformed-lines, docs/protocol/peers.md#batches: neither silence nor death."""
 
     async with agent_served(talker()) as peer:
@@ -137,7 +137,7 @@ async def test_a_line_that_is_no_message_is_told_to_the_client_and_the_next_is_s
 
 
 @pytest.mark.parametrize("line", [b"{not json", b"Model metadata not found", b"[1]", b"5", b'[{"id":1}]', b"\xff\xfe"])
-async def test_lines_of_an_agent_that_are_no_messages_are_reported_and_survived(line: bytes) -> None:
+async def test_invalid_lines_of_an_agent_are_reported_and_the_connection_continues(line: bytes) -> None:
     """docs/protocol/peers.md#malformed-lines, docs/protocol/peers.md#batches, docs/protocol/peers.md#sdk-non-object"""
     reports: list[str] = []
 
@@ -162,7 +162,7 @@ async def test_lines_of_an_agent_that_are_no_messages_are_reported_and_survived(
         {"code": -32601.0, "message": None, "data": None},
     ],
 )
-async def test_method_not_found_is_known_by_its_number_whatever_its_words(refusal: dict[str, Any]) -> None:
+async def test_method_not_found_is_recognized_by_its_code(refusal: dict[str, Any]) -> None:
     """docs/protocol/peers.md#method-not-found-text, docs/protocol/peers.md#extension-answers"""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -175,7 +175,7 @@ async def test_method_not_found_is_known_by_its_number_whatever_its_words(refusa
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"error": "ext_method not supported"}, [], "text", 0])
-async def test_any_answer_to_an_extension_is_given_as_it_came(answer: Any) -> None:
+async def test_any_answer_to_an_extension_is_returned_unchanged(answer: Any) -> None:
     """docs/protocol/peers.md#extension-answers: null, {} or an error inside a result, where others say method not
     found.
     """
@@ -223,7 +223,9 @@ async def test_vendor_methods_without_underscore_are_refused_ignored_or_served()
     assert drained == [{"q": 1}]
 
 
-async def test_a_client_that_never_answers_an_extension_does_not_hold_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_never_answers_an_extension_does_not_block_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """docs/protocol/peers.md#vendor-methods: CodeCompanion leaves unknown requests unanswered."""
     monkeypatch.setattr("dragoman.roles.agent.session.EXTENSION_TIMEOUT", 0.01)
     agent = Agent("asker", version="1")
@@ -242,7 +244,7 @@ async def test_a_client_that_never_answers_an_extension_does_not_hold_the_turn(m
         await peer.expect(id="prompt", result={"stopReason": "end_turn"})
 
 
-async def test_an_agent_may_call_its_question_off() -> None:
+async def test_an_agent_may_cancel_its_permission_request() -> None:
     """docs/protocol/peers.md#late-permission-answers: claude sends $/cancel_request for its open question when the turn
     was cancelled.
     """
@@ -270,7 +272,7 @@ async def test_an_agent_may_call_its_question_off() -> None:
     assert closed == [True]
 
 
-async def test_cancelling_a_turn_answers_its_open_questions_before_the_agent_must_wait() -> None:
+async def test_cancelling_a_turn_answers_its_open_permission_requests_first() -> None:
     """docs/protocol/peers.md#late-permission-answers: agents answer the prompt at once; the user's late answer is
     nobody's any more.
     """
@@ -295,7 +297,7 @@ async def test_cancelling_a_turn_answers_its_open_questions_before_the_agent_mus
     assert turn.stop_reason == "cancelled"
 
 
-async def test_a_late_answer_to_a_question_of_a_cancelled_turn_is_ignored() -> None:
+async def test_a_late_answer_to_a_permission_request_of_a_cancelled_turn_is_ignored() -> None:
     """docs/protocol/peers.md#late-permission-answers: the other way round, our agent has answered the prompt when the
     client answers the question.
     """
@@ -316,7 +318,7 @@ async def test_a_late_answer_to_a_question_of_a_cancelled_turn_is_ignored() -> N
             peer.send(result(question, {"outcome": {"outcome": "selected", "optionId": "allow_once"}}))
 
 
-async def test_an_unheard_of_code_keeps_its_number_and_data() -> None:
+async def test_an_unknown_error_code_keeps_its_number_and_data() -> None:
     """docs/protocol/peers.md#other-codes: codex answers initialize with 1001 when its backend died."""
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
@@ -334,7 +336,7 @@ async def test_an_unheard_of_code_keeps_its_number_and_data() -> None:
 
 
 @pytest.mark.parametrize("code", [-32602, -32603, -32002])
-async def test_a_refused_prompt_raises_with_the_agents_number(code: int) -> None:
+async def test_a_refused_prompt_raises_with_the_agents_error_code(code: int) -> None:
     """docs/protocol/peers.md#unknown-session: an unknown session has three numbers among agents."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -347,7 +349,7 @@ async def test_a_refused_prompt_raises_with_the_agents_number(code: int) -> None
 
 
 @pytest.mark.parametrize("reason", ["refusal", "cancelled", "end_turn"])
-async def test_some_agents_answer_an_unknown_session_as_if_it_were_one(reason: str) -> None:
+async def test_an_agent_that_answers_for_an_unknown_session_is_tolerated(reason: str) -> None:
     """docs/protocol/peers.md#unknown-session: a success, where an error is due, is told as it came.
 
     Our own agent says session_not_found.
@@ -408,7 +410,7 @@ time.sleep(600)
 """
 
 
-def test_an_agent_that_stays_when_its_input_ends_is_ended(tmp_path: Path) -> None:
+def test_an_agent_that_keeps_running_when_its_input_ends_is_stopped(tmp_path: Path) -> None:
     """docs/protocol/peers.md#end-of-input: zcodex and openhands ignore the end of their input."""
     script = tmp_path / "deaf.py"
     script.write_text(DEAF)

@@ -45,7 +45,7 @@ async def said_by(command: list[str], **options: Any) -> list[str]:
         return (await session.ask("go")).split()
 
 
-def test_a_flood_on_stderr_before_the_first_answer_holds_nobody_up(script: str) -> None:
+def test_a_flood_on_stderr_before_the_first_answer_blocks_nothing(script: str) -> None:
     """docs/protocol/peers.md#sdk-stderr"""
     pid, _ = run(said_by([sys.executable, script], env={"NOISE": "400000"}))
     assert int(pid)
@@ -58,7 +58,7 @@ def test_an_agent_behind_a_wrapper_ends_with_it(script: str) -> None:
         os.kill(int(pid), 0)
 
 
-async def test_handlers_of_updates_run_one_after_the_other() -> None:
+async def test_update_handlers_run_one_after_the_other() -> None:
     """docs/protocol/peers.md#sdk-order: also when one of them waits, and all before the turn is over."""
     agent = Agent("talker", version="1")
 
@@ -84,7 +84,7 @@ async def test_handlers_of_updates_run_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("reason", ["tool_budget_exceeded", "", "END_TURN"])
-async def test_an_unknown_stop_reason_is_told_as_it_came(reason: str) -> None:
+async def test_an_unknown_stop_reason_is_returned_unchanged(reason: str) -> None:
     """docs/protocol/peers.md#sdk-stop-reason"""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -99,7 +99,7 @@ async def test_an_unknown_stop_reason_is_told_as_it_came(reason: str) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 65535])
-async def test_our_agent_answers_the_version_it_speaks(version: int) -> None:
+async def test_our_agent_answers_with_its_own_version(version: int) -> None:
     """docs/protocol/peers.md#sdk-version-echo"""
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
@@ -110,7 +110,7 @@ async def test_our_agent_answers_the_version_it_speaks(version: int) -> None:
     await connection.close()
 
 
-def test_a_frame_has_a_limit_and_is_not_held_beyond_it() -> None:
+def test_a_frame_over_the_limit_is_not_kept_in_memory() -> None:
     """docs/protocol/peers.md#sdk-large-message: of what is too large only both ends are kept."""
     splitter = LineSplitter(limit=1000)
     frames = [frame for _ in range(100) for frame in splitter.feed(b"x" * 100)]

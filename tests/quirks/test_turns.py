@@ -58,7 +58,7 @@ async def test_updates_before_the_answer_that_names_their_session_are_kept() -> 
         assert texts(fork.updates_outside_turns) == ["before", "history"]
 
 
-async def test_updates_outside_turns_are_given_as_such() -> None:
+async def test_updates_outside_turns_are_delivered_as_such() -> None:
     """docs/protocol/peers.md#updates-outside-turns: after the answer, with no prompt at all (codex's goals), after
     `cancelled` (claude 0.49).
     """
@@ -90,7 +90,7 @@ async def test_updates_outside_turns_are_given_as_such() -> None:
     assert len(seen) == 5
 
 
-async def test_a_cancelled_turn_may_end_as_the_agent_likes() -> None:
+async def test_a_cancelled_turn_may_end_with_any_stop_reason() -> None:
     """docs/protocol/peers.md#after-cancel: with last words, as end_turn, and every later prompt may be `cancelled`
     (gptme).
     """
@@ -112,7 +112,7 @@ async def test_a_cancelled_turn_may_end_as_the_agent_likes() -> None:
         assert (turn.stop_reason, turn.cancelled) == ("cancelled", False)
 
 
-async def test_an_error_in_answer_to_a_cancelled_turn_is_its_end_and_reported() -> None:
+async def test_an_error_answer_ends_a_cancelled_turn_and_is_reported() -> None:
     """docs/protocol/peers.md#after-cancel: hermes breaks when it is cancelled with a question open."""
     reports: list[str] = []
 
@@ -158,7 +158,7 @@ async def test_our_agent_ends_a_cancelled_turn_as_cancelled_and_the_next_is_not(
         await peer.expect(id=2, result={"stopReason": "end_turn"})
 
 
-async def test_our_agent_refuses_a_second_prompt_at_once_and_goes_on_with_the_first() -> None:
+async def test_our_agent_refuses_a_second_prompt_at_once_and_continues_the_first() -> None:
     """docs/protocol/peers.md#second-prompt"""
     agent = Agent("slow", version="1")
     go_on = asyncio.Event()
@@ -180,7 +180,7 @@ async def test_our_agent_refuses_a_second_prompt_at_once_and_goes_on_with_the_fi
         await peer.expect(id=1, result={"stopReason": "end_turn"})
 
 
-async def test_our_client_begins_one_turn_at_a_time() -> None:
+async def test_our_client_runs_one_turn_at_a_time() -> None:
     """docs/protocol/peers.md#second-prompt: no two agents do the same with a second prompt, so none is sent."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -202,7 +202,7 @@ async def test_our_client_begins_one_turn_at_a_time() -> None:
     ],
     ids=["second refused", "first cancelled", "first fails", "parallel"],
 )
-def test_prompts_beside_a_turn_are_answered_in_any_order(answers: list[Any]) -> None:
+def test_prompts_during_a_turn_are_answered_in_any_order(answers: list[Any]) -> None:
     """docs/protocol/peers.md#second-prompt: whoever sends a second prompt by hand gets what the agent makes of both."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -226,7 +226,7 @@ def test_prompts_beside_a_turn_are_answered_in_any_order(answers: list[Any]) -> 
             assert isinstance(ended[which], ProtocolError)
 
 
-async def test_the_users_own_words_in_a_turn_are_no_answer() -> None:
+async def test_echoed_user_messages_are_not_part_of_the_answer() -> None:
     """docs/protocol/peers.md#prompt-echo: vibe repeats the prompt as user_message_chunk."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -296,7 +296,7 @@ TOOL_CALLS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", TOOL_CALLS)
-async def test_tool_calls_are_followed_whatever_their_agents_leave_out(case: str) -> None:
+async def test_tool_calls_with_missing_members_are_merged(case: str) -> None:
     """docs/protocol/peers.md#tool-call-order"""
     frames, expected = TOOL_CALLS[case]
 
@@ -336,7 +336,7 @@ async def test_tool_calls_that_a_cancelled_turn_leaves_open_are_cancelled() -> N
         assert states == {"open": "cancelled", "done": "completed", "late": "completed"}
 
 
-async def test_modes_and_options_said_in_every_turn_are_just_the_latest() -> None:
+async def test_modes_and_options_sent_in_every_turn_replace_earlier_ones() -> None:
     """docs/protocol/peers.md#repeated-mode-updates: droid repeats both at each turn."""
     modes = {"currentModeId": "off", "availableModes": [{"id": "off", "name": "Off"}, {"id": "low", "name": "Low"}]}
     option = {"id": "model", "name": "Model", "type": "select", "currentValue": "a", "options": []}

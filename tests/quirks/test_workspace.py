@@ -49,7 +49,7 @@ async def workspace(folder: Path, part: Any, **introduction: Any) -> None:
     ],
     ids=["a line", "a shell", "words", "nulls"],
 )
-async def test_commands_are_run_however_they_are_given(command: dict[str, Any], tmp_path: Path) -> None:
+async def test_commands_are_run_in_every_form(command: dict[str, Any], tmp_path: Path) -> None:
     """docs/protocol/peers.md#terminal-commands: droid gives a whole line, kimi a shell, fast-agent words; droid kills
     and then releases.
     """
@@ -86,7 +86,7 @@ async def with_agent(author: Any, part: Any) -> None:
         ({}, None, None),
     ],
 )
-async def test_the_end_of_a_command_is_told_in_several_ways(status: dict[str, Any], code: Any, signal: Any) -> None:
+async def test_the_exit_of_a_command_is_read_in_several_forms(status: dict[str, Any], code: Any, signal: Any) -> None:
     """docs/protocol/peers.md#terminal-commands, docs/protocol/peers.md#line-slices: acpx has two ways for one kill,
     toad leaves the signal out.
     """
@@ -114,7 +114,7 @@ async def test_a_missing_file_is_an_error_with_its_uri(tmp_path: Path) -> None:
     await workspace(tmp_path, part, agentInfo={"name": "kimi", "version": "1"})
 
 
-async def test_an_agent_that_takes_a_missing_file_for_a_failure_is_told_it_is_empty(tmp_path: Path) -> None:
+async def test_an_agent_that_fails_on_missing_files_gets_an_empty_file(tmp_path: Path) -> None:
     """docs/protocol/peers.md#missing-files: gemini-cli can make no file otherwise."""
 
     async def part(peer: ScriptedPeer) -> None:
@@ -126,7 +126,7 @@ async def test_an_agent_that_takes_a_missing_file_for_a_failure_is_told_it_is_em
     await workspace(tmp_path, part, agentInfo={"name": "gemini-cli", "version": "0.61.0"})
 
 
-async def test_a_limit_without_a_line_and_notes_on_writes_are_no_faults(tmp_path: Path) -> None:
+async def test_a_limit_without_a_line_and_meta_on_writes_are_accepted(tmp_path: Path) -> None:
     """docs/protocol/peers.md#missing-files: qwen reads `limit` lines from the first one and writes with `_meta.bom`."""
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\nthree\n")
@@ -149,7 +149,7 @@ async def test_a_limit_without_a_line_and_notes_on_writes_are_no_faults(tmp_path
         {"code": -32603, "message": "Internal error", "data": {"details": "ENOENT"}},
     ],
 )
-async def test_what_a_client_says_of_a_missing_file_reaches_the_author(refusal: dict[str, Any]) -> None:
+async def test_a_clients_error_for_a_missing_file_reaches_the_agent_author(refusal: dict[str, Any]) -> None:
     """docs/protocol/peers.md#missing-files"""
 
     async def author(turn: Any) -> None:
@@ -166,7 +166,7 @@ async def test_what_a_client_says_of_a_missing_file_reaches_the_author(refusal: 
     await with_agent(author, part)
 
 
-async def test_null_is_an_answer_where_nothing_is_to_be_said_and_an_error_where_something_is() -> None:
+async def test_a_null_result_is_valid_only_if_the_result_has_no_required_members() -> None:
     """docs/protocol/peers.md#null-results: toad and CodeCompanion answer writes with null, openclaw everything."""
 
     async def author(turn: Any) -> None:
@@ -198,7 +198,7 @@ async def test_a_slice_of_lines_has_no_newline_at_its_end(tmp_path: Path) -> Non
     await workspace(tmp_path, part)
 
 
-async def test_a_wait_that_is_never_answered_after_a_kill_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_that_is_not_answered_after_a_kill_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/protocol/peers.md#line-slices: toad; how the command ended stands beside its output."""
     monkeypatch.setattr("dragoman.roles.agent.client_terminals.WAIT_AFTER_KILL", 0.01)
 
@@ -245,7 +245,7 @@ async def test_a_client_that_refuses_a_path_does_not_end_the_turn(details: str) 
     await with_agent(author, part)
 
 
-async def test_questions_without_a_turn_are_answered(tmp_path: Path) -> None:
+async def test_permission_requests_outside_a_turn_are_answered(tmp_path: Path) -> None:
     """docs/protocol/peers.md#updates-outside-turns: an agent that works unasked uses files unasked."""
     (tmp_path / "a").write_text("x")
 

@@ -430,7 +430,7 @@ def replayed(group: list[str]) -> list[Replay]:
 
 
 @pytest.mark.parametrize("group", recorded(), ids=lambda group: group[0])
-def test_a_recorded_client_is_served(group: list[str]) -> None:
+def test_our_agent_serves_a_recorded_client(group: list[str]) -> None:
     for name, replay in zip(group, replayed(group), strict=True):
         for session, due in replay.due.items():
             assert said(replay.heard[session]) == said(due)

@@ -273,7 +273,7 @@ def raw(update: Any) -> dict[str, Any]:
 
 @pytest.mark.item("001-02")
 @pytest.mark.parametrize("name", [name for name in names() if name not in OTHER_VERSION])
-def test_a_recorded_agent_is_understood(name: str) -> None:
+def test_our_client_works_with_a_recorded_agent(name: str) -> None:
     replay = replayed(name)
     tale = replay.tale
     assert [session.id for session in replay.opened] == [session.id for session in tale.sessions]
@@ -334,7 +334,7 @@ def calls_and_answers(replay: Replay) -> int:
     return sent + len(asked) - len(answers) - len(replay.refused)
 
 
-def test_an_agent_that_answers_another_version_is_left_with_words_that_say_so() -> None:
+def test_the_error_for_an_agent_of_another_version_names_the_version() -> None:
     with pytest.raises(StartFailed, match="version 2"):
         asyncio.run(open_other("crow_acp2"))
 
@@ -355,7 +355,7 @@ async def open_other(name: str) -> None:
         await playing
 
 
-def test_errors_of_an_agent_outside_any_request_are_reported() -> None:
+def test_errors_of_an_agent_without_a_request_are_reported() -> None:
     """docs/protocol/peers.md#errors-without-id: the Rust SDK answers notifications and broken lines with errors that
     have no id.
     """

@@ -86,7 +86,7 @@ def paths(extra: Any, before: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("name", names())
-def test_what_no_type_knows_is_written_down(name: str) -> None:
+def test_members_unknown_to_our_types_are_listed(name: str) -> None:
     assert unknown(load(name)) == LIST.get(name, {})
 
 

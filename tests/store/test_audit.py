@@ -39,13 +39,13 @@ def write(audit: AuditLog, kept: list[str]) -> None:
     Path(audit.path).write_text("".join(f"{line}\n" for line in kept))
 
 
-def test_an_untouched_log_is_whole(audit: AuditLog) -> None:
+def test_an_unchanged_log_verifies(audit: AuditLog) -> None:
     checked = audit.verify()
     assert (checked.entries, checked.faults) == (5, [])
     assert [each["resource"] for each in audit.entries()] == [f"/w/{number}" for number in range(1, 6)]
 
 
-def test_a_log_that_is_not_there_is_empty_and_whole(tmp_path: Path) -> None:
+def test_a_missing_log_is_empty_and_verifies(tmp_path: Path) -> None:
     assert AuditLog(str(tmp_path / "none")).verify() == (0, (0, "0" * 64), [])
 
 
@@ -116,7 +116,7 @@ def resealed(kept: list[str]) -> list[str]:
         (lambda _: [], [(0, "entry 5 was written and is missing")]),
     ],
 )
-def test_tampering_is_found_and_where(
+def test_tampering_is_found_with_its_line(
     audit: AuditLog, tamper: Callable[[list[str]], list[str]], faults: list[tuple[int, str]]
 ) -> None:
     write(audit, tamper(lines(audit)))
@@ -163,7 +163,7 @@ def _append(path: str, name: str) -> None:
         log.append([entry(number, session=name)])
 
 
-def test_several_processes_make_one_chain(tmp_path: Path) -> None:
+def test_several_processes_write_one_chain(tmp_path: Path) -> None:
     path = str(tmp_path / "log")
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_append, args=(path, name)) for name in "xyz"]
@@ -183,7 +183,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_marks_are_numbers_and_seals(audit: AuditLog) -> None:
+def test_marks_have_a_number_and_a_hash(audit: AuditLog) -> None:
     assert audit.verify().last == Checkpoint(5, json.loads(lines(audit)[-1])["hash"])
 
 
@@ -215,7 +215,7 @@ def _verify(path: str, rounds: int) -> None:
         assert faults == [], faults
 
 
-def test_a_log_is_whole_at_every_moment_while_others_add_to_it(tmp_path: Path) -> None:
+def test_a_log_verifies_at_any_time_while_others_append(tmp_path: Path) -> None:
     path = str(tmp_path / "log")
     AuditLog(path, durable=False).append([entry(0)])
     context = multiprocessing.get_context("spawn")

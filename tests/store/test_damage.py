@@ -143,7 +143,7 @@ async def survey(path: Path, expected: dict[int, Entry]) -> str:
 
 
 @pytest.mark.parametrize("way", ["flip", "cut", "zero"])
-def test_a_file_damaged_anywhere_gives_the_truth_or_an_error_and_can_be_rebuilt(tmp_path: Path, way: str) -> None:
+def test_a_file_damaged_anywhere_gives_correct_data_or_an_error_and_can_be_rebuilt(tmp_path: Path, way: str) -> None:
     source = tmp_path / "whole.db"
     asyncio.run(write(source))
 
@@ -248,7 +248,7 @@ def test_a_file_without_its_first_page_is_rebuilt_too(tmp_path: Path) -> None:
     assert kind_of(path) == ""
 
 
-def test_a_rebuild_remembers_what_was_imported_and_trusts_nothing_that_it_cannot_name(tmp_path: Path) -> None:
+def test_a_rebuild_keeps_the_marks_of_imported_entries(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
 
     async def main() -> None:
@@ -283,7 +283,7 @@ async def test_a_rebuild_needs_exclusive_access(tmp_path: Path) -> None:
     assert all(report.is_intact for report in rebuild(str(path)).reports)
 
 
-async def test_a_torn_write_ahead_file_loses_only_what_was_torn(tmp_path: Path) -> None:
+async def test_a_truncated_write_ahead_file_loses_only_its_truncated_entries(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     torn = tmp_path / "torn.db"
 
@@ -329,7 +329,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     return value << 8 | data[at + 8], at + 9
 
 
-def test_pages_that_changed_places_are_noticed_and_repaired(tmp_path: Path) -> None:
+def test_swapped_pages_are_detected_and_repaired(tmp_path: Path) -> None:
     source = tmp_path / "whole.db"
     asyncio.run(write(source, ("one",)))
 
@@ -391,7 +391,7 @@ async def test_an_index_without_text_is_rebuilt(tmp_path: Path, what: str) -> No
     await store.close()
 
 
-def test_a_damaged_name_in_the_schema_is_a_fault_that_says_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_a_damaged_schema_name_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     asyncio.run(write(path))
     data = path.read_bytes()

@@ -74,7 +74,7 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-async def test_a_file_that_was_changed_is_refused_and_nothing_of_it_kept(what: str) -> None:
+async def test_a_changed_file_is_refused_and_nothing_of_it_is_stored(what: str) -> None:
 
     data = CHANGES[what](await exported())
     store = MemoryStore()
@@ -110,7 +110,7 @@ def test_which_entries_were_imported_is_known_after_a_restart_and_in_forks(tmp_p
     asyncio.run(read())
 
 
-async def test_a_session_is_known_to_be_imported_before_its_first_entry_is_kept(
+async def test_a_session_is_marked_as_imported_before_its_first_entry_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
 
@@ -126,7 +126,7 @@ async def test_a_session_is_known_to_be_imported_before_its_first_entry_is_kept(
     assert seen == [4]
 
 
-async def test_an_import_into_which_another_program_writes_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_import_that_another_program_writes_to_stores_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     store = MemoryStore()
     keep = store.append
@@ -150,7 +150,7 @@ def renamed(data: bytes, **members: str) -> bytes:
     return body + json.dumps({"entries": len(rest), "sha256": sha256(body).hexdigest()}).encode() + b"\n"
 
 
-async def test_a_name_that_a_shell_could_read_is_left_behind_and_an_id_refused() -> None:
+async def test_an_unsafe_name_is_dropped_and_an_unsafe_id_refused() -> None:
 
     data = await exported()
     store = MemoryStore()
@@ -162,7 +162,7 @@ async def test_a_name_that_a_shell_could_read_is_left_behind_and_an_id_refused()
     assert [each.session_id for each in await store.sessions()] == ["one"]
 
 
-async def test_an_import_that_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_import_that_fails_half_way_stores_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     data = await exported(2500)
     store = MemoryStore()

@@ -30,7 +30,7 @@ def old_file(path: Path) -> None:
         old.commit()
 
 
-async def test_an_older_file_is_brought_up_to_date_and_a_copy_is_kept(tmp_path: Path) -> None:
+async def test_an_older_file_is_migrated_and_a_copy_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     old_file(path)
 
@@ -47,7 +47,7 @@ async def test_an_older_file_is_brought_up_to_date_and_a_copy_is_kept(tmp_path: 
         assert backup.execute("SELECT count(*) FROM entries").fetchone() == (2,)
 
 
-async def test_sessions_that_were_put_away_before_the_list_knew_are_found_in_their_logs(tmp_path: Path) -> None:
+async def test_sessions_archived_before_the_list_had_a_column_are_found_in_their_logs(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     with closing(sqlite3.connect(path)) as old:
         for step in schema.MIGRATIONS[:2]:
@@ -84,7 +84,7 @@ def test_a_failed_migration_leaves_the_older_file_unchanged(tmp_path: Path, monk
         assert old.execute("SELECT count(*) FROM entries").fetchone() == (2,)
 
 
-def test_a_newer_file_is_refused_and_not_touched(tmp_path: Path) -> None:
+def test_a_newer_file_is_refused_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     old_file(path)
     with closing(sqlite3.connect(path)) as file:
@@ -97,7 +97,7 @@ def test_a_newer_file_is_refused_and_not_touched(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["sessions.db"]
 
 
-def test_a_database_of_another_program_is_refused_and_not_touched(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_refused_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as file:
         file.execute("CREATE TABLE theirs (a)")
@@ -107,7 +107,7 @@ def test_a_database_of_another_program_is_refused_and_not_touched(tmp_path: Path
     assert path.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_damaged(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported_as_damaged(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     path.write_bytes(b"this is a note, not a database" * 100)
     with pytest.raises(StoreFault, match="repair") as caught:
@@ -115,7 +115,7 @@ def test_a_file_that_is_no_database_is_damaged(tmp_path: Path) -> None:
     assert caught.value.why == "damaged"
 
 
-async def test_two_openers_of_a_new_file_make_it_once(tmp_path: Path) -> None:
+async def test_two_processes_that_open_a_new_file_create_it_once(tmp_path: Path) -> None:
     path = str(tmp_path / "sessions.db")
 
     stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(8)))

@@ -29,7 +29,7 @@ KILLS = 12
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and pidfd")
 
 
-def test_whoever_is_killed_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+def test_after_a_kill_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     findings = asyncio.run(kill_run(str(tmp_path), KILLS, "short"))
     assert findings.faults == [], table({"kill -9": findings})
     assert (findings.lost, findings.doubled, findings.disordered) == (0, 0, 0)
@@ -46,7 +46,7 @@ def can_mount() -> bool:
 
 
 @pytest.mark.parametrize("kind", full_disk.KINDS)
-def test_nothing_acknowledged_is_lost_while_nothing_can_be_written(kind: str) -> None:
+def test_on_a_full_disk_nothing_acknowledged_is_lost(kind: str) -> None:
     if kind == full_disk.FULL and not can_mount():
         pytest.skip("a disk of one's own needs a mount namespace")
     findings = full_disk.apart(kind, 2, "short")
@@ -97,13 +97,13 @@ def compared(folder: Path, change: Change, ended: bool = True) -> Findings:
     return asyncio.run(main())
 
 
-def test_a_run_in_which_all_is_well_has_no_faults(tmp_path: Path) -> None:
+def test_a_correct_run_has_no_faults(tmp_path: Path) -> None:
     findings = compared(tmp_path, lambda texts, lines: None)
     assert findings.faults == []
     assert (findings.acknowledged, findings.loaded, findings.in_turn["client"]) == (4, 1, 0)
 
 
-def test_a_turn_that_never_ended_is_one_in_whose_middle_somebody_was_killed(tmp_path: Path) -> None:
+def test_only_a_turn_with_a_kill_may_be_without_an_end(tmp_path: Path) -> None:
     findings = compared(tmp_path, lambda texts, lines: None, ended=False)
     assert findings.faults == []
     assert findings.in_turn["client"] == findings.killed["client"] == 1
@@ -132,7 +132,7 @@ WRONG: dict[str, tuple[str, Change]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_the_comparison_sees(what: str, tmp_path: Path) -> None:
+def test_the_comparison_detects(what: str, tmp_path: Path) -> None:
     count, change = WRONG[what]
     findings = compared(tmp_path, change)
     assert getattr(findings, count) > 0, findings

@@ -6,7 +6,7 @@ from dragoman.store.memory import MemoryStore
 from dragoman.testing import check_store
 
 
-async def test_the_memory_store_keeps_the_contract() -> None:
+async def test_the_memory_store_passes_the_contract_checks() -> None:
     async def make() -> MemoryStore:
         return MemoryStore()
 

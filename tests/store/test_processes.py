@@ -56,7 +56,7 @@ def test_two_processes_write_the_same_logs_without_a_gap(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-async def test_a_file_that_another_process_keeps_locked_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_a_file_locked_by_another_process_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
     path = str(tmp_path / "sessions.db")
 
     store = await SqliteStore.open(path, timeout=0.2)

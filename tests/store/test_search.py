@@ -29,7 +29,7 @@ class Counted(str):
         return Counted(found)
 
 
-def test_a_long_text_is_cut_without_copying_what_is_left_of_it() -> None:
+def test_a_long_text_is_cut_without_copying_the_rest() -> None:
     text = Counted("words " * 200_000)
     Counted.copied = 0
     pieces = list(module._split_text(text))
@@ -42,14 +42,14 @@ def test_a_text_without_white_space_is_cut_too() -> None:
     assert [len(piece) for piece in module._split_text("x" * (2 * MAX_PASSAGE + 1))] == [MAX_PASSAGE, MAX_PASSAGE, 1]
 
 
-def test_as_much_of_one_entry_as_is_findable_is_taken() -> None:
+def test_only_the_searchable_part_of_an_entry_is_read() -> None:
     found = list(split_passages([line(1, "a"), line(2, "b " * FINDABLE), line(3, "c")]))
     assert [passage.text for passage in (found[0], found[-1])] == ["a", "c"]
     assert sum(len(passage.text) for passage in found[1:-1]) == FINDABLE
     assert {(passage.first, passage.last) for passage in found[1:-1]} == {(2, 2)}
 
 
-def test_a_word_that_is_streamed_in_pieces_is_not_cut_while_there_is_white_space() -> None:
+def test_a_word_that_is_streamed_in_chunks_is_not_cut_if_there_is_white_space() -> None:
     dice = random.Random("words in pieces")
     words = [f"word{number}" for number in range(30_000)]
     text = " ".join(words)
@@ -74,7 +74,7 @@ def test_a_stream_without_white_space_is_cut_between_entries() -> None:
 
 
 @pytest.mark.parametrize("update", ["tool_call_update", "plan", "usage_update", "agent_message_chunk"])
-def test_an_entry_that_is_nested_too_deeply_says_nothing_and_stops_nothing(update: str) -> None:
+def test_an_entry_that_is_nested_too_deeply_is_skipped(update: str) -> None:
     deep = b'{"seq":2,"kind":"update","body":{"sessionUpdate":"%s","x":%s}}' % (
         update.encode(),
         b"[" * 10_000 + b"]" * 10_000,

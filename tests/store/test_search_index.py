@@ -70,7 +70,7 @@ class Gate:
         assert await asyncio.to_thread(self.begun.wait, PATIENCE)
 
 
-async def test_an_append_goes_before_the_next_slice_of_a_large_log(
+async def test_an_append_runs_before_the_next_slice_of_a_large_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(monkeypatch)
@@ -97,7 +97,7 @@ async def test_an_append_goes_before_the_next_slice_of_a_large_log(
     assert max(gate.sizes) <= search_index.SLICE + FINDABLE
 
 
-async def test_work_that_can_wait_lets_other_work_go_first_but_not_without_end(tmp_path: Path) -> None:
+async def test_low_priority_work_lets_other_work_go_first_up_to_a_limit(tmp_path: Path) -> None:
     order: list[str] = []
     begun, released = threading.Event(), threading.Event()
 
@@ -146,7 +146,7 @@ async def test_logs_are_read_and_decoded_outside_the_writers_thread(
     await store.close()
 
 
-def test_a_store_is_closed_without_waiting_for_the_index_which_goes_on_the_next_time(
+def test_a_store_closes_without_waiting_for_the_index_which_continues_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "s.db")
@@ -248,7 +248,7 @@ async def test_a_large_session_leaves_the_index_in_slices(
     assert max(steps) <= search_index.SLICE // MAX_PASSAGE + 1
 
 
-async def test_what_stands_far_behind_in_a_huge_entry_is_kept_but_not_found(tmp_path: Path) -> None:
+async def test_text_at_the_end_of_a_huge_entry_is_stored_but_not_indexed(tmp_path: Path) -> None:
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     text = "first " + "x" * FINDABLE + " last"
@@ -259,7 +259,9 @@ async def test_what_stands_far_behind_in_a_huge_entry_is_kept_but_not_found(tmp_
     await store.close()
 
 
-async def test_passages_are_the_same_wherever_indexing_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_passages_are_the_same_wherever_indexing_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(passages_module, "MAX_PASSAGE", 60)
     monkeypatch.setattr(passages_module, "FINDABLE", 200)
     monkeypatch.setattr(search_index, "SLICE", 100)
@@ -285,7 +287,7 @@ async def test_passages_are_the_same_wherever_indexing_stopped(tmp_path: Path, m
     await store.close()
 
 
-async def test_what_another_process_indexed_meanwhile_is_not_indexed_twice(tmp_path: Path) -> None:
+async def test_entries_indexed_by_another_process_are_not_indexed_twice(tmp_path: Path) -> None:
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     await store.append("one", [said("needle")])
@@ -299,7 +301,7 @@ async def test_what_another_process_indexed_meanwhile_is_not_indexed_twice(tmp_p
     await store.close()
 
 
-async def test_a_damaged_entry_is_left_out_of_the_index_and_the_rest_is_found(tmp_path: Path) -> None:
+async def test_a_damaged_entry_is_not_indexed_and_the_rest_is_found(tmp_path: Path) -> None:
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     await store.append("one", [said(f"word{number} ") for number in range(10)])

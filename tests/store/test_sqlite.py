@@ -26,7 +26,7 @@ def draft(number: int, kind: str = "update") -> Draft:
     return Draft(kind=kind, actor="agent", time=f"2026-01-01T00:00:{number % 60:02}Z", body={"n": number})
 
 
-async def test_the_sqlite_store_keeps_the_contract(tmp_path: Path) -> None:
+async def test_the_sqlite_store_passes_the_contract_checks(tmp_path: Path) -> None:
     made = 0
 
     async def make() -> SqliteStore:
@@ -38,7 +38,7 @@ async def test_the_sqlite_store_keeps_the_contract(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durability", ["full", "normal", "off"])
-def test_what_was_kept_is_there_after_a_restart(tmp_path: Path, durability: str) -> None:
+def test_stored_entries_survive_a_restart(tmp_path: Path, durability: str) -> None:
     path = str(tmp_path / "state" / "sessions.db")
 
     async def write() -> None:
@@ -62,7 +62,7 @@ def test_what_was_kept_is_there_after_a_restart(tmp_path: Path, durability: str)
     asyncio.run(read())
 
 
-async def test_only_the_owner_can_read_what_is_kept(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     path = str(folder / "sessions.db")
 
@@ -82,7 +82,7 @@ async def test_only_the_owner_can_read_what_is_kept(tmp_path: Path) -> None:
     assert b"s3cret" not in Path(path).read_bytes()
 
 
-async def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+async def test_a_file_that_others_can_read_becomes_private(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     path.touch(0o644)
     store = SqliteStore(str(path))
@@ -90,7 +90,7 @@ async def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -
     await store.close()
 
 
-async def test_a_cancelled_append_is_kept_or_not_but_nothing_else_suffers(tmp_path: Path) -> None:
+async def test_a_cancelled_append_affects_no_other_append(tmp_path: Path) -> None:
 
     store = await SqliteStore.open(str(tmp_path / "s.db"))
     waiting = asyncio.ensure_future(store.append("one", [draft(1)]))
@@ -129,7 +129,7 @@ async def test_an_entry_is_one_line_whatever_its_body_is(tmp_path: Path) -> None
     await store.close()
 
 
-async def test_the_loop_goes_on_while_a_long_log_is_read(tmp_path: Path) -> None:
+async def test_the_event_loop_runs_while_a_long_log_is_read(tmp_path: Path) -> None:
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     await store.append("one", [draft(n) for n in range(20_000)])

@@ -70,7 +70,7 @@ def test_only_the_memory_store_is_not_durable() -> None:
     assert not parse_address("memory://").is_durable
 
 
-def test_what_a_host_keeps_is_never_in_the_file_of_its_sessions(tmp_path: Path) -> None:
+def test_the_data_of_a_host_is_never_in_the_file_of_its_sessions(tmp_path: Path) -> None:
     here = user_paths({"HOME": str(tmp_path)})
     own = store_address("", here)
     assert (own.path, host_database_path(own, here)) == (here.sessions, here.host_database)
@@ -83,7 +83,7 @@ def test_what_a_host_keeps_is_never_in_the_file_of_its_sessions(tmp_path: Path) 
             store_address(text, here)
 
 
-def test_a_folder_that_is_reached_by_a_link_is_the_same_place(tmp_path: Path) -> None:
+def test_a_folder_behind_a_link_is_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert parse_address(f"{tmp_path}/link/a.db") == parse_address(f"{tmp_path}/real/a.db")
@@ -100,7 +100,7 @@ async def test_the_session_and_host_files_are_not_confused(tmp_path: Path) -> No
         HostDatabase(sessions)
 
 
-def test_a_file_of_sessions_has_one_host_and_the_next_one_may_come_when_it_is_gone(tmp_path: Path) -> None:
+def test_a_session_file_has_one_host_at_a_time(tmp_path: Path) -> None:
     path = str(tmp_path / "new folder" / "a.db")
     with lock_store(path):
         already = rf"another host \(process {os.getpid()}\) serves the sessions in .*a\.db"

@@ -179,7 +179,7 @@ joined = pytest.mark.parametrize("joined", [memory_pair, pipes])
 
 
 @joined
-async def test_what_was_sent_before_a_close_still_arrives_and_then_the_end(
+async def test_frames_sent_before_a_close_arrive_before_the_end(
     joined: Callable[[], tuple[Transport, Transport]],
 ) -> None:
 
@@ -225,7 +225,7 @@ async def test_drain_waits_for_a_slow_reader(joined: Callable[[], tuple[Transpor
 
 
 @small
-async def test_two_full_directions_end_as_an_error_that_names_the_peer(
+async def test_two_full_directions_end_with_an_error_that_names_the_peer(
     joined: Callable[[], tuple[Transport, Transport]],
 ) -> None:
 
@@ -245,7 +245,7 @@ async def test_two_full_directions_end_as_an_error_that_names_the_peer(
 
 
 @small
-async def test_a_reader_that_is_slow_but_moving_is_no_stall(
+async def test_a_slow_reader_is_not_a_stall(
     joined: Callable[[], tuple[Transport, Transport]],
 ) -> None:
 
@@ -268,7 +268,7 @@ async def test_a_reader_that_is_slow_but_moving_is_no_stall(
     await right.close()
 
 
-async def test_an_unread_batch_stops_the_reading_so_that_the_producer_slows_down() -> None:
+async def test_unread_frames_stop_the_reading_so_that_the_producer_slows_down() -> None:
 
     left, right = pipes()
     for _ in range(3000):

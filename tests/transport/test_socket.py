@@ -68,7 +68,7 @@ async def test_a_client_talks_to_an_agent_at_an_address(
                 assert await session.ask("hello") == "You said: hello"
 
 
-async def test_it_keeps_the_contract_of_transports(tmp_path: Path) -> None:
+async def test_a_socket_passes_the_transport_contract_checks(tmp_path: Path) -> None:
     async def joined() -> tuple[Transport, Transport]:
         path = tmp_path / "contract.sock"
         path.unlink(missing_ok=True)
@@ -89,12 +89,12 @@ async def test_it_keeps_the_contract_of_transports(tmp_path: Path) -> None:
         ("unix:agent.sock", "full path"),
     ],
 )
-def test_what_cannot_be_an_address_here_says_what_can(wrong: str, says: str) -> None:
+def test_the_error_for_an_invalid_address_lists_valid_ones(wrong: str, says: str) -> None:
     with pytest.raises(StartFailed, match=says):
         parse_local_address(wrong)
 
 
-async def test_an_address_where_nobody_listens_fails_with_the_reason(tmp_path: Path) -> None:
+async def test_an_unreachable_address_fails_with_the_reason(tmp_path: Path) -> None:
 
     with pytest.raises(StartFailed, match="is the agent running there"):
         async with connect(f"unix:{tmp_path}/nobody.sock"):

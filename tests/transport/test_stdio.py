@@ -41,13 +41,13 @@ def run(**options: object) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, "-c", AGENT], **given)  # type: ignore[call-overload,no-any-return]
 
 
-def test_stray_prints_and_children_never_reach_the_protocol() -> None:
+def test_prints_and_child_output_never_reach_the_protocol() -> None:
     done = run(input=b'{"a":1}\n{"b":2}', stdout=subprocess.PIPE)
     assert done.stdout == b'{"a":1}\n{"b":2}\n'
     assert b"a stray print\na stray child\nthe client closed the connection\n" in done.stderr
 
 
-def test_files_serve_as_input_and_output(tmp_path: Path) -> None:
+def test_files_work_as_input_and_output(tmp_path: Path) -> None:
     source, target = tmp_path / "in", tmp_path / "out"
     lines = b"".join(b'{"n":%d}\n' % n for n in range(50_000))
     source.write_bytes(lines)
@@ -56,7 +56,7 @@ def test_files_serve_as_input_and_output(tmp_path: Path) -> None:
     assert target.read_bytes() == lines
 
 
-def test_the_null_device_serves_too() -> None:
+def test_the_null_device_works_too() -> None:
     done = run(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     assert done.returncode == 0
     assert b"the client closed the connection" in done.stderr
@@ -67,7 +67,7 @@ def test_a_closed_input_is_reported() -> None:
     assert b"StartFailed: standard input or output is closed" in done.stderr
 
 
-def test_the_pipe_keeps_its_blocking_mode_for_those_who_share_it() -> None:
+def test_a_shared_pipe_keeps_its_blocking_mode() -> None:
     async def main() -> list[Frame]:
         wrapper = f"{sys.executable} -c \"$0\"; {sys.executable} -c 'import os; print(os.get_blocking(1))'"
         transport = await spawn(["sh", "-c", wrapper, AGENT])
@@ -81,7 +81,7 @@ def test_the_pipe_keeps_its_blocking_mode_for_those_who_share_it() -> None:
     assert asyncio.run(asyncio.wait_for(main(), 20)) == [b"True"]
 
 
-async def test_a_socket_serves_in_both_directions() -> None:
+async def test_a_socket_works_in_both_directions() -> None:
     import socket
 
     a, b = socket.socketpair()
@@ -98,7 +98,7 @@ async def test_a_socket_serves_in_both_directions() -> None:
     await right.close()
 
 
-async def test_a_burst_is_one_write_and_a_lone_frame_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_burst_is_one_write_and_a_single_frame_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[int] = []
     write = os.write
 

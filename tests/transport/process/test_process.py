@@ -84,7 +84,7 @@ async def ending(transport: ProcessTransport) -> TransportClosed:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_close_leaves_nothing_behind(command: list[str], gone_by: str, state: Path) -> None:
+async def test_close_leaves_no_process(command: list[str], gone_by: str, state: Path) -> None:
 
     transport = await spawn(command, stop_timeouts=QUICK)
     pid = int(await first_line(transport))
@@ -126,7 +126,7 @@ async def test_an_agent_that_blocks_on_its_output_is_read_until_it_ends() -> Non
     assert transport.exit_status == 0, "it saw the end of its input and left by itself"
 
 
-async def test_a_flood_on_stderr_blocks_nobody_and_only_its_end_is_kept() -> None:
+async def test_a_flood_on_stderr_blocks_nothing_and_only_its_end_is_kept() -> None:
 
     pieces: list[bytes] = []
     code = (
@@ -169,7 +169,7 @@ async def test_a_signal_is_reported_by_its_name() -> None:
     await transport.close()
 
 
-async def test_a_wrapper_that_died_is_an_exit_even_when_a_child_keeps_the_pipes() -> None:
+async def test_the_exit_of_a_wrapper_is_reported_even_if_a_child_keeps_the_pipes_open() -> None:
 
     transport = await spawn(["sh", "-c", "sleep 600 & exit 5"], stop_timeouts=QUICK)
     error = await ending(transport)
@@ -178,7 +178,7 @@ async def test_a_wrapper_that_died_is_an_exit_even_when_a_child_keeps_the_pipes(
     await transport.close()
 
 
-async def test_an_agent_that_only_closed_its_output_is_said_to_run() -> None:
+async def test_an_agent_that_only_closed_its_output_is_reported_as_running() -> None:
 
     code = "import os, sys; os.close(1); sys.stdin.read()"
     transport = await spawn(python(code), stop_timeouts=QUICK)
@@ -188,7 +188,7 @@ async def test_an_agent_that_only_closed_its_output_is_said_to_run() -> None:
     await transport.close()
 
 
-async def test_exits_are_noticed_without_pidfds_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exits_are_detected_without_pidfds_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open")
 
     transport = await spawn(python("raise SystemExit(4)"))
@@ -198,7 +198,7 @@ async def test_exits_are_noticed_without_pidfds_too(monkeypatch: pytest.MonkeyPa
     await transport.close()
 
 
-async def test_the_environment_is_inherited_whole_or_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_is_inherited_completely_or_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     monkeypatch.setenv("HOME", "/nowhere")
     code = "import os, json; print(json.dumps(dict(os.environ)))"
@@ -272,7 +272,7 @@ asyncio.run(main())
 """
 
 
-async def test_an_owner_ended_with_sigkill_leaves_nothing() -> None:
+async def test_an_owner_killed_with_sigkill_leaves_no_process() -> None:
 
     owner = await spawn([*python(OWNER), POLITE, STUBBORN, DAEMON])
     pids: list[int] = []
@@ -326,7 +326,7 @@ def test_a_stale_record_is_reaped_at_the_next_start(state: Path) -> None:
     assert not path.exists()
 
 
-def test_a_record_whose_pid_now_belongs_to_another_process_ends_nobody(state: Path) -> None:
+def test_a_record_whose_pid_belongs_to_another_process_kills_nothing(state: Path) -> None:
     pid, start, token = orphan(state)
     try:
         path = record(pid, start - 1, token)
@@ -337,7 +337,7 @@ def test_a_record_whose_pid_now_belongs_to_another_process_ends_nobody(state: Pa
         os.kill(pid, signal.SIGKILL)
 
 
-async def test_the_record_of_a_living_owner_is_left_alone() -> None:
+async def test_the_record_of_a_running_owner_is_kept() -> None:
 
     transport = await spawn(["cat"])
     assert pidfiles.reap_orphans() == []
@@ -346,9 +346,7 @@ async def test_the_record_of_a_living_owner_is_left_alone() -> None:
     await transport.close()
 
 
-async def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unwritable_record_folder_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
 

@@ -93,21 +93,19 @@ def first_words_of(command: list[str], cwd: Path, confined: Sandbox) -> str:
 
 
 @pytest.mark.parametrize("line", [("cat", "{}"), ("sh", "-c", 'cat "$0"', "{}"), ("head", "-n1", "{}")])
-def test_a_file_that_an_agents_command_names_is_not_opened_by_it(
-    work: Path, mechanism: str, line: tuple[str, ...]
-) -> None:
+def test_a_file_in_an_agents_command_is_not_made_readable(work: Path, mechanism: str, line: tuple[str, ...]) -> None:
     secret = str(work.parent / "outside" / "secret")
     ((text, code),) = output_of(sandbox(mechanism), [work], tuple(word.format(secret) for word in line))
     assert CANARY not in text
     assert code != 0
 
 
-def test_a_file_that_the_user_grants_can_be_named_by_an_agents_command(work: Path, mechanism: str) -> None:
+def test_an_agents_command_can_use_a_file_that_the_user_granted(work: Path, mechanism: str) -> None:
     secret = str(work.parent / "outside" / "secret")
     assert output_of(sandbox(mechanism, read=(secret,)), [work], ("cat", secret)) == [(f"{CANARY}\n", 0)]
 
 
-def test_a_program_outside_is_not_executed_for_an_agent_and_the_output_says_what_to_do(
+def test_an_agents_command_cannot_run_a_program_outside_and_the_output_says_what_to_do(
     work: Path, mechanism: str
 ) -> None:
     outside = work.parent / "outside"
@@ -119,21 +117,21 @@ def test_a_program_outside_is_not_executed_for_an_agent_and_the_output_says_what
     assert output_of(granted, [work], (str(outside / "tool"),)) == [("the tool\n", 0)]
 
 
-def test_a_link_in_the_folder_opens_no_program_outside(work: Path, mechanism: str) -> None:
+def test_a_link_in_the_folder_gives_no_access_to_a_program_outside(work: Path, mechanism: str) -> None:
     (work / "link").symlink_to(work.parent / "outside" / "tool")
     ((text, code),) = output_of(sandbox(mechanism), [work], (str(work / "link"),))
     assert code == 126
     assert "the tool" not in text
 
 
-def test_a_first_line_in_the_folder_opens_no_interpreter_outside(work: Path, mechanism: str) -> None:
+def test_a_script_in_the_folder_gives_no_access_to_an_interpreter_outside(work: Path, mechanism: str) -> None:
     _program(work / "script", f"#!{work.parent}/outside/tool\n")
     ((text, code),) = output_of(sandbox(mechanism), [work], (str(work / "script"),))
     assert code != 0
     assert "the tool" not in text
 
 
-def test_a_program_that_the_sandbox_has_is_found_behind_one_that_it_has_not(work: Path, mechanism: str) -> None:
+def test_a_program_is_found_later_on_the_path_if_an_earlier_one_is_outside(work: Path, mechanism: str) -> None:
     _program(work.parent / "outside" / "cat", "#!/bin/sh\necho the wrong one\n")
     (work / "file").write_text("from the folder")
     path = {"PATH": f"{work.parent}/outside:/usr/bin:/bin"}
@@ -155,14 +153,14 @@ print(json.dumps({{"got": got}}), flush=True)
 """
 
 
-def test_the_users_command_brings_its_script_and_nothing_beside_it(work: Path, mechanism: str) -> None:
+def test_the_users_command_adds_its_script_and_nothing_next_to_it(work: Path, mechanism: str) -> None:
     outside = work.parent / "outside"
     (outside / "agent.py").write_text(_AGENT.format(secret=str(outside / "secret")))
     said = first_words_of([sys.executable, "-I", "-S", str(outside / "agent.py")], work, sandbox(mechanism))
     assert json.loads(said) == {"got": "refused"}
 
 
-def test_a_link_in_the_folder_opens_nothing_outside_for_the_users_command_either(work: Path, mechanism: str) -> None:
+def test_a_link_in_the_folder_gives_the_users_command_no_access_outside_either(work: Path, mechanism: str) -> None:
     (work / "agent.py").symlink_to(work.parent / "outside" / "secret")
     assert first_words_of(["cat", str(work / "agent.py")], work, sandbox(mechanism)) == ""
 
@@ -173,14 +171,14 @@ def test_a_virtual_environment_in_the_folder_finds_its_python(work: Path, mechan
     assert first_words_of(["./agent"], work, sandbox(mechanism)) == "[1]"
 
 
-def test_a_folder_that_is_called_by_another_name_is_found_by_it(work: Path, mechanism: str) -> None:
+def test_a_folder_with_two_names_is_accessible_by_both(work: Path, mechanism: str) -> None:
     other = work.parent / "other"
     other.symlink_to(work.parent)
     _program(work / "agent", "#!/bin/sh\necho '[1]'\n")
     assert first_words_of([str(other / "work" / "agent")], work, sandbox(mechanism)) == "[1]"
 
 
-def test_links_and_first_lines_in_a_writable_folder_bring_nothing_but_an_installed_python(tmp_path: Path) -> None:
+def test_links_and_scripts_in_a_writable_folder_add_nothing_but_an_installed_python(tmp_path: Path) -> None:
     work, home, python = tmp_path / "work", tmp_path / "home", tmp_path / "python"
     for folder in (work / "bin", home, python / "bin", python / "lib" / "python3.11"):
         folder.mkdir(parents=True)
@@ -200,7 +198,7 @@ def test_links_and_first_lines_in_a_writable_folder_bring_nothing_but_an_install
     assert system_paths.required_paths(str(outside), [str(outside)], [str(work)]) == []
 
 
-def test_a_folder_in_a_writable_one_that_becomes_a_link_opens_nothing(work: Path, mechanism: str) -> None:
+def test_a_subfolder_that_becomes_a_link_gives_no_access(work: Path, mechanism: str) -> None:
     outside = work.parent / "outside"
     (work / "inner").mkdir()
     (work / "read").mkdir()
@@ -219,7 +217,7 @@ def test_a_folder_in_a_writable_one_that_becomes_a_link_opens_nothing(work: Path
     assert not (outside / "made").exists()
 
 
-def test_a_writable_folder_that_somebody_replaces_by_a_link_is_no_longer_one(work: Path, mechanism: str) -> None:
+def test_a_writable_folder_that_is_replaced_by_a_link_is_no_longer_writable(work: Path, mechanism: str) -> None:
     outside = work.parent / "outside"
     box = ActiveSandbox(sandbox(mechanism), [str(work)])
     try:
@@ -237,9 +235,7 @@ def test_a_writable_folder_that_somebody_replaces_by_a_link_is_no_longer_one(wor
 
 
 @pytest.mark.parametrize("how", ["read", "write"])
-def test_what_is_granted_through_a_link_in_a_writable_folder_is_refused_with_its_real_name(
-    work: Path, how: str
-) -> None:
+def test_a_grant_through_a_link_in_a_writable_folder_is_refused_with_its_real_name(work: Path, how: str) -> None:
     (work / "link").symlink_to(work.parent / "outside")
     with pytest.raises(SandboxUnavailable, match=f"name {work.parent}/outside itself"):
         plan_sandbox(sandbox("auto", **{how: (str(work / "link"),)}), [str(work)], MACHINE)
@@ -304,7 +300,7 @@ def test_a_folder_that_modules_are_imported_from_is_not_writable(
         plan_sandbox(Sandbox(net="none"), [str(tmp_path)], MACHINE)
 
 
-def test_a_sign_for_an_importer_among_the_folders_of_modules_is_no_folder(
+def test_a_marker_of_an_importer_in_the_module_path_is_not_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -312,7 +308,7 @@ def test_a_sign_for_an_importer_among_the_folders_of_modules_is_no_folder(
     assert plan_sandbox(Sandbox(net="none"), [str(tmp_path)], MACHINE)
 
 
-def test_the_launcher_imports_nothing_that_an_agent_made(work: Path, mechanism: str) -> None:
+def test_the_launcher_imports_nothing_that_an_agent_can_write(work: Path, mechanism: str) -> None:
     evil = f"open({str(work.parent / 'outside' / 'made')!r}, 'w')\n"
     for name in ("base64", "ctypes", "json", "os", "sitecustomize", "usercustomize"):
         (work / f"{name}.py").write_text(evil)

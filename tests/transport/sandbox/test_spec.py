@@ -47,14 +47,14 @@ def test_an_invalid_network_is_refused_with_the_valid_values(words: str) -> None
         Sandbox(net=words)
 
 
-def test_a_sandbox_says_which_of_its_parts_is_wrong() -> None:
+def test_an_invalid_sandbox_names_the_invalid_member() -> None:
     with pytest.raises(ValueError, match="landlock, bubblewrap"):
         Sandbox(mechanism="docker")
     with pytest.raises(ValueError, match=r"read=\('/data',\)"):
         Sandbox(read="/data")  # type: ignore[arg-type]
 
 
-def test_of_the_environment_only_what_is_named_is_left() -> None:
+def test_the_sandbox_keeps_only_named_variables() -> None:
     ours = {
         "PATH": "/bin",
         "LC_TIME": "C",
@@ -67,7 +67,7 @@ def test_of_the_environment_only_what_is_named_is_left() -> None:
     assert filter_environment(ours, ["API_KEY", "MISSING"]) == {"PATH": "/bin", "LC_TIME": "C", "API_KEY": "k"}
 
 
-def test_limits_go_by_the_names_of_the_system_and_none_is_none() -> None:
+def test_limits_have_the_names_of_the_system_and_none_means_no_limit() -> None:
     table = dict(Limits(memory=1 << 30, processes=None).rlimits())
     assert table["RLIMIT_AS"] == 1 << 30
     assert table["RLIMIT_CORE"] == 0
@@ -79,12 +79,12 @@ def test_limits_go_by_the_names_of_the_system_and_none_is_none() -> None:
     ("folder", "path", "inside"),
     [("/a", "/a", True), ("/a", "/a/b", True), ("/a", "/ab", False), ("/", "/a", True), ("/a/b", "/a", False)],
 )
-def test_a_folder_holds_what_is_below_it(folder: str, path: str, inside: bool) -> None:
+def test_a_folder_contains_the_paths_below_it(folder: str, path: str, inside: bool) -> None:
     assert contains_path(folder, path) is inside
 
 
 @pytest.mark.parametrize("abi", range(1, 9))
-def test_every_version_is_asked_only_for_what_it_knows(abi: int) -> None:
+def test_each_landlock_version_gets_only_the_flags_that_it_supports(abi: int) -> None:
     files, tcp, scopes = landlock.handled_rights(abi)
     assert bool(files & landlock.REFER) is (abi >= 2)
     assert bool(files & landlock.TRUNCATE) is (abi >= 3)
@@ -94,12 +94,12 @@ def test_every_version_is_asked_only_for_what_it_knows(abi: int) -> None:
     assert len(landlock.pack_ruleset(abi, True)) == 8 * (1 + (abi >= 4) + (abi >= 6))
 
 
-def test_tcp_is_left_alone_where_all_of_it_is_wanted() -> None:
+def test_tcp_is_not_restricted_if_all_ports_are_allowed() -> None:
     assert struct.unpack("=3Q", landlock.pack_ruleset(6, False))[1] == 0
     assert struct.unpack("=3Q", landlock.pack_ruleset(6, True))[1] == landlock.BIND_TCP | landlock.CONNECT_TCP
 
 
-def test_nobody_makes_devices_in_a_folder_that_is_written() -> None:
+def test_device_files_cannot_be_created_in_a_writable_folder() -> None:
     assert not landlock.WRITE & (landlock.MAKE_CHAR | landlock.MAKE_BLOCK | landlock.IOCTL_DEV)
     assert not landlock.READ & landlock.WRITE_FILE
 
@@ -116,7 +116,7 @@ def test_nobody_makes_devices_in_a_folder_that_is_written() -> None:
         ("unix", 1, BWRAP, "bubblewrap"),
     ],
 )
-def test_landlock_is_used_where_it_can_do_what_is_asked_else_bubblewrap(
+def test_landlock_is_used_if_it_can_do_what_is_asked_otherwise_bubblewrap(
     net: str, abi: int, bwrap: str | None, mechanism: str
 ) -> None:
     planned = plan_sandbox(Sandbox(net=net), ["/srv"], machine(abi, bwrap))
@@ -133,7 +133,7 @@ def test_landlock_is_used_where_it_can_do_what_is_asked_else_bubblewrap(
         ("443", 0, BWRAP, ["no Landlock", "bubblewrap cannot limit TCP to ports"]),
     ],
 )
-def test_where_neither_can_do_it_one_line_says_what_is_missing_and_what_to_do(
+def test_if_neither_is_available_one_line_says_what_is_missing_and_what_to_do(
     net: str, abi: int, bwrap: str | None, words: list[str]
 ) -> None:
     with pytest.raises(SandboxUnavailable) as raised:
@@ -143,7 +143,7 @@ def test_where_neither_can_do_it_one_line_says_what_is_missing_and_what_to_do(
     assert [word for word in words if word not in text] == []
 
 
-def test_a_mechanism_that_was_named_is_not_replaced_by_the_other() -> None:
+def test_a_named_mechanism_is_not_replaced_by_the_other() -> None:
     assert (
         plan_sandbox(Sandbox(mechanism="bubblewrap", net="none"), ["/srv"], machine(6, BWRAP)).mechanism == "bubblewrap"
     )
@@ -151,14 +151,14 @@ def test_a_mechanism_that_was_named_is_not_replaced_by_the_other() -> None:
         plan_sandbox(Sandbox(mechanism="landlock", net="none"), ["/srv"], machine(0, BWRAP))
 
 
-def test_on_a_processor_whose_calls_are_unknown_sockets_are_not_said_to_be_limited() -> None:
+def test_on_an_unknown_processor_the_sandbox_does_not_claim_to_limit_sockets() -> None:
     unknown = machine()._replace(processor=None)
     with pytest.raises(SandboxUnavailable, match="processor"):
         plan_sandbox(Sandbox(net="none"), ["/srv"], unknown)
     assert plan_sandbox(Sandbox(net="all,unix"), ["/srv"], unknown).seccomp_filter is None
 
 
-def test_a_folder_that_holds_the_users_policy_is_not_writable(tmp_path: Path) -> None:
+def test_a_folder_that_contains_the_users_policy_is_not_writable(tmp_path: Path) -> None:
     sandbox = protect_user_files(Sandbox(net="none"), {"HOME": str(tmp_path)})
     assert sandbox is not None
     inner = tmp_path / ".config" / "dragoman" / "sub"
@@ -169,7 +169,7 @@ def test_a_folder_that_holds_the_users_policy_is_not_writable(tmp_path: Path) ->
     assert plan_sandbox(sandbox, [str(tmp_path / "project")], machine(6)).write_paths == (str(tmp_path / "project"),)
 
 
-def test_a_sandbox_is_made_for_the_folder_that_was_checked_and_not_for_where_a_link_leads(tmp_path: Path) -> None:
+def test_a_sandbox_is_made_for_the_checked_folder_and_not_for_the_target_of_a_new_link(tmp_path: Path) -> None:
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     for folder in (tmp_path / "link", tmp_path / "link" / "deep"):
@@ -179,7 +179,7 @@ def test_a_sandbox_is_made_for_the_folder_that_was_checked_and_not_for_where_a_l
     assert plan_sandbox(named, [], machine(6)).write_paths == (str(tmp_path / "real"),)
 
 
-def test_a_policy_that_is_a_link_is_closed_where_it_leads(tmp_path: Path) -> None:
+def test_the_target_of_a_policy_link_is_not_writable(tmp_path: Path) -> None:
     config, dotfiles = tmp_path / ".config" / "dragoman", tmp_path / "dotfiles"
     config.mkdir(parents=True)
     dotfiles.mkdir()
@@ -206,7 +206,7 @@ def wrapped(**changed: Any) -> list[str]:
     return bubblewrap.build_arguments(**{**given, **changed})
 
 
-def test_bubblewrap_mounts_what_is_granted_and_what_is_written_last() -> None:
+def test_bubblewrap_mounts_granted_paths_and_writable_paths_last() -> None:
     line = " ".join(wrapped())
     parts = ["--symlink usr/bin /bin", "--ro-bind-try /data /data", "--bind /srv /srv"]
     places = [line.index(part) for part in parts]
@@ -222,7 +222,7 @@ def test_bubblewrap_gets_the_environment_only_for_the_command() -> None:
     assert words.index("--clearenv") < at
 
 
-def test_bubblewrap_cuts_the_network_where_none_is_wanted() -> None:
+def test_bubblewrap_disables_the_network_if_none_is_allowed() -> None:
     assert "--unshare-net" in wrapped()
     assert "--unshare-net" not in wrapped(has_network=True)
 
@@ -233,7 +233,7 @@ def test_bubblewrap_makes_the_kernel_settings_read_only(is_root: bool) -> None:
     assert "--proc /proc --remount-ro /proc" in line
 
 
-def test_root_keeps_its_power_over_files_and_nothing_else() -> None:
+def test_root_keeps_only_its_file_capabilities() -> None:
     words = wrapped(is_root=True)
     assert words.index("--cap-drop") < words.index("--cap-add")
     added = [words[at + 1] for at, word in enumerate(words) if word == "--cap-add"]
@@ -263,7 +263,7 @@ CLOEXEC = 0o2000000
         (16, 3, 0, ALLOWED, ALLOWED, ALLOWED),  # asking for interfaces
     ],
 )
-def test_only_sockets_that_can_be_limited_are_made(
+def test_only_sockets_that_can_be_limited_are_allowed(
     family: int, kind: int, protocol: int, ports: int, everything: int, nothing: int
 ) -> None:
     for name, calls in seccomp.SYSCALLS_BY_MACHINE.items():
@@ -272,7 +272,7 @@ def test_only_sockets_that_can_be_limited_are_made(
             assert verdict(program, calls.audit_arch, calls.socket, family, kind, protocol) == wanted
 
 
-def test_unix_sockets_are_made_where_they_were_asked_for() -> None:
+def test_unix_sockets_are_allowed_if_requested() -> None:
     program = seccomp.build_filter("x86_64", inet=False, is_tcp_limited=True, unix=True)
     assert verdict(program, X86.audit_arch, X86.socket, 1, 1, 0) == ALLOWED
     assert verdict(program, X86.audit_arch, X86.socket, 2, 1, 0) == errno.EACCES
@@ -292,7 +292,7 @@ def test_calls_that_bypass_the_sandbox_are_refused() -> None:
     assert verdict(program, X86.audit_arch, 59) == ALLOWED  # execve
 
 
-def test_a_program_brings_its_virtual_environment_and_its_interpreter(tmp_path: Path) -> None:
+def test_a_program_adds_its_virtual_environment_and_its_interpreter(tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "pyvenv.cfg").write_text("")
@@ -304,16 +304,14 @@ def test_a_program_brings_its_virtual_environment_and_its_interpreter(tmp_path: 
     assert {str(link), str(venv), str(venv / "bin" / "agent"), str(venv / "bin" / "python")} <= set(needed)
 
 
-def test_a_package_of_node_brings_the_packages_beside_it(tmp_path: Path) -> None:
+def test_a_node_package_adds_the_packages_next_to_it(tmp_path: Path) -> None:
     tool = tmp_path / "node_modules" / "tool" / "node_modules" / "inner" / "cli.js"
     tool.parent.mkdir(parents=True)
     tool.write_text("#!/usr/bin/env node\n")
     assert str(tmp_path / "node_modules") in system_paths.required_paths(str(tool), [])
 
 
-def test_a_program_brings_neither_the_whole_system_nor_the_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_adds_neither_the_whole_system_nor_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "bin").mkdir()
     (tmp_path / "pyvenv.cfg").write_text("")
@@ -335,7 +333,7 @@ def test_an_interpreter_that_is_a_pipe_does_not_block(tmp_path: Path) -> None:
     assert str(pipe) in system_paths.required_paths(str(pipe), [])
 
 
-def test_files_that_a_command_names_can_be_read_folders_not(tmp_path: Path) -> None:
+def test_files_in_a_command_are_readable_but_folders_are_not(tmp_path: Path) -> None:
     script = tmp_path / "agent.py"
     script.write_text("")
     assert str(script) in system_paths.required_paths("/bin/sh", [str(script), str(tmp_path)])
@@ -343,7 +341,7 @@ def test_files_that_a_command_names_can_be_read_folders_not(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can read what is not for everybody")
-def test_root_reads_only_what_everybody_can_of_the_settings() -> None:
+def test_root_reads_only_the_settings_that_everybody_can_read() -> None:
     readable = system_paths.readable_etc_paths()
     assert "/etc" not in readable
     assert not [path for path in readable if not os.path.islink(path) and not os.stat(path).st_mode & 0o004]

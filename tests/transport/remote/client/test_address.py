@@ -20,17 +20,17 @@ from dragoman.transport.remote.address import RemoteOptions, parse_address, reda
         ("http://localhost", False, False, 80),
     ],
 )
-def test_an_url_says_how_and_where(url: str, secure: bool, socket: bool, port: int) -> None:
+def test_a_url_gives_transport_and_address(url: str, secure: bool, socket: bool, port: int) -> None:
     address = parse_address(url)
     assert (address.is_secure, address.is_websocket, address.port) == (secure, socket, port)
     assert address.url.rstrip("/") == url
 
 
-def test_an_http_address_is_reached_by_websocket_when_that_is_asked_for() -> None:
+def test_an_http_address_is_upgraded_to_websocket_on_request() -> None:
     assert parse_address("https://host.example/acp", RemoteOptions(upgrade=True)).url == "wss://host.example/acp"
 
 
-def test_a_token_and_a_password_are_sent_in_headers_and_shown_nowhere() -> None:
+def test_a_token_and_a_password_are_sent_in_headers_and_never_shown() -> None:
     address = parse_address("https://ann:s3cret@host.example/acp?token=t0ken&room=5")
     assert dict(address.headers)["Authorization"].startswith("Basic ")
     assert "t0ken" in address.url
@@ -54,17 +54,17 @@ def test_a_token_and_a_password_are_sent_in_headers_and_shown_nowhere() -> None:
         ("https://host.example/acp", RemoteOptions(headers={"X-A": "ü"}), "the header 'X-A'"),
     ],
 )
-def test_what_is_no_usable_address_says_what_to_do(url: str, remote: RemoteOptions, says: str) -> None:
+def test_the_error_for_an_invalid_address_says_what_to_do(url: str, remote: RemoteOptions, says: str) -> None:
     with pytest.raises(StartFailed, match=says) as told:
         parse_address(url, remote)
     assert "s3cret" not in str(told.value)
 
 
-def test_plain_http_to_another_machine_is_for_those_who_say_so() -> None:
+def test_plain_http_to_another_machine_needs_an_option() -> None:
     assert parse_address("http://192.0.2.7/acp", RemoteOptions(tls=False)).host == "192.0.2.7"
 
 
-def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_file_without_certificates_names_it(tmp_path: Path) -> None:
     place = tmp_path / "ca.pem"
     for content in (None, "no certificate"):
         if content is not None:

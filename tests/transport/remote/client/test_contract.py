@@ -17,7 +17,7 @@ WITHIN = 40.0
 
 
 @pytest.mark.parametrize("which", ["the client's end", "the server's end"])
-async def test_websocket_keeps_the_contract_of_transports(which: str) -> None:
+async def test_websocket_passes_the_transport_contract_checks(which: str) -> None:
 
     async with meeting() as there:
 
@@ -85,7 +85,7 @@ def test_closing_wakes_the_receiver_with_the_reason(over: str) -> None:
 
 
 @ways
-def test_what_was_sent_before_a_close_still_arrives(over: str) -> None:
+def test_frames_sent_before_a_close_arrive(over: str) -> None:
     async def work(ours: Transport, theirs: Transport) -> None:
         ours.send(call(1))
         await ours.close()
@@ -95,7 +95,7 @@ def test_what_was_sent_before_a_close_still_arrives(over: str) -> None:
 
 
 @ways
-def test_the_end_that_the_server_makes_is_told_after_its_last_frame(over: str) -> None:
+def test_a_close_by_the_server_is_reported_after_its_last_frame(over: str) -> None:
     async def work(ours: Transport, theirs: Transport) -> None:
         theirs.send(call(0))
         assert await take(ours, 1) == [call(0)]  # the stream is open
@@ -109,7 +109,7 @@ def test_the_end_that_the_server_makes_is_told_after_its_last_frame(over: str) -
 
 
 @ways
-def test_a_cancelled_receive_loses_no_frame_and_two_are_one_too_many(over: str) -> None:
+def test_a_cancelled_receive_loses_no_frame_and_two_receivers_raise(over: str) -> None:
     async def work(ours: Transport, theirs: Transport) -> None:
         receiver = asyncio.create_task(ours.receive())
         await asyncio.sleep(0)
@@ -141,7 +141,7 @@ def test_unreceived_frames_stop_the_reading_so_that_the_server_slows_down(over: 
 
 
 @ways
-def test_frames_are_offered_to_a_listener_as_they_come(over: str) -> None:
+def test_frames_are_passed_to_a_listener_as_they_arrive(over: str) -> None:
     async def work(ours: Transport, theirs: Transport) -> None:
         taken: list[object] = []
         done = asyncio.Event()

@@ -99,14 +99,14 @@ async def test_an_unexpected_http_response_says_what_to_do(over: str, said: byte
 
 
 @ways
-async def test_a_server_that_does_not_speak_http_is_reported(over: str) -> None:
+async def test_a_server_that_does_not_use_http_is_reported(over: str) -> None:
 
     async with answering(b"SSH-2.0-OpenSSH_9.9\r\n") as port:
         assert isinstance(await failure(f"{over}://127.0.0.1:{port}/acp"), Unreachable)
 
 
 @ways
-def test_nobody_listens(over: str) -> None:
+def test_a_refused_connection_is_reported(over: str) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         error = asyncio.run(failure(f"{over}://127.0.0.1:{unused.getsockname()[1]}/acp"))
@@ -114,13 +114,13 @@ def test_nobody_listens(over: str) -> None:
 
 
 @pytest.mark.parametrize("over", ["wss", "https"])
-def test_a_host_name_that_nobody_knows(over: str) -> None:
+def test_an_unknown_host_name_is_reported(over: str) -> None:
     error = asyncio.run(failure(f"{over}://nobody.invalid/acp"))
     assert "this host name is unknown" in str(error)
 
 
 @pytest.mark.parametrize("over", ["wss", "https"])
-def test_tls_where_none_is_spoken(over: str) -> None:
+def test_tls_to_a_plain_server_is_reported(over: str) -> None:
     async def main() -> str:
         async with answering(answer("400 Bad Request")) as port:
             return str(await failure(f"{over}://127.0.0.1:{port}/acp"))
@@ -129,7 +129,7 @@ def test_tls_where_none_is_spoken(over: str) -> None:
 
 
 @pytest.mark.parametrize("over", ["wss", "https"])
-def test_a_server_that_goes_away_in_the_middle_of_tls_may_come_back(over: str) -> None:
+def test_a_disconnect_during_the_tls_handshake_is_temporary(over: str) -> None:
     async def main() -> StartFailed:
         async with answering(b"") as port:
             return await failure(f"{over}://127.0.0.1:{port}/acp")
@@ -139,7 +139,7 @@ def test_a_server_that_goes_away_in_the_middle_of_tls_may_come_back(over: str) -
     assert error.is_passing
 
 
-def test_a_reset_while_tls_waits_for_bytes_is_no_fault_of_tls() -> None:
+def test_a_reset_during_a_tls_read_is_not_a_tls_error() -> None:
     try:
         try:
             raise ssl.SSLWantReadError
@@ -151,7 +151,7 @@ def test_a_reset_while_tls_waits_for_bytes_is_no_fault_of_tls() -> None:
     assert str(error) == "there: Connection reset by peer"
 
 
-async def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None:
+async def test_a_message_is_sent_again_after_any_http_client_error() -> None:
     class Client:
         tries = 0
 
@@ -171,7 +171,7 @@ async def test_a_message_is_sent_again_whatever_the_http_client_raises() -> None
     assert "connected again" in told[-1]
 
 
-def test_a_refused_upgrade_says_why_wherever_its_answer_was_cut() -> None:
+def test_a_refused_upgrade_has_a_reason_even_if_its_answer_is_split() -> None:
     body = b'{"error":{"kind":"auth_required","message":"show the token"}}'
     said = (
         b"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
@@ -183,7 +183,7 @@ def test_a_refused_upgrade_says_why_wherever_its_answer_was_cut() -> None:
             handshake.feed(said[place:])
 
 
-async def test_a_handshake_that_is_given_up_leaves_no_socket() -> None:
+async def test_a_cancelled_handshake_leaves_no_socket() -> None:
 
     there, left = asyncio.Event(), asyncio.Event()
 
@@ -236,7 +236,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("over", ["wss", "https"])
-async def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: tuple[Path, Path]) -> None:
+async def test_a_certificate_must_be_trusted_or_passed(over: str, keys: tuple[Path, Path]) -> None:
     agent = Agent("echo")
 
     @agent.prompt
@@ -261,6 +261,6 @@ async def test_a_certificate_must_be_trusted_and_can_be_given(over: str, keys: t
                 assert await session.ask("hello") == "You said: hello"
 
 
-def test_what_belongs_to_an_url_is_refused_for_a_command() -> None:
+def test_url_options_are_refused_for_a_command() -> None:
     with pytest.raises(ValueError, match="an agent at a URL"):
         connect(["agent"], token=SECRET)

@@ -25,7 +25,7 @@ lines = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_siz
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(lines, max_size=8), cuts, st.sampled_from([b"\n", b"\r\n", b"\r"]))
-def test_what_the_writer_writes_the_reader_reads_with_any_line_end(
+def test_the_reader_reads_what_the_writer_wrote_with_any_line_end(
     frames: list[bytes], cuts: list[int], end: bytes
 ) -> None:
     stream = encode_events(frames, 5).replace(b"\n", end)
@@ -56,7 +56,7 @@ def test_what_the_writer_writes_the_reader_reads_with_any_line_end(
         ),
     ],
 )
-def test_the_forms_of_an_event(stream: bytes, expected: list[ServerSentEvent]) -> None:
+def test_every_form_of_an_event_is_parsed(stream: bytes, expected: list[ServerSentEvent]) -> None:
     for size in (1, 3, 1000):
         assert fed(stream, [size]) == expected
     taken = EventParser().feed_batch(stream)

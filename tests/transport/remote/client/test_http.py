@@ -43,7 +43,7 @@ def is_stream(session: str | None) -> Callable[[Asked], bool]:
     return lambda asked: asked.method == "GET" and asked.session == session
 
 
-def test_every_message_that_has_to_do_with_a_session_names_it_answers_included() -> None:
+def test_every_message_of_a_session_names_it_including_answers() -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         ours.send(call(1, "session/new", cwd="/", mcpServers=[]))
         server.say(id=1, result={"sessionId": "s1"})
@@ -108,7 +108,7 @@ def test_messages_are_posted_one_after_the_other_and_numbered() -> None:
     assert [each.headers["dragoman-frame"] for each in posts] == [str(number) for number in range(1, 22)]
 
 
-def test_a_message_that_comes_too_often_is_sent_again_when_the_server_says() -> None:
+def test_a_rate_limited_message_is_sent_again_when_the_server_says() -> None:
     said: list[str] = []
 
     async def work(server: Scripted, ours: HttpTransport) -> None:
@@ -132,7 +132,7 @@ def test_a_message_that_comes_too_often_is_sent_again_when_the_server_says() -> 
         (501, b'{"error":{"kind":"capability_unsupported","message":"no batches"}}', "capability_unsupported"),
     ],
 )
-def test_a_request_that_is_refused_is_answered_and_the_connection_lives(status: int, body: bytes, kind: str) -> None:
+def test_a_refused_request_gets_an_error_and_the_connection_continues(status: int, body: bytes, kind: str) -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         server.refuse(is_call("session/prompt"), status, body)
         ours.send(call(1, "session/prompt", sessionId="s1", prompt=[]))
@@ -154,9 +154,7 @@ def test_a_request_that_is_refused_is_answered_and_the_connection_lives(status: 
         (401, b"", Unreachable),
     ],
 )
-def test_a_connection_that_the_server_does_not_know_any_more_is_over(
-    status: int, body: bytes, error: type[Exception]
-) -> None:
+def test_a_connection_that_the_server_forgot_ends(status: int, body: bytes, error: type[Exception]) -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         server.refuse(is_call("session/list"), status, body)
         ours.send(call(1, "session/list"))
@@ -166,7 +164,7 @@ def test_a_connection_that_the_server_does_not_know_any_more_is_over(
     play(work)
 
 
-def test_a_load_is_asked_without_its_session_of_a_server_that_does_not_know_it_yet() -> None:
+def test_session_load_is_retried_without_the_session_header_if_the_server_does_not_know_it() -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         server.refuse(is_stream("s1"), 404, b"Unknown session id")
         server.refuse(is_call("session/load"), 404, b"Unknown session id")
@@ -182,7 +180,7 @@ def test_a_load_is_asked_without_its_session_of_a_server_that_does_not_know_it_y
     assert play(work).posts() == [("session/load", "s1"), ("session/load", None)]
 
 
-def test_a_stream_that_seems_to_be_read_is_requested_again() -> None:
+def test_a_stream_that_seems_to_have_another_reader_is_requested_again() -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         for _ in range(3):
             server.refuse(is_stream("s1"), 409, b"Outbound stream already has an active receiver")
@@ -203,7 +201,7 @@ def test_a_stream_that_ends_normally_is_requested_again() -> None:
     play(work)
 
 
-def test_the_answer_to_a_load_waits_for_the_history_that_comes_by_another_stream() -> None:
+def test_the_answer_to_a_load_waits_for_the_history_on_another_stream() -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         ours.send(call(1, "session/load", sessionId="s1", cwd="/", mcpServers=[]))
         await server.heard("session/load")
@@ -216,7 +214,7 @@ def test_the_answer_to_a_load_waits_for_the_history_that_comes_by_another_stream
     play(work)
 
 
-async def test_what_our_own_server_says_in_order_arrives_in_order_over_two_streams() -> None:
+async def test_messages_of_our_server_arrive_in_order_over_two_streams() -> None:
 
     async with meeting() as there:
         ours, theirs = await there.meet("http")

@@ -42,7 +42,7 @@ def test_which_addresses_use_a_proxy(monkeypatch: pytest.MonkeyPatch, url: str, 
     assert proxy_url(parse_address(url)) == proxy
 
 
-async def test_a_websocket_goes_through_a_tunnel_and_refusals_are_told(
+async def test_a_websocket_uses_a_proxy_tunnel_and_refusals_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cert, key = certificate(tmp_path)

@@ -41,7 +41,7 @@ async def answered(transport: Transport) -> dict[str, Any]:
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
 @pytest.mark.parametrize("over", ["ws", "http"])
-async def test_a_request_that_is_too_large_ends_and_the_connection_goes_on(
+async def test_a_too_large_request_fails_and_the_connection_continues(
     over: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_told:  # a server that does not state its limit: it disconnects, or answers 413
@@ -67,7 +67,7 @@ async def test_a_request_that_is_too_large_ends_and_the_connection_goes_on(
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-async def test_an_answer_that_is_too_large_fails_its_request(over: str) -> None:
+async def test_a_too_large_answer_fails_its_request(over: str) -> None:
     heard: list[str] = []
 
     async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
@@ -85,7 +85,7 @@ async def test_an_answer_that_is_too_large_fails_its_request(over: str) -> None:
     assert all(f"at most {LARGEST}" in line for line in heard)
 
 
-async def test_a_message_at_which_the_connection_is_cut_again_and_again_is_not_sent_forever() -> None:
+async def test_a_message_that_repeatedly_breaks_the_connection_is_not_resent_forever() -> None:
 
     async with asyncio.timeout(WITHIN), meeting() as there, relaying(there.port) as relay:
         ours, theirs = await there.meet("ws", relay.port)
@@ -103,7 +103,7 @@ async def test_a_message_at_which_the_connection_is_cut_again_and_again_is_not_s
         await ours.close()
 
 
-async def test_a_server_that_cannot_resume_and_hangs_up_at_a_large_message_is_understood() -> None:
+async def test_a_server_that_disconnects_at_a_large_message_gives_a_too_large_error() -> None:
     async def handle(socket: ServerConnection) -> None:
         async for said in socket:
             if said == INITIALIZE.decode():
@@ -124,7 +124,7 @@ async def test_a_server_that_cannot_resume_and_hangs_up_at_a_large_message_is_un
         await ours.close()
 
 
-def test_another_frame_takes_the_number_of_one_that_is_not_sent() -> None:
+def test_the_number_of_an_unsent_frame_is_used_for_the_next() -> None:
     spool = ResumeBuffer(None)
     for each in (b"first", b"second", b"third"):
         spool.add(each)

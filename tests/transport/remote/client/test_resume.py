@@ -34,7 +34,7 @@ def frames(seed: int, who: str, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("over", ["ws", "http"])
-def test_frames_arrive_once_and_in_order_however_often_the_connection_is_cut(over: str, seed: int) -> None:
+def test_frames_arrive_once_and_in_order_after_any_number_of_disconnects(over: str, seed: int) -> None:
     said: list[str] = []
     count = 400 if over == "ws" else 60
 
@@ -69,7 +69,7 @@ def test_frames_arrive_once_and_in_order_however_often_the_connection_is_cut(ove
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-async def test_a_longer_cut_is_reported_when_it_begins_and_when_it_is_over(over: str) -> None:
+async def test_a_longer_disconnect_is_reported_at_its_beginning_and_end(over: str) -> None:
     said: list[str] = []
 
     async with meeting() as there, relaying(there.port) as relay:
@@ -95,7 +95,9 @@ async def test_a_longer_cut_is_reported_when_it_begins_and_when_it_is_over(over:
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-async def test_each_cut_is_reported_however_quickly_it_is_repaired(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_disconnect_is_reported_even_if_the_reconnect_is_fast(
+    over: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retry, "MERGE_WINDOW", 0.0)  # one stream is cut here, and may be cut again at once
     said: list[str] = []
 
@@ -121,7 +123,7 @@ async def test_each_cut_is_reported_however_quickly_it_is_repaired(over: str, mo
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-def test_a_server_that_stays_away_is_given_up_after_the_backoff(over: str) -> None:
+def test_reconnecting_ends_when_the_backoff_is_over(over: str) -> None:
     async def main() -> str:
         async with meeting() as there, relaying(there.port) as relay:
             remote = msgspec.structs.replace(
@@ -140,7 +142,7 @@ def test_a_server_that_stays_away_is_given_up_after_the_backoff(over: str) -> No
 
 
 @pytest.mark.parametrize("over", ["ws", "http"])
-async def test_a_connection_that_the_server_has_forgotten_is_over(over: str) -> None:
+async def test_a_connection_that_the_server_has_forgotten_ends(over: str) -> None:
 
     async with meeting() as there, relaying(there.port) as relay:
         ours, theirs = await there.meet(over, relay.port)
@@ -213,7 +215,7 @@ async def test_a_frozen_connection_is_replaced(over: str, monkeypatch: pytest.Mo
         await ours.close()
 
 
-async def test_a_websocket_brings_back_the_cookies_it_was_given() -> None:
+async def test_a_websocket_sends_its_cookies_when_it_reconnects() -> None:
     asked: list[bytes] = []
 
     async def upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

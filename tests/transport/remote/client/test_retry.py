@@ -50,7 +50,7 @@ def passing(wait: float | None = None) -> Unreachable:
     return Unreachable("nobody listens", is_passing=True, wait=wait)
 
 
-def test_pauses_double_up_to_the_longest() -> None:
+def test_delays_double_up_to_the_maximum() -> None:
     said, slept, outcome = tried([passing()] * 9)
     assert slept == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0]
     assert outcome == "there"
@@ -60,11 +60,11 @@ def test_pauses_double_up_to_the_longest() -> None:
     ]
 
 
-def test_a_first_try_that_works_says_nothing() -> None:
+def test_a_first_attempt_that_succeeds_is_not_reported() -> None:
     assert tried([]) == ([], [], "there")
 
 
-def test_a_cut_that_the_first_try_repairs_is_reported_in_one_line_for_all_that_were_cut_together() -> None:
+def test_disconnects_repaired_by_the_first_attempt_are_reported_in_one_line() -> None:
     said: list[str] = []
     outage = Outage(said.append)
 
@@ -76,13 +76,13 @@ def test_a_cut_that_the_first_try_repairs_is_reported_in_one_line_for_all_that_w
     assert said == ["agent x: the connection was cut and is restored (0.0 s)"]
 
 
-def test_it_ends_when_the_time_is_over() -> None:
+def test_retrying_ends_at_the_time_limit() -> None:
     _, slept, outcome = tried([passing()] * 99, Backoff(give_up_after=5.0))
     assert isinstance(outcome, Unreachable)
     assert sum(slept) == pytest.approx(5.0)
 
 
-def test_an_error_that_no_retry_fixes_ends_it_at_once() -> None:
+def test_a_permanent_error_ends_retrying_at_once() -> None:
     for error in (status_error("x", 401), status_error("x", 404), TransportClosed("gone")):
         _, slept, outcome = tried([error])
         assert outcome is error

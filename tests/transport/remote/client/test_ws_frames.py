@@ -67,7 +67,7 @@ def test_a_message_beyond_the_limit_is_skipped_and_its_ends_are_kept() -> None:
         assert skipped.tail == big[-4096:]
 
 
-def test_parts_that_are_too_large_together_are_skipped_too() -> None:
+def test_fragments_that_are_too_large_together_are_skipped_too() -> None:
     stream = wire(Opcode.TEXT, b"a" * 600, fin=False) + wire(Opcode.CONT, b"b" * 600) + wire(Opcode.TEXT, b"after")
     (skipped, after), _ = fed(stream, [100], limit=1000)
     assert isinstance(skipped, Oversize)
@@ -97,7 +97,7 @@ def test_a_close_frame_is_kept_with_its_code() -> None:
     ],
     ids=["masked", "extension", "continued", "interrupted", "long control", "opcode"],
 )
-def test_what_is_no_websocket_is_refused(stream: bytes) -> None:
+def test_an_invalid_websocket_frame_is_refused(stream: bytes) -> None:
     with pytest.raises(WebSocketProtocolError) as told:
         fed(stream, [1000])
     assert told.value.code == 1002

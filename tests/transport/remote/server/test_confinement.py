@@ -99,7 +99,7 @@ def test_the_owner_is_accepted_while_a_sandbox_is_in_use(
         assert asyncio.run(authenticate_local(knock)).is_local
 
 
-def test_a_socket_that_no_process_is_seen_to_hold_is_refused_only_while_a_sandbox_may_hold_it(
+def test_a_socket_without_a_visible_process_is_refused_only_while_a_sandbox_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confinement, "_PROCESSES", str(tmp_path))
@@ -123,7 +123,7 @@ def test_a_socket_that_no_process_is_seen_to_hold_is_refused_only_while_a_sandbo
     assert not confinement.may_be_confined("55", 7), "nothing can be told apart by it here"
 
 
-def test_a_process_that_has_gone_meanwhile_counts_as_one_that_may_hold_the_socket(
+def test_a_process_that_exited_meanwhile_may_have_held_the_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confinement, "_PROCESSES", str(tmp_path))

@@ -73,7 +73,7 @@ def dialled(server: Standing, headers: dict[str, str] | None = None) -> ClientCo
     return opened
 
 
-def test_headers_that_never_end_are_given_up(server: Standing) -> None:
+def test_headers_that_never_end_time_out(server: Standing) -> None:
     with server.dial() as end:
         end.sendall(b"POST /acp HTTP/1.1\r\nHost: 127.0.0.1\r\n")
         assert rest(end).startswith(b"HTTP/1.1 408")
@@ -81,7 +81,7 @@ def test_headers_that_never_end_are_given_up(server: Standing) -> None:
         assert rest(silent) == b""
 
 
-def test_headers_that_never_end_after_a_good_request_are_given_up_too(server: Standing) -> None:
+def test_headers_that_never_end_after_a_valid_request_time_out_too(server: Standing) -> None:
     with server.dial() as end:
         end.sendall(b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /acp HTTP/1.1\r\nHo")
         said = rest(end)
@@ -89,7 +89,7 @@ def test_headers_that_never_end_after_a_good_request_are_given_up_too(server: St
         assert b"HTTP/1.1 408" in said
 
 
-def test_a_body_that_never_ends_is_given_up(server: Standing) -> None:
+def test_a_body_that_never_ends_times_out(server: Standing) -> None:
     with server.dial() as end:
         head = b"POST /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
         end.sendall(head)
@@ -98,9 +98,7 @@ def test_a_body_that_never_ends_is_given_up(server: Standing) -> None:
 
 @pytest.mark.parametrize("size", [LIMITS.headers + 100, 2 * LIMITS.headers, 60_000])
 @pytest.mark.parametrize("upgrade", [b"", b"Connection: Upgrade\r\nUpgrade: websocket\r\n"], ids=["GET", "upgrade"])
-def test_a_head_that_is_too_large_is_refused_also_when_all_of_it_comes_at_once(
-    server: Standing, size: int, upgrade: bytes
-) -> None:
+def test_too_large_headers_are_refused_even_if_they_arrive_at_once(server: Standing, size: int, upgrade: bytes) -> None:
     with server.dial() as end:
         end.sendall(b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\n%bX: %b\r\n\r\n" % (upgrade, b"x" * size))
         assert rest(end).startswith(b"HTTP/1.1 431")
@@ -135,14 +133,14 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(server: Standing) -> No
     [b"\x16\x03\x01\x02\x00\x01\x00", b"\x00" * 64, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 64, b"GET\r\n\r\n"],
     ids=["TLS", "zeros", "broken HTTP/2", "no request"],
 )
-def test_bytes_that_are_no_request_end_their_socket(server: Standing, garbage: bytes) -> None:
+def test_bytes_that_are_not_http_close_the_socket(server: Standing, garbage: bytes) -> None:
     with server.dial() as end:
         end.sendall(garbage)
         said = rest(end)
         assert b"200" not in said[:20]
 
 
-def test_a_hundred_thousand_frames_of_garbage_end_as_too_many(server: Standing) -> None:
+def test_a_hundred_thousand_invalid_frames_are_too_many(server: Standing) -> None:
     with dialled(server) as socket_:
         with pytest.raises(ConnectionClosed):
             _insist(socket_)
@@ -156,7 +154,7 @@ def _insist(socket_: ClientConnection) -> None:
         socket_.recv(timeout=WITHIN)
 
 
-def test_garbage_in_small_amounts_is_answered_and_forgiven(server: Standing) -> None:
+def test_a_few_invalid_frames_are_answered_and_tolerated(server: Standing) -> None:
     with dialled(server) as socket_:
         for text in ("garbage", "[1]", "5", '{"id":1}', "\x00"):
             socket_.send(text)
@@ -166,7 +164,7 @@ def test_garbage_in_small_amounts_is_answered_and_forgiven(server: Standing) -> 
         assert json.loads(socket_.recv(timeout=WITHIN))["id"] == 0
 
 
-def test_requests_beyond_the_rate_are_refused_by_kind_and_time() -> None:
+def test_requests_over_the_rate_limit_are_refused_with_kind_and_retry_time() -> None:
     with standing(limits=ServerLimits(rate=0.1, burst=5)) as slow, dialled(slow) as socket_:
         for id in range(8):
             socket_.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": "nothing"}))
@@ -177,7 +175,7 @@ def test_requests_beyond_the_rate_are_refused_by_kind_and_time() -> None:
         assert all(answer["error"]["data"]["retryAfter"] > 1 for answer in late)
 
 
-def test_what_was_refused_for_its_rate_counts_as_received() -> None:
+def test_a_rate_limited_message_counts_as_received() -> None:
     with standing(limits=ServerLimits(rate=0.1, burst=5)) as slow, dialled(slow, {"Dragoman-Resume": "1"}) as socket_:
         for id in range(8):
             socket_.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": "nothing"}))
@@ -186,7 +184,7 @@ def test_what_was_refused_for_its_rate_counts_as_received() -> None:
         assert receipts[-1:] == [8], "a client would send the refused ones again"
 
 
-def test_a_message_over_the_limit_ends_its_socket(server: Standing) -> None:
+def test_a_message_over_the_limit_closes_its_socket(server: Standing) -> None:
     with dialled(server) as socket_:
         socket_.send("x" * 200_000)
         with pytest.raises(ConnectionClosed):
@@ -194,7 +192,7 @@ def test_a_message_over_the_limit_ends_its_socket(server: Standing) -> None:
         assert socket_.close_code == 1009
 
 
-def test_a_broken_frame_ends_its_socket(server: Standing) -> None:
+def test_an_invalid_frame_closes_its_socket(server: Standing) -> None:
     with dialled(server) as socket_:
         socket_.socket.sendall(b"\xff\xff\xff\xff\xff\xff")
         with pytest.raises(ConnectionClosed):
@@ -202,7 +200,7 @@ def test_a_broken_frame_ends_its_socket(server: Standing) -> None:
         assert socket_.close_code == 1002
 
 
-def test_nothing_is_left_of_clients_that_came_and_went() -> None:
+def test_disconnected_clients_leave_no_resources() -> None:
     with standing(limits=LIMITS) as server:
         before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
         for _ in range(20):
@@ -251,7 +249,7 @@ class Talker:
 
 
 @pytest.mark.parametrize("query", ["", "?resume=1"])
-def test_a_client_that_does_not_read_is_dropped_with_a_reason(query: str) -> None:
+def test_a_client_that_does_not_read_is_disconnected_with_a_reason(query: str) -> None:
     talker = Talker()
     there = Standing(Endpoint(talker.accept, limits=ServerLimits(buffered=1_000_000)))
     try:
@@ -264,7 +262,7 @@ def test_a_client_that_does_not_read_is_dropped_with_a_reason(query: str) -> Non
         there.close()
 
 
-def test_a_client_that_does_not_read_its_stream_is_dropped_and_its_request_ends() -> None:
+def test_a_client_that_does_not_read_its_stream_is_disconnected_and_its_request_ends() -> None:
     talker = Talker()
     talker.hears = True
     there = Standing(Endpoint(talker.accept, limits=ServerLimits(buffered=1_000_000)))

@@ -50,14 +50,14 @@ def is_served(there: Standing, keys: tuple[str, str]) -> bool:
 
 
 @pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"GET /acp HTTP/1.1\r\n\r\n"])
-def test_a_handshake_that_does_not_come_is_given_up(secure: Standing, keys: tuple[str, str], hello: bytes) -> None:
+def test_a_missing_tls_handshake_times_out(secure: Standing, keys: tuple[str, str], hello: bytes) -> None:
     with secure.dial() as end:
         end.sendall(hello)
         rest(end)
     assert is_served(secure, keys)
 
 
-def test_sockets_count_before_they_have_agreed_on_tls(keys: tuple[str, str]) -> None:
+def test_sockets_count_before_the_tls_handshake(keys: tuple[str, str]) -> None:
     with standing(limits=ServerLimits(sockets=3), tls=keys) as there:
         silent = [there.dial() for _ in range(3)]
         with there.dial() as one_more:
@@ -78,7 +78,7 @@ class Peer:
         return {"peername": (self._address, 1)}[name]
 
 
-async def test_no_other_machine_can_take_all_sockets() -> None:
+async def test_one_remote_machine_cannot_use_all_sockets() -> None:
 
     served = Listener(None, ServerLimits(sockets=6, sockets_each=3), is_secure=False)  # type: ignore[arg-type]
     for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
@@ -95,7 +95,7 @@ async def test_no_other_machine_can_take_all_sockets() -> None:
     assert served.is_full("10.0.0.2")
 
 
-async def test_a_socket_that_has_not_begun_is_not_stalled() -> None:
+async def test_an_unused_socket_is_not_stalled() -> None:
     """The sweep finds such sockets, and must go on to the others."""
 
     limits = ServerLimits()
@@ -109,7 +109,7 @@ async def _empty(there: Standing) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_window_that_never_opens_ends_its_socket() -> None:
+def test_a_window_that_never_opens_closes_its_socket() -> None:
     async def main() -> str:
         async with h2.http2_socket(there.port, WITHIN) as line:
             await line.send(h2.settings(_4=0), h2.request(1), h2.request(3))
@@ -121,7 +121,7 @@ def test_a_window_that_never_opens_ends_its_socket() -> None:
         there.ask(_empty(there))
 
 
-def test_a_body_that_is_too_large_is_answered_and_its_socket_goes_on(keys: tuple[str, str]) -> None:
+def test_a_too_large_body_is_answered_and_the_socket_continues(keys: tuple[str, str]) -> None:
     trusted = ssl.create_default_context(cafile=keys[0])
     with (
         standing(limits=ServerLimits(body=100_000), tls=keys) as there,
@@ -134,7 +134,7 @@ def test_a_body_that_is_too_large_is_answered_and_its_socket_goes_on(keys: tuple
         assert len(there.served.http2_sockets) == 1
 
 
-async def test_a_socket_may_ask_for_long_and_for_much_at_once(plain: Standing) -> None:
+async def test_a_socket_may_send_many_requests_over_time_and_at_once(plain: Standing) -> None:
     """hypercorn would end it after a thousand requests, and allow a hundred at once."""
 
     async with h2.http2_socket(plain.port, WITHIN) as line:
@@ -165,9 +165,7 @@ def test_compression_is_not_negotiated_over_http2_either(plain: Standing) -> Non
 
 
 @pytest.mark.parametrize("window", [65_535, 0])
-def test_headers_that_are_too_large_are_told_so_over_http2_and_others_of_the_socket_go_on(
-    plain: Standing, window: int
-) -> None:
+def test_too_large_http2_headers_get_an_error_and_other_streams_continue(plain: Standing, window: int) -> None:
     async def main() -> list[str]:
         large = h2.heads(extra=[(f"x-{number}", "x" * 8000) for number in range(6)])
         pieces = [large[start : start + 16_000] for start in range(0, len(large), 16_000)]
@@ -198,7 +196,7 @@ def bears(limits: ServerLimits, data: bytes, cuts: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_frames_are_counted_however_they_are_cut(seed: int) -> None:
+def test_frames_are_counted_however_they_are_split(seed: int) -> None:
     dice = random.Random(seed)
     limits = ServerLimits(frames=10.0, resets=2.0)
     frames = [SMALL] * 12 + [RESET] * 8 + [LARGE] * 5
@@ -213,7 +211,7 @@ def test_frames_are_counted_however_they_are_cut(seed: int) -> None:
         assert not bears(limits, enough + one, cut(enough))
 
 
-def test_a_bucket_fills_again() -> None:
+def test_a_token_bucket_refills() -> None:
     bucket = TokenBucket(10.0, 20.0)
     assert bucket.take(20, 100.0)
     assert not bucket.take(1, 100.0)

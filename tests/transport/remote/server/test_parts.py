@@ -50,7 +50,7 @@ STEPS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
-def test_a_client_that_comes_back_gets_every_frame_once_and_in_order(steps: list[tuple[str, int | None]]) -> None:
+def test_a_reconnected_client_gets_every_frame_once_and_in_order(steps: list[tuple[str, int | None]]) -> None:
     spool = ResumeBuffer(keep_bytes=None)
     received: list[bytes] = []
     sent: list[bytes] = []
@@ -74,7 +74,7 @@ def test_a_client_that_comes_back_gets_every_frame_once_and_in_order(steps: list
     assert received == sent
 
 
-def test_frames_beyond_what_is_kept_are_gone() -> None:
+def test_frames_beyond_the_buffer_are_dropped() -> None:
     spool = ResumeBuffer(keep_bytes=10)
     for number in range(10):
         spool.add(b"%d" % number * 4)
@@ -119,7 +119,7 @@ async def test_acknowledgements_are_sent_after_many_frames_and_parse_as_written(
         lambda limits: HttpServerTransport("ann", limits),
     ],
 )
-async def test_one_frame_is_taken_however_large_and_what_follows_it_has_the_whole_limit(
+async def test_one_frame_of_any_size_is_accepted_and_the_next_has_the_full_limit(
     make: Callable[[ServerLimits], WebSocketServerTransport | HttpServerTransport],
 ) -> None:
 
@@ -149,7 +149,7 @@ def test_events_have_their_number_and_that_of_the_log() -> None:
     assert [parse_cursor(id) for id in ("8.41", "7", "", "x", "-1")] == [8, 7, None, None, None]
 
 
-def test_each_user_has_a_bucket_of_their_own_that_fills_again() -> None:
+def test_each_user_has_a_separate_token_bucket() -> None:
     rate = RateLimiter(10.0, 20)
     assert [rate.take("ann", 0.0) for _ in range(20)] == [0.0] * 20
     assert rate.take("ann", 0.0) == pytest.approx(0.1)
@@ -237,9 +237,7 @@ def test_only_our_own_host_names_are_accepted(host: str, here: str, hosts: tuple
         ("https://editor.example.evil", False, False),
     ],
 )
-def test_only_pages_of_our_own_and_of_allowed_origins_are_served(
-    origin: str | None, secure: bool, is_let_in: bool
-) -> None:
+def test_only_our_own_pages_and_allowed_origins_are_served(origin: str | None, secure: bool, is_let_in: bool) -> None:
     headers = {"host": "localhost:8000"} | ({"origin": origin} if origin is not None else {})
     knock = AuthRequest(headers=headers, is_secure=secure)
     if is_let_in:
@@ -252,7 +250,7 @@ def test_only_pages_of_our_own_and_of_allowed_origins_are_served(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who owns a socket")
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_the_owner_of_a_socket_is_found_and_nobody_owns_a_closed_one(family: socket.AddressFamily) -> None:
+def test_the_owner_of_a_socket_is_found_and_a_closed_socket_has_none(family: socket.AddressFamily) -> None:
     address = "127.0.0.1" if family is socket.AF_INET else "::1"
     try:
         listening = socket.create_server((address, 0), family=family)
@@ -282,7 +280,7 @@ def test_the_owner_of_a_socket_is_found_and_nobody_owns_a_closed_one(family: soc
         AuthRequest(address="127.0.0.1", headers={"via": "proxy"}),
     ],
 )
-def test_nobody_from_elsewhere_is_the_owner(knock: AuthRequest) -> None:
+def test_a_remote_client_is_never_the_owner(knock: AuthRequest) -> None:
     with pytest.raises(Refused) as refused:
         asyncio.run(authenticate_local(knock))
     assert refused.value.status == 403
@@ -308,7 +306,7 @@ def test_nobody_from_elsewhere_is_the_owner(knock: AuthRequest) -> None:
     ],
 )
 @pytest.mark.item("004-57")
-def test_where_to_listen(bind: str, tls: bool, leave: bool, found: tuple[str, int] | str) -> None:
+def test_listen_addresses_are_parsed(bind: str, tls: bool, leave: bool, found: tuple[str, int] | str) -> None:
     if isinstance(found, tuple):
         assert check_bind(bind, has_tls=tls, has_auth=leave) == found
     else:
@@ -316,7 +314,7 @@ def test_where_to_listen(bind: str, tls: bool, leave: bool, found: tuple[str, in
             check_bind(bind, has_tls=tls, has_auth=leave)
 
 
-def test_without_the_extra_serving_says_what_to_install() -> None:
+def test_without_the_extra_the_error_says_what_to_install() -> None:
     script = (
         "import sys, asyncio; sys.modules['uvicorn'] = None\n"
         "from dragoman import Agent\n"

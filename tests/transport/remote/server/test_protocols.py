@@ -112,7 +112,7 @@ def test_one_port_serves_every_protocol_with_tls(secure: Standing, tls: tuple[st
     assert text_of(turn_over_websocket(secure.url, trusted())) == "one two"
 
 
-async def test_an_address_that_others_reach_needs_tls_and_auth(tls: tuple[str, str]) -> None:
+async def test_an_address_that_others_can_reach_needs_tls_and_auth(tls: tuple[str, str]) -> None:
 
     for lock, missing in ((None, "TLS"), (tls, "tokens")):
         with pytest.raises(StartFailed, match=missing):
@@ -156,14 +156,14 @@ def running(app: Any) -> Iterator[int]:
         thread.join(WITHIN)
 
 
-def test_the_app_is_mounted_at_any_path_of_another(mounted: str) -> None:
+def test_the_app_can_be_mounted_at_any_path(mounted: str) -> None:
     assert httpx.get(mounted.removesuffix("/deep/agents/acp")).text == "theirs"
     assert text_of(turn_over_http(mounted)[1]) == "one two"
     assert text_of(turn_over_websocket(mounted)) == "one two"
     assert httpx.post(f"{mounted}/unknown", json=INITIALIZE).status_code == 404
 
 
-async def test_serve_with_an_address_tells_where_it_is_and_goes_on_until_cancelled() -> None:
+async def test_serve_prints_its_address_and_runs_until_cancelled() -> None:
 
     told: asyncio.Queue[str] = asyncio.Queue()
     task = asyncio.create_task(agent.serve("127.0.0.1:0", report=told.put_nowait))
@@ -196,7 +196,7 @@ async def test_a_sender_waits_for_a_client_that_reads_slowly(over: str) -> None:
         await ours.close()
 
 
-async def test_a_client_that_takes_nothing_for_too_long_is_given_up() -> None:
+async def test_a_client_that_reads_nothing_for_too_long_is_disconnected() -> None:
 
     ended: asyncio.Future[ConnectionFailed] = asyncio.get_running_loop().create_future()
 

@@ -65,7 +65,7 @@ POSTS: list[tuple[str, bytes, dict[str, str], int, str]] = [
 @pytest.mark.parametrize(
     ("body", "headers", "status", "kind"), [row[1:] for row in POSTS], ids=[row[0] for row in POSTS]
 )
-def test_a_post_that_cannot_be_served_says_why(
+def test_a_refused_post_has_a_reason(
     client: httpx.Client, body: bytes, headers: dict[str, str], status: int, kind: str
 ) -> None:
     assert fault(client.post("", content=body, headers=headers)) == (status, kind)
@@ -86,7 +86,7 @@ WITHIN: list[tuple[str, dict[str, Any], dict[str, str], int, str]] = [
 @pytest.mark.parametrize(
     ("message", "headers", "status", "kind"), [row[1:] for row in WITHIN], ids=[row[0] for row in WITHIN]
 )
-def test_a_message_that_does_not_fit_its_connection_says_why(
+def test_a_message_for_the_wrong_connection_is_refused_with_a_reason(
     client: httpx.Client,
     known: dict[str, str],
     message: dict[str, Any],
@@ -112,24 +112,24 @@ GETS: list[tuple[str, str, dict[str, str], int]] = [
 
 
 @pytest.mark.parametrize(("method", "headers", "status"), [row[1:] for row in GETS], ids=[row[0] for row in GETS])
-def test_other_methods_say_why(client: httpx.Client, method: str, headers: dict[str, str], status: int) -> None:
+def test_other_http_methods_are_refused_with_a_reason(
+    client: httpx.Client, method: str, headers: dict[str, str], status: int
+) -> None:
     assert fault(client.request(method, "", headers=headers))[0] == status
 
 
-def test_an_id_of_an_event_that_is_none_of_ours_is_refused(client: httpx.Client, known: dict[str, str]) -> None:
+def test_an_unknown_event_id_is_refused(client: httpx.Client, known: dict[str, str]) -> None:
     answer = client.get("", headers={**EVENTS, **known, "last-event-id": "yesterday"})
     assert answer.status_code == 400
 
 
-def test_a_path_without_an_agent_is_not_there(server: Standing) -> None:
+def test_a_path_without_an_agent_is_not_found(server: Standing) -> None:
     root = server.url.removesuffix("/acp")
     for path, status in (("/acp/other", 404), ("/acp/a/b", 404), ("/acp/", 200), ("/", 200)):
         assert httpx.post(root + path, json=INITIALIZE).status_code == status, path
 
 
-def test_a_second_reader_of_a_stream_is_refused_and_one_that_goes_on_takes_over(
-    client: httpx.Client, server: Standing
-) -> None:
+def test_a_second_reader_of_a_stream_is_refused_unless_it_resumes(client: httpx.Client, server: Standing) -> None:
     mine = server.initialized(client)
     with client.stream("GET", "", headers={**EVENTS, **mine}) as first:
         assert first.status_code == 200
@@ -139,7 +139,7 @@ def test_a_second_reader_of_a_stream_is_refused_and_one_that_goes_on_takes_over(
             assert list(first.iter_lines()) == [], "the first reader is let go"
 
 
-def test_a_cursor_whose_frames_are_gone_ends_the_connection(client: httpx.Client, server: Standing) -> None:
+def test_a_cursor_before_the_buffer_ends_the_connection(client: httpx.Client, server: Standing) -> None:
     mine = server.initialized(client)
     assert client.get("", headers={**EVENTS, **mine, "last-event-id": "7"}).status_code == 404
     assert client.post("", json=NEW, headers=mine).status_code == 404
@@ -160,7 +160,7 @@ def test_a_page_of_our_own_is_accepted(client: httpx.Client, server: Standing) -
     assert client.post("", json=INITIALIZE, headers={"origin": "http://127.0.0.1:1"}).status_code == 403
 
 
-def test_after_delete_nothing_is_there(client: httpx.Client, server: Standing) -> None:
+def test_after_delete_the_connection_is_not_found(client: httpx.Client, server: Standing) -> None:
     mine = server.initialized(client)
     with client.stream("GET", "", headers={**EVENTS, **mine}) as stream:
         assert client.delete("", headers=mine).status_code == 202
@@ -212,7 +212,7 @@ async def by_token(knock: AuthRequest) -> Principal:
     return Principal(user=user)
 
 
-def test_tokens_come_in_three_ways_and_are_never_echoed() -> None:
+def test_tokens_are_accepted_in_three_places_and_never_echoed() -> None:
     with standing(authenticate=by_token) as server, server.connect() as client:
         answer = client.post("", json=INITIALIZE)
         assert fault(answer) == (401, Kind.AUTH_REQUIRED)
@@ -227,7 +227,7 @@ def test_tokens_come_in_three_ways_and_are_never_echoed() -> None:
         assert upgrade(server).split()[1] == b"401"
 
 
-def test_the_connection_of_another_user_is_not_there() -> None:
+def test_the_connection_of_another_user_is_not_found() -> None:
     with standing(authenticate=by_token) as server, server.connect() as client:
         ann, bob = ({"authorization": f"Bearer {key}"} for key in ("k1", "k2"))
         mine = {"acp-connection-id": client.post("", json=INITIALIZE, headers=ann).headers["acp-connection-id"]}
