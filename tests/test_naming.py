@@ -127,3 +127,32 @@ def test_only_the_table_has_sets_of_methods() -> None:
         and len([each for each in node.elts if isinstance(each, ast.Constant) and each.value in known]) > 1
     ]
     assert found == []
+
+
+def test_only_one_module_peeks_at_frames_of_any_dialect() -> None:
+    """`session_id` as a member of raw JSON belongs to some dialects; who does not know the dialect asks peek.py."""
+    found = [
+        f"{module}:{node.lineno}"
+        for module, _, tree in parsed()
+        if module.split(".")[1] not in ("dialect", "conformance", "testing")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.expr | ast.stmt)
+        if reads_member(node, "session_id") or field_named(node, "sessionId")
+    ]
+    assert found == []
+
+
+def reads_member(node: ast.AST, name: str) -> bool:
+    """Tell whether a node is `x["name"]`, `x.get("name")`, or a list with both spellings of a session id."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Constant) and node.slice.value == name
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        return bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == name
+    if isinstance(node, ast.List | ast.Tuple):
+        return {name, "sessionId"} <= {each.value for each in node.elts if isinstance(each, ast.Constant)}
+    return False
+
+
+def field_named(node: ast.AST, name: str) -> bool:
+    """Tell whether a node declares a field of this name."""
+    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name

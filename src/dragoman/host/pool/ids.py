@@ -20,14 +20,6 @@ INITIALIZE_MISMATCH_ERROR = b'{"code":-32603,"message":"another room sent other 
 MALFORMED_REPLY_ERROR = b'{"code":-32603,"message":"the answer of the agent cannot be read, or is too large"}'
 
 
-class MessageIds(msgspec.Struct, rename="camel"):
-    """The ids in a message. In half of crow's messages the session member has another name."""
-
-    session_id: str | UnsetType = UNSET
-    request_id: Any = UNSET
-    crow_session_id: str | UnsetType = msgspec.field(default=UNSET, name="session_id")
-
-
 class ForwardedRequest(msgspec.Struct, eq=False):
     """A request of a room that the process has not answered yet."""
 
@@ -47,7 +39,6 @@ class SharedCall(msgspec.Struct, eq=False):
 
 
 encode = msgspec.json.Encoder().encode
-_decode_ids = msgspec.json.Decoder(MessageIds).decode
 
 Deliveries = dict[SharedTransport, list[Frame]]
 
@@ -72,21 +63,6 @@ def reply_with_id(id: Id, envelope: Envelope) -> bytes:
 def raw_params(params: Raw | UnsetType) -> bytes | None:
     """Return params as bytes; None if there are none."""
     return None if isinstance(params, UnsetType) else bytes(params)
-
-
-def message_ids(params: Raw | bytes | UnsetType | None) -> MessageIds:
-    """Return the ids in a message."""
-    if params is None or isinstance(params, UnsetType):
-        return MessageIds()
-    try:
-        found = _decode_ids(params)
-    except (msgspec.MsgspecError, UnicodeDecodeError):  # the room that receives it reports the fault
-        return MessageIds()
-    if isinstance(found.session_id, UnsetType):
-        found.session_id = found.crow_session_id
-    if not isinstance(found.request_id, int | str | float | None):
-        found.request_id = UNSET
-    return found
 
 
 def can_close_sessions(initialize_result: Raw | None) -> bool:

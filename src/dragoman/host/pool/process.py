@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.dialect.dialects import TurnCancel
+from dragoman.dialect.peek import peek_params
 from dragoman.errors import ConnectionFailed, TransportClosed
 from dragoman.host.pool.ids import (
     MALFORMED_REPLY_ERROR,
@@ -26,7 +27,6 @@ from dragoman.host.pool.ids import (
     add_frame,
     can_close_sessions,
     encode,
-    message_ids,
     raw_params,
     reply_soon,
     reply_with_id,
@@ -97,7 +97,7 @@ class SharedProcess:
             self._send_reply(transport, envelope, data)
         elif isinstance(envelope.id, UnsetType):
             if envelope.method == CANCEL:
-                self._cancel_request(transport, message_ids(envelope.params).request_id)
+                self._cancel_request(transport, peek_params(envelope.params).named_id)
             else:
                 self.inner.send(data)
         elif envelope.method in _SHARED_METHODS:
@@ -113,7 +113,7 @@ class SharedProcess:
             self.inner.send(data)
 
     def _send_request(self, transport: SharedTransport, id: Id, method: str, params: bytes | None) -> None:
-        session = message_ids(params).session_id or None
+        session = peek_params(params).session
         if method in _REOPEN_METHODS and session and not self._owners.claim(session, transport):
             reply_soon(transport, encode_error(id, SESSION_TAKEN_ERROR))
             return
@@ -176,14 +176,14 @@ class SharedProcess:
             self._route_call(envelope.method, envelope, frame, out)
 
     def _route_call(self, method: str, envelope: Envelope, frame: bytes, out: Deliveries) -> None:
-        ids = message_ids(envelope.params)
+        peek = peek_params(envelope.params)
         if method == CANCEL:
-            if not isinstance(ids.request_id, UnsetType) and ids.request_id in self._agent_requests:
-                add_frame(out, [self._agent_requests[ids.request_id]], frame)
-        elif not isinstance(ids.session_id, UnsetType):
-            self._route_session_call(ids.session_id, envelope, frame, out)
-        elif isinstance(ids.request_id, int) and ids.request_id in self._requests:
-            call = self._requests[ids.request_id]
+            if not isinstance(peek.named_id, UnsetType) and peek.named_id in self._agent_requests:
+                add_frame(out, [self._agent_requests[peek.named_id]], frame)
+        elif peek.session is not None:
+            self._route_session_call(peek.session, envelope, frame, out)
+        elif isinstance(peek.named_id, int) and peek.named_id in self._requests:
+            call = self._requests[peek.named_id]
             params = {**msgspec.json.decode(raw_params(envelope.params) or b"{}"), "requestId": call.id}
             self._route_to(call.transport, envelope, encode_call(envelope.id, method, encode(params)), out)
         elif isinstance(envelope.id, UnsetType):
@@ -224,7 +224,7 @@ class SharedProcess:
         if call.ended is not None and not call.ended.done():
             call.ended.set_result(None)
         if call.method == "session/new":
-            self._on_session_opened(call, message_ids(envelope.result).session_id if is_success else UNSET, out)
+            self._on_session_opened(call, peek_params(envelope.result).session if is_success else None, out)
         elif call.session is not None and (
             call.method in _CLOSE_METHODS if is_success else call.method in _REOPEN_METHODS
         ):
@@ -232,9 +232,9 @@ class SharedProcess:
         add_frame(out, [call.transport], reply_with_id(call.id, envelope))
         return True
 
-    def _on_session_opened(self, request: ForwardedRequest, session: str | UnsetType, out: Deliveries) -> None:
+    def _on_session_opened(self, request: ForwardedRequest, session: str | None, out: Deliveries) -> None:
         """Give a new session to the room that opened it, with the messages that came early."""
-        if not isinstance(session, UnsetType):
+        if session is not None:
             self._owners.claim(session, request.transport)
             if request.transport.is_detached:
                 self._close_session(session, request.transport)

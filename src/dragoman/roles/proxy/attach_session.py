@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from dragoman.dialect.peek import decode_frame, rename_session, session_of
 from dragoman.dialect.side_data import side_data_of
 from dragoman.errors import Kind
-from dragoman.roles.client.reconnect.frames import DialectFrames, decode_frame, rename_session, session_of
+from dragoman.roles.client.reconnect.frames import DialectFrames
 from dragoman.schema.methods import methods_that
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import Frame

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UnsetType
 
-from dragoman.errors import Kind, ProtocolError
+from dragoman.dialect.peek import FramePeek, opened_session, peek_frame, update_head
+from dragoman.errors import ProtocolError
 from dragoman.schema.methods import METHODS, methods_that
 from dragoman.wire.envelope import Id
-from dragoman.wire.repair import repair
 
 # Their answers come on the connection's stream, since the client may not have the session's yet
 # (docs/protocol/http.md#streams).
@@ -25,64 +24,6 @@ SESSION_METHODS = frozenset(row.name for row in METHODS.values() if row.needs_op
 
 # Above this many open requests the oldest are forgotten; their answers then take the connection's stream.
 MAX_OPEN_REQUESTS = 4096
-
-_UPDATE_PREFIX = b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"'
-
-
-class _RoutedParams(Struct):
-    sessionId: str | UnsetType | None = UNSET
-    session_id: str | UnsetType | None = UNSET
-    requestId: Id | UnsetType = UNSET
-
-
-class _RoutedMessage(Struct):
-    id: Id | UnsetType = UNSET
-    method: str | UnsetType | None = UNSET
-    params: _RoutedParams | UnsetType | None = UNSET
-    result: Any = UNSET
-
-
-class FramePeek(Struct, frozen=True):
-    """What routing needs to know of a frame."""
-
-    id: Id | UnsetType = UNSET
-    method: str = ""  # "" for an answer
-    session: str | None = None  # from its params
-    cancelled_id: Id | UnsetType = UNSET  # the request that it cancels
-
-
-_decode = msgspec.json.Decoder(_RoutedMessage).decode
-
-
-class NotOneMessage(ProtocolError):
-    """A text that is not one message: a batch, or no object at all."""
-
-
-def peek_frame(frame: bytes) -> FramePeek:
-    """Peek at a frame; raise ProtocolError when it is not JSON, and NotOneMessage when it is no object."""
-    try:
-        message = _decode(frame)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _peek_lenient(frame)
-    params = message.params
-    method = message.method or ""
-    if not isinstance(params, _RoutedParams):
-        return FramePeek(message.id, method)
-    return FramePeek(message.id, method, params.sessionId or params.session_id or None, params.requestId)
-
-
-def _peek_lenient(frame: bytes) -> FramePeek:
-    value = repair(frame)
-    if isinstance(value, list):
-        raise NotOneMessage(Kind.CAPABILITY_UNSUPPORTED, "batches are not supported; send one message a request")
-    if not isinstance(value, dict):
-        raise NotOneMessage(Kind.INVALID_REQUEST, "a message is a JSON object")
-    params = value.get("params")
-    params = params if isinstance(params, dict) else {}
-    session = next((params[name] for name in ("sessionId", "session_id") if isinstance(params.get(name), str)), None)
-    id, method = value.get("id", UNSET), value.get("method")
-    is_id = isinstance(id, str | int | float | None | UnsetType) and not isinstance(id, bool)
-    return FramePeek(id if is_id else None, method if isinstance(method, str) else "", session or None)
 
 
 class StreamRouter:
@@ -116,19 +57,16 @@ class StreamRouter:
         """Return the session whose stream this frame of ours belongs to; None for the connection's."""
         if self._update_prefix and frame.startswith(self._update_prefix):
             return self._update_session
-        if frame.startswith(_UPDATE_PREFIX):
-            end = frame.find(b'"', len(_UPDATE_PREFIX))
-            name = frame[len(_UPDATE_PREFIX) : end]
-            if end > 0 and b"\\" not in name:
-                self._update_prefix, self._update_session = frame[: end + 1], name.decode("utf-8", "replace")
-                return self._update_session
+        if (head := update_head(frame)) is not None:
+            self._update_prefix, self._update_session = head
+            return self._update_session
         try:
             peek = peek_frame(frame)
         except ProtocolError:
             return None  # the client reports it
         if peek.method:
-            if not isinstance(peek.cancelled_id, UnsetType):  # it must not arrive before the request it cancels
-                return self._agent_requests.get(peek.cancelled_id)
+            if not isinstance(peek.named_id, UnsetType):  # it must not arrive before the request it cancels
+                return self._agent_requests.get(peek.named_id)
             if not isinstance(peek.id, UnsetType):
                 _remember(self._agent_requests, peek.id, peek.session)
             return peek.session
@@ -141,22 +79,6 @@ class StreamRouter:
             self.known_sessions.add(new_session)
         self.history_ended = new_session or session
         return None
-
-
-def opened_session(frame: bytes) -> str | None:
-    """Return the session that an answer names."""
-    result = parse_object(frame).get("result")
-    session = (result.get("sessionId") or result.get("session_id")) if isinstance(result, dict) else None
-    return session if isinstance(session, str) else None
-
-
-def parse_object(text: bytes) -> dict[str, Any]:
-    """Return a JSON object; {} for anything else."""
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _remember(table: dict[Id, Any], id: Id, value: Any) -> None:

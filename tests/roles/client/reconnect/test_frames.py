@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.roles.client.reconnect.frames import rename_session
+from dragoman.dialect.peek import rename_session
 from dragoman.roles.client.reconnect.state import ReconnectState
 from dragoman.roles.proxy.attach_session import AttachSession
 

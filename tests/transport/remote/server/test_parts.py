@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.dialect.peek import NotOneMessage, peek_frame
 from dragoman.errors import ProtocolError, StartFailed, WriteStalled
 from dragoman.transport.remote.resume import (
     ACK_FRAMES,
@@ -35,7 +36,7 @@ from dragoman.transport.remote.server.origin import (
 )
 from dragoman.transport.remote.server.ws_transport import WebSocketServerTransport
 from dragoman.transport.remote.sse import encode_events, parse_cursor
-from dragoman.transport.remote.streams import NotOneMessage, StreamRouter, peek_frame
+from dragoman.transport.remote.streams import StreamRouter
 
 STEPS = st.lists(
     st.one_of(

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from dragoman.dialect.peek import decode_frame
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StartFailed, Unreachable
-from dragoman.roles.client.reconnect.frames import decode_frame
 from dragoman.roles.client.reconnect.state import ReconnectState
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.errors import MAX_RETRY_AFTER

@@ -1,38 +1,26 @@
 """Read and write frames between a client and an agent in the client's dialect. No I/O.
 
-The dialect comes from the client's initialize. Session ids are replaced inside a frame without changing the rest.
+The dialect comes from the client's initialize.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from dragoman.dialect import detect
 from dragoman.dialect.dialects import DEFAULT_DIALECT
 from dragoman.dialect.dialects import load_dialect as find_dialect
+from dragoman.dialect.peek import decode_frame
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.codec import PeerCodec
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
 from dragoman.wire.envelope import Id, WireError, encode_call, encode_error, encode_result
-from dragoman.wire.repair import repair
 
 # The host's own methods in every dialect (docs/protocol/extensions.md#attach), by their official names.
 _METHOD_ALIASES = {"_dragoman/attach": "session/attach", "_dragoman/detach": "session/detach"}
-
-# The start of a host's update in each dialect, up to the session id.
-_UPDATE_HEAD = re.compile(
-    rb'\{"jsonrpc":"2\.0","method":"session/update","params":\{"session(?:Id|_id)":("(?:[^"\\]|\\.)*")'
-)
-
-_SESSION_ID_MEMBERS = ("sessionId", "session_id")  # as in transport/remote/streams.py
-
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class DialectFrames:
@@ -122,59 +110,6 @@ class DialectFrames:
         return encode_error(id, self._agent.lower_error(error))
 
 
-def decode_frame(frame: bytes) -> dict[str, Any] | None:
-    """Decode a frame that is one JSON object with a valid id; return None for others."""
-    try:
-        message = msgspec.json.decode(frame)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        try:
-            message = repair(frame)  # for example half an emoji, which many parsers accept
-        except ProtocolError:
-            return None
-    if not isinstance(message, dict):
-        return None
-    id = message.get("id")
-    return message if id is None or isinstance(id, int | str | float) else None
-
-
 def question_key(params: dict[str, Any]) -> str:
     """Return the session and tool call of a question or its answer, as one key."""
     return f"{params.get('sessionId')}/{params.get('toolCallId')}"
-
-
-def session_of(params: Any) -> str | None:
-    """Return the session id in the params of a call, in any dialect."""
-    ids = (params.get(name) for name in _SESSION_ID_MEMBERS) if isinstance(params, dict) else ()
-    return next((name for name in ids if isinstance(name, str)), None)
-
-
-def update_head(frame: bytes) -> tuple[bytes, str] | None:
-    """Return the start of a host's update, up to its session id, and that id; None if it starts otherwise."""
-    match = _UPDATE_HEAD.match(frame)
-    if match is None:
-        return None
-    try:
-        return match.group(0), str(msgspec.json.decode(match.group(1)))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
-def rename_session(frame: bytes, new_ids: Mapping[str, str]) -> bytes:
-    """Replace the session id of a call and leave the rest as it is."""
-    try:
-        message: dict[str, Any] = _decode_members(frame)
-        params: dict[str, Any] = _decode_members(message["params"])
-        for member in _SESSION_ID_MEMBERS:
-            name = msgspec.json.decode(params[member]) if member in params else None
-            if isinstance(name, str) and name in new_ids:
-                params[member] = new_ids[name]
-                return msgspec.json.encode({**message, "params": params})
-    except (msgspec.ValidationError, KeyError):
-        pass
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        message = decode_frame(frame) or {}
-        session = session_of(message.get("params"))
-        for member in _SESSION_ID_MEMBERS if session is not None and session in new_ids else ():
-            if message["params"].get(member) == session:
-                return msgspec.json.encode({**message, "params": {**message["params"], member: new_ids[str(session)]}})
-    return frame

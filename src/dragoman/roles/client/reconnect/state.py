@@ -10,16 +10,10 @@ from typing import Any
 
 import msgspec
 
+from dragoman.dialect.peek import decode_frame, rename_session, session_of, update_head
 from dragoman.dialect.side_data import side_data_of
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.client.reconnect.frames import (
-    DialectFrames,
-    decode_frame,
-    question_key,
-    rename_session,
-    session_of,
-    update_head,
-)
+from dragoman.roles.client.reconnect.frames import DialectFrames, question_key
 from dragoman.schema.methods import methods_that
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import Frame

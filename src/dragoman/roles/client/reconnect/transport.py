@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from dragoman.dialect.peek import decode_frame, session_of
 from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable, WriteStalled
 from dragoman.roles.client.reconnect.attach import ReconnectRequests
-from dragoman.roles.client.reconnect.frames import decode_frame, session_of
 from dragoman.roles.client.reconnect.state import ReconnectState
 from dragoman.transport.base import HIGH_WATER, FrameQueue, Transport, close_error
 from dragoman.transport.remote.errors import ClosedByServer

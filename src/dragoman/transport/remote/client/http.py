@@ -15,6 +15,7 @@ from contextlib import suppress
 import httpx
 from msgspec import UnsetType
 
+from dragoman.dialect.peek import FramePeek, opened_session, peek_frame
 from dragoman.errors import ConnectionFailed, ProtocolError, StartFailed, TransportClosed
 from dragoman.transport.base import CLOSE_TIMEOUT, WRITE_STALL, FrameQueue, close_error
 from dragoman.transport.flow_control import FlowControl
@@ -27,7 +28,7 @@ from dragoman.transport.remote.client.ws_frames import join_lines
 from dragoman.transport.remote.errors import network_error, quote_body, status_error
 from dragoman.transport.remote.retry import Outage
 from dragoman.transport.remote.sse import EventBatch
-from dragoman.transport.remote.streams import OPENING_METHODS, FramePeek, opened_session, peek_frame
+from dragoman.transport.remote.streams import OPENING_METHODS
 from dragoman.wire.envelope import Id
 from dragoman.wire.frames import MAX_FRAME
 

@@ -6,29 +6,31 @@ error in the server's place, so that its sender does not wait.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import Struct, UnsetType
 
+from dragoman.dialect.peek import FramePeek
 from dragoman.errors import Kind
 from dragoman.transport.remote.errors import STATUS_KINDS
-from dragoman.transport.remote.streams import FramePeek, parse_object
 from dragoman.wire.envelope import Id
 
 
 def is_answer(body: bytes) -> bool:
     """Whether a body is a JSON-RPC answer."""
-    value = parse_object(body)
+    value = _parse_object(body)
     return "jsonrpc" in value and ("result" in value or "error" in value)
 
 
 def is_answer_to(body: bytes, id: Id) -> bool:
     """Whether a body is the JSON-RPC answer to this request."""
-    return is_answer(body) and "id" in (value := parse_object(body)) and value["id"] == id
+    return is_answer(body) and "id" in (value := _parse_object(body)) and value["id"] == id
 
 
 def is_session_unknown(body: bytes) -> bool:
     """Whether a 404 means that the session is unknown, not the whole connection."""
-    error = parse_object(body).get("error")
+    error = _parse_object(body).get("error")
     if isinstance(error, dict) and isinstance(error.get("kind"), str):
         return bool(error["kind"] == Kind.SESSION_NOT_FOUND)
     return b"session" in body.lower() and b"connection" not in body.lower()
@@ -68,3 +70,12 @@ def too_large_outcome(peek: FramePeek, size: int, limit: str) -> TooLargeOutcome
 def limit_text(limit: int) -> str:
     """Describe the limit of a server that states it."""
     return f"the server takes at most {limit}"
+
+
+def _parse_object(text: bytes) -> dict[str, Any]:
+    """Return a JSON object; {} for anything else."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

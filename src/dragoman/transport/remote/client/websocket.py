@@ -11,6 +11,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 
+from dragoman.dialect.peek import FramePeek, peek_frame
 from dragoman.errors import ConnectionFailed, ProtocolError, TransportClosed, Unreachable
 from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, WRITE_STALL, FrameQueue, close_error
 from dragoman.transport.remote import headers as names
@@ -20,7 +21,6 @@ from dragoman.transport.remote.client.ws_socket import WebSocket, open_websocket
 from dragoman.transport.remote.errors import ClosedByServer
 from dragoman.transport.remote.resume import Acknowledgement, FramesGone, ResumeBuffer
 from dragoman.transport.remote.retry import Outage, RetryLoop
-from dragoman.transport.remote.streams import FramePeek, peek_frame
 from dragoman.wire.frames import MAX_FRAME, Frame
 
 # Above this many bytes of our frames without acknowledgement, senders wait.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
+from dragoman.dialect.peek import FramePeek, NotOneMessage, peek_frame
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, TransportClosed
 from dragoman.transport.base import CLOSE_TIMEOUT
 from dragoman.transport.remote.resume import FramesGone
@@ -19,7 +20,7 @@ from dragoman.transport.remote.server.asgi import Request
 from dragoman.transport.remote.server.auth import Principal, Refused
 from dragoman.transport.remote.server.http_transport import FrameStreamReader, HttpServerTransport
 from dragoman.transport.remote.sse import parse_cursor
-from dragoman.transport.remote.streams import SESSION_METHODS, FramePeek, NotOneMessage, peek_frame
+from dragoman.transport.remote.streams import SESSION_METHODS
 from dragoman.wire.envelope import Id
 
 if TYPE_CHECKING:

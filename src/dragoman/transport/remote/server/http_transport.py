@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
+from dragoman.dialect.peek import FramePeek, peek_frame
 from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
 from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER, FrameQueue, close_error
 from dragoman.transport.remote.headers import CLOSE_GONE, CLOSE_SLOW
@@ -17,7 +18,7 @@ from dragoman.transport.remote.resume import ResumeBuffer
 from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.transport.remote.server.ws_transport import GOING_AWAY
 from dragoman.transport.remote.sse import CHUNK_SIZE, KEEPALIVE, encode_events
-from dragoman.transport.remote.streams import FramePeek, StreamRouter, peek_frame
+from dragoman.transport.remote.streams import StreamRouter
 
 
 class FrameStream:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dragoman.dialect.peek import peek_frame
 from dragoman.errors import Kind, ProtocolError, TransportClosed
 from dragoman.transport.remote.resume import FramesGone
 from dragoman.transport.remote.server.asgi import Request
 from dragoman.transport.remote.server.auth import Principal, Refused
 from dragoman.transport.remote.server.ws_transport import AsgiSocket, WebSocketServerTransport
 from dragoman.transport.remote.sse import parse_cursor
-from dragoman.transport.remote.streams import peek_frame
 from dragoman.wire.frames import EXCERPT_SIZE, Frame, Oversize
 
 if TYPE_CHECKING:
