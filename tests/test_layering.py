@@ -148,7 +148,7 @@ INNER_ORDER = {
     "transport": [("base", "burst_writer", "flow_control", "memory", "stream", "stdio", "socket"), ("sandbox",),
                   ("process",), ("remote",), ("remote.client", "remote.server")],
     "roles": [("agent", "client"), ("client.permission",), ("proxy",)],
-    "host": [("limits", "refusals"), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
+    "host": [("limits",), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
              ("http",)],
     "cli": [("main", "exit_codes", "messages", "parser", "subcommands", "ui"), ("host_client",), ("connect",),
             ("sessions", "chat", "inspect", "check"), ("commands",)],

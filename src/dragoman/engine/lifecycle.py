@@ -20,16 +20,19 @@ _STATE_ERRORS = {
 class Lifecycle:
     """The state of one connection."""
 
-    __slots__ = ("is_initialized", "sessions")
+    __slots__ = ("_early_extensions", "is_initialized", "sessions")
 
-    def __init__(self) -> None:
+    def __init__(self, *, early_extensions: bool = True) -> None:
+        """`early_extensions`: whether extensions are allowed before initialize."""
+        self._early_extensions = early_extensions
         self.is_initialized = False
         self.sessions: dict[str, str] = {}
 
     def check_allowed(self, method: str, session: str | None = None) -> None:
         """Raise invalid_state unless this method is allowed now."""
         row = find_method(Side.AGENT, method)
-        if not self.is_initialized and not (method.startswith("_") or (row is not None and row.before_initialize)):
+        is_early = row.before_initialize if row is not None else self._early_extensions and method.startswith("_")
+        if not self.is_initialized and not is_early:
             raise ProtocolError(Kind.INVALID_STATE, f"{method} came before initialize; send initialize first")
         if self.is_initialized and method == "initialize":
             raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
@@ -54,3 +57,10 @@ class Lifecycle:
     def close_session(self, session: str) -> None:
         """Remove the session."""
         self.sessions.pop(session, None)
+
+
+def gate_error(method: str, gate: str, who: str) -> ProtocolError:
+    """Return the error for a method that needs a capability which its receiver does not offer."""
+    capability = gate.partition(".")[2]
+    message = f"{method} needs the capability {capability}, which this {who} does not offer"
+    return ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"method": method, "capability": capability})

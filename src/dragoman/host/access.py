@@ -1,4 +1,4 @@
-"""Checks before a client gets a room, a folder or an MCP server.
+"""Checks before a client gets a room, a folder or an MCP server, and the error for methods that the host refuses.
 
 A session that a user may not see gets the same error as one that does not exist.
 """
@@ -15,9 +15,12 @@ import msgspec
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.auth.roles import EDITOR, VIEWER, is_at_least
 from dragoman.schema.mcp import McpServer
+from dragoman.schema.methods import find_method
+from dragoman.schema.side import Side
 from dragoman.transport.sandbox.spec import contains_path
 
 if TYPE_CHECKING:
+    from dragoman.engine.incoming import Incoming
     from dragoman.host.host_client import HostClient
     from dragoman.host.room.room import Room
     from dragoman.store.session_state import SessionState
@@ -41,7 +44,7 @@ def role_denied(session: str, role: str, required: str) -> ProtocolError:
 
 async def check_role(client: HostClient, session: str, required: str = VIEWER) -> str:
     """Return the role of this client in a session. Raise if it is lower than `required`."""
-    role = await client.role_in(session)
+    role = await client.host.role_in(client.principal, session)
     if role is None:
         raise session_not_found(session)
     if not is_at_least(role, required):
@@ -143,3 +146,17 @@ def _launch_key(server: McpServer) -> tuple[object, ...]:
 
 def _error(kind: str, message: str, member: str) -> ProtocolError:
     return ProtocolError(kind, message, {"errors": [{"path": member, "message": message}]})
+
+
+def is_extension(method: str) -> bool:
+    """Tell whether a method is an extension between the agent and its clients: neither ours nor refused."""
+    return method.startswith("_") and not method.startswith("_dragoman/") and find_method(Side.AGENT, method) is None
+
+
+def refusal(to: Side, incoming: Incoming, default_reason: str = "") -> ProtocolError:
+    """Return the error for a request that the host does not serve, with the reason."""
+    row = find_method(to, incoming.method)
+    reason = (row.host_reason if row is not None else "") or default_reason
+    kind = Kind.METHOD_NOT_FOUND if incoming.row is None else Kind.CAPABILITY_UNSUPPORTED
+    what = f"the host does not serve {incoming.method}" + (f": {reason}" if reason else "")
+    return ProtocolError(kind, what, {"method": incoming.method})

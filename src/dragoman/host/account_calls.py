@@ -21,7 +21,7 @@ from dragoman.engine.peer_info import offers
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.access import check_may_open
 from dragoman.host.room.notifications import Notification
-from dragoman.schema.auth import AuthenticateResult, LogoutParams, LogoutResult
+from dragoman.schema.auth import LogoutParams
 
 if TYPE_CHECKING:
     from dragoman.host.host_client import HostClient
@@ -147,7 +147,7 @@ async def temporary_agent(
             await agent.close()
 
 
-async def authenticate(client: HostClient, incoming: Incoming) -> AuthenticateResult:
+async def authenticate(client: HostClient, incoming: Incoming) -> None:
     """authenticate: log in, and remember the login for agents that start later."""
     check_may_open(client.principal, "log in")
     params, host = incoming.params, client.host
@@ -158,10 +158,9 @@ async def authenticate(client: HostClient, incoming: Incoming) -> AuthenticateRe
     host.accounts.remember_login(
         client.principal.user, host.agent_catalog.find_agent(client.principal.agent).name, login
     )
-    return AuthenticateResult()
 
 
-async def logout(client: HostClient, incoming: Incoming) -> LogoutResult:
+async def logout(client: HostClient, incoming: Incoming) -> None:
     """logout: forget the login, and log out at running agents that support it."""
     check_may_open(client.principal, "log out")
     host, user = client.host, client.principal.user
@@ -174,7 +173,6 @@ async def logout(client: HostClient, incoming: Incoming) -> LogoutResult:
             await host.request_agents(user, agent_config.name, "logout", LogoutParams())
     finally:
         host.accounts.forget_login(user, agent_config.name)
-    return LogoutResult()
 
 
 async def request_agent(client: HostClient, incoming: Incoming) -> Any:

@@ -156,7 +156,7 @@ class Host:
         """Apply changed roles to the members who are present."""
         room = self.rooms.get(session)
         for member in list(room.members.values()) if room is not None else ():
-            role = await member.client.role_in(session)
+            role = await self.role_in(member.client.principal, session)
             if room is None or member.client.id not in room.members:
                 continue
             if role is None:

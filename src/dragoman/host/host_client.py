@@ -8,21 +8,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.dialects import Dialect
 from dragoman.dialect.reshape import SIDE_DATA_KEY
-from dragoman.dialect.side_data import side_data_of
+from dragoman.dialect.side_data import side_data_of, with_side_data
 from dragoman.engine.codec import json_values
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Incoming
+from dragoman.engine.lifecycle import Lifecycle, gate_error
+from dragoman.engine.peer_info import offers
 from dragoman.errors import Kind, Overloaded, ProtocolError, TransportClosed
 from dragoman.host.access import role_denied
 from dragoman.host.auth.roles import VIEWER, is_at_least
-from dragoman.host.initialize import initialize_result, open_gates
 from dragoman.host.methods import SERVED_METHODS
 from dragoman.host.prompt import cancel_request, forward_extension
 from dragoman.host.room.members import AWAY, HERE, Member
@@ -32,8 +34,10 @@ from dragoman.ids import new_id
 from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.agent.options import switch_as_select
 from dragoman.roles.agent.session import SWITCH_CAPABILITY
-from dragoman.schema.base import encode
-from dragoman.schema.methods import find_method, methods_that
+from dragoman.schema.auth import AuthForm
+from dragoman.schema.base import Marker, encode
+from dragoman.schema.initialize import AgentAuthCapabilities, AgentCapabilities, InitializeResult, SessionCapabilities
+from dragoman.schema.methods import METHODS, find_method, methods_that
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.wire.envelope import Envelope
@@ -68,7 +72,7 @@ class HostClient:
         self.client_name = ""  # from its clientInfo
         self.topics: frozenset[str] = frozenset()
         self.is_connected = True  # False while its connection has no socket
-        self.is_initialized = False
+        self.lifecycle = Lifecycle(early_extensions=False)
         self.takes_shared_frames = False  # whether frames of official v1 can be shared with others
         self._numbered_outbox: NumberedOutbox | None = None
         self.cursors: dict[Any, int] = {}  # by request: the entry number to continue after
@@ -136,9 +140,7 @@ class HostClient:
 
     async def initialize(self, params: Any) -> Any:
         """initialize: answer for the agent of this client, plus what the host adds."""
-        if self.is_initialized:
-            raise ProtocolError(Kind.INVALID_STATE, "this connection is initialized already; open a new one")
-        self.is_initialized = True
+        self.lifecycle.is_initialized = True
         self.takes_shared_frames = self.connection.sender.codec is not None and self.connection.sender.codec.is_native
         if not self.takes_shared_frames:
             self.connection.sender.outbox = self._numbered_outbox = NumberedOutbox(self.connection.transport)
@@ -153,14 +155,10 @@ class HostClient:
                 await catalog.initialize_result(catalog.find_agent(self.principal.agent)), self.dialect
             )
         except BaseException:
-            self.is_initialized = False
+            self.lifecycle.is_initialized = False
             raise
         self._gates = open_gates(encode(result.agent_capabilities))
         return result
-
-    async def role_in(self, session: str) -> str | None:
-        """Return the role of this principal in a session; None if they may not see it."""
-        return await self.host.role_in(self.principal, session)
 
     def notify(self, notification: Notification) -> None:
         """Send a notification other than an update, if this client subscribed to its topic and supports it."""
@@ -185,10 +183,8 @@ class HostClient:
         if self.connection.transport.congested():
             self._unread_bytes += self._unchecked_bytes
             # One frame is allowed whatever its size: it would come again.
-            if (
-                self._unread_bytes - self._largest > self.host.limits.max_unread_bytes
-                and self.connection.failure is None
-            ):
+            is_too_much = self._unread_bytes - self._largest > self.host.limits.max_unread_bytes
+            if is_too_much and self.connection.failure is None:
                 self.disconnect(
                     f"{self._unread_bytes} bytes were not read; connect again and continue from your last entry"
                 )
@@ -237,14 +233,10 @@ class HostClient:
 
     def _dispatch(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         """Serve one call of the client, once it has sent initialize."""
-        if not self.is_initialized and incoming.method != "initialize":
-            what = f"{incoming.method} came before initialize; send initialize first"
-            raise ProtocolError(Kind.INVALID_STATE, what)
+        self.lifecycle.check_allowed(incoming.method)
         row = incoming.row
         if row is not None and row.gate.startswith("agent.") and row.gate not in self._gates:
-            what = row.gate.partition(".")[2]
-            message = f"{row.name} needs {what}, which this host does not offer"
-            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"method": row.name, "capability": what})
+            raise gate_error(row.name, row.gate, "host")
         return SERVED_METHODS.get(incoming.method, forward_extension)(self, incoming, done)
 
     def joined_room(self, session: str, required: str = VIEWER) -> tuple[Room, Member]:
@@ -260,3 +252,50 @@ class HostClient:
         if not is_at_least(member.role, required):
             raise role_denied(session, member.role, required)
         return room, member
+
+
+# --- the initialize result ------------------------------------------------------------------------------------
+
+# Capabilities of the host, whatever the agent supports.
+_HOST_CAPABILITIES = dict.fromkeys(
+    ("list", "resume", "close", "delete", "fork", "archive", "status", "title"), Marker()
+)
+
+# Capabilities that calls of a client may need.
+_AGENT_GATES = frozenset(
+    row.gate for (side, _), row in METHODS.items() if side is Side.AGENT and row.gate[:6] == "agent."
+)
+
+
+@lru_cache(maxsize=64)  # almost all clients get the same answer, so they share these sets
+def open_gates(capabilities: bytes) -> frozenset[str]:
+    """Return the gates of the method table that the given capabilities (JSON) open."""
+    offered = msgspec.json.decode(capabilities)
+    return frozenset(gate for gate in _AGENT_GATES if offers(gate, offered))
+
+
+def initialize_result(agent: InitializeResult, dialect: Dialect) -> InitializeResult:
+    """Return the initialize result for a client of this dialect."""
+    offered = agent.agent_capabilities or AgentCapabilities()
+    methods = [method for method in agent.auth_methods or () if method.form != AuthForm.TERMINAL]
+    auth = offered.auth or AgentAuthCapabilities()
+    if methods:  # the host logs in each new process of the agent, and can forget the login
+        auth = msgspec.structs.replace(auth, logout=Marker())
+    reached = offered.mcp_capabilities
+    if reached:  # servers inside a client end with the client, but sessions do not
+        reached = msgspec.structs.replace(reached, acp=UNSET)
+    offered = msgspec.structs.replace(
+        offered,
+        load_session=True,
+        mcp_capabilities=reached,
+        session_capabilities=msgspec.structs.replace(
+            offered.session_capabilities or SessionCapabilities(), **_HOST_CAPABILITIES
+        ),
+        auth=auth if methods or offered.auth else UNSET,
+    )
+    return msgspec.structs.replace(
+        agent,
+        protocol_version=1,
+        agent_capabilities=with_side_data(offered, attach=True, host=dict.fromkeys(TOPICS, True)),
+        auth_methods=methods if methods or dialect.official else UNSET,
+    )

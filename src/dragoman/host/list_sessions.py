@@ -14,19 +14,9 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import check_role, enter_room, session_not_found
 from dragoman.host.auth.roles import ADMIN, EDITOR, RANK, is_at_least
 from dragoman.host.room.agent import set_agent_title
+from dragoman.roles.agent.list_sessions import check_title, is_listed, parse_cursor
 from dragoman.schema.base import to_json
-from dragoman.schema.session import (
-    ArchiveFilter,
-    ArchiveSessionResult,
-    CloseSessionResult,
-    DeleteSessionResult,
-    ListSessionsResult,
-    SessionInfo,
-    SessionStatus,
-    SessionStatusResult,
-    SetTitleResult,
-    UnarchiveSessionResult,
-)
+from dragoman.schema.session import ListSessionsResult, SessionInfo, SessionStatus, SessionStatusResult, SetTitleResult
 from dragoman.schema.update import SessionInfoUpdate
 from dragoman.store.contract import EntryKind, Summary
 
@@ -40,25 +30,14 @@ PAGE_SIZE = 100
 
 async def list_sessions(client: HostClient, params: Any) -> ListSessionsResult:
     """session/list: the sessions this principal may see, archived ones only on request."""
-    try:
-        start = int(params.cursor or 0)
-    except ValueError:
-        raise ProtocolError(Kind.INVALID_PARAMS, "cursor must be the nextCursor of the page before") from None
-    archived = params.archived or ArchiveFilter.EXCLUDE
-    summaries = [
-        summary
-        for summary in await client.host.visible_sessions(client.principal)
-        if (not params.cwd or summary.cwd == params.cwd) and _is_listed(summary, archived)
-    ]
-    more = start + PAGE_SIZE < len(summaries)
+    start = parse_cursor(params.cursor, 0)
+    visible = await client.host.visible_sessions(client.principal)
+    summaries = [summary for summary in visible if is_listed(params, summary.cwd, summary.archived)]
+    end = start + PAGE_SIZE
     return ListSessionsResult(
-        sessions=[_session_info(summary) for summary in summaries[start : start + PAGE_SIZE]],
-        next_cursor=str(start + PAGE_SIZE) if more else UNSET,
+        sessions=[_session_info(summary) for summary in summaries[start:end]],
+        next_cursor=str(end) if end < len(summaries) else UNSET,
     )
-
-
-def _is_listed(summary: Summary, archived: str) -> bool:
-    return archived == ArchiveFilter.INCLUDE or summary.archived == (archived == ArchiveFilter.ONLY)
 
 
 def _session_info(summary: Summary) -> SessionInfo:
@@ -71,7 +50,7 @@ def _session_info(summary: Summary) -> SessionInfo:
     )
 
 
-async def close_session(client: HostClient, params: Any) -> CloseSessionResult:
+async def close_session(client: HostClient, params: Any) -> None:
     """session/close: leave and end one's own prompts. The agent stops if all have left or an admin closes."""
     room, member = client.joined_room(params.session_id)
     client.host.retain_room(room)
@@ -85,10 +64,9 @@ async def close_session(client: HostClient, params: Any) -> CloseSessionResult:
             await room.agent.stop()
     finally:
         client.host.release_room(room)
-    return CloseSessionResult()
 
 
-async def delete_session(client: HostClient, params: Any) -> DeleteSessionResult:
+async def delete_session(client: HostClient, params: Any) -> None:
     """session/delete: delete it, whoever is in it. Succeed if it does not exist or the caller may not see it."""
     try:
         async with enter_room(client, params.session_id, ADMIN) as (room, _):
@@ -96,23 +74,19 @@ async def delete_session(client: HostClient, params: Any) -> DeleteSessionResult
     except ProtocolError as error:
         if error.kind != Kind.SESSION_NOT_FOUND:
             raise
-    return DeleteSessionResult()
 
 
-async def archive_session(client: HostClient, params: Any) -> ArchiveSessionResult:
+async def archive_session(client: HostClient, params: Any) -> None:
     """session/archive: close it for all members and hide it from the list. It can still be loaded."""
-    user = client.principal.user
     async with enter_room(client, params.session_id, ADMIN) as (room, _):
-        await room.suspend(f"the session was archived by {user}")
-        await _log_update(room, SessionInfoUpdate(meta={SIDE_DATA_KEY: {"archived": True}}), user)
-    return ArchiveSessionResult()
+        await room.suspend(f"the session was archived by {client.principal.user}")
+        await _log_update(room, SessionInfoUpdate(meta={SIDE_DATA_KEY: {"archived": True}}), client.principal.user)
 
 
-async def unarchive_session(client: HostClient, params: Any) -> UnarchiveSessionResult:
+async def unarchive_session(client: HostClient, params: Any) -> None:
     """session/unarchive."""
     async with enter_room(client, params.session_id, ADMIN) as (room, _):
         await _log_update(room, SessionInfoUpdate(meta={SIDE_DATA_KEY: {"archived": False}}), client.principal.user)
-    return UnarchiveSessionResult()
 
 
 async def session_status(client: HostClient, params: Any) -> SessionStatusResult:
@@ -133,10 +107,7 @@ async def session_status(client: HostClient, params: Any) -> SessionStatusResult
 
 async def set_title(client: HostClient, params: Any) -> SetTitleResult:
     """session/set_title: passed to a running agent that supports titles, which may store another one."""
-    title = params.title.strip()
-    if not title:
-        errors = [{"path": "title", "message": "empty"}]
-        raise ProtocolError(Kind.INVALID_PARAMS, "a title cannot be empty", {"errors": errors})
+    title = check_title(params.title)
     async with enter_room(client, params.session_id, EDITOR) as (room, _):
         title = await set_agent_title(room, title)
         await room.log.flush()

@@ -1,6 +1,6 @@
 """The table from a client's method to the function that serves it, shared by all clients.
 
-A method without a row is an extension, or refused (refusals.py).
+A method without a row is an extension, or refused (access.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ServeMethod = Callable[["HostClient", Incoming, DoneCallback], Awaitable[None] |
 
 
 def _reply_to_params(function: Callable[[HostClient, Any], Any]) -> ServeMethod:
-    """Make a handler from a function of the params. What it returns, now or later, is the answer."""
+    """Make a handler from a function of the params. What it returns, now or later, is the answer; None is empty."""
     return _reply_to_incoming(lambda client, incoming: function(client, incoming.params))
 
 
@@ -27,15 +27,20 @@ def _reply_to_incoming(function: Callable[[HostClient, Incoming], Any]) -> Serve
     def serve(client: HostClient, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         result = function(client, incoming)
         if asyncio.iscoroutine(result):
-            return _reply_later(result, done)
-        done(result, None)
+            return _reply_later(incoming, result, done)
+        done(_empty_result(incoming) if result is None else result, None)
         return None
 
     return serve
 
 
-async def _reply_later(work: Coroutine[Any, Any, Any], done: DoneCallback) -> None:
-    done(await work, None)
+async def _reply_later(incoming: Incoming, work: Coroutine[Any, Any, Any], done: DoneCallback) -> None:
+    result = await work
+    done(_empty_result(incoming) if result is None else result, None)
+
+
+def _empty_result(incoming: Incoming) -> Any:
+    return incoming.row.result() if incoming.row is not None else {}
 
 
 SERVED_METHODS: dict[str, ServeMethod] = {

@@ -19,7 +19,7 @@ from dragoman.host.access import check_may_open, enter_room
 from dragoman.host.account_calls import Caller
 from dragoman.host.auth.roles import EDITOR, VIEWER, is_at_least, lower_role
 from dragoman.schema.mcp import McpForm, McpServer
-from dragoman.schema.providers import AttachParams, AttachResult, AttachRole, DetachParams, DetachResult, HistoryPolicy
+from dragoman.schema.providers import AttachParams, AttachResult, AttachRole, DetachParams, HistoryPolicy
 from dragoman.schema.session import ForkSessionResult, LoadSessionResult, NewSessionResult, ResumeSessionResult
 
 if TYPE_CHECKING:
@@ -42,9 +42,8 @@ async def new_session(client: HostClient, incoming: Incoming, done: DoneCallback
             more["mode"] = mode
         if params.system_prompt:
             more["system_prompt"] = params.system_prompt
-        room.agent_questions.opening_client = Caller(
-            client, incoming.id
-        )  # the session has no members yet who could be asked
+        # The session has no members yet who could be asked.
+        room.agent_questions.opening_client = Caller(client, incoming.id)
         try:
             await room.agent.open_session(folders, **more)
             await host.session_roles.set_creator(room.id, client.principal.user)
@@ -153,15 +152,14 @@ async def _attach(client: HostClient, params: AttachParams, done: DoneCallback) 
             member.max_role = VIEWER
 
 
-def detach(client: HostClient, params: DetachParams) -> DetachResult:
+def detach(client: HostClient, params: DetachParams) -> None:
     """session/detach: leave the session. Prompts that were sent continue."""
     client.joined_room(params.session_id)[0].leave(client)
-    return DetachResult()
 
 
-def detach_extension(client: HostClient, values: Any) -> DetachResult:
+def detach_extension(client: HostClient, values: Any) -> None:
     """_dragoman/detach."""
-    return detach(client, decode_as(DetachParams, values))
+    detach(client, decode_as(DetachParams, values))
 
 
 async def fork_session(client: HostClient, incoming: Incoming, done: DoneCallback) -> None:

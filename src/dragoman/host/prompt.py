@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import ProtocolError
+from dragoman.host.access import is_extension, refusal
 from dragoman.host.auth.roles import EDITOR
-from dragoman.host.refusals import is_extension, refusal
 from dragoman.host.room.members import PRESENCE_STATES
-from dragoman.schema.config import SetConfigOptionResult, SetModeResult
+from dragoman.schema.config import SetConfigOptionResult
 from dragoman.schema.side import Side
 
 if TYPE_CHECKING:
@@ -54,12 +54,11 @@ def cancel_request(client: HostClient, incoming: Incoming, _: DoneCallback) -> N
         client.connection.running_requests.cancel(incoming.params.request_id)
 
 
-async def set_mode(client: HostClient, params: Any) -> SetModeResult:
+async def set_mode(client: HostClient, params: Any) -> None:
     """session/set_mode."""
     room, _ = client.joined_room(params.session_id, EDITOR)
     session = await room.agent.ensure_session()
     await session.set_mode(params.mode_id, by=client.principal.user)
-    return SetModeResult()
 
 
 async def set_config_option(client: HostClient, params: Any) -> SetConfigOptionResult:

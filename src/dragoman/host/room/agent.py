@@ -11,8 +11,8 @@ from dragoman import __version__
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.engine.peer_info import offers
 from dragoman.errors import ConnectionFailed, ProtocolError
+from dragoman.host.access import refusal
 from dragoman.host.pool.pool import PooledDialer, reason_not_shared
-from dragoman.host.refusals import refusal
 from dragoman.roles.client.callbacks import UserCallbacks
 from dragoman.roles.client.connect import SESSION_CAPABILITIES
 from dragoman.roles.client.dial import Dialer

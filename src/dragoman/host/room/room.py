@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host.refusals import is_extension
+from dragoman.host.access import is_extension
 from dragoman.host.room.agent import INTERRUPTED
 from dragoman.host.room.agent_process import AgentProcess
 from dragoman.host.room.members import Member, Members

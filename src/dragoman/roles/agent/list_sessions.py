@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import UNSET
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 # Sessions in one page of session/list: enough for a screen, small enough for one frame.
 PAGE_SIZE = 50
 
+T = TypeVar("T")
+
 
 class SessionCalls:
     """The calls of one client about existing sessions."""
@@ -59,14 +61,11 @@ class SessionCalls:
             await restore_sessions(self._agent, session_id)
 
     def _page(self, params: Any) -> ListSessionsResult:
-        which = params.archived or ArchiveFilter.EXCLUDE
-        before = _parse_cursor(params.cursor)
+        before = parse_cursor(params.cursor, math.inf)
         found = [
             session
             for session in self._agent.sessions.values()
-            if session.sequence_number < before
-            and (not params.cwd or session.cwd == params.cwd)
-            and _matches_filter(session, which)
+            if session.sequence_number < before and is_listed(params, session.cwd, session.archived)
         ]
         found.sort(key=lambda session: session.sequence_number, reverse=True)
         page = found[:PAGE_SIZE]
@@ -124,11 +123,7 @@ class SessionCalls:
         """Handle session/set_title."""
         await self._restore(params.session_id)
         session = self._client.find_session(params.session_id)
-        title = params.title.strip()
-        if not title:
-            raise ProtocolError(
-                Kind.INVALID_PARAMS, "a title cannot be empty", {"errors": [{"path": "title", "message": "empty"}]}
-            )
+        title = check_title(params.title)
         session.set_title(title)
         await session.log.wait_stored()
         return SetTitleResult(title=title)
@@ -141,10 +136,11 @@ async def _set_archived(session: Session, archived: bool) -> None:
     session.archived = archived
 
 
-def _matches_filter(session: Session, archive_filter: str) -> bool:
-    if archive_filter == ArchiveFilter.INCLUDE:
-        return True
-    return session.archived == (archive_filter == ArchiveFilter.ONLY)
+def is_listed(params: Any, cwd: str | None, archived: bool) -> bool:
+    """Tell whether session/list with these params lists a session in this folder."""
+    which = params.archived or ArchiveFilter.EXCLUDE
+    is_chosen = which == ArchiveFilter.INCLUDE or archived == (which == ArchiveFilter.ONLY)
+    return is_chosen and (not params.cwd or cwd == params.cwd)
 
 
 def _session_info(session: Session) -> SessionInfo:
@@ -158,10 +154,18 @@ def _session_info(session: Session) -> SessionInfo:
     )
 
 
-def _parse_cursor(cursor: Any) -> float:
-    """Return the number of the last listed session; the next page starts below it."""
+def check_title(text: str) -> str:
+    """Return a title without blanks around it. Raise invalid_params if nothing is left."""
+    if not (title := text.strip()):
+        errors = [{"path": "title", "message": "empty"}]
+        raise ProtocolError(Kind.INVALID_PARAMS, "a title cannot be empty", {"errors": errors})
+    return title
+
+
+def parse_cursor(cursor: Any, first: T) -> int | T:
+    """Return the number in the cursor of session/list; `first` without a cursor."""
     if not cursor:
-        return math.inf
+        return first
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20):
         raise ProtocolError(Kind.INVALID_PARAMS, f"unknown cursor {cursor!r}; start without a cursor")
     return int(cursor)

@@ -16,7 +16,7 @@ from msgspec import UnsetType
 from dragoman.dialect.dialects import Dialect
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
-from dragoman.engine.lifecycle import Lifecycle
+from dragoman.engine.lifecycle import Lifecycle, gate_error
 from dragoman.engine.peer_info import offers
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.auth import ClientLogin, lenient_params
@@ -182,12 +182,7 @@ class ServedClient:
             session = getattr(incoming.params, "session_id", None)
             self.lifecycle.check_allowed(name, session if isinstance(session, str) else None)
             if gate and not offers(gate, self.capabilities):
-                capability = gate.partition(".")[2]
-                raise ProtocolError(
-                    Kind.CAPABILITY_UNSUPPORTED,
-                    f"{name} needs the capability {capability}, which this agent does not offer",
-                    {"method": name, "capability": capability},
-                )
+                raise gate_error(name, gate, "agent")
             if needs_login and not self.login.allows_sessions:
                 return self._handle_after_login(handle, incoming, done)
             return handle(incoming, done)
