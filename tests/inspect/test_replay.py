@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman import connect
-from dragoman.inspect.replay_script import ReplayScript
+from dragoman.inspect.replay import ReplayScript
 from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, answer, call, inspect, recorded, write
 
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.inspect.analyze import Analyzer
-from dragoman.inspect.open_recording import open_recording, read_blocks, read_lines
-from dragoman.inspect.reader import RecordingReader
+from dragoman.inspect.reader import RecordingReader, open_recording, read_blocks, read_lines
 from dragoman.inspect.stats import Distribution, RecordingStats
 from tests.inspect.conversation import RECORDINGS, TALK, lines
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.policy.globs import glob_matcher
-from dragoman.policy.path_patterns import LONGEST, matches, pattern_fault
+from dragoman.policy.patterns import MAX_PATH_LENGTH, glob_matcher, path_matches, path_pattern_fault
 
 ROOTS = ("/w", "/more")
 HOME = "/home/me"
@@ -73,34 +72,34 @@ HOME = "/home/me"
     ],
 )
 def test_patterns(pattern: str, path: str, expected: bool) -> None:
-    assert matches(pattern, path, ROOTS, HOME) is expected
+    assert path_matches(pattern, path, ROOTS, HOME) is expected
 
 
 def test_without_a_home_no_home_pattern_matches() -> None:
-    assert not matches("~/a", "/a", (), "")
+    assert not path_matches("~/a", "/a", (), "")
 
 
 @pytest.mark.parametrize("pattern", ["", "../a", "a/../b", "~you/a", "a\0b"])
 def test_invalid_patterns_are_reported(pattern: str) -> None:
-    assert pattern_fault(pattern) is not None
+    assert path_pattern_fault(pattern) is not None
 
 
 @pytest.mark.parametrize("pattern", ["**", "a/..b", "~/x", "/x", "a..b", "~"])
 def test_valid_patterns_are_not_reported(pattern: str) -> None:
-    assert pattern_fault(pattern) is None
+    assert path_pattern_fault(pattern) is None
 
 
 @given(st.text(min_size=1), st.text())
 def test_any_text_can_be_matched_as_a_pattern(pattern: str, path: str) -> None:
-    assert matches(pattern, path, ROOTS, HOME) in (True, False)
+    assert path_matches(pattern, path, ROOTS, HOME) in (True, False)
 
 
 @given(st.lists(st.text("ab.-_ é", min_size=1), min_size=1))
 def test_a_path_without_wildcards_matches_only_itself(names: list[str]) -> None:
     path = "/".join(names)
-    if pattern_fault(path) is None and not path.startswith("./") and path != ".":
-        assert matches(path, f"/w/{path}", ("/w",), HOME)
-        assert not matches(path, f"/w/{path}x", ("/w",), HOME)
+    if path_pattern_fault(path) is None and not path.startswith("./") and path != ".":
+        assert path_matches(path, f"/w/{path}", ("/w",), HOME)
+        assert not path_matches(path, f"/w/{path}x", ("/w",), HOME)
 
 
 # --- by the book: what a pattern means, written as plainly as it can be, and slow ---------------------------------
@@ -149,7 +148,7 @@ PARTS = st.one_of(st.just("**"), st.sampled_from(["a", "b", "*", "?", "a*"]), st
 @given(st.lists(PARTS, min_size=1, max_size=6), st.lists(st.text("ab-[]!", max_size=5), min_size=1, max_size=6))
 def test_a_pattern_matches_like_the_reference_implementation(parts: list[str], names: list[str]) -> None:
     pattern, path = "/x/" + "/".join(parts), "/x/" + "/".join(names)
-    assert matches(pattern, path, (), "") is matches_parts(pattern.split("/"), path.split("/"))
+    assert path_matches(pattern, path, (), "") is matches_parts(pattern.split("/"), path.split("/"))
 
 
 @given(st.text("ab-*?[]!", max_size=8), st.text("ab-[]!", max_size=8))
@@ -174,8 +173,8 @@ def test_a_name_matches_like_the_reference_implementation(part: str, name: str) 
     ],
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
-    deep, wide = "/w" + "/a" * (LONGEST // 2 - 1), "/w/" + "a" * (LONGEST - 3)
-    mixed = "/w" + "/aaaaaaaaaaaaaaa" * (LONGEST // 16 - 1)
+    deep, wide = "/w" + "/a" * (MAX_PATH_LENGTH // 2 - 1), "/w/" + "a" * (MAX_PATH_LENGTH - 3)
+    mixed = "/w" + "/aaaaaaaaaaaaaaa" * (MAX_PATH_LENGTH // 16 - 1)
     for path in (deep, wide, mixed):
-        assert not matches(pattern, path, ("/w",), "")
+        assert not path_matches(pattern, path, ("/w",), "")
     assert not glob_matcher(pattern)("a" * 100_000)

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 from dragoman.errors import ProtocolError
 from dragoman.inspect.decode import RecordingDecoder
 from dragoman.inspect.event import Flaw, RecordedEvent, RecordedToolCall, RecordedTurn
-from dragoman.inspect.format import STDERR, TO_AGENT, RecordedLine
+from dragoman.inspect.format import DECODE_ERRORS, STDERR, TO_AGENT, RecordedLine
 from dragoman.inspect.one_line import error_line, message_line, stop_reason_of, trace_context_of
 from dragoman.schema.methods import methods_that
 from dragoman.schema.side import Side
@@ -75,9 +75,8 @@ class Analyzer:
         if wire.jsonrpc != "2.0":
             problem = "is missing" if wire.jsonrpc is UNSET else "is not the string 2.0"
             flaws.append(Flaw("jsonrpc", problem, False))
-        event = (
-            self._analyze_call(recorded, wire) if isinstance(wire.method, str) else self._analyze_answer(recorded, wire)
-        )
+        analyze = self._analyze_call if isinstance(wire.method, str) else self._analyze_answer
+        event = analyze(recorded, wire)
         event.flaws = flaws + event.flaws
         return event
 
@@ -99,7 +98,7 @@ class Analyzer:
         try:
             wire = _decode(data)
             data.decode("utf-8")
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except DECODE_ERRORS:
             envelope = parse_envelope(data)  # raises Malformed, which is a ProtocolError
             wire = _RawMessage("2.0" if b'"2.0"' in data else UNSET, envelope.id, envelope.method)
             for name in ("params", "result", "error"):
@@ -126,7 +125,7 @@ class Analyzer:
             flaws=flaws,
         )
         event.traceparent, event.tracestate = trace_context_of(params)
-        event.session = self._session_of(params)
+        event.session = _session_id(params, self._latest_session)
         if is_request:
             self._add_pending(event, message.id)
         self._assign_turn(event, params)
@@ -140,10 +139,6 @@ class Analyzer:
             event.flaws.append(Flaw("id", f"{event.id} is still in use by line {self.pending[key].line}"))
         self.pending[key] = event
         self._answered.pop(key, None)
-
-    def _session_of(self, params: Any) -> str:
-        id = params.get("sessionId") if isinstance(params, dict) else None
-        return id if isinstance(id, str) and id else self._latest_session
 
     def _assign_turn(self, event: RecordedEvent, params: Any) -> None:
         """Set the turn and the tool call that a message belongs to."""
@@ -181,7 +176,7 @@ class Analyzer:
         back = "a2c" if recorded.direction == TO_AGENT else TO_AGENT
         asked = self.pending.pop((back, event.id), None)
         if asked is None:
-            event.text = _excerpt(message.error or message.result)
+            event.text = bytes(message.error or message.result)[:200].decode("utf-8", "replace")
             event.flaws.append(self._stray_answer_flaw(back, event.id))
             return event
         self._answered[back, event.id] = recorded.line
@@ -197,13 +192,10 @@ class Analyzer:
         else:
             by = Side.CLIENT if recorded.direction == TO_AGENT else Side.AGENT
             result, event.flaws = self.decoder.decode_result(by, asked.method, message.result)
-            event.text, event.outcome = (
-                message_line(asked.method, result, is_result=True),
-                stop_reason_of(asked.method, result),
-            )
+            event.text = message_line(asked.method, result, is_result=True)
+            event.outcome = stop_reason_of(asked.method, result)
             if asked.method in _OPEN_METHODS:
-                event.session = self._session_of(result) if _has_session(result) else asked.session
-                self._latest_session = event.session
+                event.session = self._latest_session = _session_id(result, asked.session)
         if asked.method == "session/prompt":
             self._end_turn(event)
         return event
@@ -247,9 +239,6 @@ def _render_id(id: Any) -> str:
     return "" if id is UNSET else msgspec.json.encode(id).decode()
 
 
-def _has_session(result: Any) -> bool:
-    return isinstance(result, dict) and bool(result.get("sessionId"))
-
-
-def _excerpt(raw: Raw) -> str:
-    return bytes(raw)[:200].decode("utf-8", "replace")
+def _session_id(value: Any, default: str) -> str:
+    id = value.get("sessionId") if isinstance(value, dict) else None
+    return id if isinstance(id, str) and id else default

@@ -15,12 +15,10 @@ from dragoman.dialect import detect
 from dragoman.dialect.dialects import DEFAULT_DIALECT, Dialect, load_dialect
 from dragoman.errors import ProtocolError
 from dragoman.inspect.event import Flaw
-from dragoman.schema.lenient import Fault, parse
-from dragoman.schema.lenient import read_leniently as read_leniently
+from dragoman.inspect.format import DECODE_ERRORS
+from dragoman.schema.lenient import parse, read_leniently
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
-
-_DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 # Prefixes of extension methods.
 _EXTENSION_PREFIXES = ("_", "$/")
@@ -91,7 +89,7 @@ def _decode_json(raw: Raw) -> tuple[Any, list[Flaw]]:
         return {}, []
     try:
         return msgspec.json.decode(raw), []
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         try:
             return parse(bytes(raw)), [Flaw("", f"not valid JSON: {error}", False)]
         except ProtocolError as worse:
@@ -103,13 +101,13 @@ def _schema_flaws(kind: Any, value: Any) -> list[Flaw]:
     try:
         msgspec.convert({} if value is None else value, kind)
         return []
-    except _DECODE_ERRORS:
+    except DECODE_ERRORS:
         pass
     try:
         _, faults = read_leniently(kind, value)
     except ProtocolError as error:
         return _flaws_of_error(error)
-    return [_flaw_of_fault(fault) for fault in faults]
+    return [Flaw(fault.path, fault.message, fault.fatal) for fault in faults]
 
 
 def _flaws_of_error(error: ProtocolError) -> list[Flaw]:
@@ -117,7 +115,3 @@ def _flaws_of_error(error: ProtocolError) -> list[Flaw]:
     if isinstance(listed, list) and listed:
         return [Flaw(str(each.get("path", "")), str(each.get("message", ""))) for each in listed]
     return [Flaw("", error.message)]
-
-
-def _flaw_of_fault(fault: Fault) -> Flaw:
-    return Flaw(fault.path, fault.message, fault.fatal)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dragoman.inspect.event import RecordedEvent
+from dragoman.inspect.format import parse_json
 
 # Members with generated ids, which differ in every run.
 ID_MEMBERS = frozenset({
@@ -98,30 +99,22 @@ def _compared_messages(events: Iterable[RecordedEvent]) -> Iterator[_ComparedMes
         if event.kind in ("stderr", "blank"):
             continue
         key = (event.direction, event.kind, event.name)
-        if event.update in _CHUNKS:
-            if held is not None and held.key == key:
-                held = _ComparedMessage(key, held.line, held.value + event.text)
-                continue
-            if held is not None:
-                yield held
-            held = _ComparedMessage(key, event.line, event.text)
+        is_chunk = event.update in _CHUNKS
+        if is_chunk and held is not None and held.key == key:
+            held = held._replace(value=held.value + event.text)
             continue
         if held is not None:
             yield held
-            held = None
-        yield _ComparedMessage(key, event.line, _content(event))
+        held = _ComparedMessage(key, event.line, event.text if is_chunk else _content(event))
     if held is not None:
         yield held
 
 
 def _content(event: RecordedEvent) -> Any:
-    try:
-        message = msgspec.json.decode(event.recorded.data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return event.text
+    message = parse_json(event.recorded.data)
     if isinstance(message, dict):
         message.pop("id", None)
-    return message
+    return event.text if message is None else message
 
 
 def _quote(value: Any) -> str:

@@ -7,7 +7,7 @@ The traffic can be restored exactly. `reader` parses recordings, `recorder` writ
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -52,8 +52,19 @@ class RecordedLine(msgspec.Struct, gc=False):
     part: int = 0  # index of its recording, in a file that has several
 
 
+# What decoding a line may raise: not JSON, not UTF-8, or nested too deeply.
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 _encode = msgspec.json.Encoder().encode
 _validate = msgspec.json.Decoder(Raw).decode
+
+
+def parse_json(data: bytes) -> Any:
+    """Return the JSON value of a line; None if it has none."""
+    try:
+        return msgspec.json.decode(data)
+    except DECODE_ERRORS:
+        return None
 
 
 def header_line(header: Header) -> bytes:

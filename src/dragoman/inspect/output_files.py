@@ -74,8 +74,9 @@ def _try_lock(fd: int) -> bool:
 def check_not_source(path: str, sources: Sequence[str]) -> None:
     """Refuse to write a copy to one of the files it is made of."""
     for source in sources:
-        if _is_same_file(path, source):
-            raise NotWritable(f"{path} is the recording itself; choose another file with --out")
+        with suppress(OSError):  # one of them does not exist
+            if os.path.samefile(path, source):
+                raise NotWritable(f"{path} is the recording itself; choose another file with --out")
 
 
 @contextmanager
@@ -98,10 +99,3 @@ def open_replacement(path: str) -> Iterator[BinaryIO]:
             raise
     except OSError as error:
         raise NotWritable(f"cannot write {path}: {error.strerror}; choose another file with --out") from None
-
-
-def _is_same_file(path: str, source: str) -> bool:
-    try:
-        return os.path.samefile(path, source)
-    except OSError:
-        return False

@@ -1,4 +1,4 @@
-"""Read recordings, our own and those of other recorders, as far as possible.
+"""Open and read recordings, our own and those of other recorders, as far as possible.
 
 Reads our own format, also several recordings in one file, the same lines without a header, and bare messages, one per
 line, whose direction is guessed. Problems are collected by line.
@@ -6,16 +6,34 @@ line, whose direction is guessed. Problems are collected by line.
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from dragoman.errors import DragomanError
-from dragoman.inspect.direction import DirectionGuesser
-from dragoman.inspect.format import END, FORMAT, GAP, NOTE, STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, Header, RecordedLine
+from dragoman.inspect.format import (
+    DECODE_ERRORS,
+    END,
+    FORMAT,
+    GAP,
+    MAX_LINE,
+    NOTE,
+    STDERR,
+    TO_AGENT,
+    TO_CLIENT,
+    TRAFFIC,
+    Header,
+    RecordedLine,
+)
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
 
 # Direction names of other recorders.
 DIRECTION_NAMES = {
@@ -36,6 +54,21 @@ _MICROSECONDS_PER_SECOND = 1_000_000
 _OWN_DIRECTIONS = TRAFFIC | {GAP, END}
 
 _ADVICE = "give a file that `dragoman inspect run` wrote, or one with one message per line"
+
+# Bytes per read: large enough for little work per line, small enough for memory.
+BLOCK_SIZE = 1024 * 1024
+
+# Bytes of one line: the largest message, escaped or in base64, with its frame.
+MAX_FILE_LINE = 2 * MAX_LINE + 1024 * 1024
+
+# Seconds between two reads when following a file.
+POLL_INTERVAL = 0.1
+
+_DIRECTION = {Side.AGENT: TO_AGENT, Side.CLIENT: TO_CLIENT}
+_OPPOSITE = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
+
+# Methods that other dialects name differently from the table.
+_OTHER_AGENT_METHODS = frozenset({"cancel", "unstable_resumeSession", "session/set_model"})
 
 
 class NotARecording(DragomanError):
@@ -158,7 +191,7 @@ class RecordingReader:
             return None
         try:
             decoded = _decode(content)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except DECODE_ERRORS as error:
             self._note_malformed_line(number, line, error)
             return None
         if decoded.dragoman == "recording" and not decoded.dir:
@@ -247,3 +280,125 @@ class RecordingReader:
             self.add_problem(number, f"not a JSON line of a recording ({error}); skipped")
         if number >= MAX_NOISE_LINES and not self.is_recording:
             raise NotARecording(f"the first {number} lines are not JSON; this is not a recording")
+
+
+# --- direction of bare messages ---------------------------------------------------------------------------------------
+
+
+class _BareMessage(msgspec.Struct):
+    id: Any = msgspec.UNSET
+    method: Any = msgspec.UNSET
+
+
+_decode_bare = msgspec.json.Decoder(_BareMessage).decode
+
+
+class DirectionGuesser:
+    """Guesses directions; remembers which side sent which request."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, list[str]] = {}
+
+    def guess_direction(self, message: bytes) -> str:
+        """Return the direction of the next message."""
+        bare = _decode_bare(message)
+        key = repr(bare.id)
+        if isinstance(bare.method, str):
+            way = method_direction(bare.method, is_request=bare.id is not msgspec.UNSET)
+            if bare.id is not msgspec.UNSET:
+                self._pending.setdefault(key, []).append(way)
+            return way
+        asked = self._pending.get(key)
+        return _OPPOSITE[asked.pop(0)] if asked else TO_CLIENT
+
+
+def method_direction(method: str, is_request: bool) -> str:
+    """Return the direction of a method; unknown requests go to the agent, notifications to the client."""
+    sides = [side for side in (Side.AGENT, Side.CLIENT) if (side, method) in METHODS]
+    if len(sides) == 1:
+        return _DIRECTION[sides[0]]
+    if method in _OTHER_AGENT_METHODS:
+        return TO_AGENT
+    return TO_AGENT if is_request else TO_CLIENT
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_recording(path: str) -> Iterator[BinaryIO]:
+    """Open the file; errors name it and say what to do."""
+    if path == "-":
+        with _prefix_errors("standard input"):
+            yield sys.stdin.buffer
+        return
+    try:
+        file = open(path, "rb", buffering=0)  # noqa: SIM115  (closed below; errors of the caller are not ours)
+    except OSError as error:
+        raise NotARecording(f"{path}: {(error.strerror or str(error)).lower()}; give the path of a recording") from None
+    with file, _prefix_errors(path):
+        if os.path.isdir(path):
+            raise NotARecording("this is a folder; name a recording")
+        yield file
+
+
+def wait_for_file(path: str, on_wait: Callable[[], None]) -> None:
+    """Wait until a file exists, after calling `on_wait`; do not wait if its directory does not exist."""
+    if path == "-" or os.path.exists(path) or not os.path.isdir(os.path.dirname(path) or "."):
+        return
+    on_wait()
+    while not os.path.exists(path):  # until Ctrl-C
+        time.sleep(POLL_INTERVAL)
+
+
+@contextmanager
+def _prefix_errors(path: str) -> Iterator[None]:
+    """Put the path before the message: a command may read two files."""
+    try:
+        yield
+    except NotARecording as error:
+        raise NotARecording(f"{path}: {error}") from None
+
+
+def read_lines(
+    file: BinaryIO, reader: RecordingReader, keep_waiting: Callable[[], bool] | None = None
+) -> Iterator[bytes]:
+    """Yield the lines with their line ends; at the end, wait for more while `keep_waiting` returns true."""
+    for lines in read_blocks(file, reader, keep_waiting):
+        yield from lines
+
+
+def read_blocks(
+    file: BinaryIO, reader: RecordingReader, keep_waiting: Callable[[], bool] | None = None
+) -> Iterator[list[bytes]]:
+    """Yield many lines at once, which is faster."""
+    rest = b""
+    while True:
+        try:
+            block = file.read(max(BLOCK_SIZE, len(rest)))  # read a very long line in growing steps
+        except IsADirectoryError:
+            raise NotARecording("this is a folder; name a recording") from None
+        if not block:
+            if keep_waiting is None or not keep_waiting():
+                break
+            time.sleep(POLL_INTERVAL)
+            continue
+        data = rest + block
+        lines = data.splitlines(keepends=True) if b"\r" not in data else _split_lines(data)
+        rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
+        if lines:
+            yield lines
+        if len(rest) > MAX_FILE_LINE:
+            reader.add_problem(reader.line_count + 1, f"longer than {MAX_FILE_LINE} bytes; reading stopped here")
+            return
+    if rest:
+        yield [rest]
+
+
+def _split_lines(data: bytes) -> list[bytes]:
+    """Split at newlines alone: a CR inside a line of another recorder is not a line end."""
+    lines = [line + b"\n" for line in data.split(b"\n")]
+    lines[-1] = lines[-1][:-1]
+    if not lines[-1]:
+        lines.pop()
+    return lines

@@ -1,6 +1,6 @@
 """Recorded peers for tests: a recording plays the agent for a client under test, or the client for an agent.
 
-Reads a file of `dragoman inspect run` or of another recorder. Below are `replay_script` and `replay_player`.
+Reads a file of `dragoman inspect run` or of another recorder. `replay` is below.
 """
 
 from __future__ import annotations
@@ -8,22 +8,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman.errors import ConnectionFailed
 from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine
-from dragoman.inspect.open_recording import open_recording, read_lines
-from dragoman.inspect.reader import NotARecording, RecordingReader
-from dragoman.inspect.replay_player import play_script
-from dragoman.inspect.replay_script import ReplayScript
-from dragoman.testing.connections import Target, scripted_client
+from dragoman.inspect.reader import NotARecording, RecordingReader, open_recording, read_lines
+from dragoman.inspect.replay import ReplayScript, play_script
+from dragoman.testing.connections import Target, Wrap, scripted_client
 from dragoman.testing.scripted_peer import TIMEOUT
-from dragoman.transport.base import Transport
+from dragoman.transport.base import Transport, WrappedTransport
 from dragoman.transport.memory import memory_pair
-
-WrapTransport = Callable[[Transport], Transport]
 
 
 class Recording:
@@ -34,7 +30,7 @@ class Recording:
         reader = RecordingReader()
         with open_recording(self.path) as file:
             self.frames: list[RecordedLine] = [
-                each for each in reader.read(read_lines(file, reader)) if each.direction in _MESSAGE_DIRECTIONS
+                each for each in reader.read(read_lines(file, reader)) if each.direction in (TO_AGENT, TO_CLIENT)
             ]
         if not self.frames:
             raise NotARecording(f"{self.path} has no messages; record with `dragoman inspect run --out FILE -- CMD`")
@@ -50,7 +46,7 @@ class Recording:
 
     @asynccontextmanager
     async def as_agent(
-        self, *, strict: bool = False, ignore: Collection[str] = (), wrap: WrapTransport | None = None
+        self, *, strict: bool = False, ignore: Collection[str] = (), wrap: Wrap | None = None
     ) -> AsyncIterator[Transport]:
         """Play the recorded agent for a client in this process, which connects to the returned transport.
 
@@ -114,21 +110,12 @@ class Recording:
             raise AssertionError(f"the {who} deviated from the recording {self.path}: " + "\n  ".join(problems))
 
 
-_MESSAGE_DIRECTIONS = frozenset({TO_AGENT, TO_CLIENT})
-
-
-class _KeepingTransport:
+class _KeepingTransport(WrappedTransport):
     """A transport that keeps every received frame."""
 
     def __init__(self, transport: Transport, received: list[bytes]) -> None:
-        self.peer = transport.peer
-        self._transport = transport
+        super().__init__(transport)
         self._received = received
-        self.listen = transport.listen
-        self.send = transport.send
-        self.congested = transport.congested
-        self.drain = transport.drain
-        self.close = transport.close
 
     async def receive(self) -> list[Any]:
         """Return the next frames and keep them."""

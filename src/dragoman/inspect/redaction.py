@@ -7,11 +7,12 @@ every line, then `redact` every line. A line without secrets is unchanged.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
 
-from dragoman.inspect.format import Header, RecordedLine
+from dragoman.inspect.format import Header, RecordedLine, parse_json
 from dragoman.policy.redaction import REDACTED, Redactor, is_secret_name
 from dragoman.schema.methods import METHODS
 
@@ -30,16 +31,15 @@ class RecordingRedactor:
 
     def __init__(self, values: list[str] | None = None) -> None:
         self._secrets: set[str] = set(values or ())
-        self._redaction: Redactor | None = None
-        self._text_cache: dict[str, str] = {}  # short strings and their redacted form
-        self._name_cache: dict[str, bool] = {}  # whether a member of that name is secret
+        self._redact_short = lru_cache(_MAX_CACHED)(lambda text: self._redactor.redact_text(text))
+        self._is_secret_name = lru_cache(_MAX_CACHED)(is_secret_name)
 
     def learn_secrets(self, recorded: RecordedLine) -> None:
         """Collect the secrets that a message identifies by their position."""
         data = recorded.data
         if not any(sign in data for sign in _SIGNS):
             return
-        message = _decode_json(data)
+        message = parse_json(data)
         if isinstance(message, dict):
             self._secrets.update(_map_values(message))
             if message.get("method") in _CREDENTIAL_METHODS:
@@ -47,7 +47,7 @@ class RecordingRedactor:
 
     def redact(self, recorded: RecordedLine) -> RecordedLine:
         """Return the line without secrets."""
-        message = _decode_json(recorded.data)
+        message = parse_json(recorded.data)
         if isinstance(message, dict | list):
             clean = self._redact_value(message)
             if isinstance(clean, dict) and clean.get("method") in _CREDENTIAL_METHODS:
@@ -55,21 +55,17 @@ class RecordingRedactor:
             data = recorded.data if clean == message else bytes(msgspec.json.encode(clean))
         else:
             text = recorded.data.decode("utf-8", "replace")
-            cleaned = self._redaction_rules.redact_text(text)
+            cleaned = self._redactor.redact_text(text)
             data = recorded.data if cleaned == text else cleaned.encode()
         return recorded if data is recorded.data else msgspec.structs.replace(recorded, data=data)
 
     def redact_header(self, header: Header) -> Header:
         """Return the header without secrets in the command, marked as redacted."""
-        return msgspec.structs.replace(
-            header, command=self._redaction_rules.redact_command(header.command), redacted=True
-        )
+        return msgspec.structs.replace(header, command=self._redactor.redact_command(header.command), redacted=True)
 
-    @property
-    def _redaction_rules(self) -> Redactor:
-        if self._redaction is None:
-            self._redaction = Redactor(self._secrets | {value.partition(" ")[2] for value in self._secrets})
-        return self._redaction
+    @cached_property
+    def _redactor(self) -> Redactor:
+        return Redactor(self._secrets | {value.partition(" ")[2] for value in self._secrets})
 
     def _redact_value(self, value: Any, name: str = "") -> Any:
         if name in _SECRET_MAPS:
@@ -85,31 +81,11 @@ class RecordingRedactor:
             return self._redact_value(item, name)
         if not isinstance(item, str):
             return item
-        return REDACTED if item and self._is_secret_member(name) else self._redact_text(item)
+        return REDACTED if item and self._is_secret_name(name) else self._redact_text(item)
 
     def _redact_text(self, text: str) -> str:
         """Return a string without secrets; cache short ones, which repeat often."""
-        if len(text) > _MAX_CACHED_LENGTH:
-            return self._redaction_rules.redact_text(text)
-        if text not in self._text_cache:
-            if len(self._text_cache) >= _MAX_CACHED:
-                self._text_cache.clear()
-            self._text_cache[text] = self._redaction_rules.redact_text(text)
-        return self._text_cache[text]
-
-    def _is_secret_member(self, name: str) -> bool:
-        if name not in self._name_cache:
-            if len(self._name_cache) >= _MAX_CACHED:
-                self._name_cache.clear()
-            self._name_cache[name] = is_secret_name(name)
-        return self._name_cache[name]
-
-
-def _decode_json(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+        return self._redact_short(text) if len(text) <= _MAX_CACHED_LENGTH else self._redactor.redact_text(text)
 
 
 def _map_values(value: Any) -> Iterator[str]:

@@ -7,7 +7,7 @@ through the slower reader. Keeps counts and open requests, never lines.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import ProtocolError
-from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, RecordedLine
+from dragoman.inspect.format import DECODE_ERRORS, STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, RecordedLine
 from dragoman.inspect.reader import DIRECTION_NAMES, RecordingReader
 from dragoman.wire.envelope import parse_envelope
 
@@ -33,15 +33,12 @@ _HEADER_PREFIX = b'{"dragoman":"recording"'
 _MESSAGE_OVERHEAD = 8
 
 
-class Distribution:
+class Distribution(msgspec.Struct):
     """A histogram of values, in bounded memory."""
 
-    __slots__ = ("counts", "largest", "total")
-
-    def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
-        self.total = 0
-        self.largest = 0
+    counts: dict[int, int] = {}
+    total: int = 0
+    largest: int = 0
 
     def add(self, value: int, times: int = 1) -> None:
         """Add a value, one or more times."""
@@ -71,17 +68,14 @@ class Distribution:
         return self.largest
 
 
-class MethodStats:
+class MethodStats(msgspec.Struct):
     """The statistics of one method in one direction."""
 
-    __slots__ = ("count", "failed", "latency", "requests", "sizes")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.requests = 0
-        self.failed = 0
-        self.sizes = Distribution()
-        self.latency = Distribution()
+    count: int = 0
+    requests: int = 0
+    failed: int = 0
+    sizes: Distribution = msgspec.field(default_factory=Distribution)
+    latency: Distribution = msgspec.field(default_factory=Distribution)
 
 
 class _Update(msgspec.Struct, gc=False):
@@ -112,7 +106,6 @@ _line_decoder = msgspec.json.Decoder(_PlainLine)
 _decode, _decode_lines = _line_decoder.decode, _line_decoder.decode_lines
 _decode_message = msgspec.json.Decoder(_Message).decode
 _STOP_REASON = re.compile(rb'"stop_?[rR]eason"\s*:\s*"([a-z_]{1,40})"')
-_DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class RecordingStats:
@@ -122,7 +115,7 @@ class RecordingStats:
         self.reader = RecordingReader()
         self.frames: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
-        self.methods: dict[tuple[str, str], MethodStats] = {}
+        self.methods: defaultdict[tuple[str, str], MethodStats] = defaultdict(MethodStats)
         self.turns = Distribution()  # durations; a turn without times is only in `stop_reasons`
         self.stop_reasons: Counter[str] = Counter()
         self.noise = 0
@@ -176,7 +169,7 @@ class RecordingStats:
             return
         try:
             decoded: list[_PlainLine | None] = list(_decode_lines(b"".join(lines)))
-        except _DECODE_ERRORS:
+        except DECODE_ERRORS:
             decoded = []
         is_plain = len(decoded) == len(lines) and {each.dir for each in decoded if each} <= TRAFFIC
         if not is_plain or not lines[-1].endswith(b"\n"):
@@ -201,7 +194,7 @@ class RecordingStats:
     def _add_update_sizes(self, key: tuple[str, str | None, str]) -> list[int]:
         """Create the list that collects the sizes of one kind of update in this block."""
         way = DIRECTION_NAMES.get(key[0], "")
-        figures = self.methods.setdefault((way, f"{key[1]} {key[2]}"), MethodStats())
+        figures = self.methods[way, f"{key[1]} {key[2]}"]
         sizes = self._update_sizes[key] = []
         self._pending_sizes.append((way, figures, sizes))
         return sizes
@@ -237,18 +230,12 @@ class RecordingStats:
         if name is None:
             self._count_answer(direction, message, t, size, line)
             return
-        figures = self._stats_of(direction, name)
+        figures = self.methods[direction, name]
         figures.count += 1
         figures.sizes.add(size)
         if message.id is not UNSET:
             figures.requests += 1
             self._pending[direction, message.id] = (t, name, figures)
-
-    def _stats_of(self, direction: str, name: str) -> MethodStats:
-        figures = self.methods.get((direction, name))
-        if figures is None:
-            figures = self.methods[direction, name] = MethodStats()
-        return figures
 
     def _count_answer(self, direction: str, message: _Message, t: int | None, size: int, line: bytes) -> None:
         asked = self._pending.pop((_OPPOSITE.get(direction, direction), message.id), None)
@@ -260,17 +247,14 @@ class RecordingStats:
             figures.failed += 1
         if t is not None and start is not None:
             figures.latency.add(max(0, t - start))
-        answers = self._stats_of(direction, f"{name} (answer)")
+        answers = self.methods[direction, f"{name} (answer)"]
         answers.count += 1
         answers.sizes.add(size)
         if name == _PROMPT:
-            self._count_turn(message, t, start, line)
-
-    def _count_turn(self, message: _Message, t: int | None, start: int | None, line: bytes) -> None:
-        found = _STOP_REASON.search(line)
-        self.stop_reasons["error" if message.error is not UNSET else found[1].decode() if found else ""] += 1
-        if t is not None and start is not None:
-            self.turns.add(max(0, t - start))
+            found = _STOP_REASON.search(line)
+            self.stop_reasons["error" if message.error is not UNSET else found[1].decode() if found else ""] += 1
+            if t is not None and start is not None:
+                self.turns.add(max(0, t - start))
 
     def _count_other_line(self, line: bytes) -> None:
         """Count a line that is not a plain message: noise, a header, another form."""
@@ -294,7 +278,7 @@ def _decode_plain_line(line: bytes) -> _PlainLine | None:
     """Decode a line as a plain message; None for the slow path."""
     try:
         each = _decode(line)
-    except _DECODE_ERRORS:
+    except DECODE_ERRORS:
         return None
     return each if DIRECTION_NAMES.get(each.dir) in TRAFFIC and line.endswith(b"\n") else None
 
@@ -303,7 +287,7 @@ def _read_message(recorded: RecordedLine) -> _Message | None:
     """Parse a message leniently; None if it is not a message."""
     try:
         return _decode_message(recorded.data)
-    except _DECODE_ERRORS:
+    except DECODE_ERRORS:
         pass
     try:
         envelope = parse_envelope(recorded.data)

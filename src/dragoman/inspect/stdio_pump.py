@@ -11,6 +11,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import NamedTuple
 
@@ -84,10 +85,8 @@ def exit_like_agent(result: PumpResult) -> int:
 
     number = -result.status
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump of this process would be useless
-    try:
+    with suppress(OSError, ValueError):  # SIGKILL cannot be set, and need not
         signal.signal(number, signal.SIG_DFL)
-    except (OSError, ValueError):  # SIGKILL cannot be set, and need not
-        pass
     os.kill(os.getpid(), number)
     return 128 + number
 
@@ -153,10 +152,8 @@ class _Pump:
             for number, handler in before.items():
                 signal.signal(number, handler)
             for fd, was in self._blocking:
-                try:
+                with suppress(OSError):  # closed since
                     os.set_blocking(fd, was)
-                except OSError:
-                    pass  # closed since
             for pipe in self._pipes:
                 pipe.close()
             if self._pidfd >= 0:
@@ -254,10 +251,8 @@ class _Pump:
 
     def _forward_signals(self) -> dict[int, signal._HANDLER]:
         def forward(number: int, _: FrameType | None) -> None:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(self._pid, number)
-            except ProcessLookupError:
-                pass
 
         numbers = [getattr(signal, name) for name in FORWARDED_SIGNALS if hasattr(signal, name)]
         return {number: signal.signal(number, forward) for number in numbers}

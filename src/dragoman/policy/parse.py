@@ -16,15 +16,13 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.errors import ConfigFault
-from dragoman.policy import path_patterns
 from dragoman.policy.decision import VERDICTS_BY_LABEL
-from dragoman.policy.globs import wildcards
 from dragoman.policy.modes import MODES
+from dragoman.policy.patterns import UrlPattern, path_pattern_fault, wildcards
 from dragoman.policy.question import OPERATIONS, Operation
 from dragoman.policy.rules import Rule, RuleFile
 from dragoman.policy.shell_commands import CommandPattern
 from dragoman.policy.toml_lines import TomlPath, format_path, line_number, line_numbers
-from dragoman.policy.url_patterns import UrlPattern
 
 # The file format version; a newer one is an error.
 VERSION = 1
@@ -230,7 +228,7 @@ class _PolicyReader:
     def read_paths(self, value: Any, path: TomlPath) -> tuple[str, ...]:
         found = self.read_texts(value, path)
         for pattern in found:
-            fault = path_patterns.pattern_fault(pattern)
+            fault = path_pattern_fault(pattern)
             if fault is not None:
                 self._add_fault(path, f"{pattern!r}: {fault}")
         return found

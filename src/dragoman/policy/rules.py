@@ -11,12 +11,10 @@ from enum import IntEnum
 
 import msgspec
 
-from dragoman.policy import path_patterns
 from dragoman.policy.decision import ALLOW, ASK, Decision, DecisionSource, Verdict, strictest
-from dragoman.policy.globs import glob_matcher
+from dragoman.policy.patterns import MAX_PATH_LENGTH, UrlPattern, glob_matcher, parse_url, path_matches
 from dragoman.policy.question import FILE_OPERATIONS, Operation, Question
 from dragoman.policy.shell_commands import CommandPattern, parse_command_line
-from dragoman.policy.url_patterns import UrlPattern, parse_url
 
 
 class Match(IntEnum):
@@ -85,14 +83,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return Match.NO
         if not question.resource:
             return Match.MAYBE
-        if len(question.resource) > path_patterns.LONGEST or len(question.requested_path) > path_patterns.LONGEST:
+        if len(question.resource) > MAX_PATH_LENGTH or len(question.requested_path) > MAX_PATH_LENGTH:
             # No file has such a long name; comparing it would only cost time.
             return Match.NO if self.verdict is ALLOW else Match.YES
         # Allow by the resolved path only; deny and ask by either path.
         names = (question.resource, question.requested_path) if self.verdict is not ALLOW else (question.resource,)
-        is_match = any(
-            path_patterns.matches(pattern, name, bases, home) for pattern in self.paths for name in names if name
-        )
+        is_match = any(path_matches(pattern, name, bases, home) for pattern in self.paths for name in names if name)
         return Match.YES if is_match else Match.NO
 
     def _match_cwd(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
@@ -101,7 +97,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return Match.NO
         if not question.cwd:
             return Match.MAYBE
-        is_match = any(path_patterns.matches(pattern, question.cwd, bases, home) for pattern in self.cwds)
+        is_match = any(path_matches(pattern, question.cwd, bases, home) for pattern in self.cwds)
         return Match.YES if is_match else Match.NO
 
     def _match_env(self, question: Question) -> Match:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from dragoman.policy.globs import glob_matcher
+from dragoman.policy.patterns import glob_matcher
 
 Argv = tuple[str, ...]
 

@@ -22,10 +22,10 @@ from dragoman.policy.decide import explain
 from dragoman.policy.decision import ASK, DENY, Verdict
 from dragoman.policy.modes import MODES
 from dragoman.policy.parse import parse_policy
+from dragoman.policy.patterns import parse_url
 from dragoman.policy.question import FILE_OPERATIONS, OPERATIONS, Operation, Question
 from dragoman.policy.rules import RuleFile
 from dragoman.policy.shell_commands import canonical_command
-from dragoman.policy.url_patterns import parse_url
 
 EXIT_CODES: dict[Verdict, int] = {ASK: 3, DENY: 4}
 

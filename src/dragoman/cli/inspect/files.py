@@ -9,8 +9,7 @@ from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
-from dragoman.inspect.open_recording import open_recording, read_lines
-from dragoman.inspect.reader import RecordingReader
+from dragoman.inspect.reader import RecordingReader, open_recording, read_lines
 
 DIALECTS = ("auto", *DIALECT_NAMES)
 

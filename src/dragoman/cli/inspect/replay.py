@@ -10,10 +10,8 @@ from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize
 from dragoman.engine.loop import run as run_loop
 from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine
-from dragoman.inspect.open_recording import open_recording, read_lines
-from dragoman.inspect.reader import NotARecording, RecordingReader
-from dragoman.inspect.replay_player import REPLY_TIMEOUT, play_script
-from dragoman.inspect.replay_script import ReplayScript
+from dragoman.inspect.reader import NotARecording, RecordingReader, open_recording, read_lines
+from dragoman.inspect.replay import REPLY_TIMEOUT, ReplayScript, play_script
 
 EXIT_MISMATCH = 3
 

@@ -16,8 +16,7 @@ from dragoman.cli.ui.terminal import OutputStream, clip, sanitize_line
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
 from dragoman.inspect.format import STDERR, TO_AGENT
-from dragoman.inspect.open_recording import wait_for_file
-from dragoman.inspect.reader import RecordingReader
+from dragoman.inspect.reader import RecordingReader, wait_for_file
 
 EPILOG = """\
 → goes to the agent, ← to the client, ! is stderr. An answer shows its latency;

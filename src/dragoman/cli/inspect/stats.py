@@ -8,7 +8,7 @@ from dragoman.cli.inspect.files import report_problems
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.format import format_duration, format_size, print_json
 from dragoman.cli.ui.terminal import sanitize_line
-from dragoman.inspect.open_recording import open_recording, read_blocks
+from dragoman.inspect.reader import open_recording, read_blocks
 from dragoman.inspect.stats import Distribution, RecordingStats
 
 EPILOG = """\

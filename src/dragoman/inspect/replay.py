@@ -1,22 +1,29 @@
-"""A recording as a script for one side: what to send after each message of the peer under test.
+"""Replay a recording as one of its sides: what to send after each message of the peer under test.
 
 Ids of requests, sessions and terminals that the peer chooses replace the recorded ones. Strict requires order and
-content as recorded; lenient accepts requests in any order. Does no I/O: see `replay_player`.
+content as recorded; lenient accepts requests in any order. `ReplayScript` does no I/O; `play_script` does.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
+from dragoman.errors import ConnectionFailed
 from dragoman.inspect.diff import ID_MEMBERS, IGNORED_MEMBERS, compare
-from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine
+from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine, parse_json
+from dragoman.transport.base import Transport
+from dragoman.wire.frames import Oversize
 
 _OPPOSITE = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
 
 METHOD_NOT_FOUND, INVALID_REQUEST = -32601, -32600
+
+# Seconds to wait for an expected message of the peer.
+REPLY_TIMEOUT = 30.0
 
 
 class ReplayStep(msgspec.Struct, eq=False):
@@ -240,10 +247,7 @@ def _replace_ids(value: Any, real_ids: dict[str, str], name: str = "") -> Any:
 
 
 def _parse_object(data: bytes) -> Any:
-    try:
-        message = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+    message = parse_json(data)
     return message if isinstance(message, dict) else None
 
 
@@ -253,3 +257,70 @@ def _render_id(message: Any) -> str:
 
 def _encode(value: Any) -> bytes:
     return bytes(msgspec.json.encode(value))
+
+
+# --- player -----------------------------------------------------------------------------------------------------------
+
+
+async def play_script(
+    script: ReplayScript,
+    transport: Transport,
+    *,
+    initiates: bool,
+    original_timing: bool,
+    timeout: float | None = REPLY_TIMEOUT,
+) -> list[str]:
+    """Play to the end of the script (if we initiate) or until the peer disconnects; return the problems."""
+    waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def enqueue(lines: list[TimedFrame]) -> None:
+        now = loop.time()
+        for line in lines:
+            waiting.put_nowait((now + line.delay / 1e6 if original_timing else now, line.data))
+
+    async def send_frames() -> None:
+        while True:
+            due, data = await waiting.get()
+            if due > loop.time():
+                await asyncio.sleep(due - loop.time())
+            transport.send(data)
+            if transport.congested():
+                await transport.drain()
+            waiting.task_done()
+
+    sender = asyncio.ensure_future(send_frames())
+    problems: list[str] = []
+    try:
+        enqueue(script.begin())
+        while not problems and not (initiates and not script.missing_messages()):
+            try:
+                async with asyncio.timeout(timeout if initiates else None):
+                    frames = await transport.receive()
+            except TimeoutError:
+                problems.append(f"timed out after {timeout:g} s waiting for {script.missing_messages()[0]}")
+                break
+            except ConnectionFailed as error:
+                problems += _disconnect_problems(script, error, initiates)
+                break
+            for frame in frames:
+                reaction = script.receive(frame.head if isinstance(frame, Oversize) else frame)
+                enqueue(reaction.frames)
+                if reaction.problem:
+                    problems.append(reaction.problem)
+                    break
+        finished = asyncio.ensure_future(waiting.join())
+        await asyncio.wait([finished, sender], return_when=asyncio.FIRST_COMPLETED)
+        finished.cancel()
+    finally:
+        sender.cancel()
+        await asyncio.gather(sender, return_exceptions=True)
+    return problems
+
+
+def _disconnect_problems(script: ReplayScript, error: ConnectionFailed, initiates: bool) -> list[str]:
+    missing = script.missing_messages()
+    if missing and (script.strict or initiates):
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        return [f"the peer disconnected before it sent {missing[0]}{more}: {error}"]
+    return []
