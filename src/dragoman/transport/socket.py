@@ -10,9 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from dragoman.errors import StartFailed
-from dragoman.transport.base import WRITE_STALL
 from dragoman.transport.stream import StreamTransport
-from dragoman.wire.frames import MAX_FRAME
 
 if TYPE_CHECKING:
     from socket import AddressFamily
@@ -34,7 +32,7 @@ def is_remote(target: str) -> bool:
     return target.startswith(REMOTE_SCHEMES)
 
 
-async def dial_local(address: str, *, stall: float = WRITE_STALL, max_frame: int = MAX_FRAME) -> StreamTransport:
+async def dial_local(address: str) -> StreamTransport:
     """Connect to an agent behind a local socket."""
     import socket
 
@@ -54,7 +52,7 @@ async def dial_local(address: str, *, stall: float = WRITE_STALL, max_frame: int
         end.close()
         raise
     fd = end.detach()
-    return StreamTransport(fd, fd, peer=f"agent {address}", stall=stall, max_frame=max_frame)
+    return StreamTransport(fd, fd, peer=f"agent {address}")
 
 
 def parse_local_address(address: str) -> tuple[AddressFamily, str | tuple[str, int]]:

@@ -12,17 +12,14 @@ import stat
 import sys
 
 from dragoman.errors import StartFailed
-from dragoman.transport.base import WRITE_STALL
 from dragoman.transport.stream import StreamTransport
-from dragoman.wire.frames import MAX_FRAME
 
 
-def stdio(*, peer: str = "the client", stall: float = WRITE_STALL, max_frame: int = MAX_FRAME) -> StreamTransport:
+def stdio(*, peer: str = "the client") -> StreamTransport:
     """Take descriptors 0 and 1 for the protocol; call it once, inside the running loop."""
     if sys.platform == "win32":
         raise StartFailed("the stdio transport needs POSIX pipes; on Windows run the agent inside WSL")
-    read_fd, write_fd = take_stdio()
-    return StreamTransport(read_fd, write_fd, peer=peer, stall=stall, max_frame=max_frame)
+    return StreamTransport(*take_stdio(), peer=peer)
 
 
 def take_stdio() -> tuple[int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
-from dragoman.transport.base import HALF_CLOSED_GRACE, WRITE_STALL, close_error
+from dragoman.transport.base import HALF_CLOSED_GRACE, close_error
 from dragoman.transport.process import pidfiles
 from dragoman.transport.process.exit_status import ExitWatcher
 from dragoman.transport.process.launch import LaunchedProcess, launch
@@ -20,7 +20,7 @@ from dragoman.transport.process.process_tree import ProcessTree, StopTimeouts
 from dragoman.transport.process.stderr_tail import StderrTail
 from dragoman.transport.process.watchdog import WATCHDOG
 from dragoman.transport.stream import StreamTransport
-from dragoman.wire.frames import MAX_FRAME, Frame
+from dragoman.wire.frames import Frame
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -40,8 +40,6 @@ async def spawn(
     stderr: Callable[[bytes], None] | None = None,
     stop_timeouts: StopTimeouts = StopTimeouts(),  # noqa: B008  (an immutable tuple)
     peer: str | None = None,
-    stall: float = WRITE_STALL,
-    max_frame: int = MAX_FRAME,
     sandbox: Sandbox | None = None,
 ) -> ProcessTransport:
     """Start an agent; raise StartFailed with what to try.
@@ -71,15 +69,7 @@ async def spawn(
     WATCHDOG.guard(token, launched.pid)
     pidfiles.write(token, launched.pid, launched.start_time, list(command))
     name = peer or f"agent {os.path.basename(command[0])}"
-    return ProcessTransport(
-        launched,
-        peer=name,
-        stop_timeouts=stop_timeouts,
-        on_stderr=stderr,
-        stall=stall,
-        max_frame=max_frame,
-        sandbox=active_sandbox,
-    )
+    return ProcessTransport(launched, peer=name, stop_timeouts=stop_timeouts, on_stderr=stderr, sandbox=active_sandbox)
 
 
 class ProcessTransport(StreamTransport):
@@ -92,11 +82,9 @@ class ProcessTransport(StreamTransport):
         peer: str,
         stop_timeouts: StopTimeouts,
         on_stderr: Callable[[bytes], None] | None,
-        stall: float,
-        max_frame: int,
         sandbox: ActiveSandbox | None = None,
     ) -> None:
-        super().__init__(launched.stdout, launched.stdin, peer=peer, stall=stall, max_frame=max_frame)
+        super().__init__(launched.stdout, launched.stdin, peer=peer)
         self.pid = launched.pid
         self._process = launched
         self._stop_timeouts = stop_timeouts

@@ -41,7 +41,6 @@ class EventStream:
         session: str | None,
         backoff: Backoff,
         outage: Outage,
-        max_frame: int,
     ) -> None:
         self.session = session
         self.last_number = 0  # of the last event, where events are numbered
@@ -54,7 +53,6 @@ class EventStream:
         self._on_batch = on_batch
         self._backoff = backoff
         self._outage = outage
-        self._max_frame = max_frame
         self._last_event_id = ""
         self._empty_ends = 0
         self._has_keepalive = False
@@ -99,7 +97,7 @@ class EventStream:
 
     async def _read_events(self, response: httpx.Response) -> str:
         """Read one response to its end; return why it ended."""
-        parser = EventParser(self._max_frame)
+        parser = EventParser()
         try:
             async with asyncio.timeout(None) as limit:
                 async for data in response.aiter_raw():

@@ -7,7 +7,6 @@ official servers (docs/protocol/http.md#python-sdk, docs/protocol/http.md#typesc
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -17,20 +16,19 @@ from msgspec import UnsetType
 
 from dragoman.dialect.peek import FramePeek, opened_session, peek_frame
 from dragoman.errors import ConnectionFailed, ProtocolError, StartFailed, TransportClosed
-from dragoman.transport.base import CLOSE_TIMEOUT, WRITE_STALL, FrameQueue, close_error
+from dragoman.transport.base import CLOSE_TIMEOUT, WRITE_STALL
 from dragoman.transport.flow_control import FlowControl
 from dragoman.transport.remote import headers as names
 from dragoman.transport.remote.address import RemoteAddress, RemoteOptions
 from dragoman.transport.remote.client import post_answers
+from dragoman.transport.remote.client.dial import RemoteTransport
 from dragoman.transport.remote.client.event_stream import EventStream
 from dragoman.transport.remote.client.post import Poster, build_http_client
 from dragoman.transport.remote.client.ws_frames import join_lines
 from dragoman.transport.remote.errors import network_error, quote_body, status_error
-from dragoman.transport.remote.retry import Outage
 from dragoman.transport.remote.sse import EventBatch
 from dragoman.transport.remote.streams import OPENING_METHODS
 from dragoman.wire.envelope import Id
-from dragoman.wire.frames import MAX_FRAME
 
 # The status for a message that is larger than the server allows.
 STATUS_TOO_LARGE = 413
@@ -53,43 +51,24 @@ _UPDATE_PREFIX = b'{"jsonrpc":"2.0","method":"session/update",'
 MAX_AGENT_REQUESTS = 4096
 
 
-class HttpTransport:
+class HttpTransport(RemoteTransport):
     """A peer behind Streamable HTTP. The first frame must be initialize, which opens the connection."""
 
     def __init__(
-        self,
-        address: RemoteAddress,
-        remote: RemoteOptions,
-        *,
-        report: Callable[[str], None] | None = None,
-        stall: float = WRITE_STALL,
-        max_frame: int = MAX_FRAME,
+        self, address: RemoteAddress, remote: RemoteOptions, report: Callable[[str], None] | None = None
     ) -> None:
-        self.peer = f"agent {address.display_url}"
-        self.connection_id = ""
-        self._address = address
-        self._backoff = remote.backoff
-        self._report = report or (lambda _: None)
-        self._outage = Outage(self._report)
-        self._max_frame = max_frame
-        self._loop = asyncio.get_running_loop()
+        super().__init__(address, remote, report)
         self._client = build_http_client(address, remote)
         self._poster = Poster(self._client, address, remote, self._outage)
-        self._incoming = FrameQueue()
-        self.receive, self.listen = self._incoming.receive, self._incoming.listen
-        self._space_available = asyncio.Event()
         self._queue: deque[bytes] = deque()
-        self._flow_control = FlowControl(stall, lambda: None)
+        self._flow_control = FlowControl(WRITE_STALL, lambda: None)
         self._post_task: asyncio.Task[None] | None = None
         self._post_count = 0
-        self._max_message = sys.maxsize  # bytes of a message that the server allows, if it says so
         self._connection_stream: EventStream | None = None
         self._session_streams: dict[str, EventStream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._agent_requests: dict[Id, str] = {}  # requests of the agent: their sessions
         self._opening_requests: dict[Id, str] = {}  # our requests that open a session with a known id
-        self._end_error: ConnectionFailed | None = None
-        self._closing: asyncio.Future[None] | None = None
 
     def _start_stream(self, session: str | None) -> EventStream:
         async def open_stream(headers: Mapping[str, str]) -> httpx.Response:
@@ -112,9 +91,8 @@ class HttpTransport:
             open_stream,
             self._on_batch,
             session=session,
-            backoff=self._backoff,
+            backoff=self._remote.backoff,
             outage=self._outage,
-            max_frame=self._max_frame,
         )
         stream.is_numbered = self._poster.server_deduplicates
         self._spawn(self._run_stream(stream))
@@ -290,8 +268,7 @@ class HttpTransport:
         if not self.connection_id or not post_answers.is_answer(answer.content):
             raise StartFailed(f"{self._address.display_url}: there is no ACP server at this address; check the path")
         self._poster.server_deduplicates = answer.headers.get(names.CURSOR, "").isdigit()
-        max_message = answer.headers.get(names.MAX_MESSAGE, "")
-        self._max_message = int(max_message) if max_message.isdigit() else sys.maxsize
+        self._note_max_message(answer.headers.get(names.MAX_MESSAGE, ""))
         self._connection_stream = self._start_stream(None)
         self._incoming.deliver([join_lines(answer.content)])
 
@@ -341,19 +318,11 @@ class HttpTransport:
         task.add_done_callback(self._tasks.discard)
 
     def _end(self, error: ConnectionFailed) -> None:
-        if self._end_error is None:
-            self._end_error = error
-        self._incoming.end(self._end_error)
-        self._flow_control.fail(self._end_error)
-        self._space_available.set()
+        super()._end(error)
+        self._flow_control.fail(self._end_error or error)
 
-    async def close(self, reason: str = "") -> None:
-        """Post what is queued within a bounded time, close the connection at the server, and release everything."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
-        self._closing = self._loop.create_future()
-        error = close_error(self.peer, reason)
+    async def _release(self, error: ConnectionFailed, reason: str) -> None:
+        """Post what is queued, then close the connection at the server."""
         is_over = self._end_error is not None
         post_task = self._post_task
         try:
@@ -373,4 +342,3 @@ class HttpTransport:
             await asyncio.gather(*tasks, return_exceptions=True)
             with suppress(Exception):  # sockets whose other end is gone
                 await self._client.aclose()
-            self._closing.set_result(None)

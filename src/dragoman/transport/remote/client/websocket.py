@@ -8,20 +8,20 @@ with its socket.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 
 from dragoman.dialect.peek import FramePeek, peek_frame
 from dragoman.errors import ConnectionFailed, ProtocolError, TransportClosed, Unreachable
-from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, WRITE_STALL, FrameQueue, close_error
+from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER
 from dragoman.transport.remote import headers as names
 from dragoman.transport.remote.address import RemoteAddress, RemoteOptions
 from dragoman.transport.remote.client import post_answers
+from dragoman.transport.remote.client.dial import RemoteTransport
 from dragoman.transport.remote.client.ws_socket import WebSocket, open_websocket
 from dragoman.transport.remote.errors import ClosedByServer
 from dragoman.transport.remote.resume import Acknowledgement, FramesGone, ResumeBuffer
-from dragoman.transport.remote.retry import Outage, RetryLoop
-from dragoman.wire.frames import MAX_FRAME, Frame
+from dragoman.transport.remote.retry import RetryLoop
+from dragoman.wire.frames import Frame
 
 # Above this many bytes of our frames without acknowledgement, senders wait.
 MAX_UNACKNOWLEDGED = 16 * 1024 * 1024
@@ -37,41 +37,19 @@ MAX_CUTS = 8
 _RESUMABLE_CODES = frozenset({1001, 1005, 1006, 1011, 1012, 1013, 1014, names.CLOSE_SLOW})
 
 
-class WebSocketTransport:
+class WebSocketTransport(RemoteTransport):
     """A peer behind a WebSocket; call `dial` first."""
 
     def __init__(
-        self,
-        address: RemoteAddress,
-        remote: RemoteOptions,
-        *,
-        report: Callable[[str], None] | None = None,
-        stall: float = WRITE_STALL,
-        max_frame: int = MAX_FRAME,
+        self, address: RemoteAddress, remote: RemoteOptions, report: Callable[[str], None] | None = None
     ) -> None:
-        self.peer = f"agent {address.display_url}"
-        self._address = address
-        self._remote = remote
-        self._report = report or (lambda _: None)
-        self._outage = Outage(self._report)
-        self._stall = stall
-        self._max_frame = max_frame
-        self._loop = asyncio.get_running_loop()
+        super().__init__(address, remote, report)
         self._socket: WebSocket | None = None
         self._cookies: dict[str, str] = {}
         self._resume_task: asyncio.Task[None] | None = None
-        self._end_error: ConnectionFailed | None = None
-        self._closing: asyncio.Future[None] | None = None
-
-        self._incoming = FrameQueue()
-        self.receive, self.listen = self._incoming.receive, self._incoming.listen
-        self._space_available = asyncio.Event()
-
-        self.connection_id = ""  # the server's id of this connection; "" when it has none
         self.is_resumable = False
         self._resume_buffer = ResumeBuffer(None)  # our frames, until they are acknowledged
         self._acknowledgement = Acknowledgement(self._resume_buffer, self._send_ack)
-        self._max_message = sys.maxsize  # bytes of a message that the server allows, if it says so
         # How many messages the server had after the last cut, and how many cuts in a row left it there.
         self._cuts_at_cursor = (0, 0)
         # The largest message sent to a server that cannot resume.
@@ -88,20 +66,13 @@ class WebSocketTransport:
         if self._cookies:  # a load balancer routes by them (docs/protocol/http.md#cookies)
             headers = [*headers, ("Cookie", "; ".join(f"{name}={value}" for name, value in self._cookies.items()))]
         socket, response_headers = await open_websocket(
-            self._address,
-            headers,
-            self._on_frames,
-            self._on_socket_lost,
-            tls=self._remote.tls,
-            max_frame=self._max_frame,
-            stall=self._stall,
+            self._address, headers, self._on_frames, self._on_socket_lost, self._remote.tls
         )
         for line in response_headers.get("set-cookie", ()):
             name, separator, value = line.partition(";")[0].partition("=")
             if separator:
                 self._cookies[name.strip()] = value.strip()
-        max_message = _header_value(response_headers, names.MAX_MESSAGE)
-        self._max_message = int(max_message) if max_message.isdigit() else sys.maxsize
+        self._note_max_message(_header_value(response_headers, names.MAX_MESSAGE))
         return socket, response_headers
 
     def _use_socket(self, socket: WebSocket) -> None:
@@ -251,20 +222,13 @@ class WebSocketTransport:
         return socket, response_headers
 
     def _end(self, error: ConnectionFailed) -> None:
-        if self._end_error is None:
-            self._end_error = error
         self._acknowledgement.stop()
-        self._incoming.end(self._end_error)
-        self._space_available.set()
+        super()._end(error)
 
-    async def close(self, reason: str = "") -> None:
+    async def _release(self, error: ConnectionFailed, reason: str) -> None:
         """Close the socket; the server then frees the connection."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
-        self._closing = self._loop.create_future()
         socket, self._socket = self._socket, None
-        self._end(close_error(self.peer, reason))
+        self._end(error)
         try:
             if self._resume_task is not None:
                 self._resume_task.cancel()
@@ -274,7 +238,6 @@ class WebSocketTransport:
         finally:
             if socket is not None:
                 socket.abort()
-            self._closing.set_result(None)
 
 
 def _header_value(headers: dict[str, list[str]], name: str) -> str:

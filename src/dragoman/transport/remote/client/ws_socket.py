@@ -14,7 +14,7 @@ from websockets.frames import Frame as SocketFrame
 from websockets.frames import Opcode
 
 from dragoman.errors import Unreachable
-from dragoman.transport.base import HIGH_WATER, LOW_WATER
+from dragoman.transport.base import HIGH_WATER, LOW_WATER, WRITE_STALL
 from dragoman.transport.burst_writer import BurstWriter
 from dragoman.transport.remote.address import TLS, RemoteAddress, tls_context
 from dragoman.transport.remote.client.ws_frames import CLOSE, PING, FrameParser, WebSocketProtocolError
@@ -41,9 +41,6 @@ class WebSocket(asyncio.Protocol):
         handshake: Handshake,
         on_frames: Callable[[list[Frame], int], None],
         on_lost: OnLost,
-        *,
-        max_frame: int,
-        stall: float,
     ) -> None:
         self._handshake: Handshake | None = handshake
         self._request = handshake.request
@@ -51,13 +48,12 @@ class WebSocket(asyncio.Protocol):
         self._early_data: bytes | None = b""  # received before `start_delivery`
         self._on_frames = on_frames
         self._on_lost: OnLost | None = on_lost
-        self._parser = FrameParser(max_frame)
+        self._parser = FrameParser()
         self._loop = asyncio.get_running_loop()
         self.opened_headers: asyncio.Future[dict[str, list[str]]] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.is_full = False
         self.on_writable: Callable[[], None] | None = None
-        self._stall = stall
         self._stall_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._writer = BurstWriter(self._write_messages)
@@ -173,9 +169,9 @@ class WebSocket(asyncio.Protocol):
             if now < before:
                 self._start_stall_timer(now)
             else:
-                self._report_lost(1006, f"it took no bytes for {self._stall:g} seconds while {now} were waiting")
+                self._report_lost(1006, f"it took no bytes for {WRITE_STALL:g} seconds while {now} were waiting")
 
-        self._stall_timer = self._loop.call_later(self._stall, check)
+        self._stall_timer = self._loop.call_later(WRITE_STALL, check)
 
     def _check_alive(self) -> None:
         if self._has_received or self._paused:
@@ -258,16 +254,13 @@ async def open_websocket(
     headers: Sequence[tuple[str, str]],
     on_frames: Callable[[list[Frame], int], None],
     on_lost: OnLost,
-    *,
     tls: TLS,
-    max_frame: int,
-    stall: float,
 ) -> tuple[WebSocket, dict[str, list[str]]]:
     """Connect and upgrade; return the socket and the headers of the 101. Raise Unreachable."""
     loop = asyncio.get_running_loop()
 
     def make() -> WebSocket:
-        return WebSocket(Handshake(address, headers), on_frames, on_lost, max_frame=max_frame, stall=stall)
+        return WebSocket(Handshake(address, headers), on_frames, on_lost)
 
     socket: WebSocket | None = None
     try:

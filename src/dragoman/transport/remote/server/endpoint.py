@@ -25,7 +25,8 @@ from dragoman.transport.remote.server.auth import Authenticate, AuthRequest, Pri
 from dragoman.transport.remote.server.http_transport import HttpServerTransport
 from dragoman.transport.remote.server.limits import SWEEP_INTERVAL, RateLimiter, ServerLimits
 from dragoman.transport.remote.server.origin import authenticate_local, check_host, check_origin
-from dragoman.transport.remote.server.ws_transport import EXPIRED, GOING_AWAY, WebSocketServerTransport
+from dragoman.transport.remote.server.transport import EXPIRED, GOING_AWAY
+from dragoman.transport.remote.server.ws_transport import WebSocketServerTransport
 
 logger = logging.getLogger("dragoman")
 

@@ -11,12 +11,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from dragoman.dialect.peek import FramePeek, peek_frame
-from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER, FrameQueue, close_error
-from dragoman.transport.remote.headers import CLOSE_GONE, CLOSE_SLOW
+from dragoman.errors import ConnectionFailed
+from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER, close_error
 from dragoman.transport.remote.resume import ResumeBuffer
 from dragoman.transport.remote.server.limits import ServerLimits
-from dragoman.transport.remote.server.ws_transport import GOING_AWAY
+from dragoman.transport.remote.server.transport import GOING_AWAY, ServerTransport
 from dragoman.transport.remote.sse import CHUNK_SIZE, KEEPALIVE, encode_events
 from dragoman.transport.remote.streams import StreamRouter
 
@@ -74,28 +73,19 @@ class FrameStreamReader:
             transport.close_reader(self)
 
 
-class HttpServerTransport:
+class HttpServerTransport(ServerTransport):
     """One client over Streamable HTTP."""
 
     def __init__(self, peer: str, limits: ServerLimits) -> None:
-        self.peer = peer
+        super().__init__(peer, limits)
         self.router = StreamRouter()
         self.last_delivered = 0  # the number of the client's last frame, if it numbers them
-        self._limits = limits
-        self._loop = asyncio.get_running_loop()
-        self._incoming = FrameQueue()
-        self.receive, self.listen = self._incoming.receive, self._incoming.listen
         self._connection_stream = FrameStream(limits)
         self._session_streams: dict[str, FrameStream] = {}
         self._waiting_bytes = 0  # bytes in all streams
-        self._exempt = 0  # the size of a frame above the limit, which does not count
-        self._end_error: ConnectionFailed | None = None
         self._initialize_answer: tuple[object, asyncio.Future[bytes]] | None = None
-        self._space_available = asyncio.Event()
         self._reader_count = 0
         self._running_posts = 0  # running requests
-        self._last_active = self._last_seen = self._last_progress = self._loop.time()
-        self.closed = self._loop.create_future()
 
     def send(self, data: bytes, session: str | None = None) -> None:
         """Queue one frame in the stream it belongs to."""
@@ -111,18 +101,8 @@ class HttpServerTransport:
         reader = stream.reader
         if reader is not None and reader.is_waiting:
             reader.wake()
-        before, limit = self._waiting_bytes - len(data), self._limits.buffered
-        if before <= limit:
-            self._exempt = len(data)  # one frame of any size is taken; otherwise it would be sent again and again
-        elif self._waiting_bytes - self._exempt > limit:
-            error = WriteStalled(
-                f"slow_consumer: {self._waiting_bytes} bytes wait for {self.peer}, which does not read"
-            )
-            self.end_slow(error)
-
-    def end_slow(self, error: ConnectionFailed) -> None:
-        """End the connection: its client does not read."""
-        self.fail(error)
+        if self._waiting_bytes > self._limits.buffered:
+            self._check_overflow([data], self._waiting_bytes)
 
     @property
     def buffered_bytes(self) -> int:
@@ -133,13 +113,8 @@ class HttpServerTransport:
         """Whether so much waits for the client that the sender should await `drain`."""
         return self._waiting_bytes > min(HIGH_WATER, self._limits.buffered // 2)
 
-    async def drain(self) -> None:
-        """Wait until the client has taken most of what waits."""
-        while self._end_error is None and self._waiting_bytes > min(LOW_WATER, self._limits.buffered // 4):
-            self._space_available.clear()
-            await self._space_available.wait()
-        if self._end_error is not None:
-            raise self._end_error.with_traceback(None)
+    def _is_above_low_water(self) -> bool:
+        return self._waiting_bytes > min(LOW_WATER, self._limits.buffered // 4)
 
     async def close(self, reason: str = "") -> None:
         """Let the streams send what waits, for a bounded time, then end them."""
@@ -284,31 +259,18 @@ class HttpServerTransport:
 
     def overdue_error(self, now: float) -> tuple[ConnectionFailed, int] | None:
         """Return why the connection has to end now; None while it may go on."""
-        limits = self._limits
-        if not self._reader_count and not self._running_posts and self._initialize_answer is None:
-            if now - self._last_seen > limits.linger:
-                return TransportClosed(f"{self.peer} did not come back within {limits.linger:g} seconds"), CLOSE_GONE
-            return None
-        if now - self._last_active > limits.idle:
-            return TransportClosed(f"{self.peer} said nothing for {limits.idle:g} seconds"), GOING_AWAY
-        if not self._waiting_bytes:
+        is_connected = bool(self._reader_count or self._running_posts) or self._initialize_answer is not None
+        if is_connected and not self._waiting_bytes:
             self._last_progress = now
-        if now - self._last_progress > limits.stall:
-            waiting = f"took no bytes for {limits.stall:g} seconds while {self._waiting_bytes} waited"
-            return WriteStalled(f"{self.peer} {waiting}"), CLOSE_SLOW
-        return None
+        return self._timeout_error(now, is_connected, self._waiting_bytes)
 
     def fail(self, error: ConnectionFailed, code: int = GOING_AWAY, reason: str = "") -> None:
         """End the connection with this error; streams that are read send what waits first."""
         if self._end_error is not None:
             return
-        self._end_error = error
-        self._incoming.end(error)
+        self._end(error)
         if self._initialize_answer is not None and not self._initialize_answer[1].done():
             self._initialize_answer[1].set_exception(error)
         for stream in (self._connection_stream, *self._session_streams.values()):
             if stream.reader is not None:
                 stream.reader.wake()
-        self._space_available.set()
-        if not self.closed.done():
-            self.closed.set_result(None)

@@ -17,9 +17,9 @@ from websockets.frames import Opcode
 from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER
 from dragoman.transport.remote.server.http2_flood import BURST_SECONDS, SMALL_FRAME
 from dragoman.transport.remote.server.limits import TokenBucket
+from dragoman.transport.remote.server.transport import POLICY
 from dragoman.transport.remote.server.uvicorn_http1 import BAD_REQUEST_RESPONSE, BoundedServerState, silent_logger
 from dragoman.transport.remote.server.ws_requests import DIRECT_EXTENSION
-from dragoman.transport.remote.server.ws_transport import POLICY
 from dragoman.wire.frames import Frame
 
 # Bytes processed at once, and fragments of a message joined at once, so that a flood of tiny ones is noticed early.

@@ -10,17 +10,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from dragoman.errors import ConnectionFailed, TransportClosed, WriteStalled
-from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, FrameQueue, close_error, frames_size
+from dragoman.errors import ConnectionFailed, TransportClosed
+from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, close_error, frames_size
 from dragoman.transport.burst_writer import BurstWriter
-from dragoman.transport.remote.headers import CLOSE_GONE, CLOSE_SLOW
 from dragoman.transport.remote.resume import Acknowledgement, ResumeBuffer
 from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.transport import GOING_AWAY, NORMAL, TAKEN_OVER, ServerTransport
 from dragoman.wire.frames import Frame
-
-# Why we close a socket (RFC 6455 section 7.4).
-NORMAL, GOING_AWAY, POLICY, INTERNAL = 1000, 1001, 1008, 1011
-EXPIRED, TAKEN_OVER = 4401, 4409
 
 
 class ServerSocket(Protocol):
@@ -53,48 +49,27 @@ class ServerSocket(Protocol):
         ...
 
 
-class WebSocketServerTransport:
+class WebSocketServerTransport(ServerTransport):
     """One client over WebSocket."""
 
     def __init__(self, peer: str, limits: ServerLimits, *, is_resumable: bool = False) -> None:
-        self.peer = peer
+        super().__init__(peer, limits)
         self.is_resumable = is_resumable
-        self._limits = limits
-        self._loop = asyncio.get_running_loop()
-        self._incoming = FrameQueue()
-        self.receive, self.listen = self._incoming.receive, self._incoming.listen
         self._writer = BurstWriter(self._queue_block)
         self.send = self._writer.send
         self._resume_buffer = ResumeBuffer(keep_bytes=None if is_resumable else 0)
         self.acknowledgement = Acknowledgement(self._resume_buffer, self._send_ack)
         self._socket: ServerSocket | None = None
-        self._exempt = 0  # the size of a frame above the limit, which does not count
-        self._space_available = asyncio.Event()  # clear while a sender waits
-        self._space_available.set()
-        # Since when there is no socket; time of the last message in either direction.
-        self._detached_at = self._last_active = self._loop.time()
-        # When bytes were last sent, and how many waited then.
-        self._last_progress, self._last_buffered = self._last_active, 0
-        self.closed = self._loop.create_future()
+        self._last_buffered = 0  # how many bytes waited when some were last sent
         self.on_attached: Callable[[bool], None] = lambda _: None  # called with whether there is a socket
 
     def _queue_block(self, frames: list[bytes], _: int) -> None:
         """Queue the frames of a block and send what the socket takes; end the connection when too much waits."""
-        buffer, limit = self._resume_buffer, self._limits.buffered
-        buffer.extend(frames)
+        self._resume_buffer.extend(frames)
         self._flush()
-        size = buffer.unacknowledged_size
-        if size <= limit:
-            return
-        before = size - frames_size(frames)
-        for frame in frames:
-            if before <= limit:
-                self._exempt = len(frame)  # one frame of any size is taken; otherwise it would be sent again and again
-            before += len(frame)
-        if size - self._exempt > limit:
-            self.end_slow(
-                WriteStalled(f"slow_consumer: {size} bytes wait for {self.peer}, which does not read or acknowledge")
-            )
+        waiting = self._resume_buffer.unacknowledged_size
+        if waiting > self._limits.buffered:
+            self._check_overflow(frames, waiting)
 
     @property
     def buffered_bytes(self) -> int:
@@ -107,14 +82,6 @@ class WebSocketServerTransport:
         buffer, socket = self._resume_buffer, self._socket
         waiting = self._writer.size + buffer.waiting_size + (socket.buffered_bytes if socket is not None else 0)
         return waiting > HIGH_WATER or self._writer.size + buffer.unacknowledged_size > self._limits.buffered // 2
-
-    async def drain(self) -> None:
-        """Wait until the client has taken most of what waits."""
-        while self._writer.error is None and self.congested():
-            self._space_available.clear()
-            await self._space_available.wait()
-        if self._writer.error is not None:
-            raise self._writer.error.with_traceback(None)
 
     async def close(self, reason: str = "") -> None:
         """Send what waits, for a bounded time, then close the socket."""
@@ -140,7 +107,7 @@ class WebSocketServerTransport:
         if socket is not self._socket:
             return
         self._socket = None
-        self._detached_at = self._loop.time()
+        self._last_seen = self._loop.time()
         if not self.is_resumable or is_final:
             self.fail(TransportClosed(f"{self.peer} closed the connection{f': {reason}' if reason else ''}"))
         else:
@@ -204,26 +171,13 @@ class WebSocketServerTransport:
 
     def overdue_error(self, now: float) -> tuple[ConnectionFailed, int] | None:
         """Return why the connection has to end now, and the close code; None while it may go on."""
-        limits, socket = self._limits, self._socket
-        if socket is None:
-            if now - self._detached_at > limits.linger:
-                return TransportClosed(f"{self.peer} did not come back within {limits.linger:g} seconds"), CLOSE_GONE
-            return None
-        if now - self._last_active > limits.idle:
-            return TransportClosed(f"{self.peer} said nothing for {limits.idle:g} seconds"), GOING_AWAY
-        left = socket.buffered_bytes
-        if left == 0 or left < self._last_buffered or socket.is_ready:
-            self._last_progress = now
-        self._last_buffered = left
-        if now - self._last_progress > limits.stall:
-            return WriteStalled(
-                f"{self.peer} took no bytes for {limits.stall:g} seconds while {left} waited"
-            ), CLOSE_SLOW
-        return None
-
-    def end_slow(self, error: ConnectionFailed) -> None:
-        """End the connection: its client does not read."""
-        self.fail(error, CLOSE_SLOW, "slow_consumer: read faster, or resume your sessions from a cursor")
+        socket, left = self._socket, 0
+        if socket is not None:
+            left = socket.buffered_bytes
+            if left == 0 or left < self._last_buffered or socket.is_ready:
+                self._last_progress = now
+            self._last_buffered = left
+        return self._timeout_error(now, socket is not None, left)
 
     def fail(self, error: ConnectionFailed, code: int = NORMAL, reason: str = "") -> None:
         """End the connection with this error; what waits is still sent if the socket takes it."""
@@ -238,13 +192,10 @@ class WebSocketServerTransport:
                 socket.write(frames)
         self._writer.fail(error)
         self.acknowledgement.stop()
-        self._incoming.end(error)
-        self._space_available.set()
         self._socket = None
         if socket is not None:
             socket.close(code, reason)
-        if not self.closed.done():
-            self.closed.set_result(None)
+        self._end(error)
 
 
 class AsgiSocket:
