@@ -14,13 +14,13 @@ from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.room.members import Member
 from dragoman.host.room.notifications import PRESENCE, TERMINALS, Notification
-from dragoman.roles.client.permission.guarded import GuardedWorkspaceAccess
 from dragoman.schema.methods import METHODS, methods_that
 from dragoman.schema.side import Side
 
 if TYPE_CHECKING:
     from dragoman.host.room.room import Room
     from dragoman.roles.client.permission.guard import Guard
+    from dragoman.roles.client.workspace import WorkspaceAccess
 
 HOST = "host"
 
@@ -63,7 +63,7 @@ class RoomWorkspace:
         self._room = room
         self._providers: dict[str, Any] = {}  # by part of the workspace: whose it is, as members are told
 
-    def for_agent(self, guard: Guard) -> GuardedWorkspaceAccess:
+    def for_agent(self, guard: Guard) -> WorkspaceAccess:
         """Return the workspace of a new agent: that of the members if they have one, else the host's, guarded."""
         return _WorkspaceCalls(self._room, guard).access
 
@@ -113,8 +113,8 @@ class _WorkspaceCalls:
 
     def __init__(self, room: Room, guard: Guard) -> None:
         self._room = room
-        self.access = GuardedWorkspaceAccess(
-            guard, route=self._route, check_folder=room.agent.checked_folder, resolve_folder=room.agent.real_folder
+        self.access = guard.workspace_access(
+            route=self._route, check_folder=room.agent.checked_folder, real_folder=room.agent.real_folder
         )
         self._owners: dict[tuple[str, str], Member] = {}  # of terminals and watches
         self._client_ids: dict[tuple[str, str], str] = {}  # the owner's ids, where they differ from ours

@@ -87,7 +87,7 @@ class FileCalls:
         roots = [*self._workspace.roots(session_id), *access.extra_roots(session_id)]
         known = self._files.get(session_id)
         if known is None or known[0] != roots:  # folders and policy can change
-            files = Files(roots, protected=access.protected(roots), resolve=self._workspace.resolve_folder)
+            files = Files(roots, protected=access.protected(roots), resolve=self._workspace.access.resolve_folder)
             known = self._files[session_id] = (roots, files)
         return known[1]
 

@@ -67,7 +67,7 @@ class TerminalCalls:
             roots = self._workspace.roots(session_id)
             sandbox = protect_user_files(self._workspace.sandbox)
             self._terminals[session_id] = Terminals(
-                roots, max_open=self._max_terminals, sandbox=sandbox, resolve=self._workspace.resolve_folder
+                roots, max_open=self._max_terminals, sandbox=sandbox, resolve=self._workspace.access.resolve_folder
             )
         return self._terminals[session_id]
 

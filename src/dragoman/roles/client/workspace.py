@@ -93,10 +93,15 @@ class WorkspaceAccess:
         self.max_terminals = max_terminals
         self.sandbox = sandbox
         self._shown_terminals: dict[str, Terminal] = {}
+        # Set by a guard:
+        self.wrap_handler: Callable[[str, Handler], Handler] = lambda method, handler: handler
+        self.policy_roots: Callable[[str], Sequence[str]] = lambda session_id: ()
+        self.session_roots: Callable[[str], Sequence[str]] = lambda session_id: ()  # of the last agent
+        self.resolve_folder: Callable[[str], str] = os.path.realpath  # returns the real path of a session's folder
 
     def extra_roots(self, session_id: str) -> tuple[str, ...]:
         """Return the folders whose files a session may use besides its own."""
-        return self._extra_roots
+        return (*self._extra_roots, *self.policy_roots(session_id))
 
     def capabilities(self) -> ClientCapabilities:
         """Return the capabilities to announce."""
@@ -121,11 +126,8 @@ class WorkspaceAccess:
         session_ids: Callable[[], Sequence[str]] = lambda: (),
     ) -> AgentWorkspace:
         """Create the workspace of one agent. `roots` returns a session's folders, `session_ids` the open sessions."""
+        self.session_roots = roots
         return AgentWorkspace(self, connection, roots, session_ids)
-
-    def wrap_handler(self, method: str, handler: Handler) -> Handler:
-        """Return the handler of a method as the agent gets it."""
-        return handler
 
     def find_terminal(self, id: str) -> Terminal | None:
         """Return a terminal by its id, to show its output, also for some time after its release."""
@@ -152,7 +154,6 @@ class AgentWorkspace:
         self.sandbox = access.sandbox
         self.connection = connection
         self.roots = roots
-        self.resolve_folder: Callable[[str], str] = os.path.realpath  # returns the real path of a folder
         self._session_ids = session_ids
         self.files = FileCalls(self)
         self.terminals = TerminalCalls(self)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming
+from dragoman.errors import ProtocolError
 from dragoman.ids import now
 from dragoman.policy.decision import Decision, DecisionSource
 from dragoman.policy.grants import Grant
@@ -18,6 +21,10 @@ from dragoman.store.audit import AuditDamaged, AuditEntry, AuditEvent, AuditLog
 
 # Members of a result that are logged.
 _RESULT_FIELDS = ("exit_code", "signal", "terminal_id")
+
+
+# Polled many times a second, and without information that the end of the command does not have.
+NOT_AUDITED = frozenset({"terminal/output"})
 
 
 class _AuditBatch:
@@ -149,6 +156,30 @@ def use_entries(agent: str, method: str, params: Any, error: BaseException | Non
         )
         for resource in _used_resources(params)
     ]
+
+
+def with_audit(method: str, handler: Handler, audit_use: Callable[..., Awaitable[None]]) -> Handler:
+    """Wrap a handler of the workspace: audit each use before the agent gets the result.
+
+    `audit_use` takes the method, the params, the error and the result.
+    """
+    if method in NOT_AUDITED:
+        return handler
+
+    async def audited(incoming: Incoming, done: DoneCallback) -> None:
+        answers: list[tuple[Any, ProtocolError | None]] = []
+        try:
+            work = handler(incoming, lambda result, error: answers.append((result, error)))
+            if work is not None:
+                await work
+        except ProtocolError as refusal:
+            await audit_use(method, incoming.params, refusal)
+            raise
+        for result, error in answers:
+            await audit_use(method, incoming.params, error, result)
+            done(result, error)
+
+    return audited
 
 
 def _used_resources(params: Any) -> list[str]:

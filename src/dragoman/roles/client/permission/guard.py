@@ -27,20 +27,26 @@ from dragoman.policy.question import Operation, Question
 from dragoman.policy.redaction import Redactor, environment_secrets, mcp_server_secrets, with_bearer_values
 from dragoman.policy.shell_commands import behavior_variables, canonical_command
 from dragoman.policy.toolcall_questions import questions_for_call
-from dragoman.roles.client.permission.audit_writer import AuditWriter, decision_entries, grant_entry, use_entries
+from dragoman.roles.client.permission.audit_writer import (
+    AuditWriter,
+    decision_entries,
+    grant_entry,
+    use_entries,
+    with_audit,
+)
 from dragoman.roles.client.permission.prompt import AskUser, PermissionChoice, PermissionPrompt, resolve_option
 from dragoman.roles.client.permission.session_paths import SessionPaths
+from dragoman.roles.client.workspace import WorkspaceAccess, WorkspaceUse
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.session.toolcall import merge_update
 from dragoman.store.audit import AuditDamaged, AuditEntry, AuditEvent, AuditLog
 
 if TYPE_CHECKING:
     from dragoman.config.paths import UserPaths
-    from dragoman.roles.client.permission.guarded import GuardedWorkspaceAccess
+    from dragoman.engine.incoming import Handler
     from dragoman.roles.client.remote_agent import RemoteAgent
     from dragoman.roles.client.session import ClientSession
     from dragoman.roles.client.turn import ClientTurn
-    from dragoman.roles.client.workspace import WorkspaceUse as Use
     from dragoman.schema.mcp import McpServer
 
 # Long enough for a coffee, short enough for a forgotten terminal: then the answer is no. Seconds.
@@ -178,25 +184,33 @@ class Guard:
         agent.on_secrets = self.add_secrets
         self._session_paths.set_agent(agent, fallback_name)
 
-    def workspace_access(self, **options: Any) -> GuardedWorkspaceAccess:
-        """Create a WorkspaceAccess whose uses are approved and audited by this guard."""
-        from dragoman.roles.client.permission.guarded import GuardedWorkspaceAccess
+    def workspace_access(
+        self,
+        *,
+        route: Callable[[str, Handler], Handler] = lambda method, handler: handler,
+        check_folder: Callable[[str], str] = os.path.realpath,
+        real_folder: Callable[[str], str] = os.path.realpath,
+        **options: Any,
+    ) -> WorkspaceAccess:
+        """Create a WorkspaceAccess whose uses are approved and audited by this guard; it takes the same options.
 
-        return GuardedWorkspaceAccess(self, **options)
+        `route` may send calls elsewhere. A folder of a session is resolved by `real_folder` for the policy, and by
+        `check_folder`, which may raise if it changed, for each use.
+        """
+        access = WorkspaceAccess(approve=self.approve, protected=self.protected, **options)
+        access.wrap_handler = lambda method, handler: route(method, with_audit(method, handler, self._audit_use))
+        access.policy_roots = self._policy_roots
+        access.resolve_folder = check_folder
+        self._session_paths.find_roots = lambda session_id: access.session_roots(session_id)
+        self._session_paths.resolve_folder = real_folder
+        return access
 
-    def extra_roots(self, session_id: str) -> tuple[str, ...]:
+    def _policy_roots(self, session_id: str) -> tuple[str, ...]:
         """Return the folders that policy adds to every session; none while the policy cannot be read."""
         try:
             return self._policy(self._session_paths.resolved_roots(session_id)).roots
         except ConfigFault:
             return ()
-
-    def set_roots(
-        self, find_roots: Callable[[str], Sequence[str]], resolve_folder: Callable[[str], str] = os.path.realpath
-    ) -> None:
-        """Set how the folders of a session are found and resolved."""
-        self._session_paths.find_roots = find_roots
-        self._session_paths.resolve_folder = resolve_folder
 
     def add_secrets(self, values: Iterable[str]) -> None:
         """Redact these values in the audit log, the grants and prompts, for example an agent's credentials."""
@@ -259,7 +273,7 @@ class Guard:
             return None
         return choose_option(params.options, decision.verdict, choice.scope if choice else Scope.ONCE)
 
-    async def approve(self, use: Use) -> bool:
+    async def approve(self, use: WorkspaceUse) -> bool:
         """Decide about a use of the workspace. Raise with the reason if it is refused without the user."""
         operation = USE_OPERATIONS.get(use.operation, Operation.OTHER)
         resource = canonical_command(use.resource) if operation == Operation.TERMINAL_EXECUTE else use.resource
@@ -310,7 +324,7 @@ class Guard:
                 allowed.append(server)
         return allowed
 
-    async def audit_use(self, method: str, params: Any, error: BaseException | None, result: Any = None) -> None:
+    async def _audit_use(self, method: str, params: Any, error: BaseException | None, result: Any = None) -> None:
         """Write a use of the workspace, or its failure, to the audit log."""
         with suppress(OSError):  # the use is done; the next decision finds that the log cannot be written
             await self._audit_writer.write(
