@@ -8,7 +8,7 @@ from dragoman import connect
 from dragoman.config.paths import user_paths
 from dragoman.policy.decision import ALLOW, DENY
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
+from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
 
 
 async def ask(prompt: PermissionPrompt) -> PermissionChoice:

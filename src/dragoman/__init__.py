@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.options import Option as Option
     from dragoman.roles.agent.providers import Provider as Provider
     from dragoman.roles.agent.session import Session as Session
-    from dragoman.roles.agent.tool import Tool as Tool
     from dragoman.roles.agent.turn import Answer as Answer
     from dragoman.roles.agent.turn import Turn as Turn
     from dragoman.roles.agent.turn_parts import MessageStream as MessageStream
+    from dragoman.roles.agent.turn_parts import Tool as Tool
+    from dragoman.roles.client.callbacks import TerminalLogin as TerminalLogin
+    from dragoman.roles.client.callbacks import run_in_terminal as run_in_terminal
     from dragoman.roles.client.connect import connect as connect
+    from dragoman.roles.client.follow import Location as Location
     from dragoman.roles.client.recovery import FailedAttempt as FailedAttempt
     from dragoman.roles.client.recovery import Recovery as Recovery
     from dragoman.roles.client.remote_agent import RemoteAgent as RemoteAgent
     from dragoman.roles.client.session import ClientSession as ClientSession
-    from dragoman.roles.client.terminal_login import TerminalLogin as TerminalLogin
-    from dragoman.roles.client.terminal_login import run_in_terminal as run_in_terminal
     from dragoman.roles.client.turn import ClientTurn as ClientTurn
     from dragoman.roles.client.workspace import WorkspaceAccess as WorkspaceAccess
     from dragoman.roles.client.workspace import WorkspaceUse as WorkspaceUse
     from dragoman.roles.proxy.proxy import Forward as Forward
     from dragoman.roles.proxy.proxy import Proxy as Proxy
-    from dragoman.session.location import Location as Location
     from dragoman.session.message import Message as Message
     from dragoman.session.toolcall import ToolCall as ToolCall
     from dragoman.session.transcript import Transcript as Transcript
@@ -63,7 +63,7 @@ _HOMES = {
     "Forward": "roles.proxy.proxy",
     "Kind": "errors",
     "Limits": "transport.sandbox.spec",
-    "Location": "session.location",
+    "Location": "roles.client.follow",
     "Message": "session.message",
     "MessageStream": "roles.agent.turn_parts",
     "Option": "roles.agent.options",
@@ -77,8 +77,8 @@ _HOMES = {
     "SandboxUnavailable": "errors",
     "Session": "roles.agent.session",
     "StartFailed": "errors",
-    "TerminalLogin": "roles.client.terminal_login",
-    "Tool": "roles.agent.tool",
+    "TerminalLogin": "roles.client.callbacks",
+    "Tool": "roles.agent.turn_parts",
     "ToolCall": "session.toolcall",
     "Transcript": "session.transcript",
     "TransportClosed": "errors",
@@ -89,7 +89,7 @@ _HOMES = {
     "WriteStalled": "errors",
     "connect": "roles.client.connect",
     "open_store": "store.urls",
-    "run_in_terminal": "roles.client.terminal_login",
+    "run_in_terminal": "roles.client.callbacks",
 }
 
 __all__ = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.policy.decision import ALLOW
-from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
+from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
 from tests.examples.run_example import DRAGOMAN, EXAMPLES, MEMORY, TIMEOUT, connect_to, module_of
 
 EVERYTHING = (*DRAGOMAN, "agent", "everything")

@@ -19,7 +19,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.dialect import detect
-from dragoman.roles.proxy.translate import translate
+from dragoman.roles.proxy.proxy import translate
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair
 from tests.pairs.peers import HandClient

@@ -17,8 +17,8 @@ import pytest
 
 from dragoman import Agent, Turn, WriteStalled
 from dragoman.roles.client.dial import Dialer
+from dragoman.roles.proxy.proxy import translate
 from dragoman.roles.proxy.relay import Relay
-from dragoman.roles.proxy.translate import translate
 from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk
 from dragoman.testing import ScriptedPeer

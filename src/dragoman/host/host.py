@@ -32,7 +32,7 @@ from dragoman.host.room.room import Room
 from dragoman.ids import new_id
 from dragoman.policy.decide import Policy
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.roles.client.permission.prompt import AskUser
+from dragoman.roles.client.permission.questions import AskUser
 from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, EntryKind, Store, Summary, decode_raw_entry
 from dragoman.store.session_log import timestamp

@@ -14,7 +14,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import check_role, enter_room, session_not_found
 from dragoman.host.auth.roles import ADMIN, EDITOR, RANK, is_at_least
 from dragoman.host.room.agent import set_agent_title
-from dragoman.roles.agent.list_sessions import check_title, is_listed, parse_cursor
+from dragoman.roles.agent.session_calls import check_title, is_listed, parse_cursor
 from dragoman.schema.base import to_json
 from dragoman.schema.session import ListSessionsResult, SessionInfo, SessionStatus, SessionStatusResult, SetTitleResult
 from dragoman.schema.update import SessionInfoUpdate

@@ -18,7 +18,7 @@ from dragoman.host.auth.oidc import OidcSettings
 from dragoman.host.limits import HostLimits
 from dragoman.policy.grants import Grant
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.roles.client.permission.prompt import AskUser
+from dragoman.roles.client.permission.questions import AskUser
 from dragoman.transport.remote.server.auth import Principal
 from dragoman.transport.remote.server.limits import ServerLimits
 

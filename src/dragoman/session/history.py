@@ -10,23 +10,16 @@ from typing import Any
 
 from msgspec import UNSET
 
+from dragoman.schema import update as updates
 from dragoman.schema.content import TextContent
-from dragoman.schema.update import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    Notice,
-    UserMessageChunk,
-)
 
 # session/load returns the current mode and options, so their changes are not replayed.
-_NO_HISTORY = frozenset({Notice, CurrentModeUpdate, ConfigOptionUpdate})
+_NO_HISTORY = frozenset({updates.Notice, updates.CurrentModeUpdate, updates.ConfigOptionUpdate})
 
 # Text chunks kept separately before they are joined.
 JOIN_AFTER = 1024
 
-_CHUNKS = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
+_CHUNKS = (updates.AgentMessageChunk, updates.AgentThoughtChunk, updates.UserMessageChunk)
 
 
 class _TextRun:

@@ -12,26 +12,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from dragoman.schema import update as updates
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.content import TextContent
 from dragoman.schema.plan import PlanEntry
-from dragoman.schema.update import (
-    AvailableCommand,
-    AvailableCommandsUpdate,
-    CompactionSummaryChunk,
-    CompactionUpdate,
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    Notice,
-    Plan,
-    PlanRemoved,
-    PlanUpdate,
-    SessionInfoUpdate,
-    ToolCallProgress,
-    ToolCallStart,
-    UsageUpdate,
-    UserMessageChunk,
-)
 from dragoman.session.message import ROLES, Message
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall, merge_update
 
@@ -61,11 +45,11 @@ class Transcript:
         self.started_calls = 0  # can exceed the number of ids, because some agents reuse them
         self.plan: list[PlanEntry] = []
         self.plans: dict[str, Any] = {}  # plans that have an id
-        self.usage: UsageUpdate | None = None
+        self.usage: updates.UsageUpdate | None = None
         self.title: str | None = None
         self.modes: SessionModeState | None = None
         self.options: list[SessionConfigOption] = []
-        self.commands: list[AvailableCommand] = []
+        self.commands: list[updates.AvailableCommand] = []
         self._mode: str | None = None
         self._entries: list[TranscriptEntry] = []
         self._open_message: Message | None = None  # the message that the next chunk may continue
@@ -110,24 +94,23 @@ class Transcript:
             self.unmerged.append(update)
             if len(self.unmerged) >= MERGE_AFTER:
                 self.merge_pending()
-        elif kind is ToolCallStart or kind is ToolCallProgress:
+        elif kind is updates.ToolCallStart or kind is updates.ToolCallProgress:
             known = self.tool_calls.get(update.tool_call_id)
-            if kind is ToolCallStart and known is not None and known.status in FINAL_STATUSES:
+            if kind is updates.ToolCallStart and known is not None and known.status in FINAL_STATUSES:
                 known = None  # some agents reuse ids in every turn (docs/protocol/peers.md#tool-call-order)
             self._merge_call(known, update)
         elif kind in _STATE_UPDATES:
             _STATE_UPDATES[kind](self, update)
-        elif kind is not Notice:  # notices are not part of the transcript
+        elif kind is not updates.Notice:  # notices are not part of the transcript
             self.unmerged.append(update)
 
-    def add_run(self, updates: list[Any]) -> None:
+    def add_run(self, chunks: list[Any]) -> None:
         """Add consecutive text chunks of one message, joined into one."""
-        update = updates[0]
-        if len(updates) > 1 and type(update) is not UserMessageChunk:  # its first chunk may be an echo
-            text = "".join([piece.content.text for piece in updates])
-            update = type(update)(content=TextContent(text=text), message_id=update.message_id)
-            updates = [update]
-        self.unmerged.extend(updates)
+        first = chunks[0]
+        if len(chunks) > 1 and type(first) is not updates.UserMessageChunk:  # its first chunk may be an echo
+            text = "".join([chunk.content.text for chunk in chunks])
+            chunks = [type(first)(content=TextContent(text=text), message_id=first.message_id)]
+        self.unmerged.extend(chunks)
         if len(self.unmerged) >= MERGE_AFTER:
             self.merge_pending()
 
@@ -148,16 +131,16 @@ class Transcript:
         if self.modes is not None:
             self.modes.current_mode_id = mode_id
 
-    def _apply_plan(self, update: PlanUpdate) -> None:
+    def _apply_plan(self, update: updates.PlanUpdate) -> None:
         plan: Any = update.plan
         id = plan.raw.get("planId") if hasattr(plan, "raw") else plan.plan_id
         self.plans[str(id)] = plan
 
-    def _apply_info(self, update: SessionInfoUpdate) -> None:
+    def _apply_info(self, update: updates.SessionInfoUpdate) -> None:
         if update.title is not UNSET:
             self.title = update.title
 
-    def _apply_compaction(self, update: CompactionUpdate) -> None:
+    def _apply_compaction(self, update: updates.CompactionUpdate) -> None:
         known = self._find_compaction(update.compaction_id)
         known.status = update.status
         if update.summary:
@@ -165,7 +148,7 @@ class Transcript:
         if update.error:
             known.error = update.error
 
-    def _apply_summary(self, update: CompactionSummaryChunk) -> None:
+    def _apply_summary(self, update: updates.CompactionSummaryChunk) -> None:
         self._find_compaction(update.compaction_id).summary.append(update.content)
 
     def _find_compaction(self, id: str) -> Compaction:
@@ -228,7 +211,7 @@ class Transcript:
         if (
             last is not None
             and last.is_local_prompt
-            and type(chunk) is UserMessageChunk
+            and type(chunk) is updates.UserMessageChunk
             and last.is_echoed_by(chunk.content)
         ):
             last.restart(id)  # the agent echoes the prompt (docs/protocol/peers.md#prompt-echo): keep one copy
@@ -252,16 +235,16 @@ class Transcript:
 
 
 _STATE_UPDATES: dict[type, Any] = {
-    Plan: lambda transcript, update: setattr(transcript, "plan", list(update.entries)),
-    PlanUpdate: Transcript._apply_plan,
-    PlanRemoved: lambda transcript, update: transcript.plans.pop(update.plan_id, None),
-    UsageUpdate: lambda transcript, update: setattr(transcript, "usage", update),
-    SessionInfoUpdate: Transcript._apply_info,
-    CurrentModeUpdate: lambda transcript, update: transcript.set_mode(update.current_mode_id),
-    ConfigOptionUpdate: lambda transcript, update: setattr(transcript, "options", list(update.config_options)),
-    AvailableCommandsUpdate: lambda transcript, update: setattr(
+    updates.Plan: lambda transcript, update: setattr(transcript, "plan", list(update.entries)),
+    updates.PlanUpdate: Transcript._apply_plan,
+    updates.PlanRemoved: lambda transcript, update: transcript.plans.pop(update.plan_id, None),
+    updates.UsageUpdate: lambda transcript, update: setattr(transcript, "usage", update),
+    updates.SessionInfoUpdate: Transcript._apply_info,
+    updates.CurrentModeUpdate: lambda transcript, update: transcript.set_mode(update.current_mode_id),
+    updates.ConfigOptionUpdate: lambda transcript, update: setattr(transcript, "options", list(update.config_options)),
+    updates.AvailableCommandsUpdate: lambda transcript, update: setattr(
         transcript, "commands", list(update.available_commands)
     ),
-    CompactionUpdate: Transcript._apply_compaction,
-    CompactionSummaryChunk: Transcript._apply_summary,
+    updates.CompactionUpdate: Transcript._apply_compaction,
+    updates.CompactionSummaryChunk: Transcript._apply_summary,
 }

@@ -9,7 +9,7 @@ from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, DecisionSource
 from dragoman.policy.grants import SCOPES
 from dragoman.policy.permission_options import choose_option
 from dragoman.policy.question import Question
-from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
+from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
 from dragoman.schema.permission import PermissionOption
 
 

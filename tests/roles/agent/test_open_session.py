@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Kind, Option, ProtocolError, Session, Turn
-from dragoman.roles.agent import list_sessions
+from dragoman.roles.agent import session_calls
 from dragoman.schema.config import SessionMode
 from dragoman.testing import connect_in_memory
 from tests.roles.raw_client import CWD, new_session, prompt_and_wait, raw_connection, updates
@@ -132,7 +132,7 @@ async def test_additional_directories_are_sent_each_time_and_must_be_absolute() 
 
 
 async def test_sessions_are_listed_by_folder_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_sessions, "PAGE_SIZE", 2)
+    monkeypatch.setattr(session_calls, "PAGE_SIZE", 2)
 
     agent, _ = recording_agent()
     async with raw_connection(agent) as client:
@@ -151,7 +151,7 @@ async def test_sessions_are_listed_by_folder_page_by_page(monkeypatch: pytest.Mo
 
 
 async def test_sessions_that_change_between_pages_do_not_shift_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_sessions, "PAGE_SIZE", 2)
+    monkeypatch.setattr(session_calls, "PAGE_SIZE", 2)
 
     agent, _ = recording_agent()
     async with raw_connection(agent) as client:
@@ -168,7 +168,7 @@ async def test_sessions_that_change_between_pages_do_not_shift_others(monkeypatc
 
 
 async def test_our_client_goes_through_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_sessions, "PAGE_SIZE", 2)
+    monkeypatch.setattr(session_calls, "PAGE_SIZE", 2)
 
     agent, _ = recording_agent()
     async with connect_in_memory(agent) as remote:

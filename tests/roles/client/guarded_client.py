@@ -15,7 +15,7 @@ from dragoman.config.grants import GrantsFile
 from dragoman.policy.decide import Policy
 from dragoman.policy.modes import MODES
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
+from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
 from dragoman.schema.config import SessionMode
 from dragoman.schema.permission import PermissionOption
 from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, ConnectionFailed, Turn, connect
+from dragoman.roles.client.follow import Location
 from dragoman.schema.toolcall import ToolCallLocation
 from dragoman.schema.update import ToolCallProgress
-from dragoman.session.location import Location
 from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 from tests.roles.translated_pair import CWD, TRANSLATED, translated

@@ -368,7 +368,7 @@ async def test_a_session_that_its_agent_lost_continues_with_the_transcript() -> 
 
 
 async def test_agents_that_count_their_sessions_do_not_share_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.roles.agent.open_session.new_id", lambda: "session-1")
+    monkeypatch.setattr("dragoman.roles.agent.session_calls.new_id", lambda: "session-1")
 
     store = MemoryStore()
     for _ in range(2):

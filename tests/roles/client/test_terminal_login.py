@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Kind, ProtocolError, Turn, connect
-from dragoman.roles.client.terminal_login import TerminalLogin, run_in_terminal
+from dragoman.roles.client.callbacks import TerminalLogin, run_in_terminal
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.content import TextContent
 from dragoman.testing import ScriptedPeer, connect_in_memory

@@ -20,7 +20,7 @@ import pytest
 from dragoman import Agent, ClientSession, ProtocolError, RemoteAgent, Turn, WorkspaceAccess, WorkspaceUse, connect
 from dragoman.dialect.side_data import with_side_data
 from dragoman.errors import Kind
-from dragoman.roles.client import fs_calls
+from dragoman.roles.client import workspace_calls
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.proxy.relay import Relay
 from dragoman.schema.fs import ListDirectoryParams, UnwatchParams, WatchParams
@@ -607,7 +607,7 @@ async def test_protected_paths_of_the_client_are_never_written(tmp_path: Path) -
 async def test_watches_are_bounded_end_with_their_session_and_can_be_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fs_calls, "MAX_WATCHES", 2)
+    monkeypatch.setattr(workspace_calls, "MAX_WATCHES", 2)
 
     async def work(turn: Turn) -> None:
         connection = turn.session.connection

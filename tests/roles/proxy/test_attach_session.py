@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.roles.proxy.attach_session import AttachSession
+from dragoman.roles.proxy.attach import AttachSession
 
 S = "the-session"
 LISTED = {"sessionId": S, "cwd": "/w", "title": "Roof"}

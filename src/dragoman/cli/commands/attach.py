@@ -77,8 +77,7 @@ def main(arguments: list[str]) -> int:
 async def attach(host: api.HostTarget, options: argparse.Namespace) -> int:
     """Connect to the host, then relay messages."""
     from dragoman.roles.client.reconnect.transport import dial_reconnecting
-    from dragoman.roles.proxy.attach import attach
-    from dragoman.roles.proxy.attach_session import AttachSession
+    from dragoman.roles.proxy.attach import AttachSession, attach
     from dragoman.transport.remote.client.dial import dial_remote
     from dragoman.transport.stdio import stdio
 

@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
         print(f"{parser.prog}: {sanitize(reason)}", file=sys.stderr)
         return exit_codes.NO_SANDBOX
 
-    from dragoman.roles.proxy.translate import translate
+    from dragoman.roles.proxy.proxy import translate
 
     return run_loop(
         translate(

@@ -28,7 +28,7 @@ from dragoman.policy.question import FILE_OPERATIONS, Operation, Question
 from dragoman.policy.redaction import environment_secrets
 from dragoman.policy.rules import Rule, RuleFile
 from dragoman.roles.client.permission.guard import NOBODY_TO_ASK, Guard
-from dragoman.roles.client.permission.prompt import (
+from dragoman.roles.client.permission.questions import (
     INTERACTIVE_NOTE,
     NO_SCOPE,
     PermissionChoice,

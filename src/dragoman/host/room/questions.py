@@ -19,7 +19,7 @@ from dragoman.host.room.members import Member
 from dragoman.ids import new_id
 from dragoman.policy.decision import ALLOW, DENY
 from dragoman.policy.grants import Scope
-from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
+from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
 from dragoman.schema.base import to_json
 from dragoman.schema.elicitation import CreateElicitationResult, ElicitationMode
 from dragoman.schema.permission import (

@@ -18,7 +18,7 @@ from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
 from dragoman.ids import new_id, now
-from dragoman.roles.agent.responders import run_responders, with_route_options
+from dragoman.roles.agent.prompt import run_responders, with_route_options
 from dragoman.roles.agent.served_client import ServedClient, current_request
 from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn
@@ -362,7 +362,7 @@ class Agent:
         )
         client.connection = connection
         if self.store is not None:
-            from dragoman.roles.agent.open_session import log_translation_loss
+            from dragoman.roles.agent.session_calls import log_translation_loss
 
             connection.sender.on_translation_note = partial(log_translation_loss, self, connection)
         self._clients.add(client)

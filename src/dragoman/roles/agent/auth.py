@@ -16,15 +16,7 @@ from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.peer_info import offers
 from dragoman.errors import Kind, ProtocolError
-from dragoman.schema.auth import (
-    AuthenticateParams,
-    AuthenticateResult,
-    AuthForm,
-    AuthState,
-    AuthStatusResult,
-    AuthStatusUpdateParams,
-    LogoutResult,
-)
+from dragoman.schema import auth as types
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.agent import LoginValidity
@@ -47,7 +39,7 @@ class ClientLogin:
         self._client = client
         self._is_logged_in = False
         self._expires_at: datetime | None = None
-        self._last_status: AuthStatusResult | None = None  # the status that the client was last sent
+        self._last_status: types.AuthStatusResult | None = None  # the status that the client was last sent
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._notify_task: asyncio.Task[None] | None = None  # a reference, so that the task is not garbage collected
 
@@ -69,11 +61,11 @@ class ClientLogin:
         why = "the login has expired; authenticate again" if self._is_logged_in else "authenticate first"
         raise ProtocolError(Kind.AUTH_REQUIRED, f"{why} ({', '.join(known)})", {"authMethods": known})
 
-    async def authenticate(self, params: AuthenticateParams) -> AuthenticateResult:
+    async def authenticate(self, params: types.AuthenticateParams) -> types.AuthenticateResult:
         """Handle authenticate: call the author's hook with the credentials, if the dialect carries any."""
         check = self._find_auth_hook(params.method_id)
         if check is None:
-            return AuthenticateResult()
+            return types.AuthenticateResult()
         credentials = side_data_of(params).get("credentials")
         verdict = await self._client.agent.call_function(check, credentials if isinstance(credentials, dict) else {})
         is_accepted = self._apply_validity(True if verdict is None else verdict)
@@ -81,8 +73,8 @@ class ClientLogin:
         if not is_accepted:
             raise ProtocolError(Kind.AUTH_REQUIRED, f"the agent did not accept the credentials for {params.method_id}")
         if self._expires_at is None or self._client.dialect.official:
-            return AuthenticateResult()
-        return AuthenticateResult(meta={SIDE_DATA_KEY: {"expiresAt": _format_time(self._expires_at)}})
+            return types.AuthenticateResult()
+        return types.AuthenticateResult(meta={SIDE_DATA_KEY: {"expiresAt": _format_time(self._expires_at)}})
 
     def _apply_validity(self, validity: LoginValidity) -> bool:
         """Apply the result of a hook: invalid, valid, or valid until a time."""
@@ -104,12 +96,12 @@ class ClientLogin:
         if not self._client.dialect.names_auth_method or not method_id:
             # Banjo's params have no meaning (docs/protocol/dialects.md#banjo-authenticate): the first hook decides.
             return next(iter(agent.auth_hooks.values()), None)
-        if method_id in declared and declared[method_id].form == AuthForm.TERMINAL:
+        if method_id in declared and declared[method_id].form == types.AuthForm.TERMINAL:
             raise ProtocolError(
                 Kind.INVALID_PARAMS,
                 f"{method_id} needs a terminal: run the agent there with the arguments of the method",
             )
-        known = [id for id, method in declared.items() if method.form != AuthForm.TERMINAL] + [
+        known = [id for id, method in declared.items() if method.form != types.AuthForm.TERMINAL] + [
             id for id in agent.auth_hooks if id not in declared
         ]
         if (known and method_id not in declared) or agent.auth_required:
@@ -118,28 +110,32 @@ class ClientLogin:
             )
         return None
 
-    async def logout(self, _: Any) -> LogoutResult:
+    async def logout(self, _: Any) -> types.LogoutResult:
         """Handle logout: session calls need a login again."""
         await self._client.agent.call_hook("logout")
         self._is_logged_in, self._expires_at = False, None
         await self.notify_status()
-        return LogoutResult()
+        return types.LogoutResult()
 
-    async def status(self, _: Any) -> AuthStatusResult:
+    async def status(self, _: Any) -> types.AuthStatusResult:
         """Handle auth/status."""
         self._last_status = await self._current_status()
         return self._last_status
 
-    async def _current_status(self) -> AuthStatusResult:
+    async def _current_status(self) -> types.AuthStatusResult:
         agent = self._client.agent
         if not agent.auth_required:
-            return AuthStatusResult(state=AuthState.NOT_REQUIRED if not agent.auth_hooks else AuthState.UNKNOWN)
+            return types.AuthStatusResult(
+                state=types.AuthState.NOT_REQUIRED if not agent.auth_hooks else types.AuthState.UNKNOWN
+            )
         try:
             await self.require()
         except ProtocolError:
-            return AuthStatusResult(state=AuthState.UNAUTHENTICATED)
+            return types.AuthStatusResult(state=types.AuthState.UNAUTHENTICATED)
         accounts = await agent.call_hook("accounts")
-        return AuthStatusResult(state=AuthState.AUTHENTICATED, accounts=list(accounts) if accounts else UNSET)
+        return types.AuthStatusResult(
+            state=types.AuthState.AUTHENTICATED, accounts=list(accounts) if accounts else UNSET
+        )
 
     async def notify_status(self) -> None:
         """Send auth/status_update if the status changed and the client was offered the status."""
@@ -150,7 +146,7 @@ class ClientLogin:
         status = await self.status(None)
         self._schedule_expiry()
         if status != before:
-            params = AuthStatusUpdateParams(state=status.state, accounts=status.accounts)
+            params = types.AuthStatusUpdateParams(state=status.state, accounts=status.accounts)
             client.connection.notify("auth/status_update", params)
 
     def _schedule_expiry(self) -> None:
@@ -169,10 +165,10 @@ class ClientLogin:
             self._expiry_timer = None
 
 
-def lenient_params(values: Any) -> AuthenticateParams:
+def lenient_params(values: Any) -> types.AuthenticateParams:
     """Read the params of banjo's authenticate, which may be anything (docs/protocol/dialects.md#banjo-authenticate)."""
     method = values.get("methodId") if isinstance(values, dict) else None
-    return AuthenticateParams(method_id=method if isinstance(method, str) else "", meta=UNSET)
+    return types.AuthenticateParams(method_id=method if isinstance(method, str) else "", meta=UNSET)
 
 
 def _format_time(time: datetime) -> str:

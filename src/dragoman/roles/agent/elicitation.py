@@ -14,29 +14,17 @@ from msgspec import UNSET
 
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
-from dragoman.schema.elicitation import (
-    BooleanProperty,
-    CompleteElicitationParams,
-    CreateElicitationParams,
-    ElicitationAction,
-    ElicitationMode,
-    ElicitationProperty,
-    ElicitationSchema,
-    IntegerProperty,
-    MultiSelectProperty,
-    NumberProperty,
-    StringProperty,
-)
+from dragoman.schema import elicitation as types
 
 # A field of a form: a Python type, a list of choices, or the whole property.
-Field = type[str] | type[bool] | type[int] | type[float] | Sequence[str] | ElicitationProperty
-Form = Mapping[str, Field] | ElicitationSchema
+Field = type[str] | type[bool] | type[int] | type[float] | Sequence[str] | types.ElicitationProperty
+Form = Mapping[str, Field] | types.ElicitationSchema
 
 _PROPERTY_TYPES: dict[Any, Any] = {
-    str: StringProperty,
-    bool: BooleanProperty,
-    int: IntegerProperty,
-    float: NumberProperty,
+    str: types.StringProperty,
+    bool: types.BooleanProperty,
+    int: types.IntegerProperty,
+    float: types.NumberProperty,
 }
 
 
@@ -65,14 +53,14 @@ class ElicitationAnswer:
         self.id = id  # of a link
 
     def __bool__(self) -> bool:
-        return self.action == ElicitationAction.ACCEPT
+        return self.action == types.ElicitationAction.ACCEPT
 
     def __getitem__(self, field: str) -> Any:
         return self.content[field]
 
     def complete(self) -> None:
         """Tell the client that the user has finished what the link was for."""
-        self._requester.notify("elicitation/complete", CompleteElicitationParams(elicitation_id=self.id))
+        self._requester.notify("elicitation/complete", types.CompleteElicitationParams(elicitation_id=self.id))
 
 
 async def elicit(
@@ -87,15 +75,15 @@ async def elicit(
     """Ask the user and return the answer. `scope` names a session (and a tool call) or a request."""
     if (form is None) == (url is None):
         raise ValueError("give either form= or url=")
-    mode = ElicitationMode.FORM if url is None else ElicitationMode.URL
+    mode = types.ElicitationMode.FORM if url is None else types.ElicitationMode.URL
     if not requester.connection.offers(f"client.elicitation.{mode}"):
         raise ProtocolError(
             Kind.CAPABILITY_UNSUPPORTED,
             f"the client does not support elicitation in the mode {mode}",
             {"method": "elicitation/create", "capability": f"elicitation.{mode}"},
         )
-    schema = None if form is None else form if isinstance(form, ElicitationSchema) else build_schema(form)
-    params = CreateElicitationParams(
+    schema = None if form is None else form if isinstance(form, types.ElicitationSchema) else build_schema(form)
+    params = types.CreateElicitationParams(
         message=message,
         mode=mode,
         **scope,
@@ -105,16 +93,16 @@ async def elicit(
     )
     result = await requester.request("elicitation/create", params)
     content = dict(result.content or {})
-    if schema is not None and result.action == ElicitationAction.ACCEPT:
+    if schema is not None and result.action == types.ElicitationAction.ACCEPT:
         check_content(schema, content)
     return ElicitationAnswer(requester, result.action, content, id if url is not None else "")
 
 
-def build_schema(form: Mapping[str, Field]) -> ElicitationSchema:
+def build_schema(form: Mapping[str, Field]) -> types.ElicitationSchema:
     """Build a form from its fields. Fields without a default are required."""
     properties = {name: _build_property(name, field) for name, field in form.items()}
     required = [name for name, field in properties.items() if getattr(field, "default", UNSET) is UNSET]
-    return ElicitationSchema(type="object", properties=properties, required=required or UNSET)
+    return types.ElicitationSchema(type="object", properties=properties, required=required or UNSET)
 
 
 def _build_property(name: str, field: Any) -> Any:
@@ -124,10 +112,10 @@ def _build_property(name: str, field: Any) -> Any:
         return field
     if isinstance(field, str) or not isinstance(field, Sequence):
         raise ValueError(f"field {name!r} must be str, bool, int, float, a list of choices or a property")
-    return StringProperty(title=name.replace("_", " ").capitalize(), enum=list(field))
+    return types.StringProperty(title=name.replace("_", " ").capitalize(), enum=list(field))
 
 
-def check_content(schema: ElicitationSchema, content: dict[str, Any]) -> None:
+def check_content(schema: types.ElicitationSchema, content: dict[str, Any]) -> None:
     """Raise unless the values match the form."""
     invalid = [name for name in schema.required or () if name not in content]
     properties: dict[str, Any] = schema.properties or {}
@@ -142,15 +130,15 @@ def check_content(schema: ElicitationSchema, content: dict[str, Any]) -> None:
 
 def _is_valid(field: Any, value: Any) -> bool:
     match field:
-        case StringProperty():
+        case types.StringProperty():
             choices = [*(field.enum or ()), *(option.const for option in field.one_of or ())]
             return isinstance(value, str) and (not choices or value in choices)
-        case BooleanProperty():
+        case types.BooleanProperty():
             return isinstance(value, bool)
-        case IntegerProperty():
+        case types.IntegerProperty():
             return isinstance(value, int) and not isinstance(value, bool)
-        case NumberProperty():
+        case types.NumberProperty():
             return isinstance(value, int | float) and not isinstance(value, bool)
-        case MultiSelectProperty():
+        case types.MultiSelectProperty():
             return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return True

@@ -9,20 +9,9 @@ from msgspec import UNSET
 from dragoman.dialect.dialects import Dialect
 from dragoman.engine.peer_info import missing_capabilities
 from dragoman.errors import Kind, ProtocolError
+from dragoman.schema import initialize as types
 from dragoman.schema.auth import AuthForm, AuthMethod
 from dragoman.schema.base import Marker
-from dragoman.schema.initialize import (
-    AgentAuthCapabilities,
-    AgentCapabilities,
-    Implementation,
-    InitializeParams,
-    InitializeResult,
-    McpCapabilities,
-    PromptCapabilities,
-    SessionCapabilities,
-    SystemPromptCapabilities,
-    SystemPromptModeCapabilities,
-)
 from dragoman.schema.session import SystemPromptMode
 
 if TYPE_CHECKING:
@@ -30,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.served_client import ServedClient
 
 
-def answer_initialize(client: ServedClient, params: InitializeParams) -> InitializeResult:
+def answer_initialize(client: ServedClient, params: types.InitializeParams) -> types.InitializeResult:
     """Handle initialize."""
     agent, dialect = client.agent, client.dialect
     _check_version(dialect, params.protocol_version)
@@ -44,11 +33,11 @@ def answer_initialize(client: ServedClient, params: InitializeParams) -> Initial
     if agent.required_capabilities:
         side["requiredClientCapabilities"] = agent.required_capabilities
     methods = _auth_methods(client)
-    return InitializeResult(
+    return types.InitializeResult(
         protocol_version=1,
         agent_capabilities=client.capabilities,
         auth_methods=methods if methods or is_official else UNSET,
-        agent_info=Implementation(name=agent.name, title=agent.title or UNSET, version=agent.version),
+        agent_info=types.Implementation(name=agent.name, title=agent.title or UNSET, version=agent.version),
         meta={"dragoman": side} if side and not is_official else UNSET,
     )
 
@@ -59,7 +48,7 @@ def _auth_methods(client: ServedClient) -> list[AuthMethod]:
     return [method for method in client.agent.auth_methods if method.form != AuthForm.TERMINAL or has_terminal]
 
 
-def agent_capabilities(agent: Agent, dialect: Dialect) -> AgentCapabilities:
+def agent_capabilities(agent: Agent, dialect: Dialect) -> types.AgentCapabilities:
     """Return the capabilities that follow from the agent's declaration; some dialects get more in side data."""
     is_official = dialect.official
     extra = {"streaming": agent.streaming, "audio": agent.audio, "tools": agent.tools}
@@ -67,15 +56,15 @@ def agent_capabilities(agent: Agent, dialect: Dialect) -> AgentCapabilities:
         "modes": [mode.id for mode in agent.modes],
         **{name: extra[name] for name in dialect.extra_capabilities if extra[name] is not None},
     }
-    return AgentCapabilities(
+    return types.AgentCapabilities(
         load_session=True,
-        prompt_capabilities=PromptCapabilities(
+        prompt_capabilities=types.PromptCapabilities(
             image=agent.image,
             audio=agent.audio,
             embedded_context=agent.embedded_context,
             meta=_prompt_side_data(agent, dialect),
         ),
-        mcp_capabilities=McpCapabilities(http=False, sse=False),
+        mcp_capabilities=types.McpCapabilities(http=False, sse=False),
         session_capabilities=_session_capabilities(agent, is_official),
         auth=_auth_capabilities(agent),
         providers=Marker() if agent.providers else UNSET,
@@ -89,14 +78,14 @@ def _prompt_side_data(agent: Agent, dialect: Dialect) -> Any:
     return {"dragoman": extra} if extra else UNSET
 
 
-def _session_capabilities(agent: Agent, is_official: bool) -> SessionCapabilities:
+def _session_capabilities(agent: Agent, is_official: bool) -> types.SessionCapabilities:
     side = {
         "modes": [mode.id for mode in agent.modes],
         "configOptions": [option.id for option in agent.options],
         "persistence": True,
     }
     unstable = Marker() if agent.unstable else UNSET
-    return SessionCapabilities(
+    return types.SessionCapabilities(
         list=Marker(),
         resume=Marker(),
         close=Marker(),
@@ -113,15 +102,17 @@ def _session_capabilities(agent: Agent, is_official: bool) -> SessionCapabilitie
 
 def _system_prompt_capabilities(agent: Agent, is_official: bool) -> Any:
     if agent.system_prompt_mode == SystemPromptMode.OVERRIDE:
-        return SystemPromptCapabilities(mode=SystemPromptModeCapabilities(override=Marker()))
-    return SystemPromptCapabilities() if agent.system_prompt_mode or not is_official else UNSET
+        return types.SystemPromptCapabilities(mode=types.SystemPromptModeCapabilities(override=Marker()))
+    return types.SystemPromptCapabilities() if agent.system_prompt_mode or not is_official else UNSET
 
 
 def _auth_capabilities(agent: Agent) -> Any:
     has_logout = agent.auth_methods or agent.has_hook("logout") or "logout" in agent.method_handlers
     if not has_logout and not agent.unstable:
         return UNSET
-    return AgentAuthCapabilities(logout=Marker() if has_logout else UNSET, status=Marker() if agent.unstable else UNSET)
+    return types.AgentAuthCapabilities(
+        logout=Marker() if has_logout else UNSET, status=Marker() if agent.unstable else UNSET
+    )
 
 
 def _check_version(dialect: Dialect, version: int) -> None:
@@ -130,7 +121,7 @@ def _check_version(dialect: Dialect, version: int) -> None:
         raise ProtocolError(Kind.UNSUPPORTED_VERSION, f"version {version} is not supported; use 1", {"supported": [1]})
 
 
-def _check_client_capabilities(agent: Agent, params: InitializeParams) -> None:
+def _check_client_capabilities(agent: Agent, params: types.InitializeParams) -> None:
     """Raise if a client lacks a required capability (the draft, section 10.3)."""
     missing = missing_capabilities(agent.required_capabilities, params.client_capabilities)
     if missing:

@@ -1,14 +1,23 @@
-"""The turns of one client: prompt, cancel, set_mode and set_config_option.
+"""The turns of one client: prompt, cancel, set_mode and set_config_option; and agents with several responders.
 
-The author's function runs in the task of its request. However it ends, the client is answered and no tool call stays
-open.
+However the author's function ends, the client is answered and no tool call stays open.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from dragoman.roles.agent.options import Option
+from dragoman.schema.prompt import StopReason
+
+if TYPE_CHECKING:
+    from dragoman.roles.agent.session import Session
+    from dragoman.roles.agent.turn import Turn
+    from dragoman.schema.config import SessionConfigOption
+
+import asyncio
+from typing import TYPE_CHECKING
 
 from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
@@ -19,7 +28,7 @@ from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn
 from dragoman.schema.base import Unknown, to_json
 from dragoman.schema.config import SetConfigOptionResult, SetModeResult
-from dragoman.schema.prompt import PromptParams, PromptResult, StopReason
+from dragoman.schema.prompt import PromptParams, PromptResult
 from dragoman.schema.update import ConfigOptionUpdate, UserMessageChunk
 from dragoman.store.contract import EntryKind
 from dragoman.store.session_log import turn_ended_body
@@ -266,3 +275,52 @@ def busy_error(session: Session) -> ProtocolError:
     if session.turn is not None and session.turn.cancelled:
         why = "the cancelled turn has not ended yet; try again in a moment"
     return ProtocolError(Kind.INVALID_STATE, why, {"sessionId": session.id, "state": PROCESSING})
+
+
+ROUTE, PRIMARY, AUTO_RESUME = "route", "primary_agent", "auto_resume"
+
+
+# The route on which all responders answer.
+DUET = "duet"
+
+
+Responder = Callable[["Turn"], Awaitable[str | None]]
+
+
+def with_route_options(options: Sequence[SessionConfigOption], names: Sequence[str]) -> list[SessionConfigOption]:
+    """Add the routing options for these responders. One responder needs none."""
+    others = [option for option in options if option.id not in (ROUTE, PRIMARY)]
+    if len(names) < 2:
+        return others
+    return [
+        *others,
+        Option.select(ROUTE, [*names, DUET], description="Who answers: one of them, or all in turn"),
+        Option.select(PRIMARY, list(names), description="Who answers first when all do"),
+    ]
+
+
+def selected_responders(session: Session, names: Iterable[str]) -> list[str]:
+    """Return the names of the responders for the next prompt, in order."""
+    known = list(names)
+    route = session.get_option(ROUTE)
+    if route in known:
+        return [route]
+    if route != DUET:
+        return known[:1]
+    first = session.get_option(PRIMARY)
+    return [first, *(name for name in known if name != first)] if first in known else known
+
+
+async def run_responders(responders: Mapping[str, Responder], turn: Turn) -> str | None:
+    """Call the selected responders in order, until one returns a stop reason other than end_turn."""
+    for name in selected_responders(turn.session, responders):
+        reason = await responders[name](turn)
+        if reason is not None and reason != StopReason.END_TURN:
+            return reason
+    return None
+
+
+def is_auto_resumed(session: Session) -> bool:
+    """Return whether the next session in this folder continues this one."""
+    value: Any = session.get_option(AUTO_RESUME)
+    return value in ("on", "true", "yes") if isinstance(value, str) else value is True

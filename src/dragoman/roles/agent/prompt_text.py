@@ -12,14 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from dragoman.dialect.session_table import is_inside
 from dragoman.errors import ProtocolError
-from dragoman.schema.content import (
-    AudioContent,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-)
+from dragoman.schema import content as types
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.session import Session
@@ -36,32 +29,32 @@ class FileRange(NamedTuple):
     limit: int | None
 
 
-async def merge_prompt(session: Session, prompt: list[ContentBlock]) -> str:
+async def merge_prompt(session: Session, prompt: list[types.ContentBlock]) -> str:
     """Return the whole prompt as one text."""
     parts = [await _block_text(session, block) for block in prompt]
     return "\n\n".join(part for part in parts if part)
 
 
-async def _block_text(session: Session, block: ContentBlock) -> str:
+async def _block_text(session: Session, block: types.ContentBlock) -> str:
     match block:
-        case TextContent():
+        case types.TextContent():
             return block.text
-        case EmbeddedResource():
+        case types.EmbeddedResource():
             resource = block.resource
             if isinstance(resource.text, str):
                 return _format_context(resource.uri, resource.text)
             return f"[{_describe('attached', resource.uri, resource.mime_type, _decoded_size(resource.blob))}]"
-        case ResourceLink():
+        case types.ResourceLink():
             return await _link_text(session, block)
-        case ImageContent():
+        case types.ImageContent():
             return f"[{_describe('image', block.uri, block.mime_type, _decoded_size(block.data))}]"
-        case AudioContent():
+        case types.AudioContent():
             return f"[{_describe('audio', None, block.mime_type, _decoded_size(block.data))}]"
         case _:
             return f"[{block.tag}]"
 
 
-async def _link_text(session: Session, link: ResourceLink) -> str:
+async def _link_text(session: Session, link: types.ResourceLink) -> str:
     file = _parse_file_uri(link.uri)
     facts = _describe("link", link.uri, link.mime_type, link.size, link.title or link.name, link.description)
     if file is None or not session.connection.offers("client.fs.readTextFile"):

@@ -12,15 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.schema.providers import (
-    DisableProviderParams,
-    DisableProviderResult,
-    ListProvidersResult,
-    ProviderCurrentConfig,
-    ProviderInfo,
-    SetProviderParams,
-    SetProviderResult,
-)
+from dragoman.schema import providers as types
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.agent import Agent
@@ -52,11 +44,13 @@ class ProviderCalls:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
-    def list(self, _: Any) -> ListProvidersResult:
+    def list(self, _: Any) -> types.ListProvidersResult:
         """Handle providers/list."""
-        return ListProvidersResult(providers=[_provider_info(provider) for provider in self._agent.providers.values()])
+        return types.ListProvidersResult(
+            providers=[_provider_info(provider) for provider in self._agent.providers.values()]
+        )
 
-    async def set(self, params: SetProviderParams) -> SetProviderResult:
+    async def set(self, params: types.SetProviderParams) -> types.SetProviderResult:
         """Handle providers/set: replace the configuration of a provider. An error of the author's hook undoes it."""
         provider = self._find_provider(params.provider_id)
         if params.api_type not in provider.supported:
@@ -67,15 +61,15 @@ class ProviderCalls:
         await self._update_provider(
             provider, api_type=params.api_type, base_url=params.base_url, headers=dict(params.headers or {})
         )
-        return SetProviderResult()
+        return types.SetProviderResult()
 
-    async def disable(self, params: DisableProviderParams) -> DisableProviderResult:
+    async def disable(self, params: types.DisableProviderParams) -> types.DisableProviderResult:
         """Handle providers/disable. A required provider cannot be disabled."""
         provider = self._find_provider(params.provider_id)
         if provider.required:
             raise _invalid_params("providerId", f"this agent requires {provider.id}; it cannot be disabled")
         await self._update_provider(provider, api_type="", base_url="", headers={})
-        return DisableProviderResult()
+        return types.DisableProviderResult()
 
     async def _update_provider(self, provider: Provider, **members: Any) -> None:
         changed = msgspec.structs.replace(provider, **members)
@@ -94,9 +88,9 @@ class ProviderCalls:
         return provider
 
 
-def _provider_info(provider: Provider) -> ProviderInfo:
-    current = ProviderCurrentConfig(api_type=provider.api_type, base_url=provider.base_url)
-    return ProviderInfo(
+def _provider_info(provider: Provider) -> types.ProviderInfo:
+    current = types.ProviderCurrentConfig(api_type=provider.api_type, base_url=provider.base_url)
+    return types.ProviderInfo(
         provider_id=provider.id,
         supported=list(provider.supported),
         required=provider.required,

@@ -21,9 +21,9 @@ from dragoman.engine.peer_info import offers
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.auth import ClientLogin, lenient_params
 from dragoman.roles.agent.initialize import answer_initialize
-from dragoman.roles.agent.open_session import OpenCalls
 from dragoman.roles.agent.prompt import PromptCalls
 from dragoman.roles.agent.session import Session
+from dragoman.roles.agent.session_calls import OpenCalls
 from dragoman.schema.initialize import AgentCapabilities
 from dragoman.schema.methods import find_method, methods_that
 from dragoman.schema.side import Side
@@ -31,8 +31,8 @@ from dragoman.wire.envelope import Id
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.agent import Agent
-    from dragoman.roles.agent.list_sessions import SessionCalls
     from dragoman.roles.agent.providers import ProviderCalls
+    from dragoman.roles.agent.session_calls import SessionCalls
 
 
 class CurrentRequest:
@@ -125,7 +125,7 @@ class ServedClient:
     @cached_property
     def session_calls(self) -> SessionCalls:
         """The session list calls, loaded when first used."""
-        from dragoman.roles.agent.list_sessions import SessionCalls
+        from dragoman.roles.agent.session_calls import SessionCalls
 
         return SessionCalls(self)
 

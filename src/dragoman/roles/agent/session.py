@@ -16,6 +16,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
 from dragoman.roles.agent.client_terminals import ClientFiles, ClientTerminals
 from dragoman.roles.agent.options import switch_as_select, value_of, with_value
+from dragoman.schema import update as updates
 from dragoman.schema.base import encode, to_json
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.content import TextContent
@@ -23,25 +24,6 @@ from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import find_method
 from dragoman.schema.plan import PlanItems
 from dragoman.schema.side import Side
-from dragoman.schema.update import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    AvailableCommand,
-    AvailableCommandsUpdate,
-    CompactionSummaryChunk,
-    CompactionUpdate,
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    Notice,
-    Plan,
-    PlanRemoved,
-    PlanUpdate,
-    SessionInfoUpdate,
-    SessionMessage,
-    SessionMessageChunk,
-    SubagentUpdate,
-    UpdateParams,
-)
 from dragoman.session.history import History
 from dragoman.store.contract import EntryKind, Store
 from dragoman.store.replay import decode_update
@@ -68,23 +50,26 @@ EXTENSION_TIMEOUT = 60.0
 
 # Kinds of updates that need a client capability (docs/protocol/updates.md#gates).
 GATES: dict[type, str] = {
-    Notice: "client.session.notices",
-    CompactionUpdate: "client.session.compaction",
-    CompactionSummaryChunk: "client.session.compaction",
-    PlanUpdate: "client.plan",
-    PlanRemoved: "client.plan",
-    SubagentUpdate: "client.subagents",
-    SessionMessage: "client.subagents",
-    SessionMessageChunk: "client.subagents",
+    updates.Notice: "client.session.notices",
+    updates.CompactionUpdate: "client.session.compaction",
+    updates.CompactionSummaryChunk: "client.session.compaction",
+    updates.PlanUpdate: "client.plan",
+    updates.PlanRemoved: "client.plan",
+    updates.SubagentUpdate: "client.subagents",
+    updates.SessionMessage: "client.subagents",
+    updates.SessionMessageChunk: "client.subagents",
 }
 
 
-def _unnamed_plan(update: PlanUpdate) -> Plan | None:
-    return Plan(entries=update.plan.entries) if isinstance(update.plan, PlanItems) else None
+def _unnamed_plan(update: updates.PlanUpdate) -> updates.Plan | None:
+    return updates.Plan(entries=update.plan.entries) if isinstance(update.plan, PlanItems) else None
 
 
 # Older forms for clients without the capability. Kinds that are not listed are not sent.
-FALLBACKS: dict[type, Callable[[Any], Any]] = {PlanUpdate: _unnamed_plan, PlanRemoved: lambda _: Plan(entries=[])}
+FALLBACKS: dict[type, Callable[[Any], Any]] = {
+    updates.PlanUpdate: _unnamed_plan,
+    updates.PlanRemoved: lambda _: updates.Plan(entries=[]),
+}
 
 
 def update_for_client(connection: Connection, update: Any) -> Any:
@@ -129,7 +114,7 @@ class Session:
         mcp_servers: Sequence[McpServer] = (),
         modes: SessionModeState | None = None,
         options: Sequence[SessionConfigOption] = (),
-        commands: Sequence[AvailableCommand] = (),
+        commands: Sequence[updates.AvailableCommand] = (),
         streaming: bool = True,
         tools: Sequence[str] | None = None,
         store: Store | None = None,
@@ -238,7 +223,10 @@ class Session:
         return self._streaming
 
     def send_text(
-        self, kind: type[AgentMessageChunk] | type[AgentThoughtChunk], text: str, is_stored: bool = False
+        self,
+        kind: type[updates.AgentMessageChunk] | type[updates.AgentThoughtChunk],
+        text: str,
+        is_stored: bool = False,
     ) -> bool:
         """Send a text chunk; return whether the caller should `drain`. This is the hot path of every stream."""
         if self._logs_text and not is_stored:
@@ -281,8 +269,8 @@ class Session:
             self._buffered.clear()
             self.log.append(EntryKind.UPDATE, update, then=lambda: self._notify_update(update))
 
-    def _chunk_params(self, kind: Any, text: str) -> UpdateParams:
-        return UpdateParams(session_id=self.id, update=kind(content=TextContent(text=text)))
+    def _chunk_params(self, kind: Any, text: str) -> updates.UpdateParams:
+        return updates.UpdateParams(session_id=self.id, update=kind(content=TextContent(text=text)))
 
     def send_update(self, update: Any) -> None:
         """Send an update and add it to the history. A client without support gets the fallback or nothing."""
@@ -304,7 +292,7 @@ class Session:
     def _notify_update(self, update: Any) -> None:
         supported = update_for_client(self.connection, update)
         if supported is not None:
-            self.connection.notify("session/update", UpdateParams(session_id=self.id, update=supported))
+            self.connection.notify("session/update", updates.UpdateParams(session_id=self.id, update=supported))
 
     @property
     def should_wait(self) -> bool:
@@ -347,7 +335,7 @@ class Session:
         self.clear_log_fault()
         if self.modes is not None:
             meta: Any = {SIDE_DATA_KEY: {"reason": reason}} if reason else UNSET
-            self.send_update(CurrentModeUpdate(current_mode_id=self.modes.current_mode_id, meta=meta))
+            self.send_update(updates.CurrentModeUpdate(current_mode_id=self.modes.current_mode_id, meta=meta))
 
     def get_option(self, config_id: str) -> Any:
         """Return the value of a config option, or None if there is no such option."""
@@ -366,7 +354,7 @@ class Session:
             known = ", ".join(option.id for option in self.options) or "none"
             raise ProtocolError(Kind.INVALID_PARAMS, f"unknown option {config_id!r}; available: {known}")
         if notify:
-            self.send_update(ConfigOptionUpdate(config_options=self.options_for_client))
+            self.send_update(updates.ConfigOptionUpdate(config_options=self.options_for_client))
 
     @property
     def options_for_client(self) -> list[SessionConfigOption]:
@@ -375,14 +363,14 @@ class Session:
 
     def send_commands(self) -> None:
         """Send the available commands to the client. They are not part of the history."""
-        update = AvailableCommandsUpdate(available_commands=self.commands)
-        self.connection.notify("session/update", UpdateParams(session_id=self.id, update=update))
+        update = updates.AvailableCommandsUpdate(available_commands=self.commands)
+        self.connection.notify("session/update", updates.UpdateParams(session_id=self.id, update=update))
 
     def set_title(self, title: str) -> None:
         """Set the title and tell the client, if there is one."""
         self.clear_log_fault()
         self.title = title
-        update = SessionInfoUpdate(title=title, updated_at=self.updated_at)
+        update = updates.SessionInfoUpdate(title=title, updated_at=self.updated_at)
         if self.is_bound:
             self.send_update(update)
         else:

@@ -9,15 +9,9 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.tool import Tool
-from dragoman.schema.content import (
-    AudioContent,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-)
+from dragoman.roles.agent.turn_parts import Tool
+from dragoman.schema import content as contents
+from dragoman.schema import update as updates
 from dragoman.schema.permission import (
     PermissionOption,
     PermissionOptionKind,
@@ -27,17 +21,7 @@ from dragoman.schema.permission import (
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.prompt import PromptResult, StopReason, Usage
 from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
-from dragoman.schema.update import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    AvailableCommand,
-    Cost,
-    Notice,
-    NoticeSeverity,
-    SessionUpdate,
-    ToolCallStart,
-    UsageUpdate,
-)
+from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk
 
 if TYPE_CHECKING:
     import asyncio
@@ -56,7 +40,7 @@ PERMISSION_OPTIONS: tuple[PermissionOption, ...] = (
 
 
 # A message started by `say` ends when one of these is sent.
-_MESSAGE_BOUNDARIES = (AgentMessageChunk, AgentThoughtChunk, ToolCallStart)
+_MESSAGE_BOUNDARIES = (AgentMessageChunk, AgentThoughtChunk, updates.ToolCallStart)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -81,7 +65,7 @@ class Turn:
     returns.
     """
 
-    def __init__(self, session: Session, prompt: list[ContentBlock]) -> None:
+    def __init__(self, session: Session, prompt: list[contents.ContentBlock]) -> None:
         self.session = session
         self.prompt = prompt
         self.open_tools: dict[str, Tool] = {}
@@ -111,7 +95,7 @@ class Turn:
         """The client's terminals, or local ones in the session's folders if the client does not offer terminals."""
         return self.session.terminals
 
-    async def say(self, text: str | ContentBlock) -> None:
+    async def say(self, text: str | contents.ContentBlock) -> None:
         """Send a message chunk to the user: text (Markdown) or any content block."""
         if self._messages:
             await self._get_implicit_message(AgentMessageChunk).say(text)
@@ -256,8 +240,8 @@ class Turn:
             usage.total_tokens = usage.input_tokens + usage.output_tokens + (thought_tokens or 0)
             self.token_usage = usage
         if context_used is not None and context_size is not None:
-            price = UNSET if cost is None else Cost(amount=cost, currency=currency)
-            await self.send_update(UsageUpdate(used=context_used, size=context_size, cost=price))
+            price = UNSET if cost is None else updates.Cost(amount=cost, currency=currency)
+            await self.send_update(updates.UsageUpdate(used=context_used, size=context_size, cost=price))
 
     async def set_title(self, title: str) -> None:
         """Set the title of the session."""
@@ -272,14 +256,16 @@ class Turn:
         """Change a config option of the session and tell the client."""
         self.session.set_option(config_id, value)
 
-    async def set_commands(self, *commands: AvailableCommand) -> None:
+    async def set_commands(self, *commands: updates.AvailableCommand) -> None:
         """Replace the slash commands of the session and tell the client."""
         self.session.commands = list(commands)
         self.session.send_commands()
 
-    async def send_notice(self, title: str, description: str = "", *, severity: str = NoticeSeverity.INFO) -> None:
+    async def send_notice(
+        self, title: str, description: str = "", *, severity: str = updates.NoticeSeverity.INFO
+    ) -> None:
         """Show a notice outside the conversation. Only clients that support notices get it."""
-        await self.send_update(Notice(severity=severity, title=title, description=description or UNSET))
+        await self.send_update(updates.Notice(severity=severity, title=title, description=description or UNSET))
 
     def compaction(self) -> TurnCompaction:
         """Report a compaction: `async with turn.compaction() as work: await work.add_summary("...")`."""
@@ -288,7 +274,7 @@ class Turn:
         self._compaction_count += 1
         return TurnCompaction(self, f"compaction_{self.session.turn_count}_{self._compaction_count}")
 
-    async def send_update(self, update: SessionUpdate) -> None:
+    async def send_update(self, update: updates.SessionUpdate) -> None:
         """Send any session update and wait if the client is behind."""
         if self._implicit_message is not None and type(update) in _MESSAGE_BOUNDARIES:
             self._end_implicit_message(getattr(update, "message_id", None))
@@ -317,17 +303,17 @@ class Turn:
         return PromptResult(stop_reason=reason, usage=self.token_usage or UNSET)
 
 
-def _block_text(block: ContentBlock) -> str:
+def _block_text(block: contents.ContentBlock) -> str:
     match block:
-        case TextContent():
+        case contents.TextContent():
             return block.text
-        case EmbeddedResource():
+        case contents.EmbeddedResource():
             return block.resource.text or f"[resource {block.resource.uri}]"
-        case ResourceLink():
+        case contents.ResourceLink():
             return f"[link {block.name}: {block.uri}]"
-        case ImageContent():
+        case contents.ImageContent():
             return f"[image {block.mime_type}]"
-        case AudioContent():
+        case contents.AudioContent():
             return f"[audio {block.mime_type}]"
         case _:
             return f"[{block.tag}]"

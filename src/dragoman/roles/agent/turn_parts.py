@@ -1,27 +1,33 @@
-"""Parts of a turn: plans, messages with an id, and compactions."""
+"""Parts of a turn: tool calls, plans, messages with an id, and compactions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import UNSET
 
-from dragoman.schema.content import ContentBlock, TextContent
+from dragoman.dialect.reshape import SIDE_DATA_KEY
+from dragoman.errors import Kind, ProtocolError
+from dragoman.schema import update as updates
+from dragoman.schema.content import TextContent
+from dragoman.schema.permission import PermissionOption
+from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock, ToolCallLocation, ToolCallUpdate
+from dragoman.schema.toolcall import ToolCallStatus as Status
+from dragoman.session.toolcall import FINAL_STATUSES, next_status
+
+if TYPE_CHECKING:
+    from dragoman.roles.agent.turn import Answer, Turn
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dragoman.schema.content import ContentBlock
 from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus, PlanItems
-from dragoman.schema.update import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    CompactionStatus,
-    CompactionSummaryChunk,
-    CompactionUpdate,
-    Plan,
-    PlanRemoved,
-    PlanUpdate,
-)
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.turn import Turn
@@ -61,9 +67,9 @@ class TurnPlan:
         """Send the whole plan."""
         entries = list(self.entries)
         if self.name is None:
-            await self.turn.send_update(Plan(entries=entries))
+            await self.turn.send_update(updates.Plan(entries=entries))
         else:
-            await self.turn.send_update(PlanUpdate(plan=PlanItems(plan_id=self.name, entries=entries)))
+            await self.turn.send_update(updates.PlanUpdate(plan=PlanItems(plan_id=self.name, entries=entries)))
 
     async def remove(self) -> None:
         """Remove the plan."""
@@ -71,7 +77,7 @@ class TurnPlan:
         if self.name is None:
             await self.send()
         else:
-            await self.turn.send_update(PlanRemoved(plan_id=self.name))
+            await self.turn.send_update(updates.PlanRemoved(plan_id=self.name))
 
 
 def _plan_entry(entry: str | PlanEntry) -> PlanEntry:
@@ -85,7 +91,9 @@ def _plan_entry(entry: str | PlanEntry) -> PlanEntry:
 class MessageStream:
     """A message with its own id: `async with turn.message() as message: await message.say("...")`."""
 
-    def __init__(self, turn: Turn, id: str, kind: type[AgentMessageChunk] | type[AgentThoughtChunk]) -> None:
+    def __init__(
+        self, turn: Turn, id: str, kind: type[updates.AgentMessageChunk] | type[updates.AgentThoughtChunk]
+    ) -> None:
         self.turn = turn
         self.id = id
         self.kind = kind
@@ -129,25 +137,201 @@ class TurnCompaction:
         self._summary_parts: list[str] = []
 
     async def __aenter__(self) -> TurnCompaction:
-        await self.turn.send_update(CompactionUpdate(compaction_id=self.id, status=CompactionStatus.IN_PROGRESS))
+        await self.turn.send_update(
+            updates.CompactionUpdate(compaction_id=self.id, status=updates.CompactionStatus.IN_PROGRESS)
+        )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, asyncio.CancelledError):  # sent without waiting: this task is being cancelled
-            self.turn.session.send_update(CompactionUpdate(compaction_id=self.id, status=CompactionStatus.CANCELLED))
+            self.turn.session.send_update(
+                updates.CompactionUpdate(compaction_id=self.id, status=updates.CompactionStatus.CANCELLED)
+            )
         elif error is not None:
             why = str(error) or type(error).__name__
-            failed = CompactionUpdate(compaction_id=self.id, status=CompactionStatus.FAILED, error=why)
+            failed = updates.CompactionUpdate(compaction_id=self.id, status=updates.CompactionStatus.FAILED, error=why)
             await self.turn.send_update(failed)
         else:
             summary: Any = [TextContent(text="".join(self._summary_parts))] if self._summary_parts else UNSET
-            done = CompactionUpdate(compaction_id=self.id, status=CompactionStatus.COMPLETED, summary=summary)
+            done = updates.CompactionUpdate(
+                compaction_id=self.id, status=updates.CompactionStatus.COMPLETED, summary=summary
+            )
             await self.turn.send_update(done)
 
     async def add_summary(self, text: str) -> None:
         """Send a part of the summary that replaces the compacted context."""
         self._summary_parts.append(text)
-        chunk = CompactionSummaryChunk(compaction_id=self.id, content=TextContent(text=text))
+        chunk = updates.CompactionSummaryChunk(compaction_id=self.id, content=TextContent(text=text))
         await self.turn.send_update(chunk)
+
+
+class Tool:
+    """One tool call of a turn.
+
+    Entering the block announces the call; leaving it completes it. An exception marks it failed, a cancelled turn
+    cancelled, a refused permission denied. While the user is asked for permission, only the answer changes the status.
+    """
+
+    def __init__(
+        self,
+        turn: Turn,
+        id: str,
+        title: str,
+        *,
+        kind: str = "other",
+        name: str | None = None,
+        input: Any = UNSET,
+        paths: Sequence[str | ToolCallLocation] = (),
+        requires_permission: bool = False,
+    ) -> None:
+        self.turn = turn
+        self.id = id
+        self.title = title
+        self.kind = kind
+        self.name = name
+        self.input = input
+        self.locations = [ToolCallLocation(path=p) if isinstance(p, str) else p for p in paths]
+        self.requires_permission = requires_permission
+        self.status: str = Status.PENDING
+        self._content: list[Any] = []
+
+    async def __aenter__(self) -> Tool:
+        if self.status != Status.PENDING or self.id in self.turn.open_tools:
+            raise ProtocolError(
+                Kind.INVALID_STATE, f"the tool call {self.id} was already announced; create another with turn.tool"
+            )
+        start = updates.ToolCallStart(
+            tool_call_id=self.id,
+            title=self.title,
+            name=self.name or UNSET,
+            kind=self.kind,
+            status=Status.PENDING,
+            locations=self.locations or UNSET,
+            raw_input=self.input,
+            meta={SIDE_DATA_KEY: {"requiresPermission": True}} if self.requires_permission else UNSET,
+        )
+        self.turn.open_tools[self.id] = self
+        await self.turn.send_update(start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self.status == Status.AWAITING_PERMISSION:
+            self.mark_cancelled()  # another task asks for permission, and the block did not wait for it
+        elif error is None:
+            await self.finish()
+        elif isinstance(error, asyncio.CancelledError):
+            self.mark_cancelled()
+        elif isinstance(error, ProtocolError) and error.kind == Kind.PERMISSION_DENIED:
+            await self.finish(Status.DENIED if self.status == Status.AWAITING_PERMISSION else Status.FAILED)
+        else:
+            await self.fail(str(error) or type(error).__name__)
+
+    async def start(self) -> None:
+        """Set the status to in_progress. The first output does this too. Raises while permission is being asked."""
+        if self.status != Status.IN_PROGRESS:
+            self._check_permission(Status.IN_PROGRESS)
+            await self._set_status(Status.IN_PROGRESS)
+
+    async def add_text(self, text: str) -> None:
+        """Add text to the content."""
+        await self.add_content(ToolCallBlock(content=TextContent(text=text)))
+
+    async def add_diff(self, path: str, old: str | None, new: str) -> None:
+        """Add a file change to the content. `old` is None for a new file."""
+        await self.add_content(Diff(path=path, old_text=old, new_text=new))
+
+    async def preview_diff(self, path: str, old: str | None, new: str) -> None:
+        """Show a file change before asking permission for it, without starting the call."""
+        self._content.append(Diff(path=path, old_text=old, new_text=new))
+        await self._send_progress(content=list(self._content))
+
+    async def add_terminal(self, terminal_id: str) -> None:
+        """Show a terminal of the client in the content."""
+        await self.add_content(TerminalEmbed(terminal_id=terminal_id))
+
+    async def add_content(self, *content: Any) -> None:
+        """Add any tool call content."""
+        if self.status == Status.PENDING:
+            self.status = next_status(self.status, Status.IN_PROGRESS)
+        self._content.extend(content)
+        await self._send_progress(status=self.status, content=list(self._content))
+
+    async def ask_permission(
+        self, reason: str | None = None, options: Sequence[PermissionOption] | None = None
+    ) -> Answer:
+        """Ask the user for permission for this call. If the user rejects it, the call becomes denied."""
+        await self._set_status(Status.AWAITING_PERMISSION)
+        answer = await self.turn.ask_permission(
+            reason or self.title, options=options, tool=self._permission_subject(reason)
+        )
+        if self.status in FINAL_STATUSES:
+            return answer  # the call ended while the user was asked
+        if answer:
+            await self._set_status(Status.IN_PROGRESS)
+        else:
+            await self._set_status(Status.CANCELLED if answer.cancelled else Status.DENIED)
+        return answer
+
+    async def fail(self, reason: str) -> None:
+        """Mark the call failed, or denied if permission was still being asked."""
+        if self.status in FINAL_STATUSES:
+            return
+        is_started = self.status != Status.AWAITING_PERMISSION
+        if is_started:
+            await self.start()
+        self._content.append(ToolCallBlock(content=TextContent(text=reason)))
+        await self._set_status(Status.FAILED if is_started else Status.DENIED, content=list(self._content))
+
+    async def finish(self, status: str = Status.COMPLETED, output: Any = UNSET) -> None:
+        """End the call with this status. Raises while permission is being asked."""
+        if self.status in FINAL_STATUSES:
+            return
+        self._check_permission(status)
+        if status in (Status.COMPLETED, Status.FAILED):
+            await self.start()
+        await self._set_status(status, raw_output=output)
+
+    def mark_cancelled(self) -> None:
+        """Mark the call cancelled without waiting, because its turn was cancelled."""
+        if self.status not in FINAL_STATUSES:
+            self.status = Status.CANCELLED
+            self.turn.open_tools.pop(self.id, None)
+            self.turn.session.send_update(updates.ToolCallProgress(tool_call_id=self.id, status=Status.CANCELLED))
+
+    def _permission_subject(self, reason: str | None = None) -> ToolCallUpdate:
+        """Return the call as the permission request shows it. Only some dialects can carry the reason."""
+        return ToolCallUpdate(
+            tool_call_id=self.id,
+            title=self.title,
+            name=self.name or UNSET,
+            kind=self.kind,
+            status=Status.PENDING,
+            locations=self.locations or UNSET,
+            raw_input=self.input,
+            content=list(self._content) or UNSET,
+            meta={SIDE_DATA_KEY: {"reason": reason}} if reason and reason != self.title else UNSET,
+        )
+
+    def _check_permission(self, status: str) -> None:
+        if self.status == Status.AWAITING_PERMISSION and status in (
+            Status.IN_PROGRESS,
+            Status.COMPLETED,
+            Status.FAILED,
+        ):
+            raise ProtocolError(
+                Kind.INVALID_STATE,
+                f"the tool call {self.id} awaits permission and cannot become {status} before the answer",
+            )
+
+    async def _set_status(self, status: str, **members: Any) -> None:
+        self.status = next_status(self.status, status)
+        if status in FINAL_STATUSES:
+            self.turn.open_tools.pop(self.id, None)
+        await self._send_progress(status=status, **members)
+
+    async def _send_progress(self, **members: Any) -> None:
+        await self.turn.send_update(updates.ToolCallProgress(tool_call_id=self.id, **members))

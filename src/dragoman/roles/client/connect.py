@@ -10,22 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
-from dragoman.roles.client.callbacks import AskElicitation, AskPermission, UserCallbacks
+from dragoman.roles.client.callbacks import AskElicitation, AskPermission, LoginRunner, UserCallbacks
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import SessionSettings
-from dragoman.roles.client.terminal_login import LoginRunner
 from dragoman.roles.client.workspace import WorkspaceAccess
+from dragoman.schema import initialize as types
 from dragoman.schema.base import Marker, to_json
-from dragoman.schema.initialize import (
-    ClientAuthCapabilities,
-    ClientCapabilities,
-    ClientSessionCapabilities,
-    ConfigOptionsCapabilities,
-    FileSystemCapabilities,
-    Implementation,
-    InitializeParams,
-)
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import find_method, methods_that
 from dragoman.schema.side import Side
@@ -42,8 +33,8 @@ if TYPE_CHECKING:
 RECONNECT_TIMEOUT = 600.0
 
 # Capabilities of every ClientSession: boolean options, notices, compaction.
-SESSION_CAPABILITIES = ClientSessionCapabilities(
-    config_options=ConfigOptionsCapabilities(boolean=Marker()), notices=Marker(), compaction=Marker()
+SESSION_CAPABILITIES = types.ClientSessionCapabilities(
+    config_options=types.ConfigOptionsCapabilities(boolean=Marker()), notices=Marker(), compaction=Marker()
 )
 
 
@@ -61,7 +52,7 @@ def connect(
     terminal_login: LoginRunner | None = None,
     workspace: WorkspaceAccess | None = None,
     on: Mapping[str, Callable[[Any], Any]] | None = None,
-    capabilities: ClientCapabilities | None = None,
+    capabilities: types.ClientCapabilities | None = None,
     mcp_servers: Sequence[McpServer] = (),
     report: Callable[[str], None] | None = None,
     stderr: Callable[[bytes], None] | None = None,
@@ -133,10 +124,10 @@ def connect(
         capabilities = msgspec.structs.replace(
             capabilities, meta={**meta, SIDE_DATA_KEY: {**meta.get(SIDE_DATA_KEY, {}), **extra_capabilities}}
         )
-    info = Implementation(name=name, version=version)
+    info = types.Implementation(name=name, version=version)
     return PendingConnection(
         dialer,
-        InitializeParams(protocol_version=1, client_capabilities=capabilities, client_info=info),
+        types.InitializeParams(protocol_version=1, client_capabilities=capabilities, client_info=info),
         callbacks=callbacks,
         workspace=workspace,
         on=dict(on or {}),
@@ -179,23 +170,23 @@ _NO_CAPABILITY_OF_THEIR_OWN = methods_that("uses", "waits", "releases")
 
 def _client_capabilities(
     workspace: WorkspaceAccess | None, on: Mapping[str, Any], callbacks: UserCallbacks, has_terminal_login: bool
-) -> ClientCapabilities:
+) -> types.ClientCapabilities:
     """Return the capabilities that follow from the workspace, the handled methods and the callbacks."""
     if workspace is not None:
         offered = workspace.capabilities()
     else:
-        offered = ClientCapabilities(
-            fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
+        offered = types.ClientCapabilities(
+            fs=types.FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
         )
     values = to_json(offered)
     for method in on:
         row = find_method(Side.CLIENT, method)
         if row is not None and row.gate.startswith("client.") and method not in _NO_CAPABILITY_OF_THEIR_OWN:
             _set_capability(values, row.gate.split(".")[1:])
-            offered = msgspec.convert(values, ClientCapabilities)
+            offered = msgspec.convert(values, types.ClientCapabilities)
     offered.elicitation = offered.elicitation or callbacks.capabilities()
     if has_terminal_login:
-        offered.auth = ClientAuthCapabilities(terminal=True)
+        offered.auth = types.ClientAuthCapabilities(terminal=True)
     return offered
 
 
@@ -213,7 +204,7 @@ class PendingConnection:
     def __init__(
         self,
         dialer: Dialer,
-        params: InitializeParams,
+        params: types.InitializeParams,
         *,
         callbacks: UserCallbacks,
         workspace: WorkspaceAccess | None,

@@ -27,7 +27,7 @@ from dragoman.engine.incoming import Handler
 from dragoman.engine.peer_info import missing_capabilities
 from dragoman.errors import Kind, ProtocolError, StartFailed
 from dragoman.roles.agent.agent import emulator_settings
-from dragoman.roles.client.terminal_login import TerminalLogin, build_login
+from dragoman.roles.client.callbacks import TerminalLogin, build_login
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.initialize import ClientSessionCapabilities, InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer

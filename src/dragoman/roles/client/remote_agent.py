@@ -11,39 +11,19 @@ from msgspec import UNSET
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.client.callbacks import UserCallbacks
+from dragoman.roles.client.callbacks import LoginRunner, UserCallbacks, run_login
 from dragoman.roles.client.callbacks import choose_option as choose_option
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
 from dragoman.roles.client.open_sessions import OpenSessions, open_params
-from dragoman.roles.client.quirks import missing_file_is_empty
 from dragoman.roles.client.session import ClientSession, SessionSettings
-from dragoman.roles.client.terminal_login import LoginRunner, run_login
 from dragoman.roles.client.workspace import AgentWorkspace, WorkspaceAccess
-from dragoman.schema.auth import (
-    AuthenticateParams,
-    AuthForm,
-    AuthMethod,
-    AuthStatusParams,
-    AuthStatusResult,
-    LogoutParams,
-)
+from dragoman.roles.client.workspace_calls import missing_file_is_empty
+from dragoman.schema import auth
+from dragoman.schema import session as types
 from dragoman.schema.content import TextContent
 from dragoman.schema.initialize import AgentCapabilities, Implementation, InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.providers import DisableProviderParams, ListProvidersParams, ProviderInfo, SetProviderParams
-from dragoman.schema.session import (
-    CloseSessionParams,
-    DeleteSessionParams,
-    ForkSessionParams,
-    ListSessionsParams,
-    ListSessionsResult,
-    LoadSessionParams,
-    NewSessionParams,
-    ResumeSessionParams,
-    SessionInfo,
-    SystemPrompt,
-    SystemPromptMode,
-)
 
 if TYPE_CHECKING:
     from dragoman.roles.client.logged_sessions import ContinuedSession, LogSettings
@@ -183,7 +163,7 @@ class RemoteAgent:
         mcp_servers: Sequence[McpServer] = (),
         directories: Sequence[str] = (),
         mode: str | None = None,
-        system_prompt: str | SystemPrompt | None = None,
+        system_prompt: str | types.SystemPrompt | None = None,
         log_id: str | None = None,
     ) -> ClientSession:
         """Open a new session in this folder, in this mode if the agent has it.
@@ -191,22 +171,22 @@ class RemoteAgent:
         A str as `system_prompt` is appended to the agent's own instructions; a SystemPrompt can replace them. With a
         store, the log has begun when this returns; `log_id` names it.
         """
-        params = open_params(NewSessionParams, cwd, mcp_servers, directories)
+        params = open_params(types.NewSessionParams, cwd, mcp_servers, directories)
         if system_prompt is not None:
             params.system_prompt = self._checked_system_prompt(system_prompt)
         return await self._finish_opening(self._sessions.open(params, mode, log_id))
 
-    def _checked_system_prompt(self, prompt: str | SystemPrompt) -> SystemPrompt:
+    def _checked_system_prompt(self, prompt: str | types.SystemPrompt) -> types.SystemPrompt:
         """Return the system prompt. Raise if the agent would ignore it (docs/protocol/sessions.md#system-prompt).
 
         Some dialects can append without announcing it.
         """
         if isinstance(prompt, str):
-            prompt = SystemPrompt(mode=SystemPromptMode.APPEND, content=[TextContent(text=prompt)])
-        if self.connection.dialect.appends_system_prompt and prompt.mode == SystemPromptMode.APPEND:
+            prompt = types.SystemPrompt(mode=types.SystemPromptMode.APPEND, content=[TextContent(text=prompt)])
+        if self.connection.dialect.appends_system_prompt and prompt.mode == types.SystemPromptMode.APPEND:
             return prompt
         gate = "agent.sessionCapabilities.systemPrompt"
-        if prompt.mode != SystemPromptMode.APPEND:
+        if prompt.mode != types.SystemPromptMode.APPEND:
             gate += f".mode.{prompt.mode}"
         if not self.connection.offers(gate):
             capability = gate.partition(".")[2]
@@ -228,7 +208,7 @@ class RemoteAgent:
         directories: Sequence[str] = (),
     ) -> ClientSession:
         """Open a stored session. Its history is in `transcript` (and went to `on_update`) when this returns."""
-        params = open_params(LoadSessionParams, cwd, mcp_servers, directories, session_id=session_id)
+        params = open_params(types.LoadSessionParams, cwd, mcp_servers, directories, session_id=session_id)
         return await self.reopen_session("session/load", params)
 
     async def resume_session(
@@ -240,11 +220,11 @@ class RemoteAgent:
         directories: Sequence[str] = (),
     ) -> ClientSession:
         """Open a stored session without replaying its history."""
-        params = open_params(ResumeSessionParams, cwd, mcp_servers, directories, session_id=session_id)
+        params = open_params(types.ResumeSessionParams, cwd, mcp_servers, directories, session_id=session_id)
         return await self.reopen_session("session/resume", params)
 
     async def reopen_session(
-        self, method: str, params: LoadSessionParams | ResumeSessionParams, log_id: str | None = None
+        self, method: str, params: types.LoadSessionParams | types.ResumeSessionParams, log_id: str | None = None
     ) -> ClientSession:
         """Open a stored session with these params. `log_id` is its log, if that is known."""
         if log_id is None:
@@ -268,7 +248,7 @@ class RemoteAgent:
         directories: Sequence[str] = (),
     ) -> ClientSession:
         """Open a new session with the history of another; its log starts with the other log."""
-        params = open_params(ForkSessionParams, cwd, mcp_servers, directories, session_id=session_id)
+        params = open_params(types.ForkSessionParams, cwd, mcp_servers, directories, session_id=session_id)
         origin = await self._find_log_id(session_id)
         return await self._finish_opening(self._sessions.fork(params, origin))
 
@@ -291,12 +271,12 @@ class RemoteAgent:
             raise RuntimeError("only an agent with a store has logged sessions; pass store to connect")
         return await logs.continue_session(log_id, cwd, mcp_servers, directories, restore_setup)
 
-    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResult:
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None) -> types.ListSessionsResult:
         """Return one page of the agent's sessions."""
-        params = ListSessionsParams(cwd=cwd or UNSET, cursor=cursor or UNSET)
+        params = types.ListSessionsParams(cwd=cwd or UNSET, cursor=cursor or UNSET)
         return await self.request("session/list", params)  # type: ignore[no-any-return]
 
-    async def iter_sessions(self, cwd: str | None = None) -> AsyncIterator[SessionInfo]:
+    async def iter_sessions(self, cwd: str | None = None) -> AsyncIterator[types.SessionInfo]:
         """Iterate over all of the agent's sessions: `async for info in agent.iter_sessions(): ...`."""
         cursor: str | None = None
         while True:
@@ -309,11 +289,11 @@ class RemoteAgent:
 
     async def close_session(self, session_id: str) -> None:
         """Close a session: stop its work and release its resources."""
-        await self._end_session("session/close", CloseSessionParams(session_id=session_id))
+        await self._end_session("session/close", types.CloseSessionParams(session_id=session_id))
 
     async def delete_session(self, session_id: str) -> None:
         """Delete a stored session."""
-        await self._end_session("session/delete", DeleteSessionParams(session_id=session_id))
+        await self._end_session("session/delete", types.DeleteSessionParams(session_id=session_id))
 
     async def _end_session(self, method: str, params: Any) -> None:
         session = self.find_session(params.session_id)
@@ -333,15 +313,15 @@ class RemoteAgent:
         lost.
         """
         method = next((each for each in self.initialize_result.auth_methods or () if each.id == method_id), None)
-        if method is not None and method.form == AuthForm.TERMINAL:
+        if method is not None and method.form == auth.AuthForm.TERMINAL:
             await self._run_terminal_login(method)
             return
         self.on_secrets((credentials or {}).values())
         meta = {"dragoman": {"credentials": dict(credentials)}} if credentials else UNSET
         # No timeout: the user may be logging in with a browser.
-        await self.connection.request("authenticate", AuthenticateParams(method_id=method_id, meta=meta))
+        await self.connection.request("authenticate", auth.AuthenticateParams(method_id=method_id, meta=meta))
 
-    async def _run_terminal_login(self, method: AuthMethod) -> None:
+    async def _run_terminal_login(self, method: auth.AuthMethod) -> None:
         if self._login_runner is None:
             raise ProtocolError(
                 Kind.CAPABILITY_UNSUPPORTED,
@@ -354,11 +334,11 @@ class RemoteAgent:
 
     async def logout(self) -> None:
         """Log out."""
-        await self.request("logout", LogoutParams())
+        await self.request("logout", auth.LogoutParams())
 
-    async def auth_status(self) -> AuthStatusResult:
+    async def auth_status(self) -> auth.AuthStatusResult:
         """Return who is logged in. Changes arrive at `connect(on={"auth/status_update": ...})`."""
-        return await self.request("auth/status", AuthStatusParams())  # type: ignore[no-any-return]
+        return await self.request("auth/status", auth.AuthStatusParams())  # type: ignore[no-any-return]
 
     async def list_providers(self) -> list[ProviderInfo]:
         """Return the agent's model providers with their current configuration."""

@@ -16,8 +16,9 @@ from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.session_table import compact_json
 from dragoman.engine.connection import Connection
 from dragoman.errors import AgentExited, ConnectionFailed, ProtocolError
-from dragoman.roles.client.follow import LocationStream
+from dragoman.roles.client.follow import Location, LocationStream, new_locations
 from dragoman.roles.client.turn import ClientTurn
+from dragoman.schema import update as updates
 from dragoman.schema.config import SessionConfigOption, SessionModeState, SetConfigOptionParams, SetModeParams
 from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.mcp import McpServer
@@ -25,17 +26,7 @@ from dragoman.schema.plan import PlanEntry
 from dragoman.schema.prompt import CancelParams
 from dragoman.schema.session import CloseSessionParams
 from dragoman.schema.toolcall import ToolCallStatus
-from dragoman.schema.update import (
-    AgentMessageChunk,
-    AvailableCommand,
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    SessionUpdate,
-    ToolCallProgress,
-    ToolCallStart,
-    UsageUpdate,
-)
-from dragoman.session.location import Location, new_locations
+from dragoman.schema.update import AgentMessageChunk, ToolCallProgress, ToolCallStart
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall
 from dragoman.session.transcript import MERGE_AFTER, Transcript
 from dragoman.store.contract import EntryKind
@@ -92,7 +83,7 @@ class ClientSession:
         self.directories = [os.path.abspath(path) for path in directories]
         self.mcp_servers = list(mcp_servers)
         self.updates_outside_turns: deque[Any] = deque(maxlen=MAX_UPDATES_OUTSIDE_TURNS)
-        self.on_update: Callable[[SessionUpdate], Any] | None = None
+        self.on_update: Callable[[updates.SessionUpdate], Any] | None = None
         self.on_location: Callable[[Location], None] | None = None
         self.turn: ClientTurn | None = None
         self.settings = settings
@@ -128,7 +119,7 @@ class ClientSession:
         return self._transcript.plan
 
     @property
-    def usage(self) -> UsageUpdate | None:
+    def usage(self) -> updates.UsageUpdate | None:
         """The context usage, or None if the agent did not report it."""
         return self._transcript.usage
 
@@ -153,7 +144,7 @@ class ClientSession:
         return self._transcript.options
 
     @property
-    def commands(self) -> list[AvailableCommand]:
+    def commands(self) -> list[updates.AvailableCommand]:
         """The available slash commands."""
         return self._transcript.commands
 
@@ -245,7 +236,7 @@ class ClientSession:
         """Change the mode. In the log, `by` is who did it."""
         await self.request("session/set_mode", SetModeParams(session_id=self.id, mode_id=mode_id))
         self._transcript.set_mode(mode_id)
-        await self._log_setting(CurrentModeUpdate(current_mode_id=mode_id), by)
+        await self._log_setting(updates.CurrentModeUpdate(current_mode_id=mode_id), by)
 
     async def set_option(self, config_id: str, value: Any, *, by: str = "user") -> None:
         """Set a config option: to a choice, a boolean or, in the draft, any JSON value."""
@@ -255,7 +246,7 @@ class ClientSession:
             params.value, params.meta = compact_json(value), {SIDE_DATA_KEY: {"value": value}}
         result = await self.request("session/set_config_option", params)
         self._transcript.options = list(result.config_options or ())
-        await self._log_setting(ConfigOptionUpdate(config_options=self.options), by)
+        await self._log_setting(updates.ConfigOptionUpdate(config_options=self.options), by)
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the running turn. Open questions are answered with cancelled, open tool calls marked cancelled."""
@@ -340,14 +331,14 @@ class ClientSession:
 
         self.log.call_after(note)
 
-    def receive_run(self, updates: list[Any]) -> bool:
+    def receive_run(self, chunks: list[Any]) -> bool:
         """Receive text chunks of one message at once. Return False, and do nothing, if each must be handled alone."""
         turn = self.turn
         if self.on_update is not None or turn is None or turn.is_over or self._is_foreign_turn:
             return False
-        if not turn.receive_run(updates):
+        if not turn.receive_run(chunks):
             return False
-        self._transcript.add_run(updates)
+        self._transcript.add_run(chunks)
         return True
 
     async def note_question(self, method: str, params: Any) -> None:

@@ -16,8 +16,7 @@ from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import Handler, make_handler
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.client.fs_calls import FileCalls
-from dragoman.roles.client.terminal_calls import MAX_TERMINALS, TerminalCalls
+from dragoman.roles.client.workspace_calls import MAX_TERMINALS, FileCalls, TerminalCalls
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Proxy: handle some messages between a client and an agent; all others are forwarded."""
+"""Proxy: handle some messages between a client and an agent, forward the others. `translate` forwards all."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from dragoman.engine.codec import decode_as, with_unknown_members
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.loop import run as run_loop
+from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
+from dragoman.roles.client.callbacks import is_login_run, run_agent_login
 from dragoman.roles.client.dial import Dialer
-from dragoman.roles.client.terminal_login import is_login_run, run_agent_login
 from dragoman.roles.proxy.relay import Relay, write_stderr
 from dragoman.schema.initialize import InitializeParams
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
+from dragoman.transport.sandbox.spec import Sandbox
+from dragoman.transport.stdio import stdio
 
 F = TypeVar("F", bound=Callable[..., Any])
 Forward = Callable[[Any], Awaitable[Any]]
@@ -54,7 +57,6 @@ class Proxy:
 
     def run(self, command: str | Sequence[str]) -> None:
         """Serve one client over standard input and output, in front of the agent that the command starts."""
-        from dragoman.transport.stdio import stdio
 
         async def serve() -> None:
             await self.serve(stdio(), command, report=lambda text: print(f"{self.name}: {text}", file=sys.stderr))
@@ -129,3 +131,43 @@ class _NoWait:
 async def _answer_when_done(work: Awaitable[Any], done: DoneCallback, raw_results: list[Any]) -> None:
     answer = await work
     done(with_unknown_members(answer, raw_results[0]) if raw_results else answer, None)
+
+
+async def translate(
+    command: Sequence[str],
+    *,
+    client_dialect: str = "auto",
+    agent_dialect: str = "auto",
+    permission: str = "ask",
+    detection: str = "ladder",
+    report: Callable[[str], None] | None = None,
+    transport: Transport | None = None,
+    sandbox: Sandbox | None = None,
+) -> int:
+    """Run a Relay until the client or the agent disconnects; return the exit code."""
+    if is_login_run(os.environ):
+        return await run_agent_login(command, os.environ)
+    if transport is None:
+        from dragoman.transport.stdio import stdio
+
+        transport = stdio()
+    report = report or _on_stderr
+    dialer = Dialer(
+        command,
+        dialect=agent_dialect,
+        cwd=os.getcwd(),
+        report=report,
+        stderr=write_stderr,
+        detection=detection,
+        permission=permission,
+        sandbox=sandbox,
+    )
+    relay = Relay(transport, dialer, client_dialect=client_dialect, permission=permission, report=report)
+    reason = await relay.run()
+    if isinstance(reason, AgentExited) or not isinstance(reason, TransportClosed):
+        return 1 if isinstance(reason, ConnectionFailed) else 0
+    return 0
+
+
+def _on_stderr(text: str) -> None:
+    print(f"dragoman translate: {text}", file=sys.stderr, flush=True)

@@ -23,8 +23,8 @@ from dragoman.engine.connection import Connection, Tap
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.agent import emulator_settings
+from dragoman.roles.client.callbacks import mark_login_methods
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
-from dragoman.roles.client.terminal_login import mark_login_methods
 from dragoman.schema.base import encode
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side

@@ -22,7 +22,7 @@ from dragoman.policy.modes import MODES
 from dragoman.policy.parse import parse_rule_file
 from dragoman.policy.question import OPERATIONS
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
+from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
 from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.schema.permission import PermissionOption, RequestPermissionParams
 from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate

@@ -18,7 +18,7 @@ from dragoman.policy.decision import ALLOW, DENY
 from dragoman.policy.modes import MODES
 from dragoman.policy.question import OPERATIONS
 from dragoman.roles.client.permission.guard import Guard
-from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt
+from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
 from dragoman.store.audit import AuditLog
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair

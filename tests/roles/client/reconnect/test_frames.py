@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.dialect.peek import rename_session
 from dragoman.roles.client.reconnect.state import ReconnectState
-from dragoman.roles.proxy.attach_session import AttachSession
+from dragoman.roles.proxy.attach import AttachSession
 
 INTRODUCTIONS: dict[str, dict[str, Any]] = {
     "v1": {"protocolVersion": 1, "clientCapabilities": {}},

@@ -314,7 +314,7 @@ def test_attaching_is_retried_after_a_temporary_error_and_frames_are_held() -> N
 
 
 def test_a_session_without_an_answer_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.roles.client.reconnect.attach.ANSWER_TIMEOUT", 0.05)
+    monkeypatch.setattr("dragoman.roles.client.reconnect.transport.ANSWER_TIMEOUT", 0.05)
 
     async def work(host: Host) -> None:
         client, line = await host.open()

@@ -16,7 +16,12 @@ from dragoman.policy.decision import Decision, DecisionSource
 from dragoman.policy.grants import Grant
 from dragoman.policy.question import Question
 from dragoman.policy.redaction import Redactor
-from dragoman.roles.client.permission.prompt import PermissionChoice, PermissionPrompt, describe_question, has_other_cwd
+from dragoman.roles.client.permission.questions import (
+    PermissionChoice,
+    PermissionPrompt,
+    describe_question,
+    has_other_cwd,
+)
 from dragoman.store.audit import AuditDamaged, AuditEntry, AuditEvent, AuditLog
 
 # Members of a result that are logged.

@@ -27,15 +27,14 @@ from dragoman.policy.question import Operation, Question
 from dragoman.policy.redaction import Redactor, environment_secrets, mcp_server_secrets, with_bearer_values
 from dragoman.policy.shell_commands import behavior_variables, canonical_command
 from dragoman.policy.toolcall_questions import questions_for_call
-from dragoman.roles.client.permission.audit_writer import (
-    AuditWriter,
-    decision_entries,
-    grant_entry,
-    use_entries,
-    with_audit,
+from dragoman.roles.client.permission import audit_writer as audits
+from dragoman.roles.client.permission.questions import (
+    AskUser,
+    PermissionChoice,
+    PermissionPrompt,
+    SessionPaths,
+    resolve_option,
 )
-from dragoman.roles.client.permission.prompt import AskUser, PermissionChoice, PermissionPrompt, resolve_option
-from dragoman.roles.client.permission.session_paths import SessionPaths
 from dragoman.roles.client.workspace import WorkspaceAccess, WorkspaceUse
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.session.toolcall import merge_update
@@ -91,10 +90,6 @@ def _must_be_durable(prompt: PermissionPrompt, decision: Decision) -> bool:
     )
 
 
-def _ignore_decision(prompt: PermissionPrompt, decision: Decision) -> None:
-    pass
-
-
 class Guard:
     """Decides for one user what an agent may do, and audits it.
 
@@ -118,7 +113,7 @@ class Guard:
         answer_timeout: float = ANSWER_TIMEOUT,
         secrets: Iterable[str] = (),
         protected: Callable[[list[str]], list[str]] = lambda _: [],
-        on_decision: Callable[[PermissionPrompt, Decision], None] = _ignore_decision,
+        on_decision: Callable[[PermissionPrompt, Decision], None] = lambda prompt, decision: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.run_id = uuid4().hex
@@ -126,12 +121,12 @@ class Guard:
         self.protected = protected
         self._policy = policy if callable(policy) else lambda _: policy
         self._grants = grants
-        self._audit_writer = AuditWriter(audit, self.redaction)
+        self._audit_writer = audits.AuditWriter(audit, self.redaction)
         self._ask_user = ask
         self._mode = None if mode is None else mode_of(mode).name
         # By session, not by its id: a session that the agent lost gets a new id.
         self._modes: WeakKeyDictionary[ClientSession, str] = WeakKeyDictionary()
-        self._session_paths = SessionPaths(agent)
+        self._paths = SessionPaths(agent)
         self._answer_timeout = answer_timeout
         self._on_decision = on_decision
         self._clock = clock
@@ -182,7 +177,7 @@ class Guard:
         Credentials that the agent gets from now on are redacted.
         """
         agent.on_secrets = self.add_secrets
-        self._session_paths.set_agent(agent, fallback_name)
+        self._paths.set_agent(agent, fallback_name)
 
     def workspace_access(
         self,
@@ -198,17 +193,17 @@ class Guard:
         `check_folder`, which may raise if it changed, for each use.
         """
         access = WorkspaceAccess(approve=self.approve, protected=self.protected, **options)
-        access.wrap_handler = lambda method, handler: route(method, with_audit(method, handler, self._audit_use))
+        access.wrap_handler = lambda method, handler: route(method, audits.with_audit(method, handler, self._audit_use))
         access.policy_roots = self._policy_roots
         access.resolve_folder = check_folder
-        self._session_paths.find_roots = lambda session_id: access.session_roots(session_id)
-        self._session_paths.resolve_folder = real_folder
+        self._paths.find_roots = lambda session_id: access.session_roots(session_id)
+        self._paths.resolve_folder = real_folder
         return access
 
     def _policy_roots(self, session_id: str) -> tuple[str, ...]:
         """Return the folders that policy adds to every session; none while the policy cannot be read."""
         try:
-            return self._policy(self._session_paths.resolved_roots(session_id)).roots
+            return self._policy(self._paths.resolved_roots(session_id)).roots
         except ConfigFault:
             return ()
 
@@ -218,9 +213,9 @@ class Guard:
 
     def mode(self, session_id: str = "") -> str:
         """Return the policy mode of a session."""
-        session = self._session_paths.find_session(session_id)
+        session = self._paths.find_session(session_id)
         mode = self._mode if session is None else self._modes.get(session, self._mode)
-        return mode or self._policy(self._session_paths.resolved_roots(session_id)).mode
+        return mode or self._policy(self._paths.resolved_roots(session_id)).mode
 
     async def switch_mode(self, session: ClientSession, mode: str) -> None:
         """Change the policy mode of a session, and the agent's mode if it has one of the same name."""
@@ -249,11 +244,11 @@ class Guard:
 
     async def request_permission(self, params: RequestPermissionParams) -> str | None:
         """Answer session/request_permission: return the id of an offered option, or None for cancelled."""
-        session = self._session_paths.find_session(params.session_id)
+        session = self._paths.find_session(params.session_id)
         call = session.tool_calls.get(params.tool_call.tool_call_id) if session is not None else None
         call = call or merge_update(None, params.tool_call)
         side = side_data_of(params.tool_call)
-        paths = self._session_paths
+        paths = self._paths
         questions = questions_for_call(
             call, side, paths.path_resolver(params.session_id), paths.path_normalizer(params.session_id)
         )
@@ -261,7 +256,6 @@ class Guard:
         reason = side.get("reason")
         prompt = PermissionPrompt(
             questions=tuple(paths.with_context(question, params.session_id, mode) for question in questions),
-            decision=Decision(ASK, DecisionSource.MODE, ""),
             options=tuple(params.options),
             tool_call=call,
             reason=reason if isinstance(reason, str) else "",
@@ -277,7 +271,7 @@ class Guard:
         """Decide about a use of the workspace. Raise with the reason if it is refused without the user."""
         operation = USE_OPERATIONS.get(use.operation, Operation.OTHER)
         resource = canonical_command(use.resource) if operation == Operation.TERMINAL_EXECUTE else use.resource
-        path = self._session_paths.path_normalizer(use.session_id)(use.requested_path) if use.requested_path else ""
+        path = self._paths.path_normalizer(use.session_id)(use.requested_path) if use.requested_path else ""
         question = Question(
             operation=operation,
             resource=resource,
@@ -285,15 +279,14 @@ class Guard:
             cwd=use.cwd,
             env=behavior_variables(use.env),
         )
-        question = self._session_paths.with_context(question, use.session_id, self.mode(use.session_id))
+        question = self._paths.with_context(question, use.session_id, self.mode(use.session_id))
         prompt = PermissionPrompt(
             questions=(question,),
-            decision=Decision(ASK, DecisionSource.MODE, ""),
             text=use.text,
             env=use.env,
             interactive=use.interactive,
         )
-        decision, _ = await self._decide(prompt, self._session_paths.find_session(use.session_id), is_use=True)
+        decision, _ = await self._decide(prompt, self._paths.find_session(use.session_id), is_use=True)
         if not decision.allows and decision.source in REFUSED_WITHOUT_USER:
             why = self.redaction.redact_text(decision.reason)
             raise ProtocolError(Kind.PERMISSION_DENIED, f"not allowed to {use.operation} {use.resource}: {why}")
@@ -313,12 +306,12 @@ class Guard:
                 server=server.name,
                 url=server.url or "",
                 env=behavior_variables(env),
-                agent=self._session_paths.agent_name,
+                agent=self._paths.agent_name,
                 roots=(os.path.realpath(cwd),),
                 mode=self.mode(),
             )
             shown = {name: self.redaction.redact_text(value) for name, value in env.items()}
-            prompt = PermissionPrompt(questions=(question,), decision=Decision(ASK, DecisionSource.MODE, ""), env=shown)
+            prompt = PermissionPrompt(questions=(question,), env=shown)
             decision, _ = await self._decide(prompt, None)
             if decision.allows:
                 allowed.append(server)
@@ -328,7 +321,7 @@ class Guard:
         """Write a use of the workspace, or its failure, to the audit log."""
         with suppress(OSError):  # the use is done; the next decision finds that the log cannot be written
             await self._audit_writer.write(
-                *use_entries(self._session_paths.agent_name, method, params, error, result), durable=False
+                *audits.use_entries(self._paths.agent_name, method, params, error, result), durable=False
             )
 
     # --- deciding ---------------------------------------------------------------------------------------------
@@ -342,14 +335,14 @@ class Guard:
         try:
             decision, choice = await self._decide_or_ask(prompt, session, is_use)
             await self._audit_writer.write(
-                *decision_entries(AuditEvent.DECIDED, prompt, decision, choice),
+                *audits.decision_entries(AuditEvent.DECIDED, prompt, decision, choice),
                 durable=_must_be_durable(prompt, decision),
             )
         except asyncio.CancelledError:
             if decision is None:  # otherwise it is already being written
                 with suppress(OSError):
                     await self._audit_writer.write(
-                        *decision_entries(AuditEvent.DECIDED, prompt, CANCELLED_DECISION, None)
+                        *audits.decision_entries(AuditEvent.DECIDED, prompt, CANCELLED_DECISION, None)
                     )
             raise
         except (OSError, ConfigFault) as error:  # of the audit log, or of the grants
@@ -404,7 +397,7 @@ class Guard:
         if self._ask_user is None:
             return Decision(DENY, DecisionSource.NOBODY, f"{prompt.decision.reason}; {NOBODY_TO_ASK}"), None
         await self._audit_writer.write(
-            *decision_entries(AuditEvent.ASKED, prompt, prompt.decision, None), durable=False
+            *audits.decision_entries(AuditEvent.ASKED, prompt, prompt.decision, None), durable=False
         )
         try:
             answer = self._ask_with_timeout(prompt)
@@ -451,4 +444,4 @@ class Guard:
                 stored.append(grant)
         if self._grants is not None and stored:
             await asyncio.to_thread(self._grants.add, stored, now=self._clock())
-            await self._audit_writer.write(*(grant_entry(grant) for grant in stored), durable=False)
+            await self._audit_writer.write(*(audits.grant_entry(grant) for grant in stored), durable=False)

@@ -1,33 +1,39 @@
-"""Open sessions for a client: new, load, resume and fork (docs/protocol/sessions.md#lifecycle), also from the store."""
+"""The session calls of a client: new, load, resume, fork, list, close, delete, and the unstable archive, status and
+title (docs/protocol/sessions.md#lifecycle). Sessions of the store are restored when they are needed.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.agent.session import Session
+from dragoman.schema import session as types
+from dragoman.schema.base import to_json
+from dragoman.schema.update import SessionInfoUpdate
+from dragoman.store.contract import EntryKind
+
+if TYPE_CHECKING:
+    from dragoman.roles.agent.served_client import ServedClient
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
 from dragoman.dialect.side_data import inferred_members, with_side_data
 from dragoman.engine.connection import Connection
-from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import new_id
-from dragoman.roles.agent.prompt import busy_error
-from dragoman.roles.agent.responders import AUTO_RESUME, is_auto_resumed
-from dragoman.roles.agent.session import Session
+from dragoman.roles.agent.prompt import AUTO_RESUME, busy_error, is_auto_resumed
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.lenient import read_leniently
 from dragoman.schema.mcp import McpServer
-from dragoman.schema.session import (
-    ForkSessionResult,
-    LoadSessionResult,
-    NewSessionResult,
-    ResumeSessionResult,
-    SystemPrompt,
-    SystemPromptMode,
-)
-from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
-from dragoman.store.contract import EntryKind, Store, Summary
+from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate
+from dragoman.store.contract import Store, Summary
 from dragoman.store.replay import decode_updates
 from dragoman.store.session_log import opened_body, restore_secrets, strip_secrets
 
@@ -44,37 +50,37 @@ class OpenCalls:
         self._agent = client.agent
         self._has_auto_resume = any(option.id == AUTO_RESUME for option in client.agent.options)
 
-    async def new(self, params: Any) -> NewSessionResult:
+    async def new(self, params: Any) -> types.NewSessionResult:
         """Handle session/new."""
         session = self._build_session(params)
         origin = self._previous_session(session) if self._has_auto_resume else None
         if origin is not None:
-            return NewSessionResult(
+            return types.NewSessionResult(
                 session_id=session.id, **_modes_and_options(await self._continue_from(session, origin, params))
             )
         session.modes, session.options = self._initial_modes(), _copy_options(self._agent.options)
         self._apply_params(session, params)
         await self._register_session(session, "opened", session)
-        return NewSessionResult(session_id=session.id, **_modes_and_options(session))
+        return types.NewSessionResult(session_id=session.id, **_modes_and_options(session))
 
-    async def load(self, params: Any) -> LoadSessionResult:
+    async def load(self, params: Any) -> types.LoadSessionResult:
         """Handle session/load: replay the whole history, then answer."""
         session = await self._reopen(params)
         session.replay()
         await session.drain()
-        result = LoadSessionResult(**_modes_and_options(session))
+        result = types.LoadSessionResult(**_modes_and_options(session))
         return with_side_data(result, workingDirectory=session.cwd) if "cwd" in inferred_members(params) else result
 
-    async def resume(self, params: Any) -> ResumeSessionResult:
+    async def resume(self, params: Any) -> types.ResumeSessionResult:
         """Handle session/resume: like load, without the history."""
-        return ResumeSessionResult(**_modes_and_options(await self._reopen(params)))
+        return types.ResumeSessionResult(**_modes_and_options(await self._reopen(params)))
 
-    async def fork(self, params: Any) -> ForkSessionResult:
+    async def fork(self, params: Any) -> types.ForkSessionResult:
         """Handle session/fork: open a session with the history and settings of another."""
         await self._restore(params.session_id)
         origin = self._client.find_session(params.session_id)
         session = await self._continue_from(self._build_session(params), origin, params)
-        return ForkSessionResult(session_id=session.id, **_modes_and_options(session))
+        return types.ForkSessionResult(session_id=session.id, **_modes_and_options(session))
 
     async def _continue_from(self, session: Session, origin: Session, params: Any) -> Session:
         """Open a session with the history and settings of another."""
@@ -178,17 +184,19 @@ class OpenCalls:
         if prompt is not None:
             self._set_system_prompt(session, prompt)
 
-    def _set_system_prompt(self, session: Session, prompt: SystemPrompt) -> None:
+    def _set_system_prompt(self, session: Session, prompt: types.SystemPrompt) -> None:
         """Set the system prompt, or fail the request (docs/protocol/sessions.md#system-prompt)."""
-        offered = self._agent.system_prompt_mode or ("" if self._client.dialect.official else SystemPromptMode.APPEND)
-        if prompt.mode not in {offered, SystemPromptMode.APPEND if offered else ""}:
+        offered = self._agent.system_prompt_mode or (
+            "" if self._client.dialect.official else types.SystemPromptMode.APPEND
+        )
+        if prompt.mode not in {offered, types.SystemPromptMode.APPEND if offered else ""}:
             raise ProtocolError(
                 Kind.INVALID_PARAMS,
                 f"this agent does not support the system prompt mode {prompt.mode}",
                 {"errors": [{"path": "systemPrompt.mode", "message": f"{prompt.mode} is not offered"}]},
             )
         session.system_prompt = "\n".join(getattr(block, "text", "") for block in prompt.content)
-        session.overrides_system_prompt = prompt.mode == SystemPromptMode.OVERRIDE
+        session.overrides_system_prompt = prompt.mode == types.SystemPromptMode.OVERRIDE
 
 
 def _modes_and_options(session: Session) -> dict[str, Any]:
@@ -208,9 +216,6 @@ def require_absolute(path: str, member: str) -> str:
             {"errors": [{"path": member, "message": "not an absolute path"}]},
         )
     return path
-
-
-# --- sessions of the store --------------------------------------------------------------------------------------
 
 
 def create_session(agent: Agent, id: str, cwd: str) -> Session:
@@ -288,3 +293,141 @@ async def _raise_if_expired(store: Store, session_id: str) -> None:
     except ProtocolError as error:
         if error.kind != "session_not_found":
             raise
+
+
+# Sessions in one page of session/list: enough for a screen, small enough for one frame.
+PAGE_SIZE = 50
+
+
+T = TypeVar("T")
+
+
+class SessionCalls:
+    """The calls of one client about existing sessions."""
+
+    def __init__(self, client: ServedClient) -> None:
+        self._client = client
+        self._agent = client.agent
+
+    def list_sessions(self, params: Any) -> types.ListSessionsResult | Coroutine[Any, Any, types.ListSessionsResult]:
+        """Handle session/list: one page, newest session first. Changes between requests do not shift later pages."""
+        return self._page(params) if self._agent.store is None else self._stored_page(params)
+
+    async def _stored_page(self, params: Any) -> types.ListSessionsResult:
+        await self._restore()
+        return self._page(params)
+
+    async def _restore(self, session_id: str | None = None) -> None:
+        """Load sessions that were stored before the agent was restarted."""
+        if self._agent.store is not None:
+            await restore_sessions(self._agent, session_id)
+
+    def _page(self, params: Any) -> types.ListSessionsResult:
+        before = parse_cursor(params.cursor, math.inf)
+        found = [
+            session
+            for session in self._agent.sessions.values()
+            if session.sequence_number < before and is_listed(params, session.cwd, session.archived)
+        ]
+        found.sort(key=lambda session: session.sequence_number, reverse=True)
+        page = found[:PAGE_SIZE]
+        more = len(found) > PAGE_SIZE
+        return types.ListSessionsResult(
+            sessions=[_session_info(session) for session in page],
+            next_cursor=str(page[-1].sequence_number) if more else UNSET,
+        )
+
+    async def close(self, params: Any) -> types.CloseSessionResult:
+        """Handle session/close: cancel the turn and release the session."""
+        await self._close_session(self._client.find_session(params.session_id))
+        return types.CloseSessionResult()
+
+    async def delete(self, params: Any) -> types.DeleteSessionResult:
+        """Handle session/delete. Deleting a session that does not exist is no error."""
+        session = self._agent.sessions.pop(params.session_id, None)  # another delete may have been faster
+        if session is not None:
+            await self._close_session(session)
+            await self._agent.call_hook("deleted", session)
+        if self._agent.store is not None:
+            await self._agent.store.delete(params.session_id)
+        return types.DeleteSessionResult()
+
+    async def _close_session(self, session: Session) -> None:
+        await self._client.prompt_calls.cancel_and_wait(session)
+        if session.is_bound:
+            await session.terminals.close()
+        self._client.lifecycle.close_session(session.id)
+        await self._agent.call_hook("closed", session)
+
+    async def archive(self, params: Any) -> types.ArchiveSessionResult:
+        """Handle session/archive: close the session and hide it from the list."""
+        await self._restore(params.session_id)
+        session = self._client.find_session(params.session_id)
+        await self._close_session(session)
+        await _set_archived(session, True)
+        return types.ArchiveSessionResult()
+
+    async def unarchive(self, params: Any) -> types.UnarchiveSessionResult:
+        """Handle session/unarchive."""
+        await self._restore(params.session_id)
+        session = self._client.find_session(params.session_id)
+        await _set_archived(session, False)
+        return types.UnarchiveSessionResult()
+
+    async def status(self, params: Any) -> types.SessionStatusResult:
+        """Handle session/status: whether the session is open on this connection."""
+        await self._restore(params.session_id)
+        session = self._client.find_session(params.session_id)
+        is_open = session.id in self._client.lifecycle.sessions
+        return types.SessionStatusResult(status=types.SessionStatus.OPEN if is_open else types.SessionStatus.SAVED)
+
+    async def set_title(self, params: Any) -> types.SetTitleResult:
+        """Handle session/set_title."""
+        await self._restore(params.session_id)
+        session = self._client.find_session(params.session_id)
+        title = check_title(params.title)
+        session.set_title(title)
+        await session.log.wait_stored()
+        return types.SetTitleResult(title=title)
+
+
+async def _set_archived(session: Session, archived: bool) -> None:
+    session.clear_log_fault()
+    update = SessionInfoUpdate(meta={SIDE_DATA_KEY: {"archived": archived}})
+    await session.log.append_and_wait(EntryKind.UPDATE, to_json(update), actor="user")
+    session.archived = archived
+
+
+def is_listed(params: Any, cwd: str | None, archived: bool) -> bool:
+    """Tell whether session/list with these params lists a session in this folder."""
+    which = params.archived or types.ArchiveFilter.EXCLUDE
+    is_chosen = which == types.ArchiveFilter.INCLUDE or archived == (which == types.ArchiveFilter.ONLY)
+    return is_chosen and (not params.cwd or cwd == params.cwd)
+
+
+def _session_info(session: Session) -> types.SessionInfo:
+    return types.SessionInfo(
+        session_id=session.id,
+        cwd=session.cwd,
+        additional_directories=session.directories or UNSET,
+        title=session.title or UNSET,
+        updated_at=session.updated_at,
+        archived=True if session.archived else UNSET,
+    )
+
+
+def check_title(text: str) -> str:
+    """Return a title without blanks around it. Raise invalid_params if nothing is left."""
+    if not (title := text.strip()):
+        errors = [{"path": "title", "message": "empty"}]
+        raise ProtocolError(Kind.INVALID_PARAMS, "a title cannot be empty", {"errors": errors})
+    return title
+
+
+def parse_cursor(cursor: Any, first: T) -> int | T:
+    """Return the number in the cursor of session/list; `first` without a cursor."""
+    if not cursor:
+        return first
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20):
+        raise ProtocolError(Kind.INVALID_PARAMS, f"unknown cursor {cursor!r}; start without a cursor")
+    return int(cursor)
