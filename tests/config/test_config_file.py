@@ -11,15 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config.config_file import (
+    KNOWN_AGENTS,
     Config,
     NamedAgent,
     add_agent,
+    installed_agents,
     load_config,
     parse_config,
     remove_agent,
     set_default_agent,
 )
-from dragoman.config.known_agents import KNOWN_AGENTS, installed_agents
 from dragoman.errors import ConfigFault
 
 WRITTEN = """\

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.paths import UserPaths, user_paths
-from dragoman.config.policy_files import PolicyLoader
-from dragoman.config.trust import TrustedFiles
+from dragoman.config.policy_files import PolicyLoader, TrustedFiles
 from dragoman.errors import ConfigFault
 from dragoman.policy.decide import decide
 from dragoman.policy.question import Question

@@ -1,13 +1,6 @@
-"""config.toml: the user's agents by name, and the default agent.
+"""config.toml: the user's agents by name, the default agent, and the parts about hosts (host_section.py).
 
-    version = 1
-    default = "opencode"
-    store = true                  # whether sessions are stored
-    [agents.opencode]
-    command = "opencode"          # and args, env, cwd, dialect, mode, sandbox
-    [host]                        # settings of `dragoman serve`, and hosts by name: host_section.py
-
-Every error names the line and the key. Edits keep the rest of the file, comments too.
+Every error names the line and the key. Edits keep the rest of the file, comments too. docs/commands.md shows one.
 """
 
 from __future__ import annotations
@@ -15,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -89,24 +83,39 @@ def parse_config(text: str, name: str) -> Config:
 # --- changing the file ----------------------------------------------------------------------------------------
 
 
+# The tables of config.toml that have names: the key of their default, and what one is called.
+_NAMED_TABLES = {"agents": ("default", "an agent"), "hosts": ("default_host", "a host")}
+
+
 def add_agent(path: str, agent: NamedAgent) -> None:
     """Add an agent at the end of the file; raise if the name is in use."""
-
-    def added(text: str, agents: Config) -> str:
-        if agent.name in agents.agents:
-            raise ConfigFault([f"there is an agent {agent.name} already; remove it first"])
-        return append_table(text, _agent_table(agent))
-
-    edit_config(path, added)
+    add_named_table(path, "agents", agent.name, _agent_table(agent))
 
 
 def remove_agent(path: str, name: str) -> None:
     """Remove an agent, and the default if it was that one."""
+    remove_named_table(path, "agents", name)
 
-    def removed(text: str, agents: Config) -> str:
-        if agents.default == name:
-            text = remove_key(text, "default")
-        return remove_table(text, ("agents", name), path)
+
+def add_named_table(path: str, kind: str, name: str, table: str) -> None:
+    """Add an agent or host at the end of the file; raise if the name is in use."""
+
+    def added(text: str, config: Config) -> str:
+        if name in getattr(config, kind):
+            raise ConfigFault([f"there is {_NAMED_TABLES[kind][1]} {name} already; remove it first"])
+        return append_table(text, table)
+
+    edit_config(path, added)
+
+
+def remove_named_table(path: str, kind: str, name: str) -> None:
+    """Remove an agent or host, and the default if it was that one."""
+    default = _NAMED_TABLES[kind][0]
+
+    def removed(text: str, config: Config) -> str:
+        if getattr(config, default) == name:
+            text = remove_key(text, default)
+        return remove_table(text, (kind, name), path)
 
     edit_config(path, removed)
 
@@ -242,3 +251,42 @@ _AGENT_KEYS: dict[str, ReadValue] = {
     "mode": TomlReader.read_text,
     "sandbox": TomlReader.read_bool,
 }
+
+
+# --- agents that are known without configuration -------------------------------------------------------------
+
+
+class KnownAgent(NamedTuple):
+    """A known agent: its command for stdio, and how to install it."""
+
+    name: str
+    command: tuple[str, ...]
+    source: str
+
+
+# The first word is the program; from docs/protocol/peers.md and the public agent registry.
+KNOWN_AGENTS: tuple[KnownAgent, ...] = (
+    KnownAgent("auggie", ("auggie", "--acp"), "npm @augmentcode/auggie"),
+    KnownAgent("cagent", ("cagent", "acp"), "github.com/docker/cagent"),
+    KnownAgent("claude", ("claude-agent-acp",), "npm @agentclientprotocol/claude-agent-acp"),
+    KnownAgent("claude-code", ("claude-code-acp",), "npm @zed-industries/claude-code-acp"),
+    KnownAgent("code-assistant", ("code-assistant", "acp"), "github.com/stippi/code-assistant"),
+    KnownAgent("codex", ("codex-acp",), "npm @zed-industries/codex-acp"),
+    KnownAgent("copilot", ("copilot", "--acp"), "npm @github/copilot"),
+    KnownAgent("droid", ("droid", "exec", "--output-format", "acp"), "factory.ai"),
+    KnownAgent("gemini", ("gemini", "--acp"), "npm @google/gemini-cli"),
+    KnownAgent("goose", ("goose", "acp"), "github.com/block/goose"),
+    KnownAgent("junie", ("junie", "--acp=true"), "npm @jetbrains/junie-cli"),
+    KnownAgent("kimi", ("kimi", "acp"), "npm @moonshot-ai/kimi-code"),
+    KnownAgent("opencode", ("opencode", "acp"), "npm opencode-ai"),
+    KnownAgent("qoder", ("qodercli", "--acp"), "npm @qoder-ai/qodercli"),
+    KnownAgent("qwen", ("qwen", "--acp"), "npm @qwen-code/qwen-code"),
+    KnownAgent("stakpak", ("stakpak", "acp"), "github.com/stakpak/agent"),
+    KnownAgent("vibe", ("vibe-acp",), "PyPI mistral-vibe"),
+)
+
+
+def installed_agents(environ: Mapping[str, str] = os.environ) -> dict[str, KnownAgent]:
+    """Return the known agents on PATH, by name."""
+    path = environ.get("PATH", os.defpath)
+    return {known.name: known for known in KNOWN_AGENTS if shutil.which(known.command[0], path=path) is not None}

@@ -1,8 +1,4 @@
-"""The grants file: remembered decisions that can be listed and revoked while sessions run.
-
-One JSON file, mode 0600, changed under a lock and replaced atomically. It is read again after each change, so a grant
-revoked by another process no longer counts.
-"""
+"""The grants file: remembered decisions that can be listed and revoked while sessions run."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from dragoman.config.private_files import as_config_faults, file_lock, file_stamp, read_bytes, write_private
+from dragoman.config.private_files import JsonFile
 from dragoman.errors import ConfigFault
 from dragoman.policy.grants import Grant
 
@@ -23,20 +19,14 @@ class _GrantsDocument(msgspec.Struct, kw_only=True):
 
 
 class GrantsFile:
-    """The grants of one user."""
+    """The grants of one user. A grant that another process revoked no longer counts."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._stamp: tuple[int, int, int] | None = None
-        self._current: tuple[Grant, ...] = ()
+        self._file = JsonFile(path, _GrantsDocument, _GrantsDocument(), "start without grants")
 
     def current(self) -> tuple[Grant, ...]:
         """Return all current grants; raise ConfigFault if the file cannot be read."""
-        now = file_stamp(self._path)
-        if now != self._stamp:
-            self._current = self._read()
-            self._stamp = now
-        return self._current
+        return tuple(self._grants_in(self._file.current()))
 
     def add(self, grants: Iterable[Grant], *, now: float) -> None:
         """Add grants; drop expired ones."""
@@ -62,21 +52,10 @@ class GrantsFile:
             self._edit(lambda kept: [grant for grant in kept if grant.run != run])
 
     def _edit(self, change: Callable[[list[Grant]], list[Grant]]) -> None:
-        with as_config_faults(self._path), file_lock(self._path):
-            before = list(self._read())
-            after = change(before)
-            if after != before:
-                write_private(
-                    self._path, msgspec.json.format(msgspec.json.encode(_GrantsDocument(grants=after)), indent=1)
-                )
-            self._stamp = None
+        self._file.edit(lambda document: _GrantsDocument(grants=change(self._grants_in(document))))
 
-    def _read(self) -> tuple[Grant, ...]:
-        try:
-            data = read_bytes(self._path)
-            kept = msgspec.json.decode(data, type=_GrantsDocument) if data is not None else _GrantsDocument()
-        except (OSError, msgspec.DecodeError) as error:
-            raise ConfigFault([f"{self._path}: {error}; move the file away to start without grants"]) from None
-        if kept.format != FORMAT:
-            raise ConfigFault([f"{self._path}: format {kept.format} is of a newer Dragoman; this one reads {FORMAT}"])
-        return tuple(kept.grants)
+    def _grants_in(self, document: _GrantsDocument) -> list[Grant]:
+        if document.format != FORMAT:
+            newer = f"format {document.format} is of a newer Dragoman; this one reads {FORMAT}"
+            raise ConfigFault([f"{self._file.path}: {newer}"])
+        return document.grants

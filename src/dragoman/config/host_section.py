@@ -1,16 +1,6 @@
 """The parts of config.toml about hosts: [host], what `dragoman serve` does, and [hosts.NAME], those that we reach.
 
-    [host]
-    agents = ["opencode"]         # /acp is the first one; without it, the default agent
-    roots = ["~/src"]             # where sessions of remote users may work
-    bind = "0.0.0.0:7437"
-    tls = ["cert.pem", "key.pem"]
-    [host.limits]
-    body = 1000000
-    [hosts.office]
-    url = "https://office.example:7437"
-
-Takes tables, gives values. What the numbers limit, and whether an issuer can be trusted, is checked where it is used.
+What the numbers limit, and whether an issuer can be trusted, is checked where it is used.
 """
 
 from __future__ import annotations
@@ -37,16 +27,16 @@ UNATTENDED_CHOICES = ("wait", "deny")
 
 
 class IssuerSection(msgspec.Struct, frozen=True, kw_only=True):
-    """[host.issuer]: an issuer whose bearer tokens are accepted in addition to ours."""
+    """[host.issuer]: the issuer whose bearer tokens are accepted besides ours, for which audience, and its claims."""
 
     issuer: str
     audience: str
-    user: str = "sub"
-    role: str = "viewer"
-    role_claim: str = ""
-    roles: Mapping[str, str] = {}
-    owner: str = ""
-    leeway: float = 30.0
+    user: str = "sub"  # the claim that names the user
+    role: str = "viewer"  # the role of everybody; "" admits only those in `roles`
+    role_claim: str = ""  # a claim with a string or a list, such as groups; dots lead into objects: realm_access.roles
+    roles: Mapping[str, str] = {}  # value of that claim -> role; the highest counts
+    owner: str = ""  # the issuer's name for the owner of this host
+    leeway: float = 30.0  # allowed difference between clocks. Seconds
 
 
 class HostSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,12 +85,8 @@ def read_hosts(
         path: TomlPath = ("hosts", name)
         if not is_name(name):
             reader.add_fault(path, name_rule)
-        members = reader.read_members(
-            reader.read_table(table, path, f"a host is written as a table: [hosts.{name}]"),
-            path,
-            _NAMED_HOST_KEYS,
-            "a host",
-        )
+        table = reader.read_table(table, path, f"a host is written as a table: [hosts.{name}]")
+        members = reader.read_members(table, path, _NAMED_HOST_KEYS, "a host")
         if members is not None and "url" not in members:
             reader.add_fault(path, "url must say where it is, such as https://office.example:7437")
         elif members is not None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from dragoman.config.config_file import Config, append_table, edit_config, quote_toml, remove_key, remove_table, set_key
+from dragoman.config.config_file import (
+    add_named_table,
+    append_table,
+    edit_config,
+    quote_toml,
+    remove_named_table,
+    remove_table,
+    set_key,
+)
 from dragoman.config.host_section import NamedHost
 from dragoman.config.paths import UserPaths
 from dragoman.config.private_files import read_bytes, write_private
@@ -17,13 +25,7 @@ TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
 
 def add_host(path: str, host: NamedHost) -> None:
     """Add a host at the end of the file; raise if the name is in use."""
-
-    def added(text: str, known: Config) -> str:
-        if host.name in known.hosts:
-            raise ConfigFault([f"there is a host {host.name} already; remove it first"])
-        return append_table(text, _host_table(host))
-
-    edit_config(path, added)
+    add_named_table(path, "hosts", host.name, _host_table(host))
 
 
 def replace_host(path: str, host: NamedHost) -> None:
@@ -39,13 +41,7 @@ def _host_table(host: NamedHost) -> str:
 
 def remove_host(path: str, name: str) -> None:
     """Remove a host, and the default if it was that one."""
-
-    def removed(text: str, known: Config) -> str:
-        if known.default_host == name:
-            text = remove_key(text, "default_host")
-        return remove_table(text, ("hosts", name), path)
-
-    edit_config(path, removed)
+    remove_named_table(path, "hosts", name)
 
 
 def set_default_host(path: str, name: str) -> None:

@@ -9,15 +9,47 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from hashlib import sha256
 
 from dragoman.config.paths import UserPaths, project_policy_path
-from dragoman.config.private_files import file_stamp, read_bytes
-from dragoman.config.trust import TrustedFiles
+from dragoman.config.private_files import JsonFile, file_stamp, read_bytes
+from dragoman.config.toml_reader import decode_text
 from dragoman.errors import ConfigFault
 from dragoman.policy.decide import Policy
 from dragoman.policy.decision import DENY
 from dragoman.policy.parse import parse_policy
 from dragoman.policy.rules import Rule, RuleFile
+
+
+def content_hash(data: bytes) -> str:
+    """Return the hash of a content."""
+    return sha256(data).hexdigest()
+
+
+class TrustedFiles:
+    """The project files that the user trusts, by path and content hash. A changed file is no longer trusted."""
+
+    def __init__(self, path: str) -> None:
+        self._file = JsonFile(path, dict[str, str], {}, "start without trust")
+
+    def is_trusted(self, file: str, data: bytes) -> bool:
+        """Return whether exactly this content of this file is trusted."""
+        return self._file.current().get(os.path.realpath(file)) == content_hash(data)
+
+    def trust(self, file: str, data: bytes) -> None:
+        """Trust this content."""
+        self._file.edit(lambda known: {**known, os.path.realpath(file): content_hash(data)})
+
+    def revoke(self, file: str) -> bool:
+        """Stop trusting a file; return whether it was trusted."""
+        real, found = os.path.realpath(file), set[str]()
+
+        def without(known: dict[str, str]) -> dict[str, str]:
+            found.update(known.keys() & {real})
+            return {path: hash for path, hash in known.items() if path != real}
+
+        self._file.edit(without)
+        return bool(found)
 
 
 class PolicyLoader:
@@ -60,7 +92,7 @@ class PolicyLoader:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
                 if data is None:
                     continue
-                parsed = parse_policy(_decode(data, name), name, is_project=bool(base))
+                parsed = parse_policy(decode_text(data, name), name, is_project=bool(base))
                 is_trusted = not base or self._trust.is_trusted(path, data)
             except OSError as error:
                 fault = ConfigFault([f"{name}: {error.strerror or error}"])
@@ -89,11 +121,3 @@ class PolicyLoader:
     def _resolve_root(self, root: str) -> str:
         """Return a folder from the policy file, resolved."""
         return os.path.realpath(os.path.join(self._paths.home, root.removeprefix("~/")))
-
-
-def _decode(data: bytes, name: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigFault([f"{name}: line {line}: the file is not UTF-8"]) from None

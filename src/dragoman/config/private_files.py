@@ -6,14 +6,18 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import BinaryIO, Generic, TypeVar
+
+import msgspec
 
 from dragoman.errors import ConfigFault
 
 # Larger than any policy or grants file; a larger file is not ours.
 MAX_BYTES = 4 * 1024 * 1024
+
+T = TypeVar("T")
 
 
 def write_private(path: str, data: bytes) -> None:
@@ -93,6 +97,42 @@ def file_stamp(path: str) -> tuple[int, int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+class JsonFile(Generic[T]):
+    """One value in a small private file. It is read again after each change, by this process or another."""
+
+    def __init__(self, path: str, kind: type[T], empty: T, remedy: str) -> None:
+        """`empty` is the value without a file; `remedy` says what happens if an unreadable file is moved away."""
+        self.path = path
+        self._kind = kind
+        self._empty = empty
+        self._remedy = remedy
+        self._stamp: tuple[int, int, int] | None = None
+        self._current = empty
+
+    def current(self) -> T:
+        """Return the current value; raise ConfigFault if the file cannot be read."""
+        now = file_stamp(self.path)
+        if now != self._stamp:
+            self._current, self._stamp = self._read(), now
+        return self._current
+
+    def edit(self, change: Callable[[T], T]) -> None:
+        """Replace the value by a changed one, under the lock; raise ConfigFault if that fails."""
+        with as_config_faults(self.path), file_lock(self.path):
+            before = self._read()
+            after = change(before)
+            if after != before:
+                write_private(self.path, msgspec.json.format(msgspec.json.encode(after), indent=1))
+            self._stamp = None
+
+    def _read(self) -> T:
+        try:
+            data = read_bytes(self.path)
+            return self._empty if data is None else msgspec.json.decode(data, type=self._kind)
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigFault([f"{self.path}: {error}; move the file away to {self._remedy}"]) from None
 
 
 def _sync_folder(folder: str) -> None:

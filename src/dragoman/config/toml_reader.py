@@ -109,9 +109,16 @@ ReadValue = Callable[[TomlReader, Any, TomlPath], Any]
 def read_text_file(path: str) -> str:
     """Return the text of a user's file; "" if it does not exist. Raise ConfigFault if it cannot be read."""
     try:
-        return (read_bytes(path) or b"").decode("utf-8-sig")
+        data = read_bytes(path) or b""
     except OSError as error:
         raise ConfigFault([f"{path}: {error.strerror or error}"]) from None
+    return decode_text(data, path)
+
+
+def decode_text(data: bytes, name: str) -> str:
+    """Return the text of a file; raise ConfigFault if it is not UTF-8."""
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigFault([f"{path}: line {line}: the file is not UTF-8"]) from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigFault([f"{name}: line {line}: the file is not UTF-8"]) from None

@@ -14,7 +14,6 @@ from dragoman.config.host_section import HostSection
 from dragoman.config.paths import UserPaths
 from dragoman.config.policy_files import PolicyLoader
 from dragoman.errors import ConfigFault
-from dragoman.host.auth.oidc import OidcSettings
 from dragoman.host.limits import HostLimits
 from dragoman.policy.grants import Grant
 from dragoman.roles.client.permission.guard import Guard
@@ -59,16 +58,6 @@ def host_limits(section: HostSection) -> HostLimits:
     values = {field: section.limits[name] for name, field in HOST_LIMIT_FIELDS.items() if name in section.limits}
     typed = {field: _cast_like(value, getattr(HostLimits(), field)) for field, value in values.items()}
     return HostLimits(**typed, waits_unattended=section.unattended == "wait")
-
-
-def oidc_settings(section: HostSection) -> OidcSettings | None:
-    """Return the OpenID Connect issuer whose bearer tokens are accepted besides our own; None without one."""
-    values = section.issuer
-    return (
-        None
-        if values is None
-        else OidcSettings(**{name: getattr(values, name) for name in OidcSettings.__struct_fields__})
-    )
 
 
 def roots_lookup(section: HostSection) -> Callable[[Principal], Sequence[str] | None]:

@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+from dragoman.config.host_section import IssuerSection
 from dragoman.errors import ConfigFault
 from dragoman.host.auth import jwks
-from dragoman.host.auth.oidc import Oidc, OidcSettings
+from dragoman.host.auth.oidc import Oidc
 from dragoman.transport.remote.server.auth import Refused
 from tests.host.memory_host import until
 
@@ -105,8 +106,8 @@ def by_hand(header: dict[str, Any], body: dict[str, Any], secret: bytes | None) 
     return f"{start}.{part(b'' if secret is None else hmac.digest(secret, start.encode(), 'sha256'))}"
 
 
-def oidc_settings(provider: Published, **more: Any) -> OidcSettings:
-    return OidcSettings(issuer=provider.url, audience="dragoman", **more)
+def oidc_settings(provider: Published, **more: Any) -> IssuerSection:
+    return IssuerSection(issuer=provider.url, audience="dragoman", **more)
 
 
 def refusal(issuer: Oidc, text: str, status: int = 401) -> str:
@@ -291,7 +292,7 @@ class Scripted:
         return found
 
 
-EXAMPLE = OidcSettings(issuer="https://login.example", audience="dragoman")
+EXAMPLE = IssuerSection(issuer="https://login.example", audience="dragoman")
 
 
 def for_example(id: str = "r1") -> str:
@@ -361,5 +362,5 @@ async def test_a_slow_issuer_delays_nobody_whose_key_is_known(
 )
 def test_unsafe_settings_are_refused(settings: dict[str, Any], word: str) -> None:
     with pytest.raises(ConfigFault) as caught:
-        Oidc(OidcSettings(**settings))
+        Oidc(IssuerSection(**settings))
     assert word in str(caught.value)

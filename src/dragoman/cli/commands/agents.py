@@ -14,8 +14,7 @@ from dragoman.cli.parser import Parser
 from dragoman.cli.subcommands import Action, ActionParser, find_name, require_name
 from dragoman.cli.ui.format import print_json, report
 from dragoman.config import config_file as config
-from dragoman.config.config_file import NAME_PATTERN, NAME_RULE, NamedAgent
-from dragoman.config.known_agents import KNOWN_AGENTS
+from dragoman.config.config_file import KNOWN_AGENTS, NAME_PATTERN, NAME_RULE, NamedAgent
 from dragoman.config.paths import user_paths
 from dragoman.dialect.dialects import DIALECT_NAMES
 

@@ -196,7 +196,7 @@ def check_host_section(host: HostSection) -> None:
         settings.endpoint_limits(host)
         settings.roots_lookup(host)
         store_address(host.store, user_paths())
-        oidc = settings.oidc_settings(host)
+        oidc = host.issuer
         if faults := [] if oidc is None else settings_faults(oidc):
             raise ConfigFault([f"host.issuer: {fault}" for fault in faults])
 

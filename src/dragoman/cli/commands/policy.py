@@ -14,9 +14,8 @@ from dragoman.cli.ui.format import print_json, report
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.grants import GrantsFile
 from dragoman.config.paths import project_policy_path, user_paths
-from dragoman.config.policy_files import PolicyLoader
+from dragoman.config.policy_files import PolicyLoader, TrustedFiles, content_hash
 from dragoman.config.private_files import read_bytes
-from dragoman.config.trust import TrustedFiles, content_hash
 from dragoman.errors import ConfigFault
 from dragoman.policy.decide import explain
 from dragoman.policy.decision import ASK, DENY, Verdict

@@ -187,7 +187,7 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
     limits, host_limits, oidc = (
         settings.endpoint_limits(section),
         settings.host_limits(section),
-        settings.oidc_settings(section),
+        section.issuer,
     )
     metrics = Metrics()
     secrets = [

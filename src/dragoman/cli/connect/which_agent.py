@@ -13,8 +13,7 @@ from typing import NoReturn
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config import config_file as config
-from dragoman.config.config_file import Config, NamedAgent
-from dragoman.config.known_agents import installed_agents
+from dragoman.config.config_file import Config, NamedAgent, installed_agents
 from dragoman.config.paths import user_paths
 
 

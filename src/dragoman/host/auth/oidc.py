@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.config.host_section import IssuerSection
 from dragoman.errors import ConfigFault
 from dragoman.host.auth.jwks import Fetch, Jwks, is_secure_url
 from dragoman.host.auth.roles import RANK
@@ -23,25 +24,11 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 # Which key type belongs to which algorithm, so that a token cannot choose how its key is used.
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
-# Allowed difference between clocks, and the highest that can be configured. Seconds.
-LEEWAY = 30.0
+# The highest allowed difference between clocks that can be configured. Seconds.
 MAX_LEEWAY = 600.0
 
 # A token is a few kilobytes. Longer ones are not read.
 MAX_TOKEN_LENGTH = 16 * 1024
-
-
-class OidcSettings(Struct, frozen=True, kw_only=True):
-    """Which issuer is trusted, for which audience, and what its claims mean."""
-
-    issuer: str
-    audience: str
-    user: str = "sub"  # the claim that names the user
-    role: str = "viewer"  # the role of everybody; "" admits only those in `roles`
-    role_claim: str = ""  # a claim with a string or a list, such as groups; dots lead into objects: realm_access.roles
-    roles: Mapping[str, str] = {}  # value of that claim -> role; the highest counts
-    owner: str = ""  # the issuer's name for the owner of this host
-    leeway: float = LEEWAY
 
 
 class TokenIdentity(Struct, frozen=True, kw_only=True):
@@ -57,7 +44,7 @@ class Oidc:
 
     def __init__(
         self,
-        settings: OidcSettings,
+        settings: IssuerSection,
         owner: str = "",
         *,
         fetch: Fetch | None = None,
@@ -148,7 +135,7 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
     return found
 
 
-def settings_faults(settings: OidcSettings) -> list[str]:
+def settings_faults(settings: IssuerSection) -> list[str]:
     """Return what is wrong with the settings."""
     faults = []
     if not is_secure_url(settings.issuer):
