@@ -1,4 +1,4 @@
-"""The cells of acpx, a real client: it drives `dragoman agent everything`, and we judge what it prints.
+"""The cells of acpx, a real client: it uses `dragoman agent everything`, and we check its output.
 
 Takes the place acpx was installed into; gives a row for the matrix. Sessions of acpx live in a process of its own that
 outlives each command, so the row ends by closing the session and looking for whatever stayed.
@@ -24,29 +24,29 @@ from interop.drive import MARK, TAP, leftovers
 from interop.install import CACHE
 from interop.page import Row, Verdict
 
-PATIENCE = 60.0  # seconds for one command of acpx; each takes two or three
-BEGINNING = 30.0  # seconds for a slow prompt to be seen in acpx's output
-TTL = "20"  # seconds after which acpx's own process ends by itself, should nobody close it
+TIMEOUT = 60.0  # seconds for one command of acpx; each takes two or three
+START_TIMEOUT = 30.0  # seconds until a slow prompt appears in the output of acpx
+TTL = "20"  # seconds after which acpx's own process ends by itself, if it is not closed
 
 
 @dataclass
 class Acpx:
-    """acpx with its agent, in a folder; every command's output is kept."""
+    """acpx with its agent, in a folder; keeps the output of every command."""
 
     command: list[str]
     env: dict[str, str]
     folder: Path
     log: Path
-    told: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
 
     def line(self, *words: str) -> list[str]:
-        """A whole command line."""
+        """A complete command line."""
         agent = [sys.executable, str(TAP), str(self.log / "wire.ndjson"), "--"]
         agent += [sys.executable, "-m", "dragoman", "agent", "everything"]
         return [*self.command, "--agent", shlex.join(agent), "--approve-all", "--ttl", TTL, "--format", "json", *words]
 
     def __call__(self, *words: str) -> list[dict[str, Any]]:
-        """Run one command to its end; what it printed as JSON."""
+        """Run one command to its end; return its JSON lines."""
         try:
             ended = subprocess.run(
                 self.line(*words),
@@ -55,18 +55,18 @@ class Acpx:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=PATIENCE,
+                timeout=TIMEOUT,
             )
         except subprocess.TimeoutExpired:
-            raise Failed(f"acpx {shlex.join(words)} did not end within {PATIENCE:g} s") from None
-        self.told.append(f"$ acpx {shlex.join(words)}\n{ended.stdout}{ended.stderr}[exit code {ended.returncode}]\n")
+            raise Failed(f"acpx {shlex.join(words)} did not end within {TIMEOUT:g} s") from None
+        self.output.append(f"$ acpx {shlex.join(words)}\n{ended.stdout}{ended.stderr}[exit code {ended.returncode}]\n")
         if ended.returncode:
             last = (ended.stdout + ended.stderr).strip().splitlines()[-1:] or ["no output"]
             raise Failed(f"acpx {shlex.join(words)} ended with {ended.returncode}: {last[0][:300]}")
         return parsed(ended.stdout)
 
     def begin(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start a command whose output goes to a file of its own."""
+        """Start a command whose output goes to a separate file."""
         output = (self.log / "slow.ndjson").open("wb")
         with output:
             return subprocess.Popen(
@@ -87,8 +87,8 @@ def parsed(output: str) -> list[dict[str, Any]]:
     return found
 
 
-def said(lines: list[dict[str, Any]]) -> str:
-    """What the agent said in this output."""
+def text_of(lines: list[dict[str, Any]]) -> str:
+    """The text of the agent in this output."""
     updates = [(one.get("params") or {}).get("update") or {} for one in lines if one.get("method") == "session/update"]
     return "".join(
         str((update.get("content") or {}).get("text", ""))
@@ -98,47 +98,52 @@ def said(lines: list[dict[str, Any]]) -> str:
 
 
 def stop_reason(lines: list[dict[str, Any]]) -> str | None:
-    """Why the last turn in this output ended."""
+    """The stop reason of the last turn in this output."""
     reasons = [one["result"]["stopReason"] for one in lines if "stopReason" in (one.get("result") or {})]
     return str(reasons[-1]) if reasons else None
 
 
 def exec_(acpx: Acpx) -> str:
-    """One-shot prompts: text, and a file that is asked for."""
-    lines = acpx("exec", "/echo a heron stands still")
-    expect(said(lines) == "a heron stands still", f"it showed {said(lines)!r}")
+    """One-shot prompts: text, and a file that needs permission."""
+    lines = acpx("exec", "/echo hello world")
+    expect(text_of(lines) == "hello world", f"it showed {text_of(lines)!r}")
     expect(stop_reason(lines) == "end_turn", f"stop reason {stop_reason(lines)}")
     lines = acpx("exec", "/write note.txt hello")
-    expect(any(one.get("method") == "session/request_permission" for one in lines), "the agent did not ask")
-    expect((acpx.folder / "note.txt").read_text() == "hello", "the file is not as it should be")
+    expect(
+        any(one.get("method") == "session/request_permission" for one in lines), "the agent sent no permission request"
+    )
+    expect((acpx.folder / "note.txt").read_text() == "hello", "the file has the wrong content")
     return ""
 
 
 def sessions(acpx: Acpx) -> str:
-    """A session that outlives the command that began it."""
+    """A session that outlives the command that opened it."""
     acpx("sessions", "new")
     lines = acpx("prompt", "/option model loud")
     expect(stop_reason(lines) == "end_turn", f"stop reason {stop_reason(lines)}")
     lines = acpx("prompt", "quietly")
-    expect("QUIETLY" in said(lines), f"the second prompt met another session: {said(lines)!r}")
+    expect("QUIETLY" in text_of(lines), f"the second prompt went to another session: {text_of(lines)!r}")
     status = acpx("status")
     expect(status and status[-1].get("status") == "alive", f"status: {status}")
     return "two prompts, one session"
 
 
 def set_mode(acpx: Acpx) -> str:
-    """The mode of that session is set, and kept: what asked before does so no more."""
+    """The mode of that session is set and stays: the same prompt needs no permission."""
     lines = acpx("set-mode", "code")
     expect(lines and lines[-1].get("modeId") == "code", f"it printed {lines}")
     lines = acpx("prompt", "/write free.txt hello")
-    expect(not any(one.get("method") == "session/request_permission" for one in lines), "the agent asked in mode code")
-    expect((acpx.folder / "free.txt").exists(), "there is no file")
+    expect(
+        not any(one.get("method") == "session/request_permission" for one in lines),
+        "the agent asked for permission in mode code",
+    )
+    expect((acpx.folder / "free.txt").exists(), "the file does not exist")
     try:
         acpx("set-mode", "nonsense")
     except Failed as refused:
-        expect("nonsense" in str(refused), f"the refusal says {refused}")
-        return "and a wrong one refused"
-    raise Failed("a mode that does not exist was taken")
+        expect("nonsense" in str(refused), f"the refusal is {refused}")
+        return "and an unknown mode refused"
+    raise Failed("an unknown mode was accepted")
 
 
 def cancel(acpx: Acpx) -> str:
@@ -146,14 +151,16 @@ def cancel(acpx: Acpx) -> str:
     output = acpx.log / "slow.ndjson"
     slow = acpx.begin("prompt", "/slow 60")
     try:
-        _await(lambda: "in_progress" in output.read_text(errors="replace"), BEGINNING, "the slow prompt never began")
+        _await(
+            lambda: "in_progress" in output.read_text(errors="replace"), START_TIMEOUT, "the slow prompt did not start"
+        )
         begun = time.monotonic()
         lines = acpx("cancel")
         expect(lines and lines[-1].get("cancelled") is True, f"it printed {lines}")
         try:
-            slow.wait(PATIENCE)
+            slow.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
-            raise Failed(f"the prompt did not end within {PATIENCE:g} s of its cancel") from None
+            raise Failed(f"the prompt did not end within {TIMEOUT:g} s after the cancel") from None
         reason = stop_reason(parsed(output.read_text(errors="replace")))
         expect(reason == "cancelled", f"stop reason {reason}")
         return f"after {time.monotonic() - begun:.1f} s"
@@ -163,7 +170,7 @@ def cancel(acpx: Acpx) -> str:
 
 
 def close(acpx: Acpx) -> str:
-    """The session is closed, and its processes are gone."""
+    """The session is closed, and no process is left."""
     acpx("sessions", "close")
     left = leftovers(acpx.env[MARK])
     expect(not left, f"left running: {'; '.join(left)[:300]}")
@@ -183,32 +190,32 @@ TITLES = [title for title, _ in CELLS]
 def judge(
     counterpart: Counterpart, where: Place, home: Path, env: dict[str, str], tell: Callable[[str], None], keep: bool
 ) -> Row:
-    """Play all cells, one after the other: most need the session of the ones before."""
+    """Run all cells in order: most need the session of the cells before."""
     folder, log = home / "work", CACHE / "logs" / counterpart.name
     for made in (folder, log):
         made.mkdir(parents=True, exist_ok=True)
     mark = f"{os.getpid()}-{time.monotonic_ns()}"
     acpx = Acpx(counterpart.command(where), {**env, MARK: mark}, folder, log)
     row = Row(counterpart.name, counterpart.version)
-    for title, play in CELLS:
+    for title, run in CELLS:
         begun = time.monotonic()
         try:
-            verdict = Verdict("passed", play(acpx))
-        except (Failed, OSError) as fault:
-            verdict = Verdict("failed", str(fault))
+            verdict = Verdict("passed", run(acpx))
+        except (Failed, OSError) as error:
+            verdict = Verdict("failed", str(error))
         verdict.seconds = time.monotonic() - begun
         row.cells[title] = verdict
-        tell(f"{counterpart.name:18} {title:18} {verdict.told}")
+        tell(f"{counterpart.name:18} {title:18} {verdict.progress_line}")
     leftovers(mark)
-    (log / "told.txt").write_text("\n".join(acpx.told))
+    (log / "output.txt").write_text("\n".join(acpx.output))
     if row.passes and not keep:
         shutil.rmtree(log)
     return row
 
 
-def _await(is_so: Callable[[], bool], patience: float, otherwise: str) -> None:
-    deadline = time.monotonic() + patience
-    while not is_so():
+def _await(condition: Callable[[], bool], timeout: float, error: str) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
         if time.monotonic() > deadline:
-            raise Failed(otherwise)
+            raise Failed(error)
         time.sleep(0.05)

@@ -1,7 +1,7 @@
-"""The cells of an agent: what each asks, and what must come of it. Pure judgements over outcomes of the driver.
+"""The cells of an agent: what each prompts, and which outcome passes. Pure functions over outcomes of the driver.
 
-A cell that the agent does not advertise is not run. A judgement gives a short note for the matrix, or raises Failed
-with a reason that can be read without the log.
+A cell that the agent does not advertise is not run. A cell returns a short note for the matrix, or raises Failed with a
+reason that is clear without the log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REFUSED = 6
 
 NO_METHOD = -32601
 
-# Give: prompt, and how it is driven. The cell runs in a folder of its own.
+# Takes a prompt and options. Each cell runs in its own folder.
 Drive = Callable[..., Outcome]
 
 
@@ -37,7 +37,7 @@ class Cell:
 
     name: str
     title: str
-    play: Callable[[Drive, Path], str]
+    run: Callable[[Drive, Path], str]
     is_advertised: Callable[[dict[str, Any]], bool] = lambda introduction: True
 
 
@@ -47,64 +47,64 @@ def expect(condition: Any, reason: str) -> None:
         raise Failed(reason)
 
 
-def ended_well(outcome: Outcome, stop_reason: str = "end_turn", code: int = 0) -> None:
-    """The run ended by itself, for this reason, told everything, and left nothing behind."""
+def check_end(outcome: Outcome, stop_reason: str = "end_turn", code: int = 0) -> None:
+    """Check that the run ended for this reason, logged everything, and left no process."""
     expect(outcome.code is not None, f"the run did not end within its {outcome.seconds:.0f} s")
-    why = outcome.complaint
+    why = outcome.error_text
     expect(outcome.stop_reason == stop_reason, f"stop reason {outcome.stop_reason}, exit {outcome.code}: {why}")
     expect(outcome.code == code, f"exit code {outcome.code}, not {code}: {why}")
-    told_everything(outcome)
+    check_entries(outcome)
     expect(not outcome.left, f"left running: {'; '.join(outcome.left)[:300]}")
 
 
-def told_everything(outcome: Outcome) -> None:
-    """The entries are of one session and have no gaps, and the last line sums up what they and the exit code say."""
+def check_entries(outcome: Outcome) -> None:
+    """Check that the entries belong to one session and have no gaps, and that the last line agrees with them."""
     first = outcome.numbers[0]
     expect(outcome.numbers == list(range(first, first + len(outcome.numbers))), f"entries {outcome.numbers}")
     expect(len(outcome.sessions) == 1, f"entries of the sessions {sorted(map(str, outcome.sessions))}")
-    told = outcome.summing_up
-    summed = (told.get("exitCode"), told.get("stopReason"), told.get("text"))
-    expect(summed == (outcome.code, outcome.stop_reason, outcome.text), f"the result is {summed}")
+    line = outcome.result_line
+    result = (line.get("exitCode"), line.get("stopReason"), line.get("text"))
+    expect(result == (outcome.code, outcome.stop_reason, outcome.text), f"the result is {result}")
 
 
 def prompt(drive: Drive, folder: Path) -> str:
-    """Streamed text arrives, all of it, in order."""
+    """All streamed text arrives in order."""
     outcome = drive(f"[[say {SENTENCE}]]")
-    ended_well(outcome)
+    check_end(outcome)
     expect(SENTENCE in outcome.text, f"the text was {outcome.text[-200:]!r}")
-    return f"{len(outcome.pieces)} pieces"
+    return f"{len(outcome.chunks)} chunks"
 
 
 def allowed(drive: Drive, folder: Path) -> str:
-    """A tool that asks first; leave is given, and the file is there."""
+    """A tool call asks for permission and gets it, and the file exists."""
     path = folder / "note.txt"
     outcome = drive(f"[[write {path} {WRITTEN}]]", allow=True)
-    ended_well(outcome)
-    asked(outcome)
-    expect(path.is_file(), "leave was given, and there is no file")
-    expect(path.read_text().strip() == WRITTEN, f"the file holds {path.read_text()[:100]!r}")
+    check_end(outcome)
+    check_permission_request(outcome)
+    expect(path.is_file(), "permission was granted, but the file does not exist")
+    expect(path.read_text().strip() == WRITTEN, f"the file contains {path.read_text()[:100]!r}")
     through = "our files" if outcome.requests("fs/write_text_file") else "its own files"
     return f"through {through}"
 
 
 def refused(drive: Drive, folder: Path) -> str:
-    """A tool that asks first; the policy has nobody to ask and refuses, there is no file, and the turn ends."""
+    """A tool call asks for permission, the policy refuses it, no file is written, and the turn ends."""
     path = folder / "note.txt"
     outcome = drive(f"[[write {path} {WRITTEN}]]", allow=False)
-    # An agent may take a refusal for the end of the turn; then it is cancelled, and the run says that.
+    # An agent may end the turn at a refusal. Then the stop reason is cancelled.
     if outcome.stop_reason == "cancelled":
-        ended_well(outcome, "cancelled", CANCELLED)
+        check_end(outcome, "cancelled", CANCELLED)
     else:
-        ended_well(outcome, "end_turn", REFUSED)
-    asked(outcome)
-    expect(all(is_refusal(outcome, decided) for decided in outcome.bodies("decided")), "the run did not say no")
-    expect("refused, for there is nobody to ask" in outcome.stderr, "the run did not say that its policy refused")
-    expect(not path.exists(), "leave was refused, and the file is there")
+        check_end(outcome, "end_turn", REFUSED)
+    check_permission_request(outcome)
+    expect(all(is_refusal(outcome, decided) for decided in outcome.bodies("decided")), "the run did not refuse")
+    expect("refused (there is nobody to ask)" in outcome.stderr, "the run did not report that its policy refused")
+    expect(not path.exists(), "permission was refused, but the file exists")
     return f"{outcome.stop_reason}, exit {outcome.code}"
 
 
 def is_refusal(outcome: Outcome, decided: dict[str, Any]) -> bool:
-    """Whether a decision is one of the ways to say no that its question offered; without any, it is cancelled."""
+    """Whether a decision is one of the offered reject options, or cancelled if there was none."""
     questions = [body for body in outcome.bodies("asked") if body["toolCall"]["toolCallId"] == decided["toolCallId"]]
     kinds = {option["optionId"]: option["kind"] for body in questions for option in body["options"]}
     chosen = decided["outcome"]
@@ -114,55 +114,58 @@ def is_refusal(outcome: Outcome, decided: dict[str, Any]) -> bool:
 
 
 def command(drive: Drive, folder: Path) -> str:
-    """A command that needs leave; it is given, and the command ran."""
+    """A command asks for permission and gets it, and the command runs."""
     path = folder / "ran.txt"
     outcome = drive(f"[[run touch {path}]]", allow=True)
-    ended_well(outcome)
-    asked(outcome)
-    expect(path.is_file(), "leave was given, and the command did not run")
+    check_end(outcome)
+    check_permission_request(outcome)
+    expect(path.is_file(), "permission was granted, but the command did not run")
     through = "our terminal" if outcome.requests("terminal/create") else "its own shell"
     return f"in {through}"
 
 
-def asked(outcome: Outcome) -> None:
-    """The agent asked on the wire, and the run told of question and decision."""
-    expect(outcome.requests("session/request_permission"), f"the agent did not ask; it said {outcome.text[-200:]!r}")
-    expect(outcome.bodies("asked"), "the agent asked, and the run did not tell")
-    expect(outcome.bodies("decided"), "the agent asked, and the run told no decision")
+def check_permission_request(outcome: Outcome) -> None:
+    """Check that the agent sent a permission request, and that the run logged it with its decision."""
+    expect(
+        outcome.requests("session/request_permission"),
+        f"the agent sent no permission request; its text: {outcome.text[-200:]!r}",
+    )
+    expect(outcome.bodies("asked"), "the run did not log the permission request")
+    expect(outcome.bodies("decided"), "the run did not log the decision")
 
 
 def cancel(drive: Drive, folder: Path) -> str:
-    """Ctrl-C in the middle of a slow answer ends the turn as cancelled."""
+    """Ctrl-C during a slow answer ends the turn as cancelled."""
     outcome = drive("[[slow 60]]", interrupt=True)
-    ended_well(outcome, "cancelled", CANCELLED)
+    check_end(outcome, "cancelled", CANCELLED)
     expect(outcome.requests("session/cancel"), "no session/cancel was sent")
     return f"after {outcome.after_interrupt or 0:.1f} s"
 
 
 def load(drive: Drive, folder: Path) -> str:
-    """A named session goes on by session/load; a run would rather resume, so it does not learn of that."""
-    return go_on(drive, "session/load", ("resume",))
+    """A named session continues by session/load. The cell hides resume, which a run prefers."""
+    return continue_session(drive, "session/load", ("resume",))
 
 
 def resume(drive: Drive, folder: Path) -> str:
-    """A named session goes on by session/resume; by session/load, if the agent has not what it advertises."""
-    return go_on(drive, "session/resume")
+    """A named session continues by session/resume, or by session/load if the agent lacks what it advertises."""
+    return continue_session(drive, "session/resume")
 
 
-def go_on(drive: Drive, way: str, hidden: tuple[str, ...] = ()) -> str:
-    """A named session goes on in another process, and the model hears what was said before."""
+def continue_session(drive: Drive, way: str, hidden: tuple[str, ...] = ()) -> str:
+    """A named session continues in another process, and the model gets the earlier messages."""
     before = drive(f"[[say {WORD}]]", session=way, hidden=hidden)
-    ended_well(before)
+    check_end(before)
     outcome = drive("[[recall]]", session=way, hidden=hidden)
-    ended_well(outcome)
-    told = outcome.bodies("opened")[0]["by"]
-    has_not = outcome.error(way).get("code") == NO_METHOD
-    expect(told == ("session/load" if has_not else way), f"it went on by {told}: {outcome.complaint}")
-    expect(outcome.result(told) is not None, f"the run says {told}, and the agent answered none")
-    expect(outcome.sessions == before.sessions, "it went on in the log of another session")
-    expect(outcome.numbers[0] == before.numbers[-1] + 1, f"the log went on at entry {outcome.numbers[0]}")
-    expect(WORD in outcome.text, f"it does not remember; it said {outcome.text[-200:]!r}")
-    return f"by {told}" + (f", for {way} is not there" if has_not else "")
+    check_end(outcome)
+    method = outcome.bodies("opened")[0]["by"]
+    is_missing = outcome.error(way).get("code") == NO_METHOD
+    expect(method == ("session/load" if is_missing else way), f"it continued by {method}: {outcome.error_text}")
+    expect(outcome.result(method) is not None, f"the run reports {method}, but the agent did not answer it")
+    expect(outcome.sessions == before.sessions, "it continued in the log of another session")
+    expect(outcome.numbers[0] == before.numbers[-1] + 1, f"the log continued at entry {outcome.numbers[0]}")
+    expect(WORD in outcome.text, f"the earlier message is missing; the text: {outcome.text[-200:]!r}")
+    return f"by {method}" + (f" ({way} is missing)" if is_missing else "")
 
 
 def can_load(introduction: dict[str, Any]) -> bool:

@@ -18,16 +18,16 @@ from interop import loopback
 from interop.counterparts import AGENTS, EXAMPLES, Place
 from interop.install import CACHE, install, node, place
 from interop.model.server import Model
-from interop.run import environment, furnish, tell
+from interop.run import environment, make_home, tell
 
 SCRIPT = Path(__file__).parent / "check.toml"
 CHECKED = (*EXAMPLES, *AGENTS)
-PATIENCE = 7200  # seconds for one agent: some need ten minutes, and on a busy machine an hour
-FAREWELL = 60  # seconds for a check to report what it has
+TIMEOUT = 7200  # seconds for one agent: some need ten minutes, and on a busy machine an hour
+REPORT_TIMEOUT = 60  # seconds for a check to report what it has
 
 
 def main() -> int:
-    """Check one after the other; the exit code is 0 when every check came to its end."""
+    """Check one after the other; the exit code is 0 if every check ran to its end."""
     words = sys.argv[1:]
     mark = words.index("--") if "--" in words else len(words)
     names = [counterpart.name for counterpart in CHECKED]
@@ -39,14 +39,14 @@ def main() -> int:
     chosen = [counterpart for counterpart in CHECKED if not options.only or counterpart.name in options.only]
     bin = node(tell)
     missing = install(chosen, bin, tell)
-    base = environment(bin, alone=False) | loopback.closed_door()
+    base = environment(bin, alone=False) | loopback.closed_proxies()
     ended = not missing
     with tempfile.TemporaryDirectory(prefix="interop-") as temporary, Model() as model:
         for counterpart in chosen:
             if counterpart.name in missing:
                 continue
             where = Place(place(counterpart), model.url(counterpart.name))
-            env = furnish(counterpart, where, Path(temporary) / counterpart.name, base)
+            env = make_home(counterpart, where, Path(temporary) / counterpart.name, base)
             report = options.out / counterpart.name
             command = ["env", "-i", *(f"{name}={value}" for name, value in env.items()), *counterpart.command(where)]
             check = [sys.executable, "-m", "dragoman", "check", "agent", "--script", str(SCRIPT), *words[mark + 1 :]]
@@ -57,13 +57,13 @@ def main() -> int:
 
 
 def _run(command: list[str]) -> int:
-    """Run a check; one that takes too long reports what was tried until then."""
+    """Run a check; after the timeout it reports what was tested until then."""
     with subprocess.Popen(command) as running:
         try:
-            return running.wait(PATIENCE)
+            return running.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             running.send_signal(signal.SIGINT)
-            return running.wait(FAREWELL)
+            return running.wait(REPORT_TIMEOUT)
 
 
 if __name__ == "__main__":

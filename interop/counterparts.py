@@ -18,7 +18,7 @@ PEERS = Path(__file__).parent / "peers"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a counterpart is, and where its model answers."""
+    """Where a counterpart is installed, and the URL of its model."""
 
     folder: Path
     model: str
@@ -39,7 +39,7 @@ def _nothing(place: Place) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Counterpart:
-    """One agent or client. `packages` have pinned versions; the first is the one whose version is told."""
+    """One agent or client. `packages` have pinned versions; the version of the first is shown."""
 
     name: str
     source: str  # npm, PyPI, sdist (PyPI with the source of the first package, which has its examples) or crates.io
@@ -47,7 +47,7 @@ class Counterpart:
     command: Callable[[Place], list[str]]
     env: Callable[[Place], dict[str, str]] = _nothing
     files: Callable[[Place], dict[str, str]] = _nothing
-    peer: str | None = None  # a file of ours that is put into its folder
+    peer: str | None = None  # a file of ours that is copied into its folder
     rest: Callable[[], float] = lambda: 0.0  # seconds to wait before another process opens the same session
 
     @property
@@ -116,7 +116,7 @@ AGENTS: tuple[Counterpart, ...] = (
         "qwen-code",
         "npm",
         ("@qwen-code/qwen-code@0.24.4",),
-        # Without the flag a model decides what is safe, and nobody is asked.
+        # Without the flag a model decides what is safe, and the agent sends no permission request.
         lambda place: [place.npm("qwen"), "--acp", "--approval-mode", "default"],
         lambda place: {
             "OPENAI_API_KEY": "x",
@@ -198,8 +198,8 @@ ACPX = Counterpart("acpx", "npm", ("acpx@0.19.1",), lambda place: [place.npm("ac
 
 ALL = (*AGENTS, ACPX)
 
-# The agents that come with the official SDKs, as they are, and for Rust, whose examples answer no prompt, the shortest
-# one would write (peers/rust, with a client beside it): `interop.check` checks them, and nothing drives them.
+# The example agents of the official SDKs. The Rust examples answer no prompt, so peers/rust has a minimal agent and a
+# client. Only `interop.check` uses them.
 EXAMPLES: tuple[Counterpart, ...] = (
     Counterpart(
         "python-sdk-echo",

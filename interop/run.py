@@ -30,12 +30,12 @@ PAGE = Path(__file__).parent.parent / "docs" / "matrix.md"
 
 
 def tell(text: str) -> None:
-    """A line of progress, at once."""
+    """Print a line of progress at once."""
     print(text, flush=True)
 
 
 def main() -> int:
-    """Install, drive, tell."""
+    """Install and run everything, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m interop.run", description=__doc__)
     names = [counterpart.name for counterpart in ALL]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=", ".join(names))
@@ -47,8 +47,8 @@ def main() -> int:
 
     try:
         bin = node(tell)
-    except NotInstalled as fault:
-        tell(f"node: {fault}; put node 22.19 or newer, with npm, on PATH")
+    except NotInstalled as error:
+        tell(f"node: {error}; put node 22.19 or newer, with npm, on PATH")
         return 1
     missing = install(chosen, bin, tell)
     alone = loopback.enter()
@@ -68,7 +68,7 @@ def main() -> int:
                     return Row(counterpart.name, counterpart.version, {}, missing[counterpart.name])
                 home = Path(temporary) / counterpart.name
                 where = Place(place(counterpart), model.url(counterpart.name))
-                env = furnish(counterpart, where, home, base)
+                env = make_home(counterpart, where, home, base)
                 if counterpart is ACPX:
                     return acpx.judge(counterpart, where, home, env, tell, options.keep)
                 return judge_agent(counterpart, where, home, env, options.cell, options.keep)
@@ -91,14 +91,14 @@ def main() -> int:
 
 
 def environment(bin: Path, alone: bool) -> dict[str, str]:
-    """What every agent finds in its environment: nothing of ours but the way to node."""
+    """The environment of every agent: nothing of ours except the path to node."""
     path = os.pathsep.join([str(bin), "/usr/local/bin", "/usr/bin", "/bin"])
     env = {"PATH": path, "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "USER": "interop", "SHELL": "/bin/sh"}
-    return env if alone else {**env, **loopback.closed_door()}
+    return env if alone else {**env, **loopback.closed_proxies()}
 
 
-def furnish(counterpart: Counterpart, where: Place, home: Path, base: dict[str, str]) -> dict[str, str]:
-    """Make an agent's home, and give its variables."""
+def make_home(counterpart: Counterpart, where: Place, home: Path, base: dict[str, str]) -> dict[str, str]:
+    """Create an agent's home; return its variables."""
     places = {
         "HOME": home,
         "XDG_CONFIG_HOME": home / ".config",
@@ -121,7 +121,7 @@ def furnish(counterpart: Counterpart, where: Place, home: Path, base: dict[str, 
 def judge_agent(
     counterpart: Counterpart, where: Place, home: Path, env: dict[str, str], only: list[str] | None, keep: bool
 ) -> Row:
-    """Play all cells of an agent that it advertises; the first one tells what it advertises."""
+    """Run all cells that an agent advertises; the first one shows what it advertises."""
     row = Row(counterpart.name, counterpart.version, {})
     introduction: dict[str, Any] = {}
     for cell in CELLS:
@@ -131,9 +131,9 @@ def judge_agent(
             row.cells[cell.title] = Verdict("unadvertised")
             tell(f"{counterpart.name:18} {cell.title:18} not advertised")
             continue
-        verdict, outcomes = play(cell, counterpart, where, home, env, keep)
+        verdict, outcomes = run_cell(cell, counterpart, where, home, env, keep)
         row.cells[cell.title] = verdict
-        tell(f"{counterpart.name:18} {cell.title:18} {verdict.told}")
+        tell(f"{counterpart.name:18} {cell.title:18} {verdict.progress_line}")
         if cell.name == "prompt" and outcomes:
             introduction = outcomes[-1].result("initialize") or {}
             info = introduction.get("agentInfo") or {}
@@ -141,10 +141,10 @@ def judge_agent(
     return row
 
 
-def play(
+def run_cell(
     cell: Cell, counterpart: Counterpart, where: Place, home: Path, env: dict[str, str], keep: bool
 ) -> tuple[Verdict, list[Outcome]]:
-    """One cell, in a folder of its own; its logs stay if it failed."""
+    """Run one cell in its own folder; keep its logs if it failed."""
     folder = home / "work" / cell.name
     folder.mkdir(parents=True)
     log = LOGS / counterpart.name / cell.name
@@ -159,11 +159,11 @@ def play(
 
     begun = time.monotonic()
     try:
-        verdict = Verdict("passed", cell.play(driven, folder))
-    except Failed as fault:
-        verdict = Verdict("failed", f"{fault}")
-    except LookupError as fault:  # one line that is not as documented shall not end the whole matrix
-        verdict = Verdict("failed", f"an entry of the run is not as docs/store.md says: {fault!r}")
+        verdict = Verdict("passed", cell.run(driven, folder))
+    except Failed as error:
+        verdict = Verdict("failed", f"{error}")
+    except LookupError as error:  # one unexpected line must not end the whole matrix
+        verdict = Verdict("failed", f"an entry of the run is not as docs/store.md says: {error!r}")
     verdict.seconds = time.monotonic() - begun
     if verdict.passed and not keep:
         shutil.rmtree(log, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Between a client and an agent: passes every byte on, and writes down each frame with its time and direction.
+"""Between a client and an agent: pass every byte on, and record each frame with its time and direction.
 
 `python tap.py LOG [HIDDEN...] -- CMD ARG...`; lines of the log: `{"t": seconds, "dir": "c2a" | "a2c" | "note", "raw":
 text}`. The client does not learn of HIDDEN session capabilities, so it can be seen what it does without; the log does.
@@ -36,7 +36,7 @@ class Log:
 
 
 def without(hidden: list[str]) -> Callable[[bytes], bytes]:
-    """What makes of an agent's line one that does not offer the hidden capabilities."""
+    """Return a function that removes the hidden capabilities from a line of the agent."""
 
     def change(line: bytes) -> bytes:
         if b'"sessionCapabilities"' not in line:
@@ -47,16 +47,16 @@ def without(hidden: list[str]) -> Callable[[bytes], bytes]:
             for name in hidden:
                 offered.pop(name, None)
         except (ValueError, LookupError, TypeError, AttributeError):
-            return line  # the words are there, but it is no introduction
+            return line  # not an initialize result
         return json.dumps(message).encode()
 
     return change
 
 
-def carry(
+def pass_on(
     source: int, sink: IO[bytes], direction: str, log: Log, change: Callable[[bytes], bytes] | None = None
 ) -> None:
-    """Pass everything on at once (line by line, if lines are to be changed), and log what became a whole line."""
+    """Pass everything on at once (line by line if lines are changed), and record complete lines."""
     rest = b""
     while data := os.read(source, READ):
         *lines, rest = (rest + data).split(b"\n")
@@ -64,7 +64,7 @@ def carry(
             sink.write(data if change is None else b"".join(change(line) + b"\n" for line in lines))
             sink.flush()
         except OSError:
-            break  # the other end is gone
+            break  # the other end is closed
         for line in lines:
             log.note(direction, line.decode("utf-8", "replace"))
     if rest:
@@ -78,11 +78,11 @@ def _finish(sink: IO[bytes], rest: bytes) -> None:
         sink.write(rest)
         sink.flush()
     except OSError:
-        pass  # the other end is gone
+        pass  # the other end is closed
 
 
 def main(arguments: list[str]) -> int:
-    """Start the agent and carry until it ends."""
+    """Start the agent and pass messages on until it ends."""
     log = Log(arguments[0])
     mark = arguments.index("--")
     hidden = arguments[1:mark]
@@ -92,15 +92,15 @@ def main(arguments: list[str]) -> int:
     out = agent.stdout.fileno()
     forth = threading.Thread(target=forward, args=(agent.stdin, log), daemon=True)
     forth.start()
-    carry(out, sys.stdout.buffer, "a2c", log, without(hidden) if hidden else None)
+    pass_on(out, sys.stdout.buffer, "a2c", log, without(hidden) if hidden else None)
     code = agent.wait()
     log.note("note", f"the agent ended with exit code {code}")
     return code if code >= 0 else 128 - code
 
 
 def forward(sink: IO[bytes], log: Log) -> None:
-    """From the client to the agent, and then the end of input."""
-    carry(0, sink, "c2a", log)
+    """Pass messages from the client to the agent, then the end of input."""
+    pass_on(0, sink, "c2a", log)
     log.note("note", "the client closed its end")
     try:
         sink.close()

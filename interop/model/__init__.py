@@ -1,1 +1,1 @@
-"""A model that is none: it answers agents over loopback, always the same, as the prompt tells it to."""
+"""A fake model: it answers agents over loopback, deterministically, as the prompt orders."""

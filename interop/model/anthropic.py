@@ -1,4 +1,4 @@
-"""Anthropic's spelling: messages. Pure: request bodies in, events and bodies out.
+"""Anthropic's API: messages. Pure: request bodies in, events and bodies out.
 
 Below is the script, which knows what to answer; above the server, which sends each event when its time comes.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from interop.model.script import Conversation, Reply, Said, Tool
+from interop.model.script import ChatMessage, Conversation, Reply, Tool
 from interop.model.stream import Event
 
 COUNTED = {"input_tokens": 10}
@@ -17,16 +17,16 @@ USAGE = {"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 
 
 
 def read(body: dict[str, Any]) -> Conversation:
-    """The conversation of a messages request; results of tools come in the user's name."""
-    said: list[Said] = []
+    """The conversation of a messages request; tool results have the role user."""
+    said: list[ChatMessage] = []
     for message in body.get("messages", ()):
         content = message.get("content", "")
         who = "user" if message.get("role") == "user" else "model"
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
             if block.get("type") == "text":
-                said.append(Said(who, block.get("text", "")))
+                said.append(ChatMessage(who, block.get("text", "")))
             elif block.get("type") == "tool_result":
-                said.append(Said("tool", _plain(block.get("content"))))
+                said.append(ChatMessage("tool", _plain(block.get("content"))))
     tools = tuple(
         Tool(tool["name"], tool["input_schema"])
         for tool in body.get("tools") or ()
@@ -44,8 +44,8 @@ def _plain(content: Any) -> str:
 
 
 def stream(reply: Reply, body: dict[str, Any], id: str) -> Iterator[Event]:
-    """The answer as events: a message begins, its one block comes in pieces, it ends."""
-    begun = {**whole(reply, body, id), "content": [], "stop_reason": None}
+    """The answer as events: message start, one block in chunks, message end."""
+    begun = {**response_body(reply, body, id), "content": [], "stop_reason": None}
     yield _event("message_start", message=begun)
     block = _block(reply, id)
     if reply.call is not None:
@@ -54,11 +54,11 @@ def stream(reply: Reply, body: dict[str, Any], id: str) -> Iterator[Event]:
         yield _event("content_block_delta", index=0, delta=delta)
     else:
         yield _event("content_block_start", index=0, content_block={**block, "text": ""})
-        for piece in reply.pieces:
+        for piece in reply.chunks:
             delta = {"type": "text_delta", "text": piece}
-            yield _event("content_block_delta", reply.beat, index=0, delta=delta)
+            yield _event("content_block_delta", reply.pause, index=0, delta=delta)
     yield _event("content_block_stop", index=0)
-    yield _event("message_delta", delta={"stop_reason": _why(reply), "stop_sequence": None}, usage=USAGE)
+    yield _event("message_delta", delta={"stop_reason": _finish_reason(reply), "stop_sequence": None}, usage=USAGE)
     yield _event("message_stop")
 
 
@@ -72,19 +72,19 @@ def _block(reply: Reply, id: str) -> dict[str, Any]:
     return {"type": "text", "text": reply.text}
 
 
-def _why(reply: Reply) -> str:
+def _finish_reason(reply: Reply) -> str:
     return "tool_use" if reply.call is not None else "end_turn"
 
 
-def whole(reply: Reply, body: dict[str, Any], id: str) -> dict[str, Any]:
-    """The answer as one body."""
+def response_body(reply: Reply, body: dict[str, Any], id: str) -> dict[str, Any]:
+    """The answer as one response body."""
     return {
         "id": f"msg_{id}",
         "type": "message",
         "role": "assistant",
         "model": body.get("model", "fake-model"),
         "content": [_block(reply, id)],
-        "stop_reason": _why(reply),
+        "stop_reason": _finish_reason(reply),
         "stop_sequence": None,
         "usage": USAGE,
     }

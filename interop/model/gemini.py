@@ -1,4 +1,4 @@
-"""Gemini's spelling: generateContent and its stream. Pure: request bodies in, events and bodies out.
+"""Gemini's API: generateContent and its stream. Pure: request bodies in, events and bodies out.
 
 Below is the script, which knows what to answer; above the server, which sends each event when its time comes.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from interop.model.script import Conversation, Reply, Said, Tool
+from interop.model.script import ChatMessage, Conversation, Reply, Tool
 from interop.model.stream import Event
 
 COUNTED = {"totalTokens": 10}
@@ -17,15 +17,15 @@ USAGE = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 1
 
 
 def read(body: dict[str, Any]) -> Conversation:
-    """The conversation of a request; results of tools come in the user's name."""
-    said: list[Said] = []
+    """The conversation of a request; tool results have the role user."""
+    said: list[ChatMessage] = []
     for content in body.get("contents", ()):
         who = "model" if content.get("role") == "model" else "user"
         for part in content.get("parts", ()):
             if "functionResponse" in part:
-                said.append(Said("tool", json.dumps(part["functionResponse"].get("response"))))
+                said.append(ChatMessage("tool", json.dumps(part["functionResponse"].get("response"))))
             elif "text" in part:
-                said.append(Said(who, part["text"]))
+                said.append(ChatMessage(who, part["text"]))
     tools = tuple(
         Tool(one["name"], one.get("parametersJsonSchema") or one.get("parameters") or {})
         for group in body.get("tools") or ()
@@ -39,16 +39,16 @@ def read(body: dict[str, Any]) -> Conversation:
 
 
 def stream(reply: Reply, body: dict[str, Any], id: str) -> Iterator[Event]:
-    """The answer as events, each a whole response with one more part; the last says why it ended."""
-    for piece in reply.pieces:
-        yield Event(_response({"text": piece}, id), pause=reply.beat)
+    """The answer as events, each a complete response with one more part; the last has the finish reason."""
+    for piece in reply.chunks:
+        yield Event(_response({"text": piece}, id), pause=reply.pause)
     last = _response(_part(reply) if reply.call is not None else {"text": ""}, id)
     last["candidates"][0]["finishReason"] = "STOP"
     yield Event(last)
 
 
-def whole(reply: Reply, body: dict[str, Any], id: str) -> dict[str, Any]:
-    """The answer as one body."""
+def response_body(reply: Reply, body: dict[str, Any], id: str) -> dict[str, Any]:
+    """The answer as one response body."""
     made = _response(_part(reply), id)
     made["candidates"][0]["finishReason"] = "STOP"
     return made

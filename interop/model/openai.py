@@ -1,4 +1,4 @@
-"""OpenAI's two spellings: chat completions and responses. Pure: request bodies in, events and bodies out.
+"""OpenAI's two APIs: chat completions and responses. Pure: request bodies in, events and bodies out.
 
 Below is the script, which knows what to answer; above the server, which sends each event when its time comes.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from interop.model.script import Conversation, Reply, Said, Tool
+from interop.model.script import ChatMessage, Conversation, Reply, Tool
 from interop.model.stream import Event
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
@@ -36,7 +36,7 @@ def plain(content: Any) -> str:
 def read_chat(body: dict[str, Any]) -> Conversation:
     """The conversation of a chat completions request."""
     said = tuple(
-        Said(WHO[message["role"]], plain(message.get("content")))
+        ChatMessage(WHO[message["role"]], plain(message.get("content")))
         for message in body.get("messages", ())
         if message.get("role") in WHO
     )
@@ -56,10 +56,10 @@ def _wanted(form: Any) -> dict[str, Any] | None:
 
 
 def stream_chat(reply: Reply, body: dict[str, Any], id: str) -> Iterator[Event]:
-    """The answer as chunks; the last one that has a choice says why it ended."""
+    """The answer as chunks; the last one with a choice has the finish reason."""
     yield _chunk(body, id, {"role": "assistant", "content": ""})
-    for piece in reply.pieces:
-        yield _chunk(body, id, {"content": piece}, pause=reply.beat)
+    for piece in reply.chunks:
+        yield _chunk(body, id, {"content": piece}, pause=reply.pause)
     if reply.call is not None:
         call = {"index": 0, "id": f"call_{id}", "type": "function", "function": _function(reply)}
         yield _chunk(body, id, {"tool_calls": [call]})
@@ -68,7 +68,7 @@ def stream_chat(reply: Reply, body: dict[str, Any], id: str) -> Iterator[Event]:
     yield Event("[DONE]")
 
 
-def whole_chat(reply: Reply, body: dict[str, Any], id: str) -> dict[str, Any]:
+def chat_body(reply: Reply, body: dict[str, Any], id: str) -> dict[str, Any]:
     """The answer as one body."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     if reply.call is not None:
@@ -107,22 +107,22 @@ def read_responses(body: dict[str, Any]) -> Conversation:
     return Conversation(said, tools, _wanted((body.get("text") or {}).get("format")))
 
 
-def _item(item: dict[str, Any]) -> Said | None:
+def _item(item: dict[str, Any]) -> ChatMessage | None:
     if item.get("type") == "function_call_output":
-        return Said("tool", plain(item.get("output")))
+        return ChatMessage("tool", plain(item.get("output")))
     if item.get("type", "message") == "message" and item.get("role") in WHO:
-        return Said(WHO[item["role"]], plain(item.get("content")))
+        return ChatMessage(WHO[item["role"]], plain(item.get("content")))
     return None
 
 
 def stream_responses(reply: Reply, body: dict[str, Any], id: str) -> Iterator[Event]:
-    """The answer as events, each of which has its name in its type and a number."""
+    """The answer as events, each with its type and a number."""
     for number, (kind, members, pause) in enumerate(_steps(reply, body, id)):
         yield Event({"type": kind, "sequence_number": number, **members}, name=kind, pause=pause)
 
 
 def _steps(reply: Reply, body: dict[str, Any], id: str) -> Iterator[tuple[str, dict[str, Any], float]]:
-    begun = {**whole_responses(reply, body, id), "status": "in_progress", "output": [], "usage": None}
+    begun = {**responses_body(reply, body, id), "status": "in_progress", "output": [], "usage": None}
     yield "response.created", {"response": begun}, 0
     yield "response.in_progress", {"response": begun}, 0
     if reply.call is not None:
@@ -145,12 +145,12 @@ def _steps(reply: Reply, body: dict[str, Any], id: str) -> Iterator[tuple[str, d
             0,
         )
         yield "response.content_part.added", {**here, "part": empty}, 0
-        for piece in reply.pieces:
-            yield "response.output_text.delta", {**here, "delta": piece}, reply.beat
+        for piece in reply.chunks:
+            yield "response.output_text.delta", {**here, "delta": piece}, reply.pause
         yield "response.output_text.done", {**here, "text": reply.text}, 0
         yield "response.content_part.done", {**here, "part": item["content"][0]}, 0
     yield "response.output_item.done", {"output_index": 0, "item": item}, 0
-    yield "response.completed", {"response": whole_responses(reply, body, id)}, 0
+    yield "response.completed", {"response": responses_body(reply, body, id)}, 0
 
 
 def _output(reply: Reply, id: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _output(reply: Reply, id: str) -> dict[str, Any]:
     return {"type": "message", "id": f"msg_{id}", "role": "assistant", "status": "completed", "content": [part]}
 
 
-def whole_responses(reply: Reply, body: dict[str, Any], id: str) -> dict[str, Any]:
+def responses_body(reply: Reply, body: dict[str, Any], id: str) -> dict[str, Any]:
     """The answer as one body."""
     return {
         "id": f"resp_{id}",

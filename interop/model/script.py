@@ -1,4 +1,4 @@
-"""What the fake model answers: a pure function from a conversation to a reply.
+"""The answers of the fake model: a pure function from a conversation to a reply.
 
 The user's words hold an order, `[[say TEXT]]`, `[[write PATH TEXT]]`, `[[run COMMAND]]`, `[[slow SECONDS]]` or
 `[[recall]]`; agents wrap prompts in much else, so it may stand anywhere. The last order counts. Above are the four
@@ -18,14 +18,14 @@ ORDER = re.compile(r"\[\[(say|write|run|slow|recall)(?: ([^\]]*))?\]\]")
 WRITERS = ("write_file", "write", "create", "create_file")
 RUNNERS = ("run_shell_command", "bash", "shell", "execute", "run_command")
 
-# What a property of a tool's input is given, by words in its name; the first that matches.
+# The value of a property of a tool's input, by words in its name; the first match.
 PATHS = ("path", "file_name", "filename")
 TEXTS = ("content", "text")
 COMMANDS = ("command", "cmd")
 
-SLOW_BEAT = 0.1  # seconds between the pieces of a slow answer: quick enough to be seen, slow enough to be cancelled
-SLOW_MOST = 120.0  # no answer takes longer, whoever asks for it
-QUOTED = 200  # characters of a tool's result that are said back
+SLOW_PAUSE = 0.1  # seconds between the chunks of a slow answer: short enough to be noticed, long enough to be cancelled
+SLOW_MOST = 120.0  # no answer takes longer
+QUOTED = 200  # characters of a tool result that are repeated
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Tool:
 
 
 @dataclass(frozen=True)
-class Said:
+class ChatMessage:
     """One message of the conversation; `who` is user, model or tool."""
 
     who: str
@@ -46,9 +46,9 @@ class Said:
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a request holds, whichever provider's words it came in; `wanted` is the schema of a wanted JSON answer."""
+    """The content of a request of any API; `wanted` is the schema of a requested JSON answer."""
 
-    said: tuple[Said, ...] = ()
+    said: tuple[ChatMessage, ...] = ()
     tools: tuple[Tool, ...] = ()
     wanted: dict[str, Any] | None = None
 
@@ -63,20 +63,20 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model says, in pieces, `beat` seconds apart; or the tool it calls."""
+    """The text of the model in chunks, `pause` seconds apart, or the tool that it calls."""
 
-    pieces: tuple[str, ...] = ()
+    chunks: tuple[str, ...] = ()
     call: Call | None = None
-    beat: float = 0.0
+    pause: float = 0.0
 
     @property
     def text(self) -> str:
-        """All of it."""
-        return "".join(self.pieces)
+        """The whole text."""
+        return "".join(self.chunks)
 
 
 def answer(conversation: Conversation) -> Reply:
-    """Do what the last order says; once a tool has answered, say what it answered."""
+    """Follow the last order; after a tool result, repeat the result."""
     if conversation.wanted is not None:
         return say(_json(conversation.wanted))
     at, verb, rest = _order(conversation)
@@ -88,8 +88,8 @@ def answer(conversation: Conversation) -> Reply:
 
 
 def say(text: str) -> Reply:
-    """A text, a word a piece."""
-    return Reply(pieces=tuple(re.findall(r"\S+\s*|\s+", text)))
+    """A text, one chunk per word."""
+    return Reply(chunks=tuple(re.findall(r"\S+\s*|\s+", text)))
 
 
 def _order(conversation: Conversation) -> tuple[int, str, str]:
@@ -118,10 +118,10 @@ def _run(conversation: Conversation, command: str) -> Reply:
 
 
 def _slow(conversation: Conversation, seconds: str) -> Reply:
-    if not conversation.tools:  # somebody wants a title for the conversation: that is none of ours to delay
+    if not conversation.tools:  # a request for a title: do not delay it
         return say("Something slow")
-    count = int(min(float(seconds or 10), SLOW_MOST) / SLOW_BEAT)
-    return Reply(pieces=tuple(f"{number} " for number in range(1, count + 1)), beat=SLOW_BEAT)
+    count = int(min(float(seconds or 10), SLOW_MOST) / SLOW_PAUSE)
+    return Reply(chunks=tuple(f"{number} " for number in range(1, count + 1)), pause=SLOW_PAUSE)
 
 
 def _recall(conversation: Conversation, _: str) -> Reply:
@@ -138,12 +138,12 @@ def _use(conversation: Conversation, names: tuple[str, ...], values: tuple[tuple
     for name in names:
         if name in offered:
             tool = offered[name]
-            return Reply(call=Call(tool.name, filled(tool.schema, values)))
+            return Reply(call=Call(tool.name, fill_arguments(tool.schema, values)))
     return say(f"I have no tool for that; there are: {', '.join(offered) or 'none'}")
 
 
-def filled(schema: dict[str, Any], values: tuple[tuple[tuple[str, ...], str], ...]) -> dict[str, Any]:
-    """Arguments for a tool: our values where a name fits, the least its schema takes where something is required."""
+def fill_arguments(schema: dict[str, Any], values: tuple[tuple[tuple[str, ...], str], ...]) -> dict[str, Any]:
+    """Arguments for a tool: our values if a name matches, minimal values for other required members."""
     arguments: dict[str, Any] = {}
     left = list(values)
     required = schema.get("required") or ()
@@ -158,22 +158,24 @@ def filled(schema: dict[str, Any], values: tuple[tuple[tuple[str, ...], str], ..
                 break
         else:
             if name in required:
-                arguments[name] = least(property)
+                arguments[name] = minimal_value(property)
     return arguments
 
 
-def least(schema: dict[str, Any]) -> Any:
-    """The least value of a schema."""
+def minimal_value(schema: dict[str, Any]) -> Any:
+    """The minimal value of a schema."""
     if "enum" in schema:
         return schema["enum"][0]
     kind = schema.get("type", "string")
     kind = next((one for one in kind if one != "null"), "string") if isinstance(kind, list) else kind
     if kind.lower() == "object":
         required = schema.get("required") or ()
-        return {name: least(part) for name, part in (schema.get("properties") or {}).items() if name in required}
+        return {
+            name: minimal_value(part) for name, part in (schema.get("properties") or {}).items() if name in required
+        }
     empty: dict[str, Any] = {"boolean": False, "integer": 1, "number": 1, "array": []}
     return empty.get(kind.lower(), "as told")
 
 
 def _json(schema: dict[str, Any]) -> str:
-    return json.dumps(least(schema) if schema else {})
+    return json.dumps(minimal_value(schema) if schema else {})

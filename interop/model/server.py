@@ -1,4 +1,4 @@
-"""The fake model as a server: HTTP on loopback, in a thread of its own; the four spellings by path.
+"""The fake model as a server: HTTP on loopback, in a separate thread; the path selects one of four APIs.
 
 Each agent has its own first path segment, so that what it asked can be told apart in the log. Takes requests, gives
 whole answers or streams of events; stops a stream when whoever asked hangs up. Knows nothing of agents.
@@ -24,21 +24,21 @@ START = 10.0  # seconds for the thread to bind its port
 BODY_MOST = 64 * 1024 * 1024  # agents send whole conversations, never this much
 
 
-class Spelling(NamedTuple):
-    """How a provider reads a request, streams an answer, and gives it whole."""
+class Api(NamedTuple):
+    """How the API of a provider reads a request, streams an answer, and sends it at once."""
 
     read: Callable[[dict[str, Any]], Conversation]
     stream: Callable[[Reply, dict[str, Any], str], Iterator[Event]]
     whole: Callable[[Reply, dict[str, Any], str], dict[str, Any]]
 
 
-CHAT = Spelling(openai.read_chat, openai.stream_chat, openai.whole_chat)
-RESPONSES = Spelling(openai.read_responses, openai.stream_responses, openai.whole_responses)
-ANTHROPIC = Spelling(anthropic.read, anthropic.stream, anthropic.whole)
-GEMINI = Spelling(gemini.read, gemini.stream, gemini.whole)
+CHAT = Api(openai.read_chat, openai.stream_chat, openai.chat_body)
+RESPONSES = Api(openai.read_responses, openai.stream_responses, openai.responses_body)
+ANTHROPIC = Api(anthropic.read, anthropic.stream, anthropic.response_body)
+GEMINI = Api(gemini.read, gemini.stream, gemini.response_body)
 
-# By how a path ends: the spelling, and whether the path itself asks for a stream.
-ROUTES: tuple[tuple[str, Spelling, bool], ...] = (
+# By the end of the path: the API, and whether the path requests a stream.
+ROUTES: tuple[tuple[str, Api, bool], ...] = (
     ("/chat/completions", CHAT, False),
     ("/responses", RESPONSES, False),
     ("/messages", ANTHROPIC, False),
@@ -46,7 +46,7 @@ ROUTES: tuple[tuple[str, Spelling, bool], ...] = (
     (":generateContent", GEMINI, False),
 )
 
-# What is answered the same to everybody.
+# Fixed answers.
 FIXED: tuple[tuple[str, Any], ...] = (
     ("/messages/count_tokens", anthropic.COUNTED),
     (":countTokens", gemini.COUNTED),
@@ -67,7 +67,7 @@ class Model:
         self._end: asyncio.Event | None = None
 
     def url(self, who: str) -> str:
-        """Where the agent of this name finds its model."""
+        """The URL of the model for this agent."""
         return f"http://127.0.0.1:{self.port}/{who}"
 
     def __enter__(self) -> Model:
@@ -103,7 +103,7 @@ class Model:
             method, path, body = await _request(reader)
             await self._answer(method, path, body, writer)
         except (OSError, asyncio.IncompleteReadError, ValueError):
-            pass  # whoever hangs up, or speaks no HTTP, gets no answer
+            pass  # no answer after a disconnect or invalid HTTP
         finally:
             writer.close()
 
@@ -114,15 +114,15 @@ class Model:
             if rest.endswith(ending.lstrip("/")):
                 self._note(who, method, path, None, None)
                 return await _send(writer, 200, fixed)
-        for ending, spelling, streams in ROUTES:
+        for ending, api, streams in ROUTES:
             if rest.endswith(ending.lstrip("/")) and method == "POST":
                 body = json.loads(raw)
-                reply = answer(spelling.read(body))
+                reply = answer(api.read(body))
                 self._note(who, method, path, body, reply)
                 id = f"{next(self._numbers):06d}"
                 if streams or body.get("stream"):
-                    return await _stream(writer, spelling.stream(reply, body, id))
-                return await _send(writer, 200, spelling.whole(reply, body, id))
+                    return await _stream(writer, api.stream(reply, body, id))
+                return await _send(writer, 200, api.whole(reply, body, id))
         self._note(who, method, path, None, None)
         return await _send(writer, 404, {"error": {"message": f"there is nothing at {path}", "type": "not_found"}})
 

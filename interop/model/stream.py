@@ -1,4 +1,4 @@
-"""One event of a server-sent stream, and how it stands on the wire."""
+"""One server-sent event and its encoding."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """What is sent, as JSON unless it is a string; `pause` seconds after the one before it."""
+    """The data, as JSON unless it is a string, sent `pause` seconds after the previous event."""
 
     data: Any
     name: str | None = None
     pause: float = 0.0
 
     def encode(self) -> bytes:
-        """The lines of the event, with the blank one that ends it."""
+        """The lines of the event, with the blank line at its end."""
         text = self.data if isinstance(self.data, str) else json.dumps(self.data)
         named = f"event: {self.name}\n" if self.name else ""
         return f"{named}data: {text}\n\n".encode()

@@ -12,7 +12,7 @@ from pydantic_ai import Agent, Tool
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-PATIENCE = 30  # seconds for a command
+TIMEOUT = 30  # seconds for a command
 
 model = OpenAIChatModel(
     "fake-model", provider=OpenAIProvider(base_url=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"])
@@ -27,7 +27,7 @@ def write_file(path: str, content: str) -> str:
 
 def run_command(command: str) -> str:
     """Run a command in a shell."""
-    ended = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=PATIENCE)
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=TIMEOUT)
     return f"exit code {ended.returncode}: {ended.stdout}"
 
 

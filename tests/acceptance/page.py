@@ -1,8 +1,8 @@
-"""The acceptance page: the table of items and the tests that showed them, as Markdown.
+"""The acceptance page: the table of items and their tests, as Markdown.
 
-Takes docs/acceptance_items.toml and, for each item, the names of tests that ran and passed; gives the text
-of docs/acceptance.md. The same results always give the same text: no dates, no timings, no machine. Knows
-nothing of pytest; tests/conftest.py collects the results.
+Takes docs/acceptance_items.toml and, for each item, the names of tests that ran and passed; returns the text of
+docs/acceptance.md. The same results always give the same text, without dates and times. This module does not import
+pytest; tests/conftest.py collects the results.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ TABLE = ROOT / "docs" / "acceptance_items.toml"
 PREAMBLE = """\
 # Acceptance
 
-**{shown} of {total}** items shown.
+**{shown} of {total}** items have a test that passed.
 
-Everything that the protocol documents ask for, one row an item; the ids never change.
-`make test` writes this page from marks on tests, and counts only tests that ran and passed in that run: a
-skipped test shows nothing. **W** items are seen on the wire, and their tests look at raw JSON; **B** items
-are behaviour, and their tests drive a command or the public API. The sentences are in
-[acceptance_items.toml](acceptance_items.toml).
+What the protocol documents require, one row per item. The ids never change. `make test` writes this page from the
+marks on tests. It counts only tests that ran and passed in that run; a skipped test does not count. **W** items are
+visible on the wire, and their tests check raw JSON. **B** items are behavior, and their tests run a command or use the
+public API. The sentences are in [acceptance_items.toml](acceptance_items.toml).
 """
 
 
@@ -60,7 +59,7 @@ def item_ids(chapters: Iterable[Chapter]) -> list[str]:
 
 
 def base_name(nodeid: str) -> str:
-    """Return a test's name without its parameters: the cases of one test are one line on the page."""
+    """Return a test's name without its parameters: the page lists a test once."""
     return nodeid.partition("[")[0]
 
 
@@ -69,15 +68,15 @@ def render(chapters: Iterable[Chapter], shown_by: Mapping[str, Iterable[str]]) -
     chapters = tuple(chapters)
     names = {id: sorted({base_name(nodeid) for nodeid in shown_by.get(id, ())}) for id in item_ids(chapters)}
     lines = [PREAMBLE.format(shown=sum(map(bool, names.values())), total=len(names))]
-    lines += ["| source | shown |", "|---|---|"]
+    lines += ["| source | passed |", "|---|---|"]
     for chapter in chapters:
         shown = sum(bool(names[item.id]) for item in chapter.items)
         lines.append(f"| {chapter.title} | {shown} of {len(chapter.items)} |")
     for chapter in chapters:
-        lines += ["", f"## {chapter.title}", "", "| id | kind | what is asked for | state | shown by |"]
+        lines += ["", f"## {chapter.title}", "", "| id | kind | requirement | state | tests |"]
         lines.append("|---|---|---|---|---|")
         for item in chapter.items:
-            state = "shown" if names[item.id] else "not yet"
+            state = "passed" if names[item.id] else "not yet"
             tests = "<br>".join(f"`{name}`" for name in names[item.id])
             lines.append(f"| {item.id} | {item.kind} | {cell(item.says)} | {state} | {tests} |")
     return "\n".join(lines) + "\n"

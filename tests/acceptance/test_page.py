@@ -67,10 +67,10 @@ def test_a(x): ...
 
 def test_an_item_is_listed_only_with_a_test() -> None:
     text = page.render(CHAPTERS, {"9-02": {"tests/b.py::test_b[two]", "tests/b.py::test_b[one]", "tests/a.py::test_a"}})
-    assert "**1 of 2** items shown" in text
+    assert "**1 of 2** items have a test that passed" in text
     assert "| Nine | 1 of 2 |" in text
     assert "| 9-01 | W | A first\\_thing \\| here. | not yet |  |" in text
-    assert "| 9-02 | B | A second. | shown | `tests/a.py::test_a`<br>`tests/b.py::test_b` |" in text
+    assert "| 9-02 | B | A second. | passed | `tests/a.py::test_a`<br>`tests/b.py::test_b` |" in text
 
 
 def test_the_page_does_not_depend_on_the_order_of_results() -> None:
@@ -115,7 +115,7 @@ def test_the_page_is_written_after_a_full_green_run_from_what_passed(
         assert written.read_text() == "as it was"
     else:
         rows = [row.split(" | ") for row in written.read_text().splitlines() if row.startswith(("| 0", "| OFF"))]
-        assert {row[0].removeprefix("| ") for row in rows if row[3] == "shown"} == expected
+        assert {row[0].removeprefix("| ") for row in rows if row[3] == "passed"} == expected
 
 
 def copy_of_plugin(root: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_session_continues_by_the_method_of_the_cell() -> None:
 
 def test_an_agent_that_advertises_resume_without_having_it_is_loaded() -> None:
     told = judged(resume, run("session/load", 4, resume=ABSENT, load=ANSWERED))
-    assert told == "by session/load, for session/resume is not there"
+    assert told == "by session/load (session/resume is missing)"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_an_agent_that_advertises_resume_without_having_it_is_loaded() -> None:
         (resume, run("session/load", 4, resume=BROKEN, load=ANSWERED)),
         (resume, run("session/new", 4, resume=ABSENT)),
     ],
-    ids=["told anew", "not on the wire", "a gap", "forgotten", "not resumed", "resume failed", "neither is there"],
+    ids=["a new session", "not on the wire", "a gap", "forgotten", "not resumed", "resume failed", "neither is there"],
 )
 def test_any_other_method_is_a_failure(cell: Any, second: Outcome) -> None:
     with pytest.raises(Failed):

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from interop.cells import Failed, can_load, can_resume, ended_well, is_refusal
+from interop.cells import Failed, can_load, can_resume, check_end, is_refusal
 from interop.drive import MARK, TAP, Outcome, frames, leftovers, marked
 from tests.matrix import outcomes
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 def test_text_stop_reason_and_permission_requests_are_read_from_entries() -> None:
     outcome = Outcome(code=0, entries=outcomes.ENTRIES)
-    assert outcome.pieces == ["one ", "two"]
+    assert outcome.chunks == ["one ", "two"]
     assert outcome.stop_reason == "end_turn"
     assert len(outcome.bodies("asked")) == 1
-    ended_well(outcome)
+    check_end(outcome)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_text_stop_reason_and_permission_requests_are_read_from_entries() -> Non
 )
 def test_a_failed_run_is_recognized(outcome: Outcome) -> None:
     with pytest.raises(Failed):
-        ended_well(outcome)
+        check_end(outcome)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_a_refusal_is_one_of_the_offered_options(decision: dict[str, str], is_no
 
 def test_the_error_text_of_a_run_is_reported() -> None:
     failed = {"session": None, "kind": "result", "body": {"exitCode": 7, "text": "", "error": {"message": "it died"}}}
-    assert Outcome(code=7, entries=[failed], stderr="chatter of the agent\n").complaint == "it died"
-    assert Outcome(code=2, stderr="one\nsay what to ask\n").complaint == "say what to ask"
+    assert Outcome(code=7, entries=[failed], stderr="chatter of the agent\n").error_text == "it died"
+    assert Outcome(code=2, stderr="one\nsay what to ask\n").error_text == "say what to ask"
 
 
 def test_loading_and_resuming_are_advertised_separately() -> None:
@@ -83,7 +83,7 @@ def test_the_tap_hides_a_capability_from_the_client_and_not_from_the_log(tmp_pat
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
     first, last = map(json.loads, ended.stdout.splitlines())
     assert first["result"]["agentCapabilities"] == {"loadSession": True, "sessionCapabilities": {"list": {}}}
@@ -101,7 +101,7 @@ def test_the_tap_passes_everything_on_and_records_each_frame(tmp_path: Path) -> 
         input=f"{call}noise\n{answered}",
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
     assert ended.returncode == 3
     assert ended.stdout == f"{call}noise\n{answered}"
@@ -120,7 +120,7 @@ def test_a_remaining_process_is_found_named_and_ended() -> None:
         assert list(marked(mark)) == [stays.pid]
         (told,) = leftovers(mark, patience=0.1)
         assert told.startswith(f"{stays.pid} ")
-        assert stays.wait(PATIENCE) == -9
+        assert stays.wait(TIMEOUT) == -9
         assert leftovers(mark) == []
     finally:
         stays.kill()

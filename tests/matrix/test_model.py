@@ -1,4 +1,4 @@
-"""The fake model of the matrix: what it answers, and how each provider's words say it; then the server on loopback."""
+"""The fake model of the matrix: its answers in the API of each provider, and the server on loopback."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from interop.model import anthropic, gemini, openai
-from interop.model.script import Conversation, Reply, Said, Tool, answer
-from interop.model.server import ANTHROPIC, CHAT, GEMINI, RESPONSES, Model, Spelling
+from interop.model.script import ChatMessage, Conversation, Reply, Tool, answer
+from interop.model.server import ANTHROPIC, CHAT, GEMINI, RESPONSES, Api, Model
 
 WRITE = Tool(
     "Write",
@@ -29,66 +29,71 @@ WRITE = Tool(
     },
 )
 SHELL = Tool("bash", {"properties": {"command": {"type": "string"}}, "required": ["command"]})
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
-def told(*texts: str, tools: tuple[Tool, ...] = (WRITE, SHELL)) -> Conversation:
-    return Conversation(tuple(Said("user", text) for text in texts), tools)
+def conversation(*texts: str, tools: tuple[Tool, ...] = (WRITE, SHELL)) -> Conversation:
+    return Conversation(tuple(ChatMessage("user", text) for text in texts), tools)
 
 
 def test_the_model_streams_the_ordered_text_word_by_word() -> None:
-    assert answer(told("context [[say one two]] more")).pieces == ("one ", "two")
+    assert answer(conversation("context [[say one two]] more")).chunks == ("one ", "two")
 
 
 def test_the_last_order_is_followed() -> None:
-    assert answer(told("[[say one]]", "[[say two]]", "a reminder")).text == "two"
+    assert answer(conversation("[[say one]]", "[[say two]]", "a reminder")).text == "two"
 
 
 def test_a_prompt_without_an_order_is_answered_too() -> None:
-    assert answer(told("hello")).text
+    assert answer(conversation("hello")).text
     assert answer(Conversation()).text
 
 
 def test_the_model_writes_with_the_offered_tool_and_fills_required_members() -> None:
-    call = answer(told("[[write /tmp/note.txt some text]]")).call
+    call = answer(conversation("[[write /tmp/note.txt some text]]")).call
     assert call is not None
     assert call.name == "Write"
     assert call.arguments == {"file_path": "/tmp/note.txt", "content": "some text", "append": False}
 
 
 def test_the_model_runs_a_command() -> None:
-    call = answer(told("[[run touch here]]")).call
+    call = answer(conversation("[[run touch here]]")).call
     assert call is not None
     assert (call.name, call.arguments) == ("bash", {"command": "touch here"})
 
 
 def test_without_a_matching_tool_the_model_lists_the_tools() -> None:
-    assert "bash" in answer(told("[[write /x y]]", tools=(SHELL,))).text
+    assert "bash" in answer(conversation("[[write /x y]]", tools=(SHELL,))).text
 
 
 def test_a_tool_that_answered_is_not_called_again() -> None:
-    said = (Said("user", "[[run ls]]"), Said("model", ""), Said("tool", "a b c"), Said("user", "a reminder"))
+    said = (
+        ChatMessage("user", "[[run ls]]"),
+        ChatMessage("model", ""),
+        ChatMessage("tool", "a b c"),
+        ChatMessage("user", "a reminder"),
+    )
     reply = answer(Conversation(said, (SHELL,)))
     assert reply.call is None
     assert "a b c" in reply.text
 
 
 def test_a_new_order_after_a_tool_result_is_followed() -> None:
-    said = (Said("user", "[[run ls]]"), Said("tool", "a"), Said("user", "[[run pwd]]"))
+    said = (ChatMessage("user", "[[run ls]]"), ChatMessage("tool", "a"), ChatMessage("user", "[[run pwd]]"))
     call = answer(Conversation(said, (SHELL,))).call
     assert call is not None
     assert call.arguments == {"command": "pwd"}
 
 
 def test_only_requests_with_tools_get_a_slow_answer() -> None:
-    slow = answer(told("[[slow 2]]"))
-    assert (len(slow.pieces), slow.beat) == (20, 0.1)
-    assert answer(told("[[slow 2]]", tools=())).beat == 0
+    slow = answer(conversation("[[slow 2]]"))
+    assert (len(slow.chunks), slow.pause) == (20, 0.1)
+    assert answer(conversation("[[slow 2]]", tools=())).pause == 0
 
 
 def test_the_model_repeats_earlier_messages() -> None:
-    assert "heron" in answer(told("[[say heron]]", "[[recall]]")).text
-    assert "heron" not in answer(told("[[recall]]")).text
+    assert "heron" in answer(conversation("[[say heron]]", "[[recall]]")).text
+    assert "heron" not in answer(conversation("[[recall]]")).text
 
 
 def test_a_requested_json_answer_follows_its_schema() -> None:
@@ -101,7 +106,7 @@ def test_a_requested_json_answer_follows_its_schema() -> None:
 FUNCTION = {"name": WRITE.name, "parameters": WRITE.schema}
 
 # The same conversation in each provider's words: an order, a call of the tool, what it answered.
-REQUESTS: list[tuple[str, Spelling, dict[str, Any]]] = [
+REQUESTS: list[tuple[str, Api, dict[str, Any]]] = [
     (
         "chat",
         CHAT,
@@ -157,27 +162,27 @@ REQUESTS: list[tuple[str, Spelling, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "spelling", "body"), REQUESTS, ids=[name for name, _, _ in REQUESTS])
-def test_each_api_reads_orders_tools_and_results(name: str, spelling: Spelling, body: dict[str, Any]) -> None:
-    conversation = spelling.read(body)
+@pytest.mark.parametrize(("name", "api", "body"), REQUESTS, ids=[name for name, _, _ in REQUESTS])
+def test_each_api_reads_orders_tools_and_results(name: str, api: Api, body: dict[str, Any]) -> None:
+    conversation = api.read(body)
     assert [said.text for said in conversation.said if said.who == "user"] == ["[[write /n t]]"]
     assert ["written" in said.text for said in conversation.said if said.who == "tool"] == [True]
     assert [tool.name for tool in conversation.tools] == ["Write"]
     assert conversation.tools[0].schema == WRITE.schema
 
 
-@pytest.mark.parametrize(("name", "spelling", "body"), REQUESTS, ids=[name for name, _, _ in REQUESTS])
-def test_a_stream_has_the_chunks_of_the_reply(name: str, spelling: Spelling, body: dict[str, Any]) -> None:
-    reply = Reply(pieces=("one ", "two"), beat=0.5)
-    events = list(spelling.stream(reply, body, "1"))
+@pytest.mark.parametrize(("name", "api", "body"), REQUESTS, ids=[name for name, _, _ in REQUESTS])
+def test_a_stream_has_the_chunks_of_the_reply(name: str, api: Api, body: dict[str, Any]) -> None:
+    reply = Reply(chunks=("one ", "two"), pause=0.5)
+    events = list(api.stream(reply, body, "1"))
     assert [event.pause for event in events if event.pause] == [0.5, 0.5]
-    assert "one two" in json.dumps(spelling.whole(reply, body, "1"))
+    assert "one two" in json.dumps(api.whole(reply, body, "1"))
     for event in events:
         assert event.encode().endswith(b"\n\n")
 
 
 def test_chat_ends_with_a_reason_usage_and_done() -> None:
-    call = answer(told("[[run ls]]"))
+    call = answer(conversation("[[run ls]]"))
     *_, reason, usage, done = openai.stream_chat(call, {"model": "m"}, "7")
     assert reason.data["choices"][0]["finish_reason"] == "tool_calls"
     assert usage.data["usage"]["total_tokens"] == 15
@@ -191,16 +196,16 @@ def test_chat_ends_with_a_reason_usage_and_done() -> None:
 
 
 def test_responses_number_their_events_and_end_completed() -> None:
-    events = list(openai.stream_responses(answer(told("[[say a b]]")), {}, "7"))
+    events = list(openai.stream_responses(answer(conversation("[[say a b]]")), {}, "7"))
     assert [event.data["sequence_number"] for event in events] == list(range(len(events)))
     assert events[0].name == "response.created"
     assert events[-1].data["response"]["output"][0]["content"][0]["text"] == "a b"
-    events = list(openai.stream_responses(answer(told("[[run ls]]")), {}, "7"))
+    events = list(openai.stream_responses(answer(conversation("[[run ls]]")), {}, "7"))
     assert events[-1].data["response"]["output"][0]["call_id"] == "call_7"
 
 
 def test_messages_begin_and_end_like_those_of_anthropic() -> None:
-    events = [event.name for event in anthropic.stream(answer(told("[[say a]]")), {}, "7")]
+    events = [event.name for event in anthropic.stream(answer(conversation("[[say a]]")), {}, "7")]
     assert events == [
         "message_start",
         "content_block_start",
@@ -209,11 +214,11 @@ def test_messages_begin_and_end_like_those_of_anthropic() -> None:
         "message_delta",
         "message_stop",
     ]
-    assert anthropic.whole(answer(told("[[run ls]]")), {}, "7")["stop_reason"] == "tool_use"
+    assert anthropic.response_body(answer(conversation("[[run ls]]")), {}, "7")["stop_reason"] == "tool_use"
 
 
 def test_gemini_sends_the_finish_reason_once_at_the_end() -> None:
-    events = list(gemini.stream(answer(told("[[run ls]]")), {}, "7"))
+    events = list(gemini.stream(answer(conversation("[[run ls]]")), {}, "7"))
     assert events[-1].data["candidates"][0]["finishReason"] == "STOP"
     assert events[-1].data["candidates"][0]["content"]["parts"][0]["functionCall"]["args"] == {"command": "ls"}
 
@@ -224,7 +229,7 @@ def test_gemini_sends_the_finish_reason_once_at_the_end() -> None:
 def ask(url: str, body: dict[str, Any] | None = None) -> str:
     data = None if body is None else json.dumps(body).encode()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(urllib.request.Request(url, data=data), timeout=PATIENCE) as response:
+    with opener.open(urllib.request.Request(url, data=data), timeout=TIMEOUT) as response:
         return str(response.read().decode())
 
 
@@ -248,12 +253,12 @@ def test_the_server_stops_at_the_end_of_its_block() -> None:
     with Model() as model:
         port = model.port
         assert port
-    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE):
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT):
         pass
 
 
 def test_a_slow_answer_ends_when_its_client_disconnects_and_others_are_served_meanwhile() -> None:
-    with Model() as model, socket.create_connection(("127.0.0.1", model.port), timeout=PATIENCE) as slow:
+    with Model() as model, socket.create_connection(("127.0.0.1", model.port), timeout=TIMEOUT) as slow:
         body = json.dumps(
             {
                 "stream": True,

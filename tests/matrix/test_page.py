@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interop.page import Row, Verdict, page, table, verdict_of_all
 
-PASSED = Verdict("passed", "9 pieces")
+PASSED = Verdict("passed", "9 chunks")
 FAILED = Verdict("failed", "exit code 1,\nnot 0")
 ABSENT = Verdict("unadvertised")
 
@@ -41,8 +41,8 @@ def test_too_few_agents_fail() -> None:
 def test_the_page_has_versions_date_cells_and_why_something_failed() -> None:
     text = page(agents(8, 1), CLIENT, "2026-01-02", alone=True)
     assert "Run on 2026-01-02: 8 of 9 agents" in text
-    assert "| good0 | 1.0 | ✓ 9 pieces | – |" in text
-    assert "| bad0 | 2.0 | ✓ 9 pieces | ✗ |" in text
+    assert "| good0 | 1.0 | ✓ 9 chunks | – |" in text
+    assert "| bad0 | 2.0 | ✓ 9 chunks | ✗ |" in text
     assert "- bad0, load: exit code 1, not 0" in text
     assert "`dragoman run --json`" in text
 
