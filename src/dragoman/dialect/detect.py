@@ -6,7 +6,7 @@ look like v1 clients, and v1 reads banjo's additions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from dragoman.dialect.dialects import load_dialect
 from dragoman.schema.side import Side
@@ -14,69 +14,93 @@ from dragoman.schema.side import Side
 # The order in which an unknown agent is tried. Banjo agents understand v1.
 TRY_ORDER = ("v1", "draft", "crow", "2025.1")
 
-# Other messages than initialize show the dialect by their member names, tested in this order.
-_SIGNS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("session/new", ("workingDirectory",), "draft"),
-    ("session/new", ("session_id",), "2025.1"),
-    ("session/new", ("cwd",), "v1"),
-    ("session/prompt", ("session_id", "content"), "2025.1"),
-    ("session/prompt", ("session_id", "prompt"), "crow"),
-    ("session/prompt", ("sessionId", "content"), "draft"),
-    ("session/prompt", ("sessionId", "prompt"), "v1"),
-    ("session/load", ("session_id", "cwd"), "crow"),
-    ("session/load", ("session_id",), "2025.1"),
-    ("session/load", ("sessionId", "cwd"), "v1"),
-    ("session/load", ("sessionId",), "draft"),
-    ("authenticate", ("token",), "2025.1"),
-    ("authenticate", ("credentials",), "draft"),
-    ("authenticate", ("methodId",), "v1"),
-    ("cancel", ("session_id",), "crow"),
-    ("session/cancel", ("session_id",), "2025.1"),
-)
+
+class Sign(NamedTuple):
+    """The members that show a dialect: present ones, absent ones, and those that are strings."""
+
+    dialect: str
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    strings: tuple[str, ...] = ()
+
+    def fits(self, values: dict[str, Any]) -> bool:
+        """Return whether an object shows this dialect."""
+        return (
+            all(name in values for name in self.has)
+            and not any(name in values for name in self.lacks)
+            and all(isinstance(values.get(name), str) for name in self.strings)
+        )
+
+
+# The params of a client's first message, by method. The first sign that fits decides.
+CLIENT_SIGNS: dict[str, list[Sign]] = {
+    "initialize": [
+        # The draft and v2 have the same capabilities; only v2 has `info`.
+        Sign("draft", has=("protocolVersion", "capabilities"), lacks=("clientCapabilities", "info")),
+        Sign("v1", has=("protocolVersion",)),
+        Sign("2025.1", strings=("protocol_version",)),
+        Sign("2025.1", has=("working_directory",)),
+        Sign("2025.1", has=("mcp_servers",)),
+        Sign("crow", has=("protocol_version",)),
+        Sign("crow", has=("client_capabilities",)),
+        Sign("2025.1", has=("capabilities", "client_info")),
+        Sign("v1"),
+    ],
+    "session/new": [
+        Sign("draft", has=("workingDirectory",)),
+        Sign("2025.1", has=("session_id",)),
+        Sign("v1", has=("cwd",)),
+    ],
+    "session/prompt": [
+        Sign("2025.1", has=("session_id", "content")),
+        Sign("crow", has=("session_id", "prompt")),
+        Sign("draft", has=("sessionId", "content")),
+        Sign("v1", has=("sessionId", "prompt")),
+    ],
+    "session/load": [
+        Sign("crow", has=("session_id", "cwd")),
+        Sign("2025.1", has=("session_id",)),
+        Sign("v1", has=("sessionId", "cwd")),
+        Sign("draft", has=("sessionId",)),
+    ],
+    "authenticate": [
+        Sign("2025.1", has=("token",)),
+        Sign("draft", has=("credentials",)),
+        Sign("v1", has=("methodId",)),
+    ],
+    "cancel": [Sign("crow", has=("session_id",))],
+    "session/cancel": [Sign("2025.1", has=("session_id",))],
+}
+
+# The result of an agent's initialize.
+AGENT_SIGNS = [
+    Sign("crow", has=("agent_capabilities",)),
+    Sign("2025.1", has=("agent_info", "capabilities")),
+    Sign("2025.1", has=("agent_info",), lacks=("protocol_version",)),
+    Sign("crow", has=("agent_info",)),
+    Sign("v1", has=("agentCapabilities",)),
+    Sign("draft", has=("agentInfo", "capabilities")),
+    Sign("crow", has=("protocol_version",)),
+]
 
 
 def dialect_of_client(method: str, params: Any) -> str | None:
     """Return the dialect of a client from its first message; None if undecided."""
-    params = params if isinstance(params, dict) else {}
-    if method == "initialize":
-        return _dialect_of_initialize(params)
-    for name, members, found in _SIGNS:
-        if name == method and all(member in params for member in members):
-            return found
-    return None
-
-
-def _dialect_of_initialize(params: dict[str, Any]) -> str:
-    if "protocolVersion" in params:
-        both = "capabilities" in params and "clientCapabilities" not in params
-        return "draft" if both and "info" not in params else "v1"
-    version = params.get("protocol_version")
-    if isinstance(version, str) or "working_directory" in params or "mcp_servers" in params:
-        return "2025.1"
-    if version is not None or "client_capabilities" in params:
-        return "crow"
-    return "2025.1" if "capabilities" in params and "client_info" in params else "v1"
+    return _first_fit(CLIENT_SIGNS.get(method, []), params if isinstance(params, dict) else {})
 
 
 def dialect_of_agent(result: Any) -> str | None:
     """Return the dialect of an agent from its initialize result; None if it is not an object."""
-    if not isinstance(result, dict):
-        return None
-    if "agent_capabilities" in result:
-        return "crow"
-    if "agent_info" in result:
-        return "2025.1" if "capabilities" in result or "protocol_version" not in result else "crow"
-    if "agentCapabilities" in result:
-        return "v1"
-    if "agentInfo" in result and "capabilities" in result:
-        return "draft"
-    return "crow" if "protocol_version" in result else "v1"
+    return (_first_fit(AGENT_SIGNS, result) or "v1") if isinstance(result, dict) else None
 
 
 def certain_dialect_of_agent(result: Any) -> str | None:
     """Return the dialect of an agent; None also for an answer with only a version, which fits several dialects."""
-    found = dialect_of_agent(result)
-    return found if found != "v1" or "agentCapabilities" in result else None
+    return _first_fit(AGENT_SIGNS, result) if isinstance(result, dict) else None
+
+
+def _first_fit(signs: list[Sign], values: dict[str, Any]) -> str | None:
+    return next((sign.dialect for sign in signs if sign.fits(values)), None)
 
 
 def polyglot_params(official: dict[str, Any], cwd: str) -> dict[str, Any]:

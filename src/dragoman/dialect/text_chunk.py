@@ -6,13 +6,19 @@ does not fit exactly takes the slow path through codec and flow, with the same r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from dragoman.schema.base import encode
+
+# Where session, kind and text are in the params of a chunk, in this order.
+SESSION: Final = "<session>"
+KIND: Final = "<kind>"
+TEXT: Final = "<text>"
 
 
 class Chunk(NamedTuple):
@@ -24,32 +30,49 @@ class Chunk(NamedTuple):
 
 
 class ChunkForm:
-    """How a dialect writes a plain text chunk: the shape of the params, and its names of the kinds."""
+    """How a dialect writes a plain text chunk: the params with SESSION, KIND and TEXT, and its names of the kinds."""
 
-    __slots__ = ("_build", "_decode", "_kind_by_name", "_name_by_kind", "_unpack")
+    __slots__ = ("_decode", "_end", "_kind_by_name", "_middle_by_kind", "_start", "_unpack")
 
-    def __init__(
-        self,
-        shape: type[msgspec.Struct],
-        kinds: Mapping[str, str],
-        unpack: Callable[[Any], tuple[str, str, str]],
-        build: Callable[[str, str, str], msgspec.Struct],
-    ) -> None:
-        self._decode = msgspec.json.Decoder(shape).decode
+    def __init__(self, params: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
+        self._decode = msgspec.json.Decoder(_shape_of(params)).decode
+        paths = dict(_paths_of(params, ""))
+        self._unpack = attrgetter(paths[SESSION], paths[KIND], paths[TEXT])
         self._kind_by_name = dict(kinds)  # dialect name -> vocabulary kind
-        self._name_by_kind = {kind: word for word, kind in kinds.items()}
-        self._unpack = unpack  # params -> session, kind and text
-        self._build = build  # session, kind and text -> params
+        self._start, rest = encode(params).split(encode(SESSION))
+        middle, self._end = rest.split(encode(TEXT))
+        self._middle_by_kind = {kind: middle.replace(encode(KIND), encode(name)) for name, kind in kinds.items()}
 
     def parse_params(self, params: Raw) -> Chunk | None:
         """Return the text chunk in these params; None if they hold anything else."""
         try:
-            session, word, text = self._unpack(self._decode(params))
+            session, name, text = self._unpack(self._decode(params))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        kind = self._kind_by_name.get(word)
+        kind = self._kind_by_name.get(name)
         return None if kind is None else Chunk(session, kind, text)
 
     def render_params(self, chunk: Chunk) -> bytes:
         """Return the params of a text chunk."""
-        return encode(self._build(chunk.session, self._name_by_kind[chunk.kind], chunk.text))
+        middle = self._middle_by_kind[chunk.kind]
+        return b"".join((self._start, encode(chunk.session), middle, encode(chunk.text), self._end))
+
+
+def _shape_of(form: Mapping[str, Any]) -> type[msgspec.Struct]:
+    """Return the type of an object: other members are errors, and fixed values must be as they are."""
+    fields: list[tuple[str, Any]] = []
+    for number, value in enumerate(form.values()):
+        is_variable = value in (SESSION, KIND, TEXT)
+        fields.append(
+            (f"m{number}", _shape_of(value) if isinstance(value, dict) else str if is_variable else Literal[value])
+        )
+    names = {f"m{number}": name for number, name in enumerate(form)}
+    return msgspec.defstruct("ChunkParams", fields, rename=names, forbid_unknown_fields=True)
+
+
+def _paths_of(form: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for number, value in enumerate(form.values()):
+        if isinstance(value, dict):
+            yield from _paths_of(value, f"{path}m{number}.")
+        else:
+            yield value, f"{path}m{number}"

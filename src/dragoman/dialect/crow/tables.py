@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from dragoman.dialect.text_chunk import ChunkForm
+from dragoman.dialect.text_chunk import KIND, SESSION, TEXT, ChunkForm
 from dragoman.dialect.v1.tables import STANDARD_CODES
 from dragoman.errors import Kind
 from dragoman.schema.side import Side
@@ -96,22 +94,7 @@ V1_METHODS: Final = (
 )  # fmt: skip
 
 
-class _Update(msgspec.Struct, forbid_unknown_fields=True, rename={"kind": "@type"}):
-    kind: str
-    text: str
-
-
-class _Params(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    session_id: str
-    update: _Update
-
-
-CHUNK: Final = ChunkForm(
-    _Params,
-    TEXT_KIND_BY_TYPE,
-    lambda said: (said.session_id, said.update.kind, said.update.text),
-    lambda session, kind, text: _Params(session, _Update(kind, text)),
-)
+CHUNK: Final = ChunkForm({"sessionId": SESSION, "update": {"@type": KIND, "text": TEXT}}, TEXT_KIND_BY_TYPE)
 
 # Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.
 ERROR_PATHS: Final[dict[Side, tuple[tuple[str, str], ...]]] = {

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from dragoman.dialect.text_chunk import ChunkForm
+from dragoman.dialect.text_chunk import KIND, SESSION, TEXT, ChunkForm
 from dragoman.errors import Kind
 from dragoman.schema.side import Side
 
@@ -133,22 +131,7 @@ SIGNAL_NUMBERS: Final = {
 NO_EXIT_CODE: Final = -1
 
 
-class _Data(msgspec.Struct, forbid_unknown_fields=True):
-    content: str
-
-
-class _Params(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    session_id: str
-    type: str
-    data: _Data
-
-
-CHUNK: Final = ChunkForm(
-    _Params,
-    CHUNK_KIND_BY_TYPE,
-    lambda said: (said.session_id, said.type, said.data.content),
-    lambda session, kind, text: _Params(session, kind, _Data(text)),
-)
+CHUNK: Final = ChunkForm({"sessionId": SESSION, "type": KIND, "data": {"content": TEXT}}, CHUNK_KIND_BY_TYPE)
 
 # Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.
 ERROR_PATHS: Final[dict[Side, tuple[tuple[str, str], ...]]] = {

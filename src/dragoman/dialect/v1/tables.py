@@ -6,12 +6,10 @@ docs/protocol/errors.md#kinds).
 
 from __future__ import annotations
 
-from typing import Final, Literal
-
-import msgspec
+from typing import Final
 
 from dragoman.dialect.reshape import Object
-from dragoman.dialect.text_chunk import ChunkForm
+from dragoman.dialect.text_chunk import KIND, SESSION, TEXT, ChunkForm
 from dragoman.errors import Kind
 
 NAME: Final = "v1"
@@ -88,26 +86,9 @@ CHUNK_KINDS: Final = ("agent_message_chunk", "agent_thought_chunk", "user_messag
 TOOL_CALL_KINDS: Final = ("tool_call", "tool_call_update")
 
 
-class _Text(msgspec.Struct, forbid_unknown_fields=True):
-    type: Literal["text"]
-    text: str
-
-
-class _Update(msgspec.Struct, forbid_unknown_fields=True, rename={"kind": "sessionUpdate"}):
-    kind: str
-    content: _Text
-
-
-class _Params(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    session_id: str
-    update: _Update
-
-
 CHUNK: Final = ChunkForm(
-    _Params,
+    {"sessionId": SESSION, "update": {"sessionUpdate": KIND, "content": {"type": "text", "text": TEXT}}},
     {kind: kind for kind in CHUNK_KINDS},
-    lambda said: (said.session_id, said.update.kind, said.update.content.text),
-    lambda session, kind, text: _Params(session, _Update(kind, _Text("text", text))),
 )
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from dragoman.dialect.text_chunk import ChunkForm
+from dragoman.dialect.text_chunk import KIND, SESSION, TEXT, ChunkForm
 from dragoman.dialect.v1.tables import CHUNK_KINDS, STANDARD_CODES
 from dragoman.errors import Kind
 from dragoman.schema.side import Side
@@ -65,21 +63,8 @@ TOOL_UNSUPPORTED: Final = ("title", "name", "kind", "status", "content", "locati
 LINK_UNSUPPORTED: Final = ("name", "title", "description", "size", "annotations")
 
 
-class _Data(msgspec.Struct, forbid_unknown_fields=True):
-    text: str
-
-
-class _Params(msgspec.Struct, forbid_unknown_fields=True):
-    session_id: str
-    type: str
-    data: _Data
-
-
 CHUNK: Final = ChunkForm(
-    _Params,
-    {kind: kind for kind in CHUNK_KINDS},
-    lambda said: (said.session_id, said.type, said.data.text),
-    lambda session, kind, text: _Params(session, kind, _Data(text)),
+    {"session_id": SESSION, "type": KIND, "data": {"text": TEXT}}, {kind: kind for kind in CHUNK_KINDS}
 )
 
 # Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.

@@ -17,7 +17,7 @@ import msgspec
 
 from dragoman.config.paths import protect_user_files
 from dragoman.dialect import detect
-from dragoman.dialect.dialects import DEFAULT_DIALECT, DIALECT_NAMES
+from dragoman.dialect.dialects import DEFAULT_DIALECT, PACKAGES
 from dragoman.dialect.dialects import load_dialect as find_dialect
 from dragoman.dialect.reshape import ABSENT, json_side_data
 from dragoman.dialect.side_data import with_side_data
@@ -84,8 +84,8 @@ class Dialer:
         resolve_folder: Callable[[str], str] = os.path.realpath,
     ) -> None:
         """`resolve_folder` returns the real path of the folder in which a process is started, or raises."""
-        if dialect != "auto" and dialect not in DIALECT_NAMES:
-            raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(DIALECT_NAMES)}")
+        if dialect != "auto" and dialect not in PACKAGES:
+            raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(PACKAGES)}")
         is_running = is_address(target) if isinstance(target, str) else not isinstance(target, Sequence)
         if sandbox is not None and is_running:
             raise ValueError(
