@@ -15,7 +15,7 @@ import pytest
 from dragoman import Sandbox, SandboxUnavailable
 from dragoman.errors import TransportClosed
 from dragoman.transport.process.transport import spawn
-from dragoman.transport.sandbox import bubblewrap, landlock, protected_paths, system_paths
+from dragoman.transport.sandbox import bubblewrap, landlock, system_paths
 from dragoman.transport.sandbox.plan import FOLDER_PREFIX, ActiveSandbox, SandboxSupport, plan_sandbox
 from dragoman.workspace.terminals import Terminals
 
@@ -284,7 +284,7 @@ def test_a_folder_that_the_interpreter_is_reached_through_is_not_writable(
 
 
 def test_folders_around_and_in_dragoman_are_not_writable() -> None:
-    package = os.path.dirname(os.path.dirname(os.path.abspath(protected_paths.__file__)))
+    package = os.path.dirname(os.path.dirname(os.path.abspath(system_paths.__file__)))
     for folder in (os.path.dirname(package), package, os.path.join(package, "transport"), os.path.dirname(os.__file__)):
         with pytest.raises(SandboxUnavailable, match="Dragoman itself runs from"):
             plan_sandbox(Sandbox(net="none"), [folder], MACHINE)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dragoman.errors import SandboxUnavailable
-from dragoman.transport.sandbox import bubblewrap, landlock, protected_paths, seccomp, system_paths
+from dragoman.transport.sandbox import bubblewrap, landlock, seccomp, system_paths
 from dragoman.transport.sandbox.spec import (
     AUTO,
     BUBBLEWRAP,
@@ -93,10 +93,10 @@ def plan_sandbox(sandbox: Sandbox, roots: Iterable[str], support: SandboxSupport
     # starts.
     write = tuple(path for path in real if not any(path != other and contains_path(other, path) for other in real))
     for path in (*paths, *(os.path.abspath(os.path.expanduser(path)) for path in sandbox.read)):
-        protected_paths.check_links(path, write)
+        system_paths.check_links(path, write)
     for folder in write:
-        protected_paths.check_protected(folder, sandbox.protected)
-        protected_paths.check_launcher(folder)
+        system_paths.check_protected(folder, sandbox.protected)
+        system_paths.check_launcher(folder)
     reasons: list[str] = []
     checks = ((LANDLOCK, _why_not_landlock), (BUBBLEWRAP, _why_not_bubblewrap))
     for mechanism, why_not in checks:

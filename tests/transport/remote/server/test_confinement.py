@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.transport.remote.server import confinement
+from dragoman.transport.remote.server import origin
 from dragoman.transport.remote.server.auth import AuthRequest, Refused
 from dragoman.transport.remote.server.origin import authenticate_local
 from dragoman.transport.sandbox import bubblewrap, landlock
@@ -102,7 +102,7 @@ def test_the_owner_is_accepted_while_a_sandbox_is_in_use(
 def test_a_socket_without_a_visible_process_is_refused_only_while_a_sandbox_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confinement, "_PROCESSES", str(tmp_path))
+    monkeypatch.setattr(origin, "_PROCESSES", str(tmp_path))
 
     def write(pid: str, confined: int, uid: int = 7, inode: str = "") -> None:
         (tmp_path / pid / "fd").mkdir(parents=True, exist_ok=True)
@@ -113,21 +113,21 @@ def test_a_socket_without_a_visible_process_is_refused_only_while_a_sandbox_runs
     write("self", 0)
     write("10", 0, inode="55")
     write("11", 1, uid=8)
-    assert not confinement.may_be_confined("66", 7)
+    assert not origin.may_be_confined("66", 7)
     write("12", 1)
-    assert confinement.may_be_confined("66", 7)
-    assert not confinement.may_be_confined("55", 7)
+    assert origin.may_be_confined("66", 7)
+    assert not origin.may_be_confined("55", 7)
     write("10", 1)
-    assert confinement.may_be_confined("55", 7)
+    assert origin.may_be_confined("55", 7)
     write("self", 1)
-    assert not confinement.may_be_confined("55", 7), "nothing can be told apart by it here"
+    assert not origin.may_be_confined("55", 7), "nothing can be told apart by it here"
 
 
 def test_a_process_that_exited_meanwhile_may_have_held_the_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confinement, "_PROCESSES", str(tmp_path))
+    monkeypatch.setattr(origin, "_PROCESSES", str(tmp_path))
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "status").write_text("Uid:\t7\t7\t7\t7\nNoNewPrivs:\t0\n")
     (tmp_path / "13").mkdir()
-    assert confinement.may_be_confined("55", 7)
+    assert origin.may_be_confined("55", 7)

@@ -12,9 +12,8 @@ import httpx
 import pytest
 from hpack import Decoder, Encoder
 
-from dragoman.transport.remote.server.http2_flood import PREFACE, SMALL_FRAME, FloodMeter
 from dragoman.transport.remote.server.hypercorn_http2 import Http2
-from dragoman.transport.remote.server.limits import ServerLimits, TokenBucket
+from dragoman.transport.remote.server.limits import PREFACE, SMALL_FRAME, FloodMeter, ServerLimits, TokenBucket
 from dragoman.transport.remote.server.listener import Listener
 from tests.host.hostile import http2_frames as h2
 from tests.transport.remote.certificate import certificate

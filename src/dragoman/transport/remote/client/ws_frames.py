@@ -1,7 +1,6 @@
 """Parse WebSocket frames as a client: bytes in any chunking become messages, in order.
 
-Control frames go to `control_frames`. The sans-I/O parser of `websockets` takes 16 microseconds per message, this one
-two, since nearly every message is one whole text frame.
+Control frames go to `control_frames`. The parser of `websockets` takes nine times as long (decision 0017).
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.typing import ConnectionState
 
 from dragoman.errors import Kind
-from dragoman.transport.remote.server.http2_flood import FloodMeter
-from dragoman.transport.remote.server.limits import DRAIN_TIMEOUT, ServerLimits
+from dragoman.transport.remote.server.limits import DRAIN_TIMEOUT, FloodMeter, ServerLimits
 from dragoman.transport.remote.server.uvicorn_http1 import HEADERS_TOO_LARGE, error_body
 
 # The size of one read: small, so that a block of tiny frames delays nobody else for long.

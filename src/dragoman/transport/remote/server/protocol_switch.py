@@ -14,8 +14,8 @@ from hypercorn.app_wrappers import ASGIWrapper
 
 from dragoman.transport.base import CLOSE_TIMEOUT
 from dragoman.transport.remote.server.asgi import SOCKET_KEY, App, Receive, Scope, Send
-from dragoman.transport.remote.server.http2_flood import PREFACE
 from dragoman.transport.remote.server.hypercorn_http2 import Http2
+from dragoman.transport.remote.server.limits import PREFACE
 from dragoman.transport.remote.server.uvicorn_http1 import Http1
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from websockets.frames import Frame as WireFrame
 from websockets.frames import Opcode
 
 from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER
-from dragoman.transport.remote.server.http2_flood import BURST_SECONDS, SMALL_FRAME
-from dragoman.transport.remote.server.limits import TokenBucket
+from dragoman.transport.remote.server.limits import BURST_SECONDS, SMALL_FRAME, TokenBucket
 from dragoman.transport.remote.server.transport import POLICY
 from dragoman.transport.remote.server.uvicorn_http1 import BAD_REQUEST_RESPONSE, BoundedServerState, silent_logger
 from dragoman.transport.remote.server.ws_requests import DIRECT_EXTENSION
