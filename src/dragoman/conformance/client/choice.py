@@ -14,13 +14,14 @@ from dragoman.conformance.harness.client import (
     offer_sessions,
 )
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.json_shape import absolute, non_empty
 from dragoman.conformance.requirement import must
 
 FRESH = "check-fresh-session"
 CURSOR = "page 2, ä/+=="
 
 
-async def wait_choice(client: ClientUnderTest, method: str) -> tuple[ReceivedFrame, Json]:
+async def _wait_choice(client: ClientUnderTest, method: str) -> tuple[ReceivedFrame, Json]:
     """Return a request that the client sends before its prompt, and its params; skip if it sends none."""
     found = client.assume(
         await client.wait_for(lambda frame: frame.method in (method, "session/prompt"), client.timeouts.start),
@@ -29,25 +30,23 @@ async def wait_choice(client: ClientUnderTest, method: str) -> tuple[ReceivedFra
     if found.method != method:
         client.end_turn(found)
         client.skip(f"the client does not send {method} by itself; give it the options that make it")
-    params = found.message.get("params")
-    client.require(isinstance(params, dict), f"{method} has no params", found)
-    return found, params
+    client.require(isinstance(found.message.get("params"), dict), f"{method} has no params", found)
+    return found, found.wire_params
 
 
-async def require_no_crash(client: ClientUnderTest, what: str) -> None:
+async def _require_no_crash(client: ClientUnderTest, what: str) -> None:
     """Require that the client sends its prompt or exits with an error, without a crash."""
     prompt = await client.wait_method("session/prompt", client.timeouts.answer)
     if prompt is not None:
         client.end_turn(prompt)
-    end = await client.wait_exit()
-    client.require(not end.crashed, f"the client crashed after {what}: {end.stderr_excerpt()}")
+    await client.require_no_crash(f"the client crashed after {what}")
 
 
 @must("client.choice.01", "sessions.md#modes")
 async def modes_are_those_offered(client: ClientUnderTest) -> None:
     """A mode that is chosen is one that the session offers."""
     offer_choices(client)
-    frame, params = await wait_choice(client, "session/set_mode")
+    frame, params = await _wait_choice(client, "session/set_mode")
     known = [mode["id"] for mode in MODES["availableModes"]]
     client.require(params.get("modeId") in known, f"the mode {params.get('modeId')!r} is none of {known}", frame)
     client.require(params.get("sessionId") == client.session, "the mode is set in another session", frame)
@@ -58,34 +57,31 @@ async def refused_modes_are_tolerated(client: ClientUnderTest) -> None:
     """A mode that the agent refuses does not break the client."""
     offer_choices(client)
     client.held.add("session/set_mode")
-    frame, _ = await wait_choice(client, "session/set_mode")
+    frame, _ = await _wait_choice(client, "session/set_mode")
     client.refuse(frame, -32602, "this mode cannot be had now")
-    await require_no_crash(client, "a mode that was refused")
+    await _require_no_crash(client, "a mode that was refused")
 
 
 @must("client.choice.03", "sessions.md#config-options")
 async def options_have_values(client: ClientUnderTest) -> None:
     """An option is set by its id, to a value that it has."""
     offer_choices(client)
-    frame, params = await wait_choice(client, "session/set_config_option")
+    frame, params = await _wait_choice(client, "session/set_config_option")
     client.require(params.get("configId") == OPTION, f"there is no option {params.get('configId')!r}", frame)
     client.require(params.get("value") in VALUES, f"the option has no value {params.get('value')!r}", frame)
 
 
-def require_session_and_folder(client: ClientUnderTest, frame: ReceivedFrame, params: Json) -> None:
+def _require_session_and_folder(client: ClientUnderTest, frame: ReceivedFrame, params: Json) -> None:
     """Require that a session is named, and an absolute folder."""
-    session, folder = params.get("sessionId"), params.get("cwd")
-    client.require(isinstance(session, str) and session != "", f"the session is called {session!r}", frame)
-    is_absolute = isinstance(folder, str) and os.path.isabs(folder)
-    client.require(is_absolute, f"the folder {folder!r} is no absolute path", frame)
+    client.require_shape(params, {"sessionId": non_empty, "cwd": absolute}, frame)
 
 
 @must("client.choice.04", "sessions.md#load")
 async def loads_are_whole(client: ClientUnderTest) -> None:
     """A session is loaded by its id, in an absolute folder, with a list of servers."""
     offer_sessions(client)
-    frame, params = await wait_choice(client, "session/load")
-    require_session_and_folder(client, frame, params)
+    frame, params = await _wait_choice(client, "session/load")
+    _require_session_and_folder(client, frame, params)
     client.require(isinstance(params.get("mcpServers"), list), "session/load has no list mcpServers", frame)
 
 
@@ -94,15 +90,12 @@ async def histories_are_tolerated(client: ClientUnderTest) -> None:
     """What is told of the past while a session is loaded is borne."""
     offer_sessions(client)
     client.held.add("session/load")
-    frame, params = await wait_choice(client, "session/load")
+    frame, params = await _wait_choice(client, "session/load")
     client.session = str(params.get("sessionId"))
     for kind, text in (("user_message_chunk", "an older question"), ("agent_message_chunk", "an older answer")):
         client.update(kind, content={"type": "text", "text": text})
     client.reply_in_dialect(frame, {})
-    prompt = client.require(
-        await client.wait_method("session/prompt", client.timeouts.start),
-        "the client gave up a session whose history was sent",
-    )
+    prompt = await client.require_prompt("the client gave up a session whose history was sent")
     await client.require_alive(prompt, "a history while a session was loaded")
 
 
@@ -111,16 +104,14 @@ async def refused_loads_are_no_sessions(client: ClientUnderTest) -> None:
     """In a session that could not be loaded nothing is prompted."""
     offer_sessions(client)
     client.held.add("session/load")
-    frame, params = await wait_choice(client, "session/load")
+    frame, params = await _wait_choice(client, "session/load")
     client.answers["session/new"] = {"sessionId": FRESH}  # not one that the client remembers from another run
     client.refuse(frame, -32002, "Resource not found")
     prompt = await client.wait_method("session/prompt", client.timeouts.answer)
     if prompt is None:
         return
-    session = prompt.wire_params.get("sessionId")
-    client.require(
-        session != params.get("sessionId"), "the client prompts in a session that was refused", frame, prompt
-    )
+    is_refused = prompt.wire_params.get("sessionId") == params.get("sessionId")
+    client.require(not is_refused, "the client prompts in a session that was refused", frame, prompt)
     client.end_turn(prompt)
 
 
@@ -129,12 +120,12 @@ async def cursors_are_opaque(client: ClientUnderTest) -> None:
     """A list of sessions is read on with the cursor that it gave."""
     offer_sessions(client)
     client.held.add("session/list")
-    frame, params = await wait_choice(client, "session/list")
+    frame, params = await _wait_choice(client, "session/list")
     folder = params.get("cwd")
     client.require(folder is None or os.path.isabs(str(folder)), f"the folder {folder!r} is no absolute path", frame)
     info = {"sessionId": OLDER, "cwd": client.cwd}
     client.reply_in_dialect(frame, {"sessions": [info], "nextCursor": CURSOR})
-    again, params = await wait_choice(client, "session/list")
+    again, params = await _wait_choice(client, "session/list")
     found = params.get("cursor")
     client.require(found == CURSOR, f"the next page is asked for with {found!r}, and was called {CURSOR!r}", again)
     client.reply_in_dialect(again, {"sessions": [info]})
@@ -144,4 +135,4 @@ async def cursors_are_opaque(client: ClientUnderTest) -> None:
 async def resumes_are_whole(client: ClientUnderTest) -> None:
     """A session is resumed by its id, in an absolute folder."""
     offer_sessions(client, load=False)
-    require_session_and_folder(client, *await wait_choice(client, "session/resume"))
+    _require_session_and_folder(client, *await _wait_choice(client, "session/resume"))

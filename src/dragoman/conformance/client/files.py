@@ -4,49 +4,54 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from dragoman.conformance.harness.client import ClientUnderTest
+from dragoman.conformance.harness.client import READ, REFUSES_WRITES, WRITE, ClientUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
 from dragoman.conformance.requirement import must, should
-
-READ = "client.fs.readTextFile"
-WRITE = "client.fs.writeTextFile"
-
 
 LINES = "line one\nline two\nline three\nline four\n"
 LETTERS = "Grüße, 世界, 🙂\r\nsecond\tline\r\nno end"
 MEGABYTE = 1024 * 1024
 
 
-async def read(client: ClientUnderTest, path: str, **more: Json) -> str:
+async def _read(client: ClientUnderTest, path: str, **more: Json) -> str:
     """Return the text that the client must give."""
-    result = await client.request_result("fs/read_text_file", {"sessionId": client.session, "path": path, **more})
-    client.require(isinstance(result.get("content"), str), "the answer to a read has no text", client.received[-1])
+    result = await client.request_result("fs/read_text_file", {"path": path, **more})
+    client.require_last(isinstance(result.get("content"), str), "the answer to a read has no text")
     return str(result["content"])
 
 
-async def write(client: ClientUnderTest, path: str, content: str) -> ReceivedFrame:
+async def _write(client: ClientUnderTest, path: str, content: str) -> ReceivedFrame:
     """Require that the client writes; return its answer."""
-    method, params = client.in_dialect(
-        "fs/write_text_file", {"sessionId": client.session, "path": path, "content": content}
-    )
-    frame = client.require(
-        await client.wait_reply(client.call(method, params), client.timeouts.turn), "a write was never answered"
-    )
-    client.assume("error" not in frame.message, "the client refuses to write; let it allow that (as with --yes)", frame)
+    params = {"path": path, "content": content}
+    frame = await client.request_in_dialect("fs/write_text_file", params, client.timeouts.turn)
+    frame = client.require(frame, "a write was never answered")
+    client.assume("error" not in frame.message, REFUSES_WRITES, frame)
     return frame
 
 
-async def attempt(client: ClientUnderTest, method: str, params: Json) -> ReceivedFrame:
-    """Return the answer to a request that the client should refuse."""
-    return client.require(
-        await client.request(method, {"sessionId": client.session, **params}), f"{method} was never answered"
-    )
+async def _try_read(client: ClientUnderTest, path: str, **more: Json) -> ReceivedFrame:
+    """Return the answer to a read that the client should refuse."""
+    frame = await client.request_in_dialect("fs/read_text_file", {"path": path, **more})
+    return client.require(frame, "a read was never answered")
 
 
-async def require_withheld(client: ClientUnderTest, path: str, what: str) -> None:
+async def _require_read_refused(client: ClientUnderTest, why: str, path: str, **more: Json) -> None:
+    frame = await _try_read(client, path, **more)
+    client.require("error" in frame.message, why, frame)
+
+
+async def _try_write(client: ClientUnderTest, path: str) -> ReceivedFrame:
+    """Return the answer to a write of one text, refused or not."""
+    frame = await client.request_in_dialect("fs/write_text_file", {"path": path, "content": "planted"})
+    return client.require(frame, "a write was never answered")
+
+
+async def _require_withheld(client: ClientUnderTest, path: str, what: str) -> None:
     """Require that the text of this file is not given."""
-    frame = await attempt(client, "fs/read_text_file", {"path": path})
+    frame = await _try_read(client, path)
     client.require("error" in frame.message or "secret" not in str(frame.message), f"the client gives {what}", frame)
 
 
@@ -56,27 +61,21 @@ def file_content(path: str) -> bytes:
         return file.read()
 
 
-class outside_file:
-    """A file with a secret in a folder outside of the session."""
-
-    def __enter__(self) -> str:
-        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="dragoman-outside-"))
-        self.path = os.path.join(self._folder, "secret.txt")
-        with open(self.path, "w", encoding="utf-8") as file:
+@contextmanager
+def outside_file() -> Iterator[str]:
+    """Give a file with a secret in a folder outside of the session."""
+    with tempfile.TemporaryDirectory(prefix="dragoman-outside-") as folder:
+        path = os.path.join(os.path.realpath(folder), "secret.txt")
+        with open(path, "w", encoding="utf-8") as file:
             file.write("a secret\n")
-        return self.path
-
-    def __exit__(self, *reason: object) -> None:
-        for name in os.listdir(self._folder):
-            os.unlink(os.path.join(self._folder, name))
-        os.rmdir(self._folder)
+        yield path
 
 
 @must("client.files.01", "files-terminals.md#read", "v1 banjo 2025.1 draft", needs=READ)
 async def a_file_is_given(client: ClientUnderTest) -> None:
     """A file is given as it is on the disk."""
     async with client.turn():
-        text = await read(client, client.create_file(LINES))
+        text = await _read(client, client.create_file(LINES))
         client.require(text == LINES, f"the file was given as {text[:80]!r}")
 
 
@@ -84,7 +83,7 @@ async def a_file_is_given(client: ClientUnderTest) -> None:
 async def lines_begin_with_one(client: ClientUnderTest) -> None:
     """Lines are counted from 1."""
     async with client.turn():
-        text = await read(client, client.create_file(LINES), line=2)
+        text = await _read(client, client.create_file(LINES), line=2)
         client.require(text.startswith("line two"), f"from line 2 on, {text[:40]!r} was given")
 
 
@@ -92,7 +91,7 @@ async def lines_begin_with_one(client: ClientUnderTest) -> None:
 async def a_limit_is_kept(client: ClientUnderTest) -> None:
     """No more lines are given than were asked for."""
     async with client.turn():
-        text = await read(client, client.create_file(LINES), line=2, limit=1)
+        text = await _read(client, client.create_file(LINES), line=2, limit=1)
         count = len(text.splitlines())
         client.require(count == 1, f"{count} lines were given where one was asked for")
 
@@ -101,7 +100,7 @@ async def a_limit_is_kept(client: ClientUnderTest) -> None:
 async def a_limit_is_enough(client: ClientUnderTest) -> None:
     """A limit may stand without a first line."""
     async with client.turn():
-        text = await read(client, client.create_file(LINES), limit=2)
+        text = await _read(client, client.create_file(LINES), limit=2)
         client.require(text.startswith("line one") and "line two" in text, f"the first two lines are {text[:40]!r}")
 
 
@@ -109,8 +108,7 @@ async def a_limit_is_enough(client: ClientUnderTest) -> None:
 async def a_missing_file_is_an_error(client: ClientUnderTest) -> None:
     """A file that is not there is an error, not an empty one."""
     async with client.turn():
-        frame = await attempt(client, "fs/read_text_file", {"path": client.absent_path()})
-        client.require("error" in frame.message, "a file that is not there was given", frame)
+        await _require_read_refused(client, "a file that is not there was given", client.absent_path())
 
 
 @must("client.files.06", "json-rpc.md#paths-and-lines", "v1 banjo 2025.1", needs=READ)
@@ -118,8 +116,7 @@ async def relative_paths_are_refused(client: ClientUnderTest) -> None:
     """A relative path is refused."""
     async with client.turn():
         path = os.path.basename(client.create_file("here"))
-        frame = await attempt(client, "fs/read_text_file", {"path": path})
-        client.require("error" in frame.message, "a file was given by a relative path", frame)
+        await _require_read_refused(client, "a file was given by a relative path", path)
 
 
 @must("client.files.07", "peers.md#null-results", "v1 banjo 2025.1 draft", needs=WRITE)
@@ -127,7 +124,7 @@ async def a_write_is_done(client: ClientUnderTest) -> None:
     """What is written is in the file when the answer comes."""
     async with client.turn():
         path = client.create_file("before")
-        frame = await write(client, path, "after")
+        frame = await _write(client, path, "after")
         client.require(file_content(path) == b"after", "the client reported a write that did not happen", frame)
 
 
@@ -136,10 +133,7 @@ async def a_file_is_made(client: ClientUnderTest) -> None:
     """A file that is not there is made."""
     async with client.turn():
         path = client.absent_path()
-        frame = await client.request(
-            "fs/write_text_file", {"sessionId": client.session, "path": path, "content": "fresh"}
-        )
-        client.require(frame is not None, "a write was never answered")
+        frame = await _try_write(client, path)
         client.require(os.path.exists(path), "a file that was not there was not made", frame)
 
 
@@ -147,7 +141,7 @@ async def a_file_is_made(client: ClientUnderTest) -> None:
 async def a_write_has_an_empty_answer(client: ClientUnderTest) -> None:
     """The answer to a write is an object, or null."""
     async with client.turn():
-        frame = await write(client, client.create_file("before"), "after")
+        frame = await _write(client, client.create_file("before"), "after")
         result = frame.message.get("result")
         client.require(result is None or isinstance(result, dict), f"a write was answered with {result!r}", frame)
 
@@ -157,7 +151,7 @@ async def files_outside_are_kept(client: ClientUnderTest) -> None:
     """A file outside the session's folder is not given."""
     async with client.turn():
         with outside_file() as path:
-            await require_withheld(client, path, "a file outside the session's folder")
+            await _require_withheld(client, path, "a file outside the session's folder")
 
 
 @should("client.files.11", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=READ)
@@ -167,7 +161,7 @@ async def links_do_not_lead_out(client: ClientUnderTest) -> None:
         with outside_file() as path:
             link = client.absent_path()
             os.symlink(path, link)
-            await require_withheld(client, link, "what a link leads to")
+            await _require_withheld(client, link, "what a link leads to")
 
 
 @should("client.files.12", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=WRITE)
@@ -176,7 +170,7 @@ async def nothing_is_written_outside(client: ClientUnderTest) -> None:
     async with client.turn():
         with outside_file() as path:
             fresh = os.path.join(os.path.dirname(path), "planted.txt")
-            frame = await attempt(client, "fs/write_text_file", {"path": fresh, "content": "planted"})
+            frame = await _try_write(client, fresh)
             client.require(not os.path.exists(fresh), "the client writes outside the session's folder", frame)
 
 
@@ -185,19 +179,17 @@ async def texts_are_kept(client: ClientUnderTest) -> None:
     """Line ends and letters of every script are kept."""
     async with client.turn():
         path = client.create_file("")
-        frame = await write(client, path, LETTERS)
+        frame = await _write(client, path, LETTERS)
         client.require(file_content(path) == LETTERS.encode(), "the file is not what was written", frame)
-        given = await read(client, path)
+        given = await _read(client, path)
         client.require(given == LETTERS, f"the text came back as {given!r}")
 
 
 @must("client.files.14", "files-terminals.md#read", "v1 banjo 2025.1 draft", needs=READ)
 async def folders_are_no_files(client: ClientUnderTest) -> None:
     """A folder is not a file: reading one is an error."""
-    prompt = await client.begin_turn()
-    frame = await attempt(client, "fs/read_text_file", {"path": client.cwd})
-    client.require("error" in frame.message, "a folder was given as a text", frame)
-    await client.require_alive(prompt, "a read of a folder")
+    async with client.turn(survives="a read of a folder"):
+        await _require_read_refused(client, "a folder was given as a text", client.cwd)
 
 
 @must("client.files.15", "peers.md#long-lines", "v1 banjo 2025.1 draft", needs=WRITE)
@@ -205,30 +197,27 @@ async def a_megabyte_is_whole(client: ClientUnderTest) -> None:
     """A megabyte is written and given whole."""
     async with client.turn():
         path, text = client.create_file(""), "0123456789abcdef" * (MEGABYTE // 16)
-        frame = await write(client, path, text)
+        frame = await _write(client, path, text)
         client.require(os.path.getsize(path) == MEGABYTE, "a megabyte was not written whole", frame)
-        client.require(await read(client, path) == text, "a megabyte was not given whole")
+        client.require(await _read(client, path) == text, "a megabyte was not given whole")
 
 
 @must("client.files.16", "initialize.md#gates", needs=f"!{READ}")
 async def what_is_not_offered_is_not_given(client: ClientUnderTest) -> None:
     """Without the capability files are not given."""
     async with client.turn():
-        init_params = next(frame.params for frame in client.received if frame.method == "initialize")
-        if client.dialect == "banjo" and "clientCapabilities" not in init_params:  # where it has to be said
-            client.inconclusive("the client did not say what it offers")
-        frame = await attempt(client, "fs/read_text_file", {"path": client.create_file("a secret")})
-        given = frame.message.get("result")
-        client.require(
-            not (isinstance(given, dict) and given.get("content")), "files are given that are not offered", frame
-        )
+        client.assume_capabilities_stated()
+        frame = await _try_read(client, client.create_file("a secret"))
+        client.require(not frame.result.get("content"), "files are given that are not offered", frame)
 
 
 @must("client.files.17", "files-terminals.md#read", "v1 banjo 2025.1 draft", needs=READ)
 async def an_empty_file_is_a_text(client: ClientUnderTest) -> None:
     """An empty file is given as an empty text."""
     async with client.turn():
-        client.require(await read(client, client.create_file("")) == "", "an empty file was not given as an empty text")
+        client.require(
+            await _read(client, client.create_file("")) == "", "an empty file was not given as an empty text"
+        )
 
 
 @should("client.files.18", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=READ)
@@ -239,18 +228,16 @@ async def detours_lead_nowhere(client: ClientUnderTest) -> None:
             up = os.path.join(client.cwd, *[".."] * len(client.cwd.strip("/").split("/")))
             detour = os.path.join(up, path.lstrip("/"))
             client.note(f"the same file as {path}, by a detour")
-            await require_withheld(client, detour, "a file outside the session's folder by a detour")
+            await _require_withheld(client, detour, "a file outside the session's folder by a detour")
 
 
 @must("client.files.19", "initialize.md#gates", needs=f"!{WRITE}")
 async def what_is_not_offered_is_not_written(client: ClientUnderTest) -> None:
     """Without the capability files are not written."""
     async with client.turn():
-        init_params = next(frame.params for frame in client.received if frame.method == "initialize")
-        if client.dialect == "banjo" and "clientCapabilities" not in init_params:  # where it has to be said
-            client.inconclusive("the client did not say what it offers")
+        client.assume_capabilities_stated()
         path = client.absent_path()
-        frame = await attempt(client, "fs/write_text_file", {"path": path, "content": "x"})
+        frame = await _try_write(client, path)
         client.require(not os.path.exists(path), "files are written that are not offered for that", frame)
 
 
@@ -258,5 +245,4 @@ async def what_is_not_offered_is_not_written(client: ClientUnderTest) -> None:
 async def lines_are_not_negative(client: ClientUnderTest) -> None:
     """A line below zero is refused."""
     async with client.turn():
-        frame = await attempt(client, "fs/read_text_file", {"path": client.create_file(LINES), "line": -1})
-        client.require("error" in frame.message, "a line below zero was given", frame)
+        await _require_read_refused(client, "a line below zero was given", client.create_file(LINES), line=-1)

@@ -13,11 +13,8 @@ SLOW = 1.2
 
 # Methods that our agent, which offers nothing, does not have.
 UNOFFERED = frozenset(
-    {
-        f"session/{name}"
-        for name in ("load", "list", "resume", "delete", "close", "fork", "set_mode", "set_config_option")
-    }
-    | {"logout", "providers/list", "session/set_model"}
+    {"session/load", "session/list", "session/resume", "session/delete", "session/close", "session/fork", "logout"}
+    | {"session/set_mode", "session/set_config_option", "session/set_model", "providers/list"}
 )
 
 
@@ -26,12 +23,10 @@ def initialize_result(**members: Json) -> Json:
     return {**INITIALIZE_RESULT, **members}
 
 
-async def require_prompt(client: ClientUnderTest, answer: Json, what: str) -> None:
+async def _require_prompt(client: ClientUnderTest, answer: Json, what: str) -> None:
     """Require that the client sends a prompt after this answer to initialize."""
     client.answers["initialize"] = answer
-    prompt = await client.wait_method("session/prompt", client.timeouts.start)
-    end = client.environment.exit_state()
-    prompt = client.require(prompt, f"the client gave up an agent {what}: {end.stderr_excerpt()}")
+    prompt = await client.require_prompt(f"the client gave up an agent {what}")
     await client.require_alive(prompt, f"an agent {what}")
 
 
@@ -55,11 +50,7 @@ async def the_version_is_an_integer(client: ClientUnderTest) -> None:
 async def the_client_has_a_name(client: ClientUnderTest) -> None:
     """The client tells its name and version."""
     frame = await client.wait_initialize()
-    info = frame.params.get("clientInfo") if isinstance(frame.params, dict) else None
-    offered_values = (
-        isinstance(info, dict) and isinstance(info.get("name"), str) and isinstance(info.get("version"), str)
-    )
-    client.require(offered_values, "the client does not tell its name and version", frame)
+    client.require_shape(frame.params, {"clientInfo": {"name": str, "version": str}}, frame)
 
 
 @must("client.life.04", "initialize.md#client-capabilities", "v1 banjo")
@@ -69,17 +60,14 @@ async def capabilities_are_booleans(client: ClientUnderTest) -> None:
     offered = frame.wire_params.get("clientCapabilities", {})
     client.require(isinstance(offered, dict), "clientCapabilities is not an object", frame)
     files = offered.get("fs") or {}
-    offered_values = [files.get(name, False) for name in ("readTextFile", "writeTextFile")] + [
-        offered.get("terminal", False)
-    ]
-    client.require(all(isinstance(each, bool) for each in offered_values), "a capability is not a boolean", frame)
+    values = [files.get("readTextFile", False), files.get("writeTextFile", False), offered.get("terminal", False)]
+    client.require(all(isinstance(each, bool) for each in values), "a capability is not a boolean", frame)
 
 
 @must("client.life.05", "initialize.md#order")
 async def the_answer_is_waited_for(client: ClientUnderTest) -> None:
     """Nothing is asked before initialize was answered."""
-    client.held.add("initialize")
-    first = await client.wait_initialize()
+    first = await client.hold_initialize()
     early = await client.collect()
     client.require_none(early, "the client went on before initialize was answered")
     client.reply_in_dialect(first, INITIALIZE_RESULT)
@@ -97,7 +85,7 @@ async def an_unknown_version_is_left(client: ClientUnderTest) -> None:
 @must("client.life.07", "peers.md#absent-members", "v1 banjo")
 async def a_minimal_initialize_result_is_enough(client: ClientUnderTest) -> None:
     """An agent that tells neither name nor capabilities is met all the same."""
-    await require_prompt(client, {"protocolVersion": 1}, "with neither name nor capabilities")
+    await _require_prompt(client, {"protocolVersion": 1}, "with neither name nor capabilities")
 
 
 @must("client.life.08", "peers.md#unknown-fields", "v1 banjo")
@@ -105,7 +93,7 @@ async def unknown_capabilities_are_ignored(client: ClientUnderTest) -> None:
     """Capabilities nobody knows are ignored."""
     more = {"sessionCapabilities": {"subagents": {}}, "vendorThing": {"a": [1]}, "_meta": {"x": {}}}
     methods = [{"id": "env", "name": "Key", "type": "env_var", "vars": [{"name": "KEY"}]}]
-    await require_prompt(
+    await _require_prompt(
         client, initialize_result(agentCapabilities=more, authMethods=methods, extra=1), "with unknown capabilities"
     )
 
@@ -114,29 +102,22 @@ async def unknown_capabilities_are_ignored(client: ClientUnderTest) -> None:
 async def nulls_are_absences(client: ClientUnderTest) -> None:
     """A null in place of an optional member is as good as its absence."""
     nothing = {"sessionCapabilities": {"list": None, "resume": None}, "auth": None, "_meta": None}
-    await require_prompt(
+    await _require_prompt(
         client, initialize_result(agentInfo=None, agentCapabilities=nothing), "with nulls in its introduction"
     )
-
-
-async def _run_turn(client: ClientUnderTest) -> list[ReceivedFrame]:
-    async with client.turn():
-        await client.sync()
-    await client.wait_exit()
-    return client.received
 
 
 @must("client.life.10", "initialize.md#order")
 async def initialize_comes_once(client: ClientUnderTest) -> None:
     """A connection is initialized once."""
-    found = [each for each in await _run_turn(client) if each.method == "initialize"]
+    found = [each for each in await client.record_turn() if each.method == "initialize"]
     client.require(len(found) == 1, f"initialize came {len(found)} times", *found)
 
 
 @must("client.life.11", "initialize.md#gates", "v1 banjo draft")
 async def only_what_is_offered_is_asked_for(client: ClientUnderTest) -> None:
     """What the agent does not offer is not asked for."""
-    found = [each for each in await _run_turn(client) if each.method in UNOFFERED]
+    found = [each for each in await client.record_turn() if each.method in UNOFFERED]
     client.require_none(found, f"the client asks for {found[0].method if found else ''}, which is not offered")
 
 
@@ -158,7 +139,7 @@ async def _refuse_sessions(client: ClientUnderTest) -> None:
         return frame.method == "authenticate"
 
     await client.wait_for(refuse, client.timeouts.answer)
-    client.assume(any(each.method == "session/new" for each in client.received), "the client opened no session")
+    client.assume(client.calls("session/new"), "the client opened no session")
 
 
 @must("client.life.12", "auth.md#authenticate", "v1")
@@ -167,10 +148,9 @@ async def only_an_offered_method_is_used(client: ClientUnderTest) -> None:
     # The client may give up instead.
     _login_agent(client)
     await _refuse_sessions(client)
-    for frame in client.received:
-        if frame.method == "authenticate":
-            method = frame.wire_params.get("methodId")
-            client.require(method == "by-agent", f"the client authenticates with {method!r}", frame)
+    for frame in client.calls("authenticate"):
+        method = frame.wire_params.get("methodId")
+        client.require(method == "by-agent", f"the client authenticates with {method!r}", frame)
 
 
 @must("client.life.13", "auth.md#required", "v1 banjo draft")
@@ -186,7 +166,7 @@ async def refusals_are_accepted(client: ClientUnderTest) -> None:
 async def no_prompt_without_a_session(client: ClientUnderTest) -> None:
     """Without a session there is no prompt."""
     client.held.add("session/new")
-    opening = await client.wait_call("session/new", client.timeouts.start)
+    opening = await client.wait_new_session()
     client.refuse(opening, -32603, "Internal error")
     frame = await client.wait_method("session/prompt", client.timeouts.answer)
     client.require(frame is None, "the client prompts though no session was opened", frame)
@@ -195,12 +175,8 @@ async def no_prompt_without_a_session(client: ClientUnderTest) -> None:
 @should("client.life.15", "peers.md#slow-start")
 async def a_slow_agent_is_waited_for(client: ClientUnderTest) -> None:
     """An agent may take its time to introduce itself."""
-    client.held.add("initialize")
-    first = await client.wait_initialize()
+    first = await client.hold_initialize()
     await asyncio.sleep(SLOW)
     client.reply_in_dialect(first, INITIALIZE_RESULT)
-    prompt = client.require(
-        await client.wait_method("session/prompt", client.timeouts.start),
-        f"the client gave up an agent that took {SLOW:g} seconds to answer initialize",
-    )
-    client.end_turn(prompt)
+    why = f"the client gave up an agent that took {SLOW:g} seconds to answer initialize"
+    client.end_turn(await client.require_prompt(why))

@@ -31,7 +31,7 @@ def ask_permission(client: ClientUnderTest, call: str, id: Json) -> Json:
 async def wait_new_session(client: ClientUnderTest) -> ReceivedFrame:
     """Return the client's session/new, unanswered."""
     client.held.add("session/new")
-    return await client.wait_call("session/new", client.timeouts.start)
+    return await client.wait_new_session()
 
 
 async def require_prompt(client: ClientUnderTest, what: str) -> ReceivedFrame:
@@ -108,11 +108,10 @@ async def all_text_is_shown(client: ClientUnderTest) -> None:
 @must("client.order.06", "peers.md#slow-consumer")
 async def floods_are_tolerated(client: ClientUnderTest) -> None:
     """Thousands of updates in one turn are borne, and the last is shown."""
-    prompt = await client.begin_turn()
-    for number in range(FLOOD):
-        client.chunk(f"flood-{number}.\n")
-    await client.flush()
-    await client.require_alive(prompt, f"{FLOOD} updates")
+    async with client.turn(survives=f"{FLOOD} updates"):
+        for number in range(FLOOD):
+            client.chunk(f"flood-{number}.\n")
+        await client.flush()
 
 
 @must("client.order.07", "peers.md#tool-call-order", "v1 banjo draft")

@@ -38,8 +38,7 @@ async def require_agent_gone(client: ClientUnderTest, what: str) -> None:
 @must("client.process.01", "peers.md#sdk-stderr")
 async def stderr_is_read(client: ClientUnderTest) -> None:
     """What the agent writes to stderr never blocks it."""
-    client.held.add("initialize")
-    first = await client.wait_initialize()
+    first = await client.hold_initialize()
     client.note(f"{FLOOD} bytes are written to stderr")
     was_read = await client.environment.write_stderr(COMPLAINT * (FLOOD // len(COMPLAINT)), client.timeouts.answer)
     client.require(was_read, "the client does not read the agent's stderr, which blocks the agent")
@@ -94,8 +93,7 @@ async def require_exit(client: ClientUnderTest, what: str) -> None:
 async def a_still_birth_is_seen(client: ClientUnderTest) -> None:
     """An agent that dies before it introduced itself is given up."""
     require_watched(client)
-    client.held.add("initialize")
-    await client.wait_initialize()
+    await client.hold_initialize()
     await client.environment.exit_agent(FAILED)
     await require_exit(client, "an agent that died before it introduced itself")
 

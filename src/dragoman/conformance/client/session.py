@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from dragoman.conformance.harness.client import SESSION, ClientUnderTest
-from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.json_shape import absolute
 from dragoman.conformance.requirement import must
 
 
-async def wait_new_session(client: ClientUnderTest) -> tuple[ReceivedFrame, Json]:
-    """Return the client's session/new, and its raw params."""
-    frame = await client.wait_call("session/new", client.timeouts.start)
-    params = frame.message.get("params")
-    client.require(isinstance(params, dict), "session/new has no params", frame)
-    return frame, params
-
-
-async def require_prompt_after(client: ClientUnderTest, what: str, **members: Json) -> None:
-    """Require that the client sends a prompt after this answer to session/new."""
+async def _require_prompt(client: ClientUnderTest, what: str, **members: Json) -> None:
+    """Require that the client sends a prompt after an answer to session/new with these members."""
     client.answers["session/new"] = {"sessionId": SESSION, **members}
-    prompt = await client.wait_method("session/prompt", client.timeouts.start)
-    stderr = client.environment.exit_state().stderr_excerpt()
-    prompt = client.require(prompt, f"the client gave up a session with {what}: {stderr}")
+    prompt = await client.require_prompt(f"the client gave up a session with {what}")
     await client.require_alive(prompt, f"a session with {what}")
 
 
-async def require_session_id(client: ClientUnderTest, id: str) -> None:
+async def _require_session_id(client: ClientUnderTest, id: str) -> None:
     """Require that the client uses the session id of its agent."""
     client.answers["session/new"] = {"sessionId": id}
     prompt = await client.wait_call("session/prompt", client.timeouts.start)
@@ -40,49 +30,48 @@ async def require_session_id(client: ClientUnderTest, id: str) -> None:
 @must("client.session.01", "sessions.md#cwd", "v1 banjo crow draft")
 async def the_folder_is_absolute(client: ClientUnderTest) -> None:
     """The folder of a session is an absolute path."""
-    frame, params = await wait_new_session(client)
-    folder = params.get("workingDirectory" if client.dialect == "draft" else "cwd")
-    is_absolute = isinstance(folder, str) and os.path.isabs(folder)
-    client.require(is_absolute, f"the folder {folder!r} is no absolute path", frame)
+    frame = await client.wait_new_session()
+    name = "workingDirectory" if client.dialect == "draft" else "cwd"
+    client.require_shape(frame.message.get("params"), {name: absolute}, frame)
 
 
 @must("client.session.02", "sessions.md#new", "v1")
 async def the_servers_are_listed(client: ClientUnderTest) -> None:
     """session/new has a list of MCP servers, if an empty one."""
-    frame, params = await wait_new_session(client)
-    client.require(isinstance(params.get("mcpServers"), list), "session/new has no list mcpServers", frame)
+    frame = await client.wait_new_session()
+    client.require_shape(frame.message.get("params"), {"mcpServers": list}, frame)
 
 
 @must("client.session.03", "peers.md#id-texts", "v1 banjo draft")
 async def session_ids_are_opaque(client: ClientUnderTest) -> None:
     """A session id is used as it was given, whatever it looks like."""
-    await require_session_id(client, "https://agent.example/s?a=1&b=[ä] %20/#5")
+    await _require_session_id(client, "https://agent.example/s?a=1&b=[ä] %20/#5")
 
 
 @must("client.session.04", "peers.md#id-texts", "v1 banjo draft")
 async def session_ids_of_digits_are_strings(client: ClientUnderTest) -> None:
     """A session id of digits stays a string."""
-    await require_session_id(client, "0")
+    await _require_session_id(client, "0")
 
 
 @must("client.session.05", "sessions.md#lifecycle", "v1 banjo")
 async def nulls_open_a_session(client: ClientUnderTest) -> None:
     """Modes and options that are null are as good as none."""
-    await require_prompt_after(client, "modes and options that are null", modes=None, configOptions=None)
+    await _require_prompt(client, "modes and options that are null", modes=None, configOptions=None)
 
 
 @must("client.session.06", "peers.md#models", "v1 banjo")
 async def models_are_tolerated(client: ClientUnderTest) -> None:
     """A list of models beside the session id is borne."""
     models = {"currentModelId": "a", "availableModels": [{"modelId": "a", "name": "A", "description": None}]}
-    await require_prompt_after(client, "models", models=models)
+    await _require_prompt(client, "models", models=models)
 
 
 @must("client.session.07", "sessions.md#config-options", "v1 banjo")
 async def unknown_options_are_tolerated(client: ClientUnderTest) -> None:
     """An option of an unknown type does not spoil the session."""
     slider = {"id": "heat", "name": "Heat", "type": "range", "category": "_vendor", "currentValue": 3, "range": [1, 5]}
-    await require_prompt_after(client, "an option of an unknown type", configOptions=[slider])
+    await _require_prompt(client, "an option of an unknown type", configOptions=[slider])
 
 
 @must("client.session.08", "peers.md#id-texts", "v1 banjo")
@@ -90,14 +79,14 @@ async def mode_ids_are_opaque(client: ClientUnderTest) -> None:
     """The ids of modes may be URLs."""
     url = "https://agentclientprotocol.com/protocol/session-modes#agent"
     modes = {"currentModeId": url, "availableModes": [{"id": url, "name": "Agent", "description": None}]}
-    await require_prompt_after(client, "a mode whose id is a URL", modes=modes)
+    await _require_prompt(client, "a mode whose id is a URL", modes=modes)
 
 
 @must("client.session.09", "sessions.md#mcp-servers", "v1")
 async def servers_behind_http_are_kept_back(client: ClientUnderTest) -> None:
     """MCP servers behind HTTP are only told to agents that take them."""
-    frame, params = await wait_new_session(client)
-    servers = params.get("mcpServers") or []
+    frame = await client.wait_new_session()
+    servers = frame.wire_params.get("mcpServers") or []
     kinds = [each.get("type") for each in servers if isinstance(each, dict) and each.get("type") in ("http", "sse")]
     client.require(not kinds, f"an agent that takes no MCP over {kinds} is sent them", frame)
 
@@ -105,16 +94,16 @@ async def servers_behind_http_are_kept_back(client: ClientUnderTest) -> None:
 @must("client.session.10", "sessions.md#roots", "v1")
 async def additional_folders_are_kept_back(client: ClientUnderTest) -> None:
     """Additional folders are only told to agents that take them."""
-    frame, params = await wait_new_session(client)
-    client.require("additionalDirectories" not in params, "an agent that takes no further folders is sent some", frame)
+    frame = await client.wait_new_session()
+    is_sent = "additionalDirectories" in frame.wire_params
+    client.require(not is_sent, "an agent that takes no further folders is sent some", frame)
 
 
 @must("client.session.11", "prompt-turns.md#prompt", "v1 banjo crow draft")
 async def a_prompt_has_blocks(client: ClientUnderTest) -> None:
     """A prompt is a list of blocks that each have a type."""
     prompt = await client.wait_call("session/prompt", client.timeouts.start)
-    params = prompt.message.get("params")
-    blocks = params.get("content" if client.dialect == "draft" else "prompt") if isinstance(params, dict) else None
+    blocks = prompt.wire_params.get("content" if client.dialect == "draft" else "prompt")
     good = isinstance(blocks, list) and blocks and all(isinstance(each, dict) and "type" in each for each in blocks)
     client.require(good, "the prompt is no list of blocks with types", prompt)
 
@@ -140,12 +129,8 @@ async def prompts_come_one_by_one(client: ClientUnderTest) -> None:
 @must("client.session.14", "extensions.md#meta", "v1 banjo draft")
 async def every_meta_is_an_object(client: ClientUnderTest) -> None:
     """Every _meta of the client is an object."""
-    async with client.turn():
-        await client.sync()
-    await client.wait_exit()
-    wrong = [
-        each for each in client.received if any(not isinstance(meta, dict | None) for meta in _metas(each.message))
-    ]
+    sent = await client.record_turn()
+    wrong = [each for each in sent if any(not isinstance(meta, dict | None) for meta in _metas(each.message))]
     client.require_none(wrong, "a _meta is not an object")
 
 
@@ -163,8 +148,8 @@ def _metas(value: Json) -> Iterator[Json]:
 @must("client.session.15", "sessions.md#new", "crow 2025.1")
 async def the_prompt_goes_to_its_session(client: ClientUnderTest) -> None:
     """The prompt goes to the session that was opened."""
-    wanted = await client.wait_call("session/new", client.timeouts.start)
-    id = wanted.message["params"].get("session_id") if client.dialect == "2025.1" else SESSION
+    wanted = await client.wait_new_session()
+    id = wanted.wire_params.get("session_id") if client.dialect == "2025.1" else SESSION
     client.assume(isinstance(id, str), f"the session is called {id!r}, which is no text", wanted)
     prompt = await client.wait_call("session/prompt", client.timeouts.start)
     given = prompt.wire_params.get("session_id")

@@ -7,13 +7,12 @@ from dragoman.conformance.harness.peer import Json
 from dragoman.conformance.requirement import Probe, must
 
 
-def ends_turn(sentence: str, what: str, result: Json) -> Probe:
-    """Return a probe: the client ends the turn after this answer."""
+def ends_turn(sentence: str, what: str, reason: str, **members: Json) -> Probe:
+    """Return a probe: the client ends the turn after an answer with this stop reason and these members."""
 
     async def probe(client: ClientUnderTest) -> None:
         prompt = await client.begin_turn()
-        wire = {"stop_reason": result["stopReason"]} if client.dialect == "crow" else result
-        client.reply(prompt, wire)
+        client.reply(prompt, {"stop_reason" if client.dialect == "crow" else "stopReason": reason, **members})
         await client.require_end(what)
 
     probe.__doc__ = sentence
@@ -21,40 +20,30 @@ def ends_turn(sentence: str, what: str, result: Json) -> Probe:
 
 
 must("client.turn.01", "prompt-turns.md#stop-reasons", "v1 banjo draft")(
-    ends_turn("A turn may end with max_tokens.", "the stop reason max_tokens", {"stopReason": "max_tokens"})
+    ends_turn("A turn may end with max_tokens.", "the stop reason max_tokens", "max_tokens")
 )
 must("client.turn.02", "prompt-turns.md#stop-reasons", "v1 banjo")(
-    ends_turn(
-        "A turn may end with max_turn_requests.",
-        "the stop reason max_turn_requests",
-        {"stopReason": "max_turn_requests"},
-    )
+    ends_turn("A turn may end with max_turn_requests.", "the stop reason max_turn_requests", "max_turn_requests")
 )
 must("client.turn.03", "prompt-turns.md#stop-reasons", "v1 banjo")(
-    ends_turn("A turn may end with refusal.", "the stop reason refusal", {"stopReason": "refusal"})
+    ends_turn("A turn may end with refusal.", "the stop reason refusal", "refusal")
 )
 must("client.turn.04", "peers.md#unknown-session", "v1 banjo crow draft")(
-    ends_turn(
-        "A turn may end with cancelled though nobody cancelled it.",
-        "the stop reason cancelled",
-        {"stopReason": "cancelled"},
-    )
+    ends_turn("A turn may end with cancelled though nobody cancelled it.", "the stop reason cancelled", "cancelled")
 )
 must("client.turn.05", "peers.md#sdk-stop-reason", "v1 banjo")(
-    ends_turn("A turn may end for a reason nobody knows.", "an unknown stop reason", {"stopReason": "out_of_credits"})
+    ends_turn("A turn may end for an unknown reason.", "an unknown stop reason", "out_of_credits")
 )
 must("client.turn.06", "peers.md#unknown-fields", "v1 banjo")(
-    ends_turn("The usage in an answer may be null.", "a usage of null", {"stopReason": "end_turn", "usage": None})
+    ends_turn("The usage in an answer may be null.", "a usage of null", "end_turn", usage=None)
 )
 must("client.turn.07", "peers.md#unknown-fields", "v1 banjo")(
     ends_turn(
-        "Members nobody knows in an answer are ignored.",
-        "unknown members",
-        {"stopReason": "end_turn", "quota": {"left": 3}, "_meta": {"x": [1]}},
+        "Unknown members in an answer are ignored.", "unknown members", "end_turn", quota={"left": 3}, _meta={"x": [1]}
     )
 )
 must("client.turn.09", "dialect-matrix.md#prompts", "draft crow")(
-    ends_turn("A turn may end for an error.", "the stop reason error", {"stopReason": "error"})
+    ends_turn("A turn may end with the stop reason error.", "the stop reason error", "error")
 )
 
 

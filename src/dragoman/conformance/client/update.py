@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.harness.client import ClientUnderTest, is_sync_reply
+from dragoman.conformance.harness.client import ClientUnderTest
 from dragoman.conformance.harness.peer import Json
 from dragoman.conformance.requirement import Probe, must, should
 
-TEXT = {"type": "text", "text": ""}
 ENTRY = {"content": "Tidy up", "status": "pending"}
+COMMAND = {"name": "help", "description": "Helps", "input": None}
+CHOICE = {"value": "a", "name": "A", "description": None}
+OPTION = {"id": "model", "name": "Model", "type": "select", "currentValue": "a", "options": [CHOICE]}
 
 
-def call(id: str, /, **members: Json) -> Json:
-    """Return a tool call."""
-    return {"sessionUpdate": "tool_call", "toolCallId": id, "title": "Do something", **members}
+def _update(kind: str, **members: Json) -> Json:
+    return {"sessionUpdate": kind, **members}
 
 
-def chunk(content: Json, /, kind: str = "agent_message_chunk", **members: Json) -> Json:
-    """Return a piece of a message."""
-    return {"sessionUpdate": kind, "content": content, **members}
+def _call(id: str, **members: Json) -> Json:
+    return _update("tool_call", toolCallId=id, title="Do something", **members)
 
 
-def content(*parts: Json) -> Json:
+def _call_update(id: str, **members: Json) -> Json:
+    return _update("tool_call_update", toolCallId=id, **members)
+
+
+def _chunk(content: Json, kind: str = "agent_message_chunk", **members: Json) -> Json:
+    return _update(kind, content=content, **members)
+
+
+def _text(text: str, **members: Json) -> Json:
+    return {"type": "text", "text": text, **members}
+
+
+def _content(part: Json) -> Json:
     """Return a complete tool call with this content."""
-    return call("shown", kind="edit", status="completed", content=list(parts))
+    return _call("shown", kind="edit", status="completed", content=[part])
 
 
-OPTION = {
-    "id": "model",
-    "name": "Model",
-    "type": "select",
-    "currentValue": "a",
-    "options": [{"value": "a", "name": "A", "description": None}],
-}
-
-
-def tolerates(sentence: str, what: str, updates: list[Json]) -> Probe:
+def tolerates(sentence: str, what: str, *updates: Json) -> Probe:
     """Return a probe: the client still works after these updates."""
 
     async def probe(client: ClientUnderTest) -> None:
-        prompt = await client.begin_turn()
-        for update in updates:
-            client.notify("session/update", {"sessionId": client.session, "update": update})
-        await client.require_alive(prompt, what)
+        async with client.turn(survives=what):
+            for update in updates:
+                client.notify("session/update", {"sessionId": client.session, "update": update})
 
     probe.__doc__ = sentence
     return probe
@@ -51,185 +53,163 @@ must("client.update.01", "peers.md#unknown-updates")(
     tolerates(
         "An update of an unknown kind does not end the turn.",
         "an update of an unknown kind",
-        [{"sessionUpdate": "vendor_weather", "degrees": 21}],
+        _update("vendor_weather", degrees=21),
     )
 )
 must("client.update.03", "peers.md#tool-call-order")(
-    tolerates("A tool call may have neither kind nor status.", "a tool call without kind and status", [call("bare")])
+    tolerates("A tool call may have neither kind nor status.", "a tool call without kind and status", _call("bare"))
 )
 must("client.update.04", "peers.md#tool-call-order")(
     tolerates(
-        "News of a tool call nobody announced is borne.",
+        "The client copes with an update of a tool call that nobody announced.",
         "an update of an unannounced tool call",
-        [{"sessionUpdate": "tool_call_update", "toolCallId": "never-announced", "status": "completed"}],
+        _call_update("never-announced", status="completed"),
     )
 )
 must("client.update.05", "peers.md#tool-call-order")(
     tolerates(
         "A tool call may be complete from the start.",
         "a tool call that is complete at once",
-        [call("done", kind="read", status="completed", content=[])],
+        _call("done", kind="read", status="completed", content=[]),
     )
 )
 must("client.update.06", "peers.md#tool-call-order")(
     tolerates(
         "The id of a tool call may be announced twice.",
         "a tool call announced twice",
-        [call("twice", kind="read", status="completed"), call("twice", kind="edit", status="completed")],
+        _call("twice", kind="read", status="completed"),
+        _call("twice", kind="edit", status="completed"),
     )
 )
 must("client.update.07", "peers.md#nulls")(
     tolerates(
-        "A diff of a new file has null for its old text.",
+        "A diff of a new file has null as its old text.",
         "a diff of a new file",
-        [content({"type": "diff", "path": "/new.txt", "oldText": None, "newText": "x"})],
+        _content({"type": "diff", "path": "/new.txt", "oldText": None, "newText": "x"}),
     )
 )
 must("client.update.08", "peers.md#nulls")(
     tolerates(
         "The line of a location may be null or 0.",
         "a location without a line",
-        [
-            call(
-                "where",
-                kind="read",
-                status="completed",
-                locations=[{"path": "/a", "line": None}, {"path": "/b", "line": 0}],
-            ),
-        ],
+        _call("where", status="completed", locations=[{"path": "/a", "line": None}, {"path": "/b", "line": 0}]),
     )
 )
 must("client.update.09", "peers.md#foreign-terminals")(
     tolerates(
-        "A terminal the client never made may stand in a tool call.",
+        "A tool call may show a terminal that the client never made.",
         "a terminal it never made",
-        [content({"type": "terminal", "terminalId": "call_abc"})],
+        _content({"type": "terminal", "terminalId": "call_abc"}),
     )
 )
 must("client.update.10", "peers.md#null-usage")(
     tolerates(
-        "A usage_update with null for a number is borne.",
+        "The client copes with a usage_update that has null for a number.",
         "a usage_update with a null",
-        [{"sessionUpdate": "usage_update", "used": None, "size": 200000}],
+        _update("usage_update", used=None, size=200000),
     )
 )
 must("client.update.11", "peers.md#info-with-only-meta")(
     tolerates(
         "A session_info_update may have nothing but _meta.",
         "a session_info_update with nothing but _meta",
-        [{"sessionUpdate": "session_info_update", "_meta": {"codex": {"threadStatus": "active"}}}],
+        _update("session_info_update", _meta={"codex": {"threadStatus": "active"}}),
     )
 )
 must("client.update.12", "peers.md#empty-chunks")(
     tolerates(
-        "A chunk may be empty but for its _meta.", "an empty chunk", [chunk(TEXT, _meta={"usage": {"tokens": 1}})]
+        "A chunk may be empty except for its _meta.",
+        "an empty chunk",
+        _chunk(_text(""), _meta={"usage": {"tokens": 1}}),
     )
 )
 must("client.update.13", "peers.md#meta-shapes")(
     tolerates(
-        "_meta may stand anywhere and hold anything.",
+        "_meta may occur anywhere and hold anything.",
         "a _meta in every place",
-        [chunk({**TEXT, "text": "x\n", "_meta": {"field_meta": {"a": [1]}}}, _meta={"field_meta": {"b": None}})],
+        _chunk(_text("x\n", _meta={"field_meta": {"a": [1]}}), _meta={"field_meta": {"b": None}}),
     )
 )
 must("client.update.14", "dialect-matrix.md#plan-entries", "v1")(
     tolerates(
-        "A plan without priorities is borne.",
+        "The client copes with a plan without priorities.",
         "a plan without priorities",
-        [{"sessionUpdate": "plan", "entries": [ENTRY, {**ENTRY, "id": "2"}]}],
+        _update("plan", entries=[ENTRY, {**ENTRY, "id": "2"}]),
     )
 )
 must("client.update.15", "peers.md#nulls")(
     tolerates(
         "A command's input may be null.",
         "a command whose input is null",
-        [
-            {
-                "sessionUpdate": "available_commands_update",
-                "availableCommands": [{"name": "help", "description": "Helps", "input": None}],
-            }
-        ],
+        _update("available_commands_update", availableCommands=[COMMAND]),
     )
 )
 must("client.update.16", "peers.md#repeated-mode-updates")(
     tolerates(
-        "Mode and options may be told anew in every turn.",
+        "Mode and options may be sent again in every turn.",
         "mode and options sent again",
-        [
-            {"sessionUpdate": "current_mode_update", "currentModeId": "code"},
-            {"sessionUpdate": "config_option_update", "configOptions": [OPTION]},
-        ],
+        _update("current_mode_update", currentModeId="code"),
+        _update("config_option_update", configOptions=[OPTION]),
     )
 )
 must("client.update.17", "peers.md#prompt-echo")(
     tolerates(
-        "An echo of the user's own prompt is borne.",
+        "The client copes with an echo of the user's own prompt.",
         "an echo of the prompt",
-        [chunk({**TEXT, "text": "Hello"}, "user_message_chunk")],
+        _chunk(_text("Hello"), "user_message_chunk"),
     )
 )
 must("client.update.18", "extensions.md#lenient-reading")(
     tolerates(
-        "A block of an unknown type is borne.",
+        "The client copes with a content block of an unknown type.",
         "a block of an unknown type",
-        [chunk({"type": "hologram", "data": "aGk="})],
+        _chunk({"type": "hologram", "data": "aGk="}),
     )
 )
 must("client.update.19", "peers.md#unknown-option-kinds")(
     tolerates(
-        "A tool call's kind and status may be words nobody knows.",
+        "A tool call's kind and status may be unknown words.",
         "a tool call of an unknown kind",
-        [call("odd", kind="teleport", status="paused")],
+        _call("odd", kind="teleport", status="paused"),
     )
 )
 must("client.update.20", "updates.md#chunks")(
     tolerates(
-        "Pictures and sounds may stand in an answer.",
+        "An answer may have images and audio in it.",
         "images and audio",
-        [
-            chunk({"type": "image", "data": "aGk=", "mimeType": "image/png"}),
-            chunk({"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}),
-        ],
+        _chunk({"type": "image", "data": "aGk=", "mimeType": "image/png"}),
+        _chunk({"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}),
     )
 )
 must("client.update.21", "peers.md#tool-call-order")(
     tolerates(
-        "A tool call's input may be empty first, null, and filled later.",
+        "A tool call's input may be empty first, then null, and be filled in later.",
         "a tool call whose input comes later",
-        [
-            call("late", kind="read", status="pending", rawInput={}),
-            {"sessionUpdate": "tool_call_update", "toolCallId": "late", "rawInput": None},
-            {
-                "sessionUpdate": "tool_call_update",
-                "toolCallId": "late",
-                "status": "completed",
-                "rawInput": {"path": "/a"},
-            },
-        ],
+        _call("late", kind="read", status="pending", rawInput={}),
+        _call_update("late", rawInput=None),
+        _call_update("late", status="completed", rawInput={"path": "/a"}),
     )
 )
 must("client.update.25", "tool-calls.md#content")(
     tolerates(
-        "A block that stands bare among a tool call's content is borne.",
+        "The client copes with a bare content block in the content of a tool call.",
         "a bare block among a tool call's content",
-        [content({"type": "text", "text": "bare"})],
+        _content(_text("bare")),
     )
 )
 must("client.update.26", "peers.md#unknown-fields")(
     tolerates(
-        "Members nobody knows in an update are ignored.",
+        "Unknown members in an update are ignored.",
         "unknown members",
-        [chunk({**TEXT, "text": "x\n", "mood": "good"}, timestamp="2026-01-01T00:00:00Z", extra=[1])],
+        _chunk(_text("x\n", mood="good"), timestamp="2026-01-01T00:00:00Z", extra=[1]),
     )
 )
 must("client.update.27", "tool-calls.md#fields")(
     tolerates(
-        "A tool call's name, thoughts and message ids are borne.",
+        "The client copes with the name of a tool call, with thoughts and with message ids.",
         "names, thoughts and message ids",
-        [
-            chunk({**TEXT, "text": "hm\n"}, "agent_thought_chunk", messageId="m1"),
-            call("named", name="read_file", kind="read", status="completed"),
-        ],
+        _chunk(_text("hm\n"), "agent_thought_chunk", messageId="m1"),
+        _call("named", name="read_file", kind="read", status="completed"),
     )
 )
 
@@ -239,9 +219,7 @@ async def unknown_kinds_print_no_stack_trace(client: ClientUnderTest) -> None:
     """An update of an unknown kind is no failure: no stack trace is printed for it."""
     client.skip_unless(client.environment.is_watched, "an editor's stderr cannot be seen")
     async with client.turn():
-        client.notify(
-            "session/update", {"sessionId": client.session, "update": {"sessionUpdate": "vendor_tides", "level": 2}}
-        )
+        client.notify("session/update", {"sessionId": client.session, "update": _update("vendor_tides", level=2)})
         await client.sync()
         await client.collect()
         end = client.environment.exit_state()  # before the end: whatever is printed then has other reasons
@@ -251,29 +229,25 @@ async def unknown_kinds_print_no_stack_trace(client: ClientUnderTest) -> None:
 @must("client.update.22", "peers.md#updates-outside-turns")
 async def other_sessions_are_tolerated(client: ClientUnderTest) -> None:
     """An update of a session the client does not know is borne."""
-    prompt = await client.begin_turn()
-    update = chunk({**TEXT, "text": "not for you"})
-    client.notify("session/update", {"sessionId": "another-session", "update": update})
-    await client.require_alive(prompt, "an update of another session")
+    async with client.turn(survives="an update of another session"):
+        update = _chunk(_text("not for you"))
+        client.notify("session/update", {"sessionId": "another-session", "update": update})
 
 
 @must("client.update.23", "updates.md#frame")
 async def empty_updates_are_tolerated(client: ClientUnderTest) -> None:
     """A session/update without an update is borne."""
-    prompt = await client.begin_turn()
-    client.notify("session/update", {"sessionId": client.session})
-    await client.require_alive(prompt, "a session/update without an update")
+    async with client.turn(survives="a session/update without an update"):
+        client.notify("session/update", {"sessionId": client.session})
 
 
 @must("client.update.24", "peers.md#errors-without-id")
 async def unreadable_updates_get_no_answer(client: ClientUnderTest) -> None:
     """An update that cannot be read is not answered: it is a notification."""
-    prompt = await client.begin_turn()
-    start = len(client.received)
-    update = {"sessionUpdate": "session_info_update", "title": 5, "updatedAt": ["never"]}
-    client.notify("session/update", {"sessionId": client.session, "update": update})
-    await client.sync()
-    await client.collect()
-    wrong = [each for each in client.received[start:] if each.is_reply and not is_sync_reply(each)]
-    client.require_none(wrong, "a notification was answered")
-    await client.require_alive(prompt, "an update that cannot be read")
+    async with client.turn(survives="an update that cannot be read"):
+        start = len(client.received)
+        update = _update("session_info_update", title=5, updatedAt=["never"])
+        client.notify("session/update", {"sessionId": client.session, "update": update})
+        await client.sync()
+        await client.collect()
+        client.require_none(client.own_replies(start), "a notification was answered")

@@ -39,9 +39,8 @@ async def frames_are_text(client: RemoteClientUnderTest) -> None:
 @must("client.ws.03", "http.md#websocket")
 async def binary_frames_are_ignored(client: RemoteClientUnderTest) -> None:
     """A binary frame is ignored."""
-    prompt = await client.begin_turn()
-    await client.recorder.binary(b"\x00\x01\x02 no message")
-    await client.require_alive(prompt, "a binary frame")
+    async with client.turn(survives="a binary frame"):
+        await client.recorder.binary(b"\x00\x01\x02 no message")
 
 
 @should("client.ws.04", "RFC 6455 section 7.1.2")
@@ -63,15 +62,13 @@ async def floods_are_whole(client: RemoteClientUnderTest) -> None:
 @should("client.ws.06", "peers.md#reports-size, json-rpc.md#size-limits")
 async def large_messages_are_accepted(client: RemoteClientUnderTest) -> None:
     """A message of two mebibytes is taken."""
-    prompt = await client.begin_turn()
-    client.chunk("x" * LARGE)
-    await client.flush()
-    await client.require_alive(prompt, "a message of two mebibytes")
+    async with client.turn(survives="a message of two mebibytes"):
+        client.chunk("x" * LARGE)
+        await client.flush()
 
 
 @should("client.ws.07", "http.md#python-sdk")
 async def garbage_ends_nothing(client: RemoteClientUnderTest) -> None:
     """A text frame that is no JSON does not end the connection."""
-    prompt = await client.begin_turn()
-    await client.recorder.text('{"jsonrpc":"2.0",')
-    await client.require_alive(prompt, "a text frame that is no JSON")
+    async with client.turn(survives="a text frame that is no JSON"):
+        await client.recorder.text('{"jsonrpc":"2.0",')

@@ -143,10 +143,6 @@ class AgentUnderTest(PeerUnderTest):
         self.assume(first != second, "two sessions have the same id")
         return first, second
 
-    async def request(self, method: str, params: Json, seconds: float | None = None) -> ReceivedFrame | None:
-        """Send this request as it is; return the answer, None when none comes in time."""
-        return await self.wait_reply(self.call(method, params), seconds)
-
     async def request_in_dialect(self, method: str, params: Json, seconds: float | None = None) -> ReceivedFrame | None:
         """Send a request of v1 in the agent's dialect; return the answer."""
         return await self.request(*self.to_wire(method, params), seconds)

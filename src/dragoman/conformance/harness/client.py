@@ -26,6 +26,9 @@ INITIALIZE_RESULT: Json = {
     "authMethods": [],
 }
 
+# The capabilities of clients that requirements need.
+READ, WRITE, TERMINALS = "client.fs.readTextFile", "client.fs.writeTextFile", "client.terminal"
+
 # The answers of our agent: a value, or a function of the received frame.
 ANSWERS: dict[str, Json | Callable[[ReceivedFrame], Json]] = {
     "initialize": INITIALIZE_RESULT,
@@ -40,6 +43,8 @@ OWN_IDS = 1000
 # Megabytes through one pipe on a busy machine take time; a client that reads nothing never takes them. Seconds.
 DRAIN_TIMEOUT = 30.0
 STUCK = "the client stopped reading its agent's output"
+REFUSES_COMMANDS = "the client refuses to run commands; let it allow that (as with --yes)"
+REFUSES_WRITES = "the client refuses to write; let it allow that (as with --yes)"
 SYNC_METHOD, SYNC_ID = "_dragoman/fence", "sync-"
 # A client that has not answered an unknown request after so many quiet periods never does
 # (docs/protocol/peers.md#vendor-methods).
@@ -110,6 +115,15 @@ class ClientUnderTest(PeerUnderTest):
         """Return the client's initialize."""
         return await self.wait_call("initialize", self.timeouts.start)
 
+    async def hold_initialize(self) -> ReceivedFrame:
+        """Return the client's initialize, unanswered."""
+        self.held.add("initialize")
+        return await self.wait_initialize()
+
+    async def wait_new_session(self) -> ReceivedFrame:
+        """Return the client's session/new."""
+        return await self.wait_call("session/new", self.timeouts.start)
+
     async def wait_prompt(self) -> ReceivedFrame:
         """Return the client's prompt; the table answers everything before it. Skip if the client lacks `needs`."""
         found = await self.wait_call("session/prompt", self.timeouts.start)
@@ -167,15 +181,26 @@ class ClientUnderTest(PeerUnderTest):
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
-    async def request(
-        self, method: str, params: Json, id: Json = None, seconds: float | None = None
-    ) -> ReceivedFrame | None:
-        """Send a request of v1 to the client; return its answer, None when none comes in time."""
-        return await self.wait_reply(self.call(*self.in_dialect(method, params), id=id), seconds)
+    async def request_in_dialect(self, method: str, params: Json, seconds: float | None = None) -> ReceivedFrame | None:
+        """Send a request of v1 in the client's dialect, with the session; return the answer."""
+        return await self.request(*self.in_dialect(method, {"sessionId": self.session, **params}), seconds)
+
+    async def require_answer(
+        self, method: str, params: Json, what: str = "", seconds: float | None = None
+    ) -> ReceivedFrame:
+        """Send this request as it is, and require an answer; `what` is what to call it."""
+        return self.require(await self.request(method, params, seconds), f"{what or method} was never answered")
+
+    async def require_result(self, method: str, params: Json) -> ReceivedFrame:
+        """Send this request as it is, and require an object as result; return the answer."""
+        frame = await self.require_answer(method, params, seconds=self.timeouts.turn)
+        self.require("result" in frame.message, f"{method} was answered with an error", frame)
+        self.require(isinstance(frame.message["result"], dict), f"the result of {method} is not an object", frame)
+        return frame
 
     async def request_result(self, method: str, params: Json) -> Json:
         """Send a request that the client must grant; return the result in the terms of v1."""
-        found = self.require(await self.request(method, params), f"the client does not answer {method}")
+        found = self.require(await self.request_in_dialect(method, params), f"the client does not answer {method}")
         self.require("result" in found.message, f"the client answers {method} with an error", found)
         try:
             result = self.codec.lift_result(Side.CLIENT, method, found.message["result"])
@@ -223,6 +248,16 @@ class ClientUnderTest(PeerUnderTest):
             self.note(f"the client ended with status {end.status}; its stderr: {end.stderr.strip()[-1000:]!r}")
         return end
 
+    def require_last(self, value: object, why: str) -> None:
+        """Require this of the last frame, which is the proof."""
+        self.require(value, why, self.received[-1])
+
+    async def require_no_crash(self, why: str) -> ClientExit:
+        """Wait for the client's exit, and require that it did not crash."""
+        end = await self.wait_exit()
+        self.require(not end.crashed, f"{why}: {end.stderr_excerpt()}")
+        return end
+
     async def require_alive(self, prompt: ReceivedFrame, what: str) -> ClientExit:
         """Require that the client still works after `what`: it reads more text and the end of the turn."""
         self.require(self.closed is None, f"the client closed the connection after {what}")
@@ -231,27 +266,35 @@ class ClientUnderTest(PeerUnderTest):
         mark = f"check-{uuid.uuid4().hex[:8]}"
         self.chunk(f"{mark}\n")
         self.end_turn(prompt)
-        end = await self.wait_exit()
-        self.require(not end.crashed, f"the client crashed after {what}: {end.stderr_excerpt()}")
-        self.require(
-            self.closed is not None or not self.exits_after_turn,
-            f"the client no longer sees the end of its turn after {what}",
-        )
-        is_text_shown = "check-begin" in end.stdout
-        self.require(not is_text_shown or mark in end.stdout, f"the client shows nothing any more after {what}")
+        end = await self.require_no_crash(f"the client crashed after {what}")
+        is_ended = self.closed is not None or not self.exits_after_turn
+        self.require(is_ended, f"the client no longer sees the end of its turn after {what}")
+        self.require(end.shows(mark), f"the client shows nothing any more after {what}")
         return end
 
     async def require_end(self, what: str) -> ClientExit:
         """Require that the client ends the turn after `what`: it neither crashes nor waits."""
-        end = await self.wait_exit()
-        self.require(not end.crashed, f"the client crashed after {what}: {end.stderr_excerpt()}")
+        end = await self.require_no_crash(f"the client crashed after {what}")
         if self.closed is None and self.environment.is_watched:
-            self.assume(
-                self.exits_after_turn is not None,
-                f"the client stays, so it is unknown whether it still waits after {what}",
-            )
+            if self.exits_after_turn is None:
+                self.inconclusive(f"the client stays, so it is unknown whether it still waits after {what}")
             self.require(not self.exits_after_turn, f"the client still waits after {what}")
         return end
+
+    async def require_prompt(self, why: str) -> ReceivedFrame:
+        """Require that the client sends its prompt, and return it; `why` says what it does otherwise."""
+        prompt = await self.wait_method("session/prompt", self.timeouts.start)
+        return self.require(prompt, f"{why}: {self.environment.exit_state().stderr_excerpt()}")
+
+    def assume_capabilities_stated(self) -> None:
+        """End as inconclusive when a client of banjo, which has to say what it offers, does not."""
+        is_stated = "clientCapabilities" in self.calls("initialize")[0].params
+        self.assume(self.dialect != "banjo" or is_stated, "the client did not say what it offers")
+
+    def own_replies(self, start: int) -> list[ReceivedFrame]:
+        """Return the answers since the frame of that number, without those to `sync`."""
+        found = [frame for frame in self.received[start:] if frame.is_reply]
+        return [frame for frame in found if not str(frame.message.get("id", "")).startswith(SYNC_ID)]
 
     async def begin_turn(self) -> ReceivedFrame:
         """Wait for the prompt and show some text; return the prompt."""
@@ -260,20 +303,28 @@ class ClientUnderTest(PeerUnderTest):
         return prompt
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[ReceivedFrame]:
-        """Give the prompt of a turn with some text shown; end the turn after the block unless that fails."""
+    async def turn(self, survives: str = "") -> AsyncIterator[ReceivedFrame]:
+        """Give the prompt of a turn with some text shown; end the turn after the block unless that fails.
+
+        `survives` says what happens in the block: the client must still work afterwards.
+        """
         prompt = await self.begin_turn()
         yield prompt
-        self.end_turn(prompt)
+        if survives:
+            await self.require_alive(prompt, survives)
+        else:
+            self.end_turn(prompt)
 
     async def run_turn(self) -> None:
         """Show some text and end the turn."""
         self.end_turn(await self.begin_turn())
 
-
-def is_sync_reply(frame: ReceivedFrame) -> bool:
-    """Return whether this answers a request of `sync`."""
-    return str(frame.message.get("id", "")).startswith(SYNC_ID)
+    async def record_turn(self) -> list[ReceivedFrame]:
+        """Run a turn with a request in it, to the end of the client; return everything it sent."""
+        async with self.turn():
+            await self.sync()
+        await self.wait_exit()
+        return self.received
 
 
 def offers_capability(capabilities: Json, path: str) -> bool:
@@ -298,20 +349,12 @@ def without_side_data(wire: Json) -> Json:
 
 # An older session, and the modes and the option that a command line can name.
 OLDER: Final = "check-older-session"
-
-
 MODES: Final[Json] = {
     "currentModeId": "check-ask",
     "availableModes": [{"id": "check-ask", "name": "Ask"}, {"id": "check-code", "name": "Code"}],
 }
-
-
 OPTION: Final = "check-model"
-
-
 VALUES: Final = ("small", "large")
-
-
 OPTIONS: Final[Json] = [
     {
         "id": OPTION,

@@ -13,13 +13,11 @@ _TRACES = re.compile(
     re.MULTILINE,
 )
 
-
 # Python's report on objects that outlived their loop is untidy, but no failure.
 _IGNORED = re.compile(r"Exception ignored in.*\n(?:Traceback.*\n)?(?:[ \t]+.*\n)*(?:\S+: .*\n?)?")
 
 # For these requirements a shell starts the stub agent and waits for it.
 WRAPPED = frozenset({"client.process.04"})
-
 
 # How much of the end of stderr a verdict quotes: a stack trace ends there. Characters.
 EXCERPT = 500
@@ -41,6 +39,10 @@ class ClientExit(msgspec.Struct, frozen=True):
     def has_traceback(self) -> bool:
         """Whether there is a stack trace on its stderr."""
         return bool(_TRACES.search(_IGNORED.sub("", self.stderr)))
+
+    def shows(self, mark: str) -> bool:
+        """Return whether this text was shown; also true for a client that shows no text on its stdout at all."""
+        return mark in self.stdout or "check-begin" not in self.stdout
 
     def stderr_excerpt(self) -> str:
         """Return the end of its stderr, from the start of a line; several lines start on a new one."""

@@ -176,6 +176,10 @@ class PeerUnderTest:
         self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
         return id
 
+    async def request(self, method: str, params: Json, seconds: float | None = None) -> ReceivedFrame | None:
+        """Send this request as it is; return the answer, None when none comes in time."""
+        return await self.wait_reply(self.call(method, params), seconds)
+
     def notify(self, method: str, params: Json) -> None:
         """Send this notification."""
         self.send({"jsonrpc": "2.0", "method": method, "params": params})

@@ -56,8 +56,7 @@ async def check_client(client: CommandClient, dialect: str = "") -> ClientPrefli
 async def _detect_dialect(client: CommandClient) -> str:
     async with client.start(CLIENT_PREFLIGHT) as peer:
         assert isinstance(peer, ClientUnderTest)
-        peer.held.add("initialize")
-        frame = await peer.wait_initialize()
+        frame = await peer.hold_initialize()
         return dialect_of_client("initialize", frame.message.get("params")) or "v1"
 
 
