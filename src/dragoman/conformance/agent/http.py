@@ -6,7 +6,6 @@ import asyncio
 import json
 
 from dragoman.conformance.harness.http_client import JSON, SSE, Answer
-from dragoman.conformance.harness.peer import Json
 from dragoman.conformance.harness.remote_agent import HttpAgentUnderTest
 from dragoman.conformance.requirement import may, must, should
 
@@ -29,10 +28,8 @@ async def initialize_is_answered_at_once(agent: HttpAgentUnderTest) -> None:
 @must("agent.http.02", "http.md#requests")
 async def connections_have_names(agent: HttpAgentUnderTest) -> None:
     """The answer to initialize names the connection in Acp-Connection-Id."""
-    answer = await agent.channel.post(agent.initialize_message())
-    agent.require_status(answer, "initialize", 200)
-    found = agent.channel.connection = answer.headers.get("acp-connection-id", "")
-    agent.require(found, "the answer to initialize has no Acp-Connection-Id")
+    agent.require_status(await agent.post_initialize({}), "initialize", 200)
+    agent.require(agent.channel.connection, "the answer to initialize has no Acp-Connection-Id")
 
 
 @must("agent.http.03", "http.md#requests")
@@ -49,16 +46,14 @@ async def connections_differ(agent: HttpAgentUnderTest) -> None:
 async def messages_are_accepted(agent: HttpAgentUnderTest) -> None:
     """Any other message is taken with 202."""
     await agent.open_session_stream()
-    agent.require_status(
-        await agent.channel.post(agent.new_session_message(), agent.channel.session_headers()), "session/new", 202
-    )
+    agent.require_status(await agent.post_new_session(), "session/new", 202)
 
 
 @must("agent.http.05", "http.md#requests")
 async def accepted_messages_have_no_body(agent: HttpAgentUnderTest) -> None:
     """A 202 has no body."""
     await agent.open_session_stream()
-    answer = await agent.channel.post(agent.new_session_message(), agent.channel.session_headers())
+    answer = await agent.post_new_session()
     agent.assume(answer.status == 202, f"session/new was answered with {answer.status}")
     agent.require(not answer.body, "a 202 has a body")
 
@@ -88,9 +83,8 @@ async def posts_need_a_connection(agent: HttpAgentUnderTest) -> None:
 @must("agent.http.15", "http.md#status-codes")
 async def posts_need_a_known_connection(agent: HttpAgentUnderTest) -> None:
     """A POST on a connection that is not there is refused with 404."""
-    agent.require_status(
-        await agent.channel.post(agent.new_session_message(), UNKNOWN), "session/new on an unknown connection", 404
-    )
+    answer = await agent.channel.post(agent.new_session_message(), UNKNOWN)
+    agent.require_status(answer, "session/new on an unknown connection", 404)
 
 
 @must("agent.http.16", "http.md#status-codes")
@@ -110,31 +104,25 @@ async def streams_need_a_connection(agent: HttpAgentUnderTest) -> None:
 @must("agent.http.18", "http.md#status-codes")
 async def streams_need_a_known_connection(agent: HttpAgentUnderTest) -> None:
     """A GET on a connection that is not there is refused with 404."""
-    agent.require_status(
-        await agent.channel.ask("GET", None, {**SSE, **UNKNOWN}), "a GET on an unknown connection", 404
-    )
+    answer = await agent.channel.ask("GET", None, {**SSE, **UNKNOWN})
+    agent.require_status(answer, "a GET on an unknown connection", 404)
 
 
 @must("agent.http.19", "http.md#status-codes")
 async def batches_are_refused(agent: HttpAgentUnderTest) -> None:
     """A batch is refused with 501."""
     await agent.connect()
-    agent.require_status(
-        await agent.channel.post([agent.new_session_message()], agent.channel.session_headers()), "a batch", 501
-    )
-
-
-def _prompt_without_session(agent: HttpAgentUnderTest) -> Json:
-    message = agent.request_message("session/prompt", {"sessionId": "x", "prompt": [{"type": "text", "text": "hello"}]})
-    params = {name: value for name, value in message["params"].items() if value != "x"}
-    return {**message, "params": params}
+    answer = await agent.channel.post([agent.new_session_message()], agent.channel.session_headers())
+    agent.require_status(answer, "a batch", 501)
 
 
 @must("agent.http.20", "http.md#status-codes")
 async def sessions_messages_name_a_session(agent: HttpAgentUnderTest) -> None:
     """A session's message that names no session at all is refused with 400."""
     await agent.open_session_stream()
-    answer = await agent.channel.post(_prompt_without_session(agent), agent.channel.session_headers())
+    message = agent.request_message("session/prompt", {"sessionId": "x", "prompt": [{"type": "text", "text": "hello"}]})
+    params = {name: value for name, value in message["params"].items() if value != "x"}
+    answer = await agent.channel.post({**message, "params": params}, agent.channel.session_headers())
     agent.require_status(answer, "a prompt that names no session", 400)
 
 
@@ -143,8 +131,7 @@ async def the_header_may_be_needed(agent: HttpAgentUnderTest) -> None:
     """A session's message without the header Acp-Session-Id may be refused, with 400."""
     # The documents require the header, but a body that names the session is enough.
     await agent.open_session()
-    prompt = {"sessionId": agent.session, "prompt": [{"type": "text", "text": agent.prompt_for("plain")}]}
-    answer = await agent.channel.post(agent.request_message("session/prompt", prompt), agent.channel.session_headers())
+    answer = await agent.post_prompt(agent.session, None)
     agent.skip_unless(answer.status != 202, "the server takes a message whose params name the session")
     agent.require_status(answer, "a prompt without Acp-Session-Id", 400)
 
@@ -153,10 +140,7 @@ async def the_header_may_be_needed(agent: HttpAgentUnderTest) -> None:
 async def unknown_sessions_are_not_there(agent: HttpAgentUnderTest) -> None:
     """A message for a session that this connection has not is refused with 404."""
     await agent.open_session_stream()
-    prompt = {"sessionId": "no-such-session", "prompt": [{"type": "text", "text": "hello"}]}
-    answer = await agent.channel.post(
-        agent.request_message("session/prompt", prompt), agent.channel.session_headers("no-such-session")
-    )
+    answer = await agent.post_prompt("no-such-session", "no-such-session", text="hello")
     agent.require_status(answer, "a prompt in a session that is not there", 404)
 
 
@@ -164,10 +148,7 @@ async def unknown_sessions_are_not_there(agent: HttpAgentUnderTest) -> None:
 async def header_and_body_agree(agent: HttpAgentUnderTest) -> None:
     """A header that names another session than the message is refused with 400."""
     first, second = await agent.open_two_sessions()
-    prompt = {"sessionId": first, "prompt": [{"type": "text", "text": agent.prompt_for("plain")}]}
-    answer = await agent.channel.post(
-        agent.request_message("session/prompt", prompt), agent.channel.session_headers(second)
-    )
+    answer = await agent.post_prompt(first, second)
     agent.require_status(answer, "a prompt whose header names another session", 400)
 
 
@@ -201,26 +182,22 @@ async def other_methods_are_refused(agent: HttpAgentUnderTest) -> None:
 async def connections_can_be_ended(agent: HttpAgentUnderTest) -> None:
     """DELETE is answered with 202."""
     await agent.connect()
-    agent.require_status(await agent.channel.ask("DELETE", None, agent.channel.session_headers()), "DELETE", 202)
+    agent.require_status(await agent.disconnect(), "DELETE", 202)
 
 
 @must("agent.http.25", "http.md#requests")
 async def ended_connections_are_gone(agent: HttpAgentUnderTest) -> None:
     """A connection that was deleted is not there any more."""
     await agent.connect()
-    await agent.channel.ask("DELETE", None, agent.channel.session_headers())
-    agent.require_status(
-        await agent.channel.post(agent.new_session_message(), agent.channel.session_headers()),
-        "a POST after DELETE",
-        404,
-    )
+    await agent.disconnect()
+    agent.require_status(await agent.post_new_session(), "a POST after DELETE", 404)
 
 
 @must("agent.http.26", "http.md#requests")
 async def ended_connections_have_no_streams(agent: HttpAgentUnderTest) -> None:
     """The streams of a connection that was deleted end."""
     stream = await agent.open_session_stream()
-    await agent.channel.ask("DELETE", None, agent.channel.session_headers())
+    await agent.disconnect()
     await asyncio.wait([asyncio.ensure_future(stream.ended.wait())], timeout=agent.timeouts.answer)
     agent.require(stream.ended.is_set(), "the stream of the connection continues after DELETE")
 
@@ -239,8 +216,7 @@ EVIL = "https://evil.example"
 async def pages_of_other_places_are_refused(agent: HttpAgentUnderTest) -> None:
     """A web page of another place is refused by its Origin."""
     # A page in a browser on this machine can reach every local port.
-    answer = await agent.channel.post(agent.initialize_message(), {"Origin": EVIL})
-    agent.channel.connection = answer.headers.get("acp-connection-id", "")
+    answer = await agent.post_initialize({"Origin": EVIL})
     agent.require(answer.status >= 400, f"initialize from a page of {EVIL} was answered with {answer.status}")
 
 
@@ -249,8 +225,7 @@ async def other_names_are_refused(agent: HttpAgentUnderTest) -> None:
     """A request under a name that is not the server's is refused by its Host."""
     # DNS rebinding: a host name of the page's own resolves to this server.
     agent.skip_unless(agent.channel.address.is_loopback, "only what is on this machine has no name of its own")
-    answer = await agent.channel.post(agent.initialize_message(), {"Host": "rebound.evil.example"})
-    agent.channel.connection = answer.headers.get("acp-connection-id", "")
+    answer = await agent.post_initialize({"Host": "rebound.evil.example"})
     agent.require(answer.status >= 400, f"initialize to rebound.evil.example was answered with {answer.status}")
 
 
@@ -373,6 +348,5 @@ async def http2_is_spoken(agent: HttpAgentUnderTest) -> None:
 async def tokens_are_asked_for(agent: HttpAgentUnderTest) -> None:
     """Where a token is asked for, a request without it is refused with 401."""
     agent.skip_unless(agent.token, "no token was given with --token-file")
-    answer = await agent.channel.post(agent.initialize_message(), {"Authorization": ""})
-    agent.channel.connection = answer.headers.get("acp-connection-id", "")
+    answer = await agent.post_initialize({"Authorization": ""})
     agent.require_status(answer, "initialize without the token", 401)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.conformance.harness.agent import PromptTurn
+from dragoman.conformance.harness.agent import QUESTION, PromptTurn
 from dragoman.conformance.harness.http_client import Answer, EventStream, parse_json
 from dragoman.conformance.harness.peer import Json
 from dragoman.conformance.harness.remote_agent import HttpAgentUnderTest
@@ -37,7 +37,7 @@ async def events_are_messages(agent: HttpAgentUnderTest) -> None:
 async def new_sessions_are_sent_on_the_connection(agent: HttpAgentUnderTest) -> None:
     """The answer to session/new comes on the stream of the connection."""
     stream = await agent.open_session_stream()
-    answer = await agent.channel.post(agent.new_session_message(), agent.channel.session_headers())
+    answer = await agent.post_new_session()
     agent.assume(answer.status < 300, f"session/new was answered with {answer.status}")
     found = await agent.wait_on(stream, "new", agent.timeouts.start)
     agent.require(found is not None, "the answer to session/new does not come on the stream of the connection")
@@ -81,8 +81,7 @@ async def turns_end_on_their_stream(agent: HttpAgentUnderTest) -> None:
 async def questions_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
     """A question for leave comes on the stream of its session, and its answer is taken with 202."""
     turn = await agent.try_turn("ask")
-    asked = agent.calls("session/request_permission")
-    agent.assume(asked, "the agent did not ask for permission")
+    asked = agent.assume(agent.calls(QUESTION), "the agent did not ask for permission")
     stream = agent.channel.streams[agent.session]
     arrived = [each for each in stream.messages() if isinstance(each, dict) and each == asked[0].message]
     agent.require(arrived, "the question did not come on the stream of its session", asked[0])
@@ -95,30 +94,24 @@ async def questions_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
 # --- coming back --------------------------------------------------------------------------------------------------
 
 
-async def _reattach(agent: HttpAgentUnderTest) -> tuple[Answer, EventStream, EventStream, str]:
-    """Run a turn, then load the session by hand on a second connection."""
-    await agent.run_turn("plain")
-    session = agent.session
-    await agent.channel.ask("DELETE", None, agent.channel.session_headers())
-    main = await agent.open_session_stream()
-    stream = await agent.channel.open(session)
-    agent.require(stream.answer.status == 200, f"the stream of the session was answered with {stream.answer.status}")
-    load = agent.request_message("session/load", {"sessionId": session, "cwd": agent.cwd, "mcpServers": []}, "load")
-    return await agent.channel.post(load, agent.channel.session_headers(session)), main, stream, session
+async def _post_load(agent: HttpAgentUnderTest, session: str) -> Answer:
+    params = {"sessionId": session, "cwd": agent.cwd, "mcpServers": []}
+    return await agent.post_request("session/load", params, session, "load")
 
 
 @must("agent.http.28", "http.md#reattach", "v1 banjo crow", needs="agent.loadSession")
 async def sessions_outlive_connections(agent: HttpAgentUnderTest) -> None:
     """A session is loaded again over another connection: stream first, then session/load with both headers."""
-    answer, main, stream, session = await _reattach(agent)
-    agent.require_status(answer, "session/load with both headers", 202)
+    await agent.run_turn("plain")
+    session = agent.session
+    await agent.disconnect()
+    main = await agent.open_session_stream()
+    stream = await agent.channel.open(session)
+    agent.require_status(stream.answer, "the stream of the session", 200)
+    agent.require_status(await _post_load(agent, session), "session/load with both headers", 202)
     found = await agent.wait_on_either(main, stream, "load", agent.timeouts.start)
     agent.require(found is not None and "result" in found, f"the load was refused: {found}")
-    prompt = {"sessionId": session, "prompt": [{"type": "text", "text": agent.prompt_for("plain")}]}
-    again = await agent.channel.post(
-        agent.request_message("session/prompt", prompt, "again"), agent.channel.session_headers(session)
-    )
-    agent.require_status(again, "a prompt in the loaded session", 202)
+    agent.require_status(await agent.post_prompt(session, session, "again"), "a prompt in the loaded session", 202)
     ended = await agent.wait_on_either(main, stream, "again", agent.timeouts.turn)
     agent.require(ended is not None and "result" in ended, f"the prompt in the loaded session ended with {ended}")
     agent.require(_updates(stream) or _updates(main), "no history came")
@@ -128,10 +121,7 @@ async def sessions_outlive_connections(agent: HttpAgentUnderTest) -> None:
 async def loads_are_answered_to_the_connection(agent: HttpAgentUnderTest) -> None:
     """The answer to session/load comes on the stream of the connection."""
     await agent.open_session()
-    params = {"sessionId": agent.session, "cwd": agent.cwd, "mcpServers": []}
-    answer = await agent.channel.post(
-        agent.request_message("session/load", params, "load"), agent.channel.session_headers(agent.session)
-    )
+    answer = await _post_load(agent, agent.session)
     agent.assume(answer.status == 202, f"session/load was answered with {answer.status}")
     main = agent.channel.main
     assert main is not None
@@ -155,10 +145,7 @@ async def late_readers_miss_nothing(agent: HttpAgentUnderTest) -> None:
     await agent.initialize()
     agent.channel.is_eager = False
     await agent.open_session()
-    prompt = {"sessionId": agent.session, "prompt": [{"type": "text", "text": agent.prompt_for("plain")}]}
-    answer = await agent.channel.post(
-        agent.request_message("session/prompt", prompt, "late"), agent.channel.session_headers(agent.session)
-    )
+    answer = await agent.post_prompt(agent.session, agent.session, "late")
     agent.assume(answer.status == 202, f"a prompt before the stream was answered with {answer.status}")
     await agent.collect()
     stream = await agent.channel.open(agent.session)
@@ -183,9 +170,8 @@ async def streams_are_not_shared(agent: HttpAgentUnderTest) -> None:
     for _ in range(3):
         await agent.run_turn("tour")
     arrived = [len(stream.events) - old for stream, old in zip((first, second), before, strict=True)]
-    agent.require(
-        0 in arrived, f"two GETs on one stream share it: {arrived[0]} events came to one, {arrived[1]} to the other"
-    )
+    counts = f"{arrived[0]} events came to one, {arrived[1]} to the other"
+    agent.require(0 in arrived, f"two GETs on one stream share it: {counts}")
 
 
 async def _stream_with_ids(agent: HttpAgentUnderTest) -> EventStream:
@@ -222,7 +208,6 @@ async def cut_streams_go_on(agent: HttpAgentUnderTest) -> None:
 @may("agent.http.35", "http.md#cookies")
 async def cookies_can_be_returned(agent: HttpAgentUnderTest) -> None:
     """A cookie that the server sets has a name and a value."""
-    answer = await agent.channel.post(agent.initialize_message())
-    agent.channel.connection = answer.headers.get("acp-connection-id", "")
+    answer = await agent.post_initialize({})
     agent.skip_unless("set-cookie" in answer.headers, "the server sets no cookie")
     agent.require(agent.channel.cookies, f"the cookie {answer.headers['set-cookie']!r} has no name or no value")

@@ -37,12 +37,10 @@ async def initialize_comes_first(client: RemoteClientUnderTest) -> None:
 async def connections_are_named(client: RemoteClientUnderTest) -> None:
     """Every later request names the connection."""
     # Check every request after the first. client.http.06 covers session streams.
-    requests = [
-        each for each in (await _run_turn(client))[1:] if each.method != "GET" or "acp-session-id" not in each.headers
-    ]
-    _require_none(
-        client, [each for each in requests if "acp-connection-id" not in each.headers], "a request names no connection"
-    )
+    _, *requests = await _run_turn(client)
+    others = [each for each in requests if each.method != "GET" or "acp-session-id" not in each.headers]
+    wrong = [each for each in others if "acp-connection-id" not in each.headers]
+    _require_none(client, wrong, "a request names no connection")
 
 
 @must("client.http.03", "http.md#requests")
@@ -66,9 +64,8 @@ async def the_stream_is_there_first(client: RemoteClientUnderTest) -> None:
     """The stream of the connection is asked for before session/new."""
     await client.wait_prompt()
     requests = client.recorder.requests
-    new = next((place for place, each in enumerate(requests) if each.calls in ("session/new", "session/load")), None)
-    if new is None:
-        client.inconclusive("the client opened no session")
+    opening = [place for place, each in enumerate(requests) if each.calls in ("session/new", "session/load")]
+    new = client.assume(opening, "the client opened no session")[0]
     before = [each for each in requests[:new] if each.method == "GET" and "acp-session-id" not in each.headers]
     client.require(before, "session/new was posted before the stream of the connection was asked for")
 
@@ -78,9 +75,8 @@ async def session_streams_have_both_names(client: RemoteClientUnderTest) -> None
     """The stream of a session is asked for with both headers."""
     gets = [each for each in await _run_turn(client) if each.method == "GET" and "acp-session-id" in each.headers]
     client.require(gets, "the stream of the session was never asked for")
-    _require_none(
-        client, [each for each in gets if "acp-connection-id" not in each.headers], "a GET names no connection"
-    )
+    wrong = [each for each in gets if "acp-connection-id" not in each.headers]
+    _require_none(client, wrong, "a GET names no connection")
     names = {each.headers["acp-session-id"] for each in gets}
     client.require(client.session in names, f"the stream of {', '.join(names)} was asked for, not of {client.session}")
 
@@ -101,8 +97,7 @@ async def answers_name_their_session(client: RemoteClientUnderTest) -> None:
     async with client.turn():
         options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
         call = {"toolCallId": "check-1", "title": "May I?", "kind": "edit", "status": "pending"}
-        question = {"sessionId": client.session, "toolCall": call, "options": options}
-        await client.request("session/request_permission", question)
+        await client.request_in_dialect("session/request_permission", {"toolCall": call, "options": options})
         answers = [each for each in client.recorder.requests if each.method == "POST" and not each.calls]
     client.assume(answers, "the client did not answer a permission request")
     wrong = [each for each in answers if each.headers.get("acp-session-id") != client.session]
@@ -113,10 +108,9 @@ async def answers_name_their_session(client: RemoteClientUnderTest) -> None:
 async def cookies_come_back(client: RemoteClientUnderTest) -> None:
     """Cookies are returned for the life of the connection."""
     client.recorder.cookie = f"{COOKIE}; Path=/; HttpOnly"
-    requests = (await _run_turn(client))[1:]
-    _require_none(
-        client, [each for each in requests if COOKIE not in each.headers.get("cookie", "")], "a cookie was not returned"
-    )
+    _, *requests = await _run_turn(client)
+    wrong = [each for each in requests if COOKIE not in each.headers.get("cookie", "")]
+    _require_none(client, wrong, "a cookie was not returned")
 
 
 @should("client.http.10", "http.md#requests")
@@ -130,25 +124,23 @@ async def connections_are_ended(client: RemoteClientUnderTest) -> None:
 # --- events -------------------------------------------------------------------------------------------------------
 
 
-async def require_shown(client: RemoteClientUnderTest, what: str, count: int = 5) -> None:
-    """Require that the text of a turn arrives."""
-    prompt = await client.begin_turn()
-    await client.sync()
-    await require_numbers(client, prompt, what, count)
+async def require_shown(
+    client: RemoteClientUnderTest, what: str, count: int = 5, shape: Callable[[bytes], list[bytes]] | None = None
+) -> None:
+    """Send so many numbers in a turn; require that they are shown in order and complete.
 
-
-async def require_numbers(client: RemoteClientUnderTest, prompt: object, what: str, count: int) -> None:
-    """Send so many numbers and end the turn; require that they are shown in order and complete."""
-    for number in range(count):
-        client.chunk(f"number {number:04d}\n")
-        if number % 100 == 99:
-            await client.flush()
-    client.end_turn(prompt)  # type: ignore[arg-type]
-    end = await client.wait_exit()
-    client.require(not end.crashed, f"the client crashed: {what}: {end.stderr_excerpt()}")
-    client.require(
-        client.closed is not None or not client.exits_after_turn, f"the client does not see the end of its turn: {what}"
-    )
+    `shape` cuts the event stream into other pieces.
+    """
+    async with client.turn():
+        await client.sync()
+        client.recorder.shape = shape
+        for number in range(count):
+            client.chunk(f"number {number:04d}\n")
+            if number % 100 == 99:
+                await client.flush()
+    end = await client.require_no_crash(f"the client crashed: {what}")
+    is_ended = client.closed is not None or not client.exits_after_turn
+    client.require(is_ended, f"the client does not see the end of its turn: {what}")
     found = [int(digits) for digits in re.findall(r"number (\d+)", end.stdout)]
     if not found and "check-begin" not in end.stdout:
         client.require(end.status in (0, None), f"the client failed: {what}: {end.stderr_excerpt()}")
@@ -156,13 +148,6 @@ async def require_numbers(client: RemoteClientUnderTest, prompt: object, what: s
     missing = sorted(set(range(count)) - set(found))
     client.require(not missing, f"{len(missing)} of {count} updates are not shown: {what}")
     client.require(found == sorted(found), f"updates are shown out of order: {what}")
-
-
-async def _require_shown_with(client: RemoteClientUnderTest, shape: Callable[[bytes], list[bytes]], what: str) -> None:
-    prompt = await client.begin_turn()
-    await client.sync()
-    client.recorder.shape = shape
-    await require_numbers(client, prompt, what, 5)
 
 
 def _events(chunk: bytes) -> list[bytes]:
@@ -173,9 +158,11 @@ def _events(chunk: bytes) -> list[bytes]:
 async def events_are_cut(client: RemoteClientUnderTest) -> None:
     """Events that are cut anywhere are read."""
     # Cut the stream every 23 bytes.
-    await _require_shown_with(
-        client, lambda chunk: [chunk[at : at + 23] for at in range(0, len(chunk), 23)], "events cut every 23 bytes"
-    )
+
+    def cut(chunk: bytes) -> list[bytes]:
+        return [chunk[at : at + 23] for at in range(0, len(chunk), 23)]
+
+    await require_shown(client, "events cut every 23 bytes", shape=cut)
 
 
 @must("client.http.12", "http.md#server-sent-events")
@@ -186,33 +173,33 @@ async def data_has_many_lines(client: RemoteClientUnderTest) -> None:
     def broken(chunk: bytes) -> list[bytes]:
         return [re.sub(rb',\s*"', b',\ndata: "', event) for event in _events(chunk)]
 
-    await _require_shown_with(client, broken, "data on several lines")
+    await require_shown(client, "data on several lines", shape=broken)
 
 
 @must("client.http.13", "http.md#server-sent-events, http.md#python-sdk")
 async def comments_are_no_messages(client: RemoteClientUnderTest) -> None:
     """Comments are no messages, between events and within."""
-    await _require_shown_with(
-        client,
-        lambda chunk: [b": keepalive\n\n" + event.replace(b"data:", b": why\ndata:") for event in _events(chunk)],
-        "comments",
-    )
+
+    def comment(chunk: bytes) -> list[bytes]:
+        return [b": keepalive\n\n" + event.replace(b"data:", b": why\ndata:") for event in _events(chunk)]
+
+    await require_shown(client, "comments", shape=comment)
 
 
 @must("client.http.14", "http.md#server-sent-events")
 async def fields_are_passed_over(client: RemoteClientUnderTest) -> None:
     """Fields that are not known, and names of events, are passed over."""
-    await _require_shown_with(
-        client,
-        lambda chunk: [b"event: message\nretry: 3000\ntide: high\n" + event for event in _events(chunk)],
-        "fields that are not known",
-    )
+
+    def add_fields(chunk: bytes) -> list[bytes]:
+        return [b"event: message\nretry: 3000\ntide: high\n" + event for event in _events(chunk)]
+
+    await require_shown(client, "fields that are not known", shape=add_fields)
 
 
 @must("client.http.15", "http.md#server-sent-events")
 async def lines_end_in_two_ways(client: RemoteClientUnderTest) -> None:
     """Lines may end with CR and LF."""
-    await _require_shown_with(client, lambda chunk: [chunk.replace(b"\n", b"\r\n")], "lines that end with CR and LF")
+    await require_shown(client, "lines that end with CR and LF", shape=lambda chunk: [chunk.replace(b"\n", b"\r\n")])
 
 
 @must("client.http.16", "http.md#streams")

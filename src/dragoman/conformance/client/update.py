@@ -12,23 +12,23 @@ CHOICE = {"value": "a", "name": "A", "description": None}
 OPTION = {"id": "model", "name": "Model", "type": "select", "currentValue": "a", "options": [CHOICE]}
 
 
-def _update(kind: str, **members: Json) -> Json:
+def _update(kind: str, /, **members: Json) -> Json:
     return {"sessionUpdate": kind, **members}
 
 
-def _call(id: str, **members: Json) -> Json:
+def _call(id: str, /, **members: Json) -> Json:
     return _update("tool_call", toolCallId=id, title="Do something", **members)
 
 
-def _call_update(id: str, **members: Json) -> Json:
+def _call_update(id: str, /, **members: Json) -> Json:
     return _update("tool_call_update", toolCallId=id, **members)
 
 
-def _chunk(content: Json, kind: str = "agent_message_chunk", **members: Json) -> Json:
+def _chunk(content: Json, kind: str = "agent_message_chunk", /, **members: Json) -> Json:
     return _update(kind, content=content, **members)
 
 
-def _text(text: str, **members: Json) -> Json:
+def _text(text: str, /, **members: Json) -> Json:
     return {"type": "text", "text": text, **members}
 
 

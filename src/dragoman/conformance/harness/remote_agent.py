@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 from typing import Any
 
-from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.http_client import Answer, EventStream, HttpChannel
 from dragoman.conformance.harness.peer import Json, PeerUnderTest, ReceivedFrame
@@ -54,13 +53,12 @@ class RemoteAgentUnderTest(AgentUnderTest):
 
     def initialize_message(self) -> dict[str, Json]:
         """Return an initialize to send by hand."""
-        params = hello.initialize(self.dialect, self.cwd, hello.ALL[self.dialect])
-        return {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": params}
+        return {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": self.initialize_params()}
 
-    def new_session_message(self, id: Json = "new") -> dict[str, Json]:
+    def new_session_message(self) -> dict[str, Json]:
         """Return a session/new to send by hand."""
-        params = hello.new_session(self.dialect, self.cwd, "5e1f0f0e-0c51-4a0a-9d1e-2b1d7a9f2c11")
-        return {"jsonrpc": "2.0", "id": id, "method": "session/new", "params": params}
+        params = self.new_session_params("5e1f0f0e-0c51-4a0a-9d1e-2b1d7a9f2c11")
+        return {"jsonrpc": "2.0", "id": "new", "method": "session/new", "params": params}
 
     def request_message(self, method: str, params: Json, id: Json = "asked") -> dict[str, Json]:
         """Return a request of v1 in the agent's dialect to send by hand."""
@@ -148,12 +146,9 @@ class HttpAgentUnderTest(RemoteAgentUnderTest):
 
     async def connect(self) -> str:
         """Connect by hand, without a stream; return the connection id."""
-        answer = await self.channel.post(self.initialize_message())
-        found = answer.headers.get("acp-connection-id", "")
-        if answer.status != 200 or not found:
-            self.inconclusive("the server gave no connection")
-        self.channel.connection = found
-        return found
+        answer = await self.post_initialize({})
+        self.assume(answer.status == 200 and self.channel.connection, "the server gave no connection")
+        return self.channel.connection
 
     async def open_session_stream(self) -> EventStream:
         """Connect by hand, with the stream of the connection."""
@@ -163,6 +158,29 @@ class HttpAgentUnderTest(RemoteAgentUnderTest):
             stream.answer.status == 200, f"the stream of the connection was answered with {stream.answer.status}"
         )
         return stream
+
+    async def disconnect(self) -> Answer:
+        """Delete our connection; return the answer."""
+        return await self.channel.ask("DELETE", None, self.channel.session_headers())
+
+    async def post_new_session(self) -> Answer:
+        """POST a session/new by hand; return the answer."""
+        return await self.channel.post(self.new_session_message(), self.channel.session_headers())
+
+    async def post_request(self, method: str, params: Json, header: str | None, id: Json = "asked") -> Answer:
+        """POST a request of v1 in the dialect by hand; `header` is the session in Acp-Session-Id."""
+        return await self.channel.post(self.request_message(method, params, id), self.channel.session_headers(header))
+
+    async def post_prompt(self, session: str, header: str | None, id: Json = "asked", text: str = "") -> Answer:
+        """POST a prompt by hand, with the session in the message and in the header; return the answer."""
+        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": text or self.prompt_for("plain")}]}
+        return await self.post_request("session/prompt", prompt, header, id)
+
+    async def post_initialize(self, headers: dict[str, str]) -> Answer:
+        """POST an initialize by hand with these headers; the connection, if there is one, is closed at the end."""
+        answer = await self.channel.post(self.initialize_message(), headers)
+        self.channel.connection = answer.headers.get("acp-connection-id", "")
+        return answer
 
     async def wait_on_either(self, main: EventStream, stream: EventStream, id: Json, seconds: float) -> Json:
         """Return the answer on either stream, where another requirement covers which."""
