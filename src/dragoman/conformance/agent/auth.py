@@ -10,14 +10,14 @@ from dragoman.conformance.requirement import may, must, should
 
 @must("agent.auth.01", "auth.md#authenticate", "v1")
 async def unknown_logins_are_refused(agent: AgentUnderTest) -> None:
-    """Where logins are offered, another one is refused."""
+    """Where logins are offered, an unknown one is refused."""
     await _offered_methods(agent)
     await agent.require_refused("authenticate", {"methodId": "no-such-login"}, "a login that is not offered")
 
 
 @must("agent.auth.02", "auth.md#required, errors.md#kinds", "v1 banjo draft")
 async def the_want_of_a_login_has_a_number(agent: AgentUnderTest) -> None:
-    """A session refused for want of a login has the number for that."""
+    """A session refused because a login is needed has the error code for that."""
     await agent.initialize()
     frame = await agent.request_session()
     error = agent.skip_unless(frame and frame.error, "the agent opens sessions without a login")
@@ -39,14 +39,14 @@ async def _offered_methods(agent: AgentUnderTest) -> None:
 
 @must("agent.auth.03", "auth.md#terminal-methods", "v1")
 async def terminal_logins_are_announced(agent: AgentUnderTest) -> None:
-    """Logins in a terminal are offered to clients that announced them only."""
+    """Terminal logins are offered only to clients that announced support for them."""
     found = [login for login in await _login_methods(agent, hello.NOTHING["v1"]) if login.get("type") == "terminal"]
     agent.require(not found, "a login in a terminal is offered to a client that announced none", agent.initialize_reply)
 
 
 @must("agent.auth.04", "auth.md#logout", "v1", needs="agent.auth.logout")
 async def logging_out_is_there(agent: AgentUnderTest) -> None:
-    """Logging out is there where it is offered."""
+    """logout works where it is offered."""
     await agent.initialize()
     agent.require_result(await agent.request("logout", {}), "logout")
 
@@ -67,13 +67,13 @@ async def logins_differ(agent: AgentUnderTest) -> None:
 
 @should("agent.auth.07", "auth.md#methods, peers.md#absent-members", "v1")
 async def logins_are_a_list(agent: AgentUnderTest) -> None:
-    """Logins are offered as a list, an empty one where none is needed."""
+    """Logins are offered as a list, an empty one if none is needed."""
     await agent.require_initialize_shape({"authMethods": list})
 
 
 @may("agent.auth.08", "auth.md#methods, auth.md#terminal-methods", "v1")
 async def terminal_logins_are_whole(agent: AgentUnderTest) -> None:
-    """Logins in a terminal may be offered to clients that announced them, with args as a list and env as a map."""
+    """Terminal logins may be offered to clients that support them, with args as a list and env as a map."""
     capabilities = {**hello.ALL["v1"], "auth": {"terminal": True}}
     found = [login for login in await _login_methods(agent, capabilities) if login.get("type") == "terminal"]
     for login in agent.skip_unless(found, "the agent offers no login in a terminal"):

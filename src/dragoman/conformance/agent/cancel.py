@@ -20,7 +20,7 @@ async def _cancel_slow_turn(agent: AgentUnderTest) -> tuple[PromptTurn, Received
 
 @must("agent.cancel.01", "prompt-turns.md#cancel, peers.md#after-cancel")
 async def cancelled_turns_are_answered(agent: AgentUnderTest) -> None:
-    """A turn that is cancelled is answered soon."""
+    """A cancelled turn is answered soon."""
     turn = await agent.start_slow_turn()
     agent.cancel()
     await agent.wait_turn(turn, agent.timeouts.turn)
@@ -29,14 +29,14 @@ async def cancelled_turns_are_answered(agent: AgentUnderTest) -> None:
 
 @must("agent.cancel.02", "prompt-turns.md#cancel, peers.md#after-cancel")
 async def cancelling_is_no_error(agent: AgentUnderTest) -> None:
-    """A turn that is cancelled is not answered with an error."""
+    """A cancelled turn is not answered with an error."""
     _, answer = await _cancel_slow_turn(agent)
     agent.require("error" not in answer.message, "a turn that was cancelled was answered with an error", answer)
 
 
 @must("agent.cancel.03", "prompt-turns.md#cancel, peers.md#after-cancel", "v1 banjo crow draft")
 async def cancelled_turns_state_so(agent: AgentUnderTest) -> None:
-    """A turn that is cancelled ends as cancelled."""
+    """A cancelled turn ends as cancelled."""
     turn, answer = await _cancel_slow_turn(agent)
     agent.assume(turn.stop, "the turn ended without a reason", answer)
     agent.require(turn.stop == "cancelled", f"a turn that was cancelled ended as {turn.stop!r}", answer)
@@ -50,14 +50,14 @@ async def _require_unaffected(agent: AgentUnderTest, after: str) -> None:
 
 @must("agent.cancel.04", "peers.md#after-cancel")
 async def cancelling_does_not_stick(agent: AgentUnderTest) -> None:
-    """After a cancelled turn the next one goes its own way."""
+    """A cancel does not affect the next turn."""
     await _cancel_slow_turn(agent)
     await _require_unaffected(agent, "a turn that was cancelled")
 
 
 @must("agent.cancel.05", "prompt-turns.md#cancel")
 async def cancelling_nothing_does_nothing(agent: AgentUnderTest) -> None:
-    """A cancel when nothing runs does nothing to the next turn."""
+    """A cancel when nothing runs does not affect the next turn."""
     await agent.open_session()
     agent.cancel()
     await agent.collect()
@@ -66,7 +66,7 @@ async def cancelling_nothing_does_nothing(agent: AgentUnderTest) -> None:
 
 @must("agent.cancel.06", "prompt-turns.md#cancel", "v1 banjo 2025.1 draft")
 async def unknown_sessions_are_passed_over(agent: AgentUnderTest) -> None:
-    """A cancel for a session that is not there is passed over."""
+    """A cancel for a session that does not exist is ignored."""
     await agent.open_session()
     agent.cancel("no-such-session")
     agent.require_none(await agent.stray_replies(), "a cancel for a session that is not there was answered")
@@ -77,7 +77,7 @@ async def unknown_sessions_are_passed_over(agent: AgentUnderTest) -> None:
     "agent.cancel.07", "prompt-turns.md#cancel, peers.md#after-cancel, peers.md#cancel-with-question", "v1 banjo draft"
 )
 async def open_questions_are_no_obstacle(agent: AgentUnderTest) -> None:
-    """A turn cancelled at an open question ends as cancelled."""
+    """A turn cancelled while a permission request is open ends as cancelled."""
     turn, question = await agent.wait_question("ask")
     await agent.cancel_question(turn, question)
     answer = agent.require(turn.answer, "a turn cancelled at an open question was not answered")
@@ -87,7 +87,7 @@ async def open_questions_are_no_obstacle(agent: AgentUnderTest) -> None:
 
 @must("agent.cancel.08", "peers.md#late-permission-answers", "v1 banjo draft")
 async def late_answers_are_passed_over(agent: AgentUnderTest) -> None:
-    """An answer to a question that came too late is passed over."""
+    """An answer to a permission request that comes too late is ignored."""
     turn, question = await agent.wait_question("ask")
     agent.cancel()
     await agent.wait_turn(turn, agent.timeouts.answer)
@@ -98,7 +98,7 @@ async def late_answers_are_passed_over(agent: AgentUnderTest) -> None:
 
 @must("agent.cancel.09", "prompt-turns.md#cancel")
 async def cancelling_twice_ends_once(agent: AgentUnderTest) -> None:
-    """Cancelling twice ends a turn once."""
+    """Cancelling a turn twice ends it once."""
     turn = await agent.start_slow_turn()
     agent.cancel()
     agent.cancel()
@@ -110,7 +110,7 @@ async def cancelling_twice_ends_once(agent: AgentUnderTest) -> None:
 
 @must("agent.cancel.10", "prompt-turns.md#cancel")
 async def early_cancels_are_handled(agent: AgentUnderTest) -> None:
-    """A cancel right behind the prompt is heard."""
+    """A cancel right after the prompt takes effect."""
     await agent.open_session()
     turn = agent.start_turn("slow")
     agent.cancel()
@@ -120,7 +120,7 @@ async def early_cancels_are_handled(agent: AgentUnderTest) -> None:
 
 @must("agent.cancel.11", "prompt-turns.md#cancel-request", "v1 banjo")
 async def cancelled_requests_are_answered(agent: AgentUnderTest) -> None:
-    """A request taken back with $/cancel_request is still answered."""
+    """A request cancelled with $/cancel_request is still answered."""
     turn = await agent.start_slow_turn()
     agent.notify("$/cancel_request", {"requestId": turn.id})
     await agent.wait_turn(turn, agent.timeouts.quiet * 2)
@@ -132,7 +132,7 @@ async def cancelled_requests_are_answered(agent: AgentUnderTest) -> None:
 
 @must("agent.cancel.12", "prompt-turns.md#cancel-request, peers.md#errors-without-id", "v1 banjo")
 async def taking_back_nothing_is_passed_over(agent: AgentUnderTest) -> None:
-    """$/cancel_request for nothing is passed over."""
+    """$/cancel_request for a request that does not exist is ignored."""
     await agent.initialize()
     agent.notify("$/cancel_request", {"requestId": 999_999})
     agent.require_none(await agent.stray_replies(), "$/cancel_request for nothing was answered")
@@ -140,7 +140,7 @@ async def taking_back_nothing_is_passed_over(agent: AgentUnderTest) -> None:
 
 @must("agent.cancel.13", "prompt-turns.md#cancel")
 async def other_sessions_go_on(agent: AgentUnderTest) -> None:
-    """Cancelling one session leaves the others at work."""
+    """Cancelling one session does not affect the others."""
     first, second = await agent.open_two_sessions()
     async with agent.slow_turn(second) as turn:
         agent.cancel(first)
@@ -150,7 +150,7 @@ async def other_sessions_go_on(agent: AgentUnderTest) -> None:
 
 @should("agent.cancel.14", "peers.md#tool-call-order", "v1 banjo draft")
 async def tool_calls_are_finished(agent: AgentUnderTest) -> None:
-    """No tool call is left unfinished by a cancelled turn."""
+    """A cancelled turn leaves no tool call unfinished."""
     turn, answer = await _cancel_slow_turn(agent)
     await agent.collect()
     status: dict[str, str] = {}
@@ -164,7 +164,7 @@ async def tool_calls_are_finished(agent: AgentUnderTest) -> None:
 
 @should("agent.cancel.15", "peers.md#updates-outside-turns")
 async def nothing_is_sent_afterwards(agent: AgentUnderTest) -> None:
-    """Nothing is said after the answer to a cancelled turn."""
+    """Nothing is sent after the answer to a cancelled turn."""
     _, answer = await _cancel_slow_turn(agent)
     late = [frame for frame in await agent.collect() if frame.kind in SAID]
     agent.require_none(late, "the agent continues after the answer to a cancelled turn", answer)
@@ -172,7 +172,7 @@ async def nothing_is_sent_afterwards(agent: AgentUnderTest) -> None:
 
 @must("agent.cancel.16", "prompt-turns.md#cancel-request", "v1")
 async def cancelled_requests_have_their_error_code(agent: AgentUnderTest) -> None:
-    """$/cancel_request takes back what the agent supports with -32800 or a result."""
+    """A request cancelled with $/cancel_request, where supported, is answered with -32800 or a result."""
     turn = await agent.start_slow_turn()
     agent.notify("$/cancel_request", {"requestId": turn.id})
     await agent.wait_turn(turn, agent.timeouts.quiet * 3)
@@ -183,7 +183,7 @@ async def cancelled_requests_have_their_error_code(agent: AgentUnderTest) -> Non
 
 @may("agent.cancel.17", "prompt-turns.md#cancel-request, peers.md#late-permission-answers", "v1 banjo")
 async def open_questions_are_cancelled_by_id(agent: AgentUnderTest) -> None:
-    """Questions of a cancelled turn may be taken back with $/cancel_request, which names one that is open."""
+    """Permission requests of a cancelled turn may be cancelled with $/cancel_request, which names an open one."""
     turn, question = await agent.wait_question("ask")
     agent.cancel()
     await agent.wait_turn(turn, agent.timeouts.answer)

@@ -26,7 +26,7 @@ MODELS = {"availableModels": [{"id": non_empty, "name": str}], "currentModelId":
 
 @must("agent.dialect.01", "dialects.md#banjo-new-session", "banjo")
 async def sessions_have_options_models_and_modes(agent: AgentUnderTest) -> None:
-    """A new session tells its options, models and modes."""
+    """A new session has its options, models and modes."""
     await agent.open_session()
     agent.require_shape(agent.setup, {"configOptions": list, "models": dict, "modes": dict}, agent.session_reply)
 
@@ -64,7 +64,7 @@ async def models_can_be_chosen(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.04", "dialects.md#banjo-models", "banjo")
 async def changes_of_model_are_reported(agent: AgentUnderTest) -> None:
-    """A change of model is told."""
+    """A change of model is reported."""
     model, _ = await _change_model(agent)
     await agent.collect()
     updates = [frame for frame in agent.received if "current_model_update" in str(frame.message)]
@@ -75,7 +75,7 @@ async def changes_of_model_are_reported(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.05", "dialects.md#banjo-modes", "banjo")
 async def the_old_member_is_read(agent: AgentUnderTest) -> None:
-    """A mode may be named by the old member mode."""
+    """A mode may be set with the old member mode."""
     await agent.open_session()
     modes = agent.assume(agent.available_modes(), "the session has no modes")
     params = {"sessionId": agent.session, "mode": modes[-1]}
@@ -84,7 +84,7 @@ async def the_old_member_is_read(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.06", "dialects.md#banjo-authenticate", "banjo")
 async def any_login_is_accepted(agent: AgentUnderTest) -> None:
-    """authenticate takes any params and gives an empty object."""
+    """authenticate accepts any params and returns an empty object."""
     await agent.initialize()
     frame = await agent.request("authenticate", {"methodId": "whatever", "token": "x"})
     agent.require_result(frame, "authenticate", dict)
@@ -102,7 +102,7 @@ must("agent.dialect.07", "dialects.md#banjo-plans", "banjo")(
 
 @must("agent.dialect.08", "dialects.md#banjo-methods", "banjo")
 async def the_old_resume_is_there(agent: AgentUnderTest) -> None:
-    """unstable_resumeSession is there."""
+    """unstable_resumeSession exists."""
     await agent.open_session()
     frame = await agent.request("unstable_resumeSession", {"sessionId": agent.session, "cwd": agent.cwd})
     frame = agent.require(frame, "unstable_resumeSession was not answered")
@@ -135,7 +135,7 @@ async def _choose_mode(agent: AgentUnderTest, mode: str) -> None:
 
 @must("agent.dialect.11", "dialects.md#banjo-modes", "banjo")
 async def nothing_is_asked_where_all_is_allowed(agent: AgentUnderTest) -> None:
-    """In the mode bypassPermissions nothing is asked."""
+    """In the mode bypassPermissions no permission is requested."""
     await _choose_mode(agent, "bypassPermissions")
     await agent.run_turn("write")
     agent.require_none(agent.calls(QUESTION), "permission is requested in bypassPermissions")
@@ -156,7 +156,7 @@ async def plans_are_not_carried_out(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.21", "dialects.md#crow-initialize", "crow")
 async def crow_initialize_has_its_shape(agent: AgentUnderTest) -> None:
-    """The introduction tells capabilities in crow's words."""
+    """The result of initialize has the capabilities of crow."""
     prompt = {"text?": bool, "image?": bool, "resource?": bool}
     can = {"load_session?": bool, "prompt_capabilities": prompt, "mcp_capabilities?": dict}
     await agent.require_initialize_shape(
@@ -176,7 +176,7 @@ async def ids_are_uuids(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.23", "dialects.md#crow-prompt", "crow")
 async def updates_have_a_type_member(agent: AgentUnderTest) -> None:
-    """An update says its kind as @type."""
+    """An update states its kind as @type."""
     await require_update_frames(agent, "tour", {"update": {"@type": non_empty}})
 
 
@@ -204,7 +204,7 @@ must("agent.dialect.30", "dialects.md#crow-updates", "crow")(
 )
 must("agent.dialect.31", "dialects.md#crow-updates", "crow")(
     updates_match(
-        "What is told of a tool call has its id and a status.",
+        "An update of a tool call has its id and a status.",
         "tour",
         "tool_call_update",
         {"tool_call_id": non_empty, "status": str},
@@ -223,7 +223,7 @@ async def cancels_are_answered(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.28", "dialects.md#crow-permission", "crow")
 async def questions_of_crow_are_whole(agent: AgentUnderTest) -> None:
-    """A question for leave has the tool call and options with id and title."""
+    """A permission request has the tool call, and options with id and title."""
     _, question = await agent.wait_question("write")
     options = [{"id": non_empty, "title": str, "is_primary?": bool}]
     shape = {"update": {"tool_call_id": non_empty, "title": str, "permission_options": options}}
@@ -233,7 +233,7 @@ async def questions_of_crow_are_whole(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.29", "dialects.md#crow-errors", "crow")
 async def faults_are_listed(agent: AgentUnderTest) -> None:
-    """Wrong params are told one by one in data.errors."""
+    """Invalid params are listed one by one in data.errors."""
     await agent.initialize()
     frame = await agent.request("session/prompt", {})
     error = agent.assume_error(frame, "a prompt without params was not refused").error
@@ -245,14 +245,14 @@ async def faults_are_listed(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.41", "dialects.md#y2025-initialize", "2025.1")
 async def y2025_initialize_has_its_shape(agent: AgentUnderTest) -> None:
-    """The introduction tells who the agent is and what it can do."""
+    """The result of initialize states who the agent is and what it can do."""
     can = {"streaming?": bool, "audio?": bool, "image?": bool}
     await agent.require_initialize_shape({"agent_info": {"name": str}, "capabilities": can, "instructions?": str})
 
 
 @must("agent.dialect.42", "dialects.md#y2025-initialize", "2025.1")
 async def modes_are_names(agent: AgentUnderTest) -> None:
-    """Modes are told as a list of names."""
+    """Modes are a list of names."""
     await agent.require_initialize_shape({"capabilities": {"supported_modes?": [str]}})
 
 
@@ -303,7 +303,7 @@ must("agent.dialect.57", "dialects.md#y2025-updates", "2025.1")(
 )
 must("agent.dialect.55", "dialects.md#y2025-updates", "2025.1")(
     updates_match(
-        "What is told of a tool call has its id.",
+        "An update of a tool call has its id.",
         "tour",
         "tool_call_update",
         {"id": non_empty, "status?": str, "result?": dict},
@@ -313,7 +313,7 @@ must("agent.dialect.55", "dialects.md#y2025-updates", "2025.1")(
 
 @must("agent.dialect.49", "dialects.md#y2025-states", "2025.1")
 async def one_turn_at_a_time(agent: AgentUnderTest) -> None:
-    """A second prompt while one is worked on is a wrong state."""
+    """A second prompt during a turn is refused as a wrong state."""
     async with agent.slow_turn():
         second = await agent.wait_turn(agent.send_prompt("hello"), agent.timeouts.answer)
         agent.require_error(second.answer, "a second prompt while one is worked on", -32003)
@@ -328,13 +328,13 @@ async def turns_are_ok(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.51", "dialects.md#y2025-files", "2025.1")
 async def files_have_no_session(agent: AgentUnderTest) -> None:
-    """Files are asked for by absolute path, without a session."""
+    """Files are requested by absolute path, without a session."""
     await require_request_shape(agent, "read", "fs/read_text_file", {"path": absolute})
 
 
 @must("agent.dialect.52", "dialects.md#y2025-terminals", "2025.1")
 async def terminals_have_a_line(agent: AgentUnderTest) -> None:
-    """A terminal is asked for with one command line and a folder."""
+    """A terminal is requested with one command line and a folder."""
     for frame in await run_and_collect(agent, "run", "terminal/create"):
         agent.require_shape(frame.message.get("params"), {"command": non_empty, "cwd?": absolute}, frame)
         agent.require("args" not in frame.wire_params, "the command line is cut into args", frame)
@@ -342,7 +342,7 @@ async def terminals_have_a_line(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.53", "dialect-matrix.md#client-ids", "2025.1")
 async def used_ids_are_accepted(agent: AgentUnderTest) -> None:
-    """A session id that is in use cannot be taken again."""
+    """A session id that is in use cannot be used for a new session."""
     await agent.open_session()
     params = {"session_id": agent.session, "mode": "agent"}
     await agent.require_refused("session/new", params, "a session id that is in use")
@@ -358,7 +358,7 @@ async def tokens_are_accepted(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.56", "dialects.md#y2025-mcp", "2025.1")
 async def servers_come_with_initialize(agent: AgentUnderTest) -> None:
-    """MCP servers are taken with initialize, as url and credentials."""
+    """MCP servers are accepted with initialize, as url and credentials."""
     script = pathlib.Path(agent.cwd, "check-server")
     script.write_text(f"#!{sys.executable}\n{MCP_SERVER}", encoding="utf-8")
     script.chmod(0o755)
@@ -368,7 +368,7 @@ async def servers_come_with_initialize(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.58", "dialects.md#y2025-sessions", "2025.1")
 async def sessions_are_loaded_by_id(agent: AgentUnderTest) -> None:
-    """A session can be loaded by its id, and that is answered with ok."""
+    """A session can be loaded by its id; the answer has the status ok."""
     await agent.run_turn("plain")
     frame = await agent.request("session/load", {"session_id": agent.session}, agent.timeouts.turn)
     agent.require_result(frame, "session/load", {"status": one_of("ok")})
@@ -376,7 +376,7 @@ async def sessions_are_loaded_by_id(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.59", "dialects.md#y2025-content", "2025.1")
 async def resources_lie_flat(agent: AgentUnderTest) -> None:
-    """Resources and links are taken, flat as they lie there."""
+    """Resources and links are accepted, with their members on the top level."""
     resource = {"type": "resource", "uri": "file:///a.txt", "mime_type": "text/plain", "content": "one"}
     link = {"type": "resource_link", "uri": f"file://{agent.file}", "mime_type": "text/plain"}
     await require_accepted_blocks(agent, "a prompt with a resource and a link", resource, link)
@@ -384,7 +384,7 @@ async def resources_lie_flat(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.60", "dialects.md#y2025-content, dialects.md#y2025-capabilities", "2025.1")
 async def pictures_and_audio_are_accepted(agent: AgentUnderTest) -> None:
-    """Pictures and sounds are taken where that is offered."""
+    """Images and audio are accepted where that is offered."""
     can = (await agent.initialize()).get("capabilities") or {}
     samples = [("image", "png", PICTURE), ("audio", "wav", SOUND)]
     blocks = [{"type": kind, "format": form, "data": data} for kind, form, data in samples if can.get(kind) is True]
@@ -395,7 +395,7 @@ async def pictures_and_audio_are_accepted(agent: AgentUnderTest) -> None:
 
 @must("agent.dialect.61", "dialects.md#y2025-sessions", "2025.1")
 async def sessions_begin_in_a_listed_mode(agent: AgentUnderTest) -> None:
-    """A new session may begin in a mode that was told."""
+    """A new session may begin in a mode that the agent listed."""
     modes = ((await agent.initialize()).get("capabilities") or {}).get("supported_modes")
     mode = agent.skip_unless(modes if isinstance(modes, list) else [], "the agent has no modes")[-1]
     frame = await agent.request("session/new", {"session_id": "in-a-mode", "mode": mode}, agent.timeouts.start)

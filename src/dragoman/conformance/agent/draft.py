@@ -32,14 +32,14 @@ MOVES: dict[str, tuple[str, ...]] = {
 
 @must("agent.draft.01", "draft.md#initialize")
 async def draft_initialize_has_its_shape(agent: AgentUnderTest) -> None:
-    """The introduction has version, agentInfo and capabilities."""
+    """The result of initialize has version, agentInfo and capabilities."""
     info = {"name": non_empty, "version": str}
     await agent.require_initialize_shape({"protocolVersion": int, "agentInfo": info, "capabilities": dict})
 
 
 @must("agent.draft.02", "draft.md#new-session")
 async def sessions_have_their_creation_time(agent: AgentUnderTest) -> None:
-    """A new session tells when it was made."""
+    """A new session has its creation time."""
     await agent.open_session()
     agent.require_shape(agent.setup, {"sessionId": non_empty, "createdAt": iso_time}, agent.session_reply)
 
@@ -52,7 +52,7 @@ async def updates_are_framed(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.04", "draft.md#update-frame")
 async def times_are_times(agent: AgentUnderTest) -> None:
-    """The time of an update is ISO 8601, where it is told."""
+    """The time of an update is ISO 8601, if present."""
     await require_update_frames(agent, "tour", {"timestamp?": iso_time})
 
 
@@ -79,7 +79,7 @@ must("agent.draft.21", "draft.md#thought-chunk")(
 )
 must("agent.draft.23", "draft.md#commands")(
     updates_match(
-        "Commands are told with name and description.",
+        "Commands have a name and a description.",
         "plain",
         "available_commands_update",
         {"commands": [{"name": non_empty, "description": str}]},
@@ -109,7 +109,7 @@ async def statuses_move_as_allowed(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.08", "draft.md#status-machine")
 async def refused_calls_are_denied(agent: AgentUnderTest) -> None:
-    """A tool call that was refused is told as denied."""
+    """A tool call that was denied is reported as denied."""
     await agent.open_session()
     agent.permission_kinds = REJECT
     found = await run_tool_calls(agent, "write")
@@ -121,7 +121,7 @@ async def refused_calls_are_denied(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.09", "draft.md#cancel")
 async def open_calls_are_cancelled(agent: AgentUnderTest) -> None:
-    """Open tool calls of a cancelled turn are told as cancelled."""
+    """Open tool calls of a cancelled turn are reported as cancelled."""
     turn = await agent.start_slow_turn()
     agent.cancel()
     await agent.wait_turn(turn)
@@ -133,7 +133,7 @@ async def open_calls_are_cancelled(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.10", "draft.md#request-permission")
 async def questions_are_whole(agent: AgentUnderTest) -> None:
-    """A question has a session, a known operation and a resource."""
+    """A permission request has a session, a known operation and a resource."""
     _, question = await agent.wait_question("write")
     shape = {"sessionId": non_empty, "operation": OPERATIONS, "resource": non_empty, "toolCallId?": str}
     agent.require_shape(question.message.get("params"), shape, question)
@@ -160,7 +160,7 @@ async def _set_option(agent: AgentUnderTest, key: str, value: str) -> ReceivedFr
 
 @must("agent.draft.11", "draft.md#set-mode")
 async def modes_before_and_after(agent: AgentUnderTest) -> None:
-    """set_mode tells the mode before and after."""
+    """The result of set_mode has the mode before and after."""
     mode, frame = await _change_mode(agent)
     shape = {"previousMode": non_empty, "currentMode": non_empty}
     result = agent.require_result(frame, "session/set_mode", shape)
@@ -169,7 +169,7 @@ async def modes_before_and_after(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.12", "draft.md#mode-changes")
 async def changes_of_mode_are_reported(agent: AgentUnderTest) -> None:
-    """Every change of mode is told."""
+    """Every change of mode is reported."""
     _, answered = await _change_mode(agent)
     await agent.collect()
     agent.require(agent.updates("current_mode_update"), "the mode was changed and no update was sent", answered)
@@ -177,7 +177,7 @@ async def changes_of_mode_are_reported(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.13", "draft.md#set-config-option")
 async def values_are_reported(agent: AgentUnderTest) -> None:
-    """set_config_option tells the key and the value it has now."""
+    """The result of set_config_option has the key and its current value."""
     [key, *_] = await _session_capability(agent, "configOptions", "the agent has no options")
     await agent.open_session()
     frame = await _set_option(agent, key, _option_value(agent))
@@ -190,7 +190,7 @@ def _option_value(agent: AgentUnderTest) -> str:
 
 @must("agent.draft.14", "draft.md#authenticate")
 async def logins_state_how_it_went(agent: AgentUnderTest) -> None:
-    """authenticate says whether it succeeded."""
+    """The result of authenticate states whether it succeeded."""
     await agent.initialize()
     frame = await agent.request("authenticate", {"method": "api_key", "credentials": {"apiKey": "x"}})
     agent.require_result(frame, "authenticate", {"success": bool, "error?": str, "expiresAt?": iso_time})
@@ -198,14 +198,14 @@ async def logins_state_how_it_went(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.15", "draft.md#prompt")
 async def tokens_are_numbers(agent: AgentUnderTest) -> None:
-    """Tokens are told as numbers of input and output."""
+    """Usage has the numbers of input and output tokens."""
     turn = await agent.run_turn("usage")
     agent.require_usage(turn, {"inputTokens": natural, "outputTokens": natural})
 
 
 @must("agent.draft.16", "draft.md#load-session", needs="agent.loadSession")
 async def loading_returns_the_state(agent: AgentUnderTest) -> None:
-    """Loading a session tells folder, mode, options and number of messages."""
+    """The result of loading a session has folder, mode, options and number of messages."""
     await agent.run_turn("plain")
     frame = await agent.request("session/load", {"sessionId": agent.session}, agent.timeouts.turn)
     frame = agent.assume_result(frame, "the session could not be loaded")
@@ -215,7 +215,7 @@ async def loading_returns_the_state(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.17", "draft.md#terminal-output")
 async def pushed_output_is_received(agent: AgentUnderTest) -> None:
-    """Output of a terminal that is pushed is acknowledged."""
+    """Pushed output of a terminal is acknowledged."""
     await agent.open_session()
     frame = await agent.request("terminal/output", {"terminalId": "terminal-1", "data": "hello", "stream": "stdout"})
     agent.require_result(frame, "pushed output", {"received": bool})
@@ -236,28 +236,28 @@ async def _load_unknown_session(agent: AgentUnderTest) -> ReceivedFrame:
 
 @must("agent.draft.19", "draft.md#read-file")
 async def files_are_asked_for_by_path(agent: AgentUnderTest) -> None:
-    """Files are asked for by path, without a session."""
+    """Files are requested by path, without a session."""
     shape = {"path": non_empty, "startLine?": line_number, "endLine?": line_number, "encoding?": str}
     await require_request_shape(agent, "read", "fs/read_text_file", shape)
 
 
 @should("agent.draft.22", "draft.md#permission-practice")
 async def questions_state_why(agent: AgentUnderTest) -> None:
-    """A question says why."""
+    """A permission request states its reason."""
     _, question = await agent.wait_question("write")
     agent.require_shape(question.message.get("params"), {"reason": non_empty}, question)
 
 
 @must("agent.draft.24", "draft.md#terminal-create")
 async def terminals_are_described(agent: AgentUnderTest) -> None:
-    """The environment of a terminal is a table of texts, its timeout a number."""
+    """The environment of a terminal is an object, its timeout a number."""
     shape = {"command": non_empty, "args?": [str], "cwd?": str, "env?": dict, "timeout?": natural}
     await require_request_shape(agent, "run", "terminal/create", shape)
 
 
 @must("agent.draft.25", "draft.md#awaiting-permission")
 async def permission_is_awaited(agent: AgentUnderTest) -> None:
-    """Leave is awaited in the status awaiting_permission."""
+    """A tool call that waits for permission has the status awaiting_permission."""
     _, question = await agent.wait_question("write")
     await agent.collect()
     found = agent.updates("tool_call", "tool_call_update")
@@ -267,7 +267,7 @@ async def permission_is_awaited(agent: AgentUnderTest) -> None:
 
 @may("agent.draft.26", "draft.md#concurrent-sessions")
 async def sessions_may_be_several(agent: AgentUnderTest) -> None:
-    """One process may serve several sessions, and they are at work at once."""
+    """One process may serve several sessions, which run at once."""
     first = await agent.open_session()
     second = await agent.request_session("two", agent.timeouts.start)
     result = agent.skip_unless(second and second.result, "the agent serves one session at a time")
@@ -288,14 +288,14 @@ LOCATION = {"path": non_empty, "line?": int, "column?": int, "endLine?": int, "e
 
 @must("agent.draft.29", "draft.md#load-session, draft.md#error-codes", needs="agent.loadSession")
 async def missing_sessions_have_a_number(agent: AgentUnderTest) -> None:
-    """Loading a session that is not there has the number for that."""
+    """Loading a session that does not exist has the error code for that."""
     frame = await _load_unknown_session(agent)
     agent.require_error(frame, "loading an unknown session", agent.error_code("session_not_found"))
 
 
 @must("agent.draft.31", "draft.md#cancel")
 async def cancels_have_reasons(agent: AgentUnderTest) -> None:
-    """A cancel may say why."""
+    """A cancel may state a reason."""
     turn = await agent.start_slow_turn()
     agent.notify("session/cancel", {"sessionId": agent.session, "reason": "the user changed their mind"})
     await agent.wait_turn(turn, agent.timeouts.turn)
@@ -304,7 +304,7 @@ async def cancels_have_reasons(agent: AgentUnderTest) -> None:
 
 must("agent.draft.32", "draft.md#option-update")(
     updates_match(
-        "A change of an option has its key and what it holds now.",
+        "An update of an option has its key and its current value.",
         "option",
         "config_option_update",
         {"key": non_empty, "currentValue": object, "source?": str},
@@ -312,7 +312,7 @@ must("agent.draft.32", "draft.md#option-update")(
 )
 must("agent.draft.33", "draft.md#mode-update")(
     updates_match(
-        "A change of mode has the mode now, and the one before as text.",
+        "An update of the mode has the current mode, and the previous one as a string.",
         "mode",
         "current_mode_update",
         {"currentMode": non_empty, "previousMode?": str, "reason?": str},
@@ -322,7 +322,7 @@ must("agent.draft.33", "draft.md#mode-update")(
 
 @must("agent.draft.34", "draft.md#tool-output")
 async def outputs_are_of_three_kinds(agent: AgentUnderTest) -> None:
-    """The output of a tool is text, a diff in hunks or a terminal's."""
+    """The output of a tool is text, a diff in hunks or the output of a terminal."""
     outputs = _with_member("output", await run_tool_calls(agent, "read", "write", "run"))
     for frame, output in agent.assume(outputs, "no tool call had an output"):
         kind = output.get("type") if isinstance(output, dict) else None
@@ -338,7 +338,7 @@ def _with_member(name: str, updates: list[ReceivedFrame]) -> list[tuple[Received
 
 @must("agent.draft.35", "draft.md#location")
 async def places_are_places(agent: AgentUnderTest) -> None:
-    """The place of a tool call has a path, and numbers as lines."""
+    """The location of a tool call has a path, and numbers as lines."""
     locations = _with_member("location", await run_tool_calls(agent, "read", "write"))
     for frame, location in agent.skip_unless(locations, "no tool call had a location"):
         agent.require_shape(location, LOCATION, frame, "location")
@@ -346,7 +346,7 @@ async def places_are_places(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.37", "draft.md#agent-capabilities")
 async def abilities_are_a_tree(agent: AgentUnderTest) -> None:
-    """What the agent can do is told in the draft's tree."""
+    """The capabilities of the agent have the shape that the draft defines."""
     capabilities = (await agent.initialize()).get("capabilities")
     agent.assume(isinstance(capabilities, dict), "the agent reports no capabilities", agent.initialize_reply)
     agent.require_shape(capabilities, TREE, agent.initialize_reply, "capabilities")
@@ -354,7 +354,7 @@ async def abilities_are_a_tree(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.38", "draft.md#tool-execution")
 async def failures_state_why(agent: AgentUnderTest) -> None:
-    """A tool call that failed says why."""
+    """A tool call that failed states why."""
     await agent.open_session()
     agent.handlers["fs/read_text_file"] = lambda _: {"refused": -32004, "why": "the file is gone"}
     statuses = _with_member("status", await run_tool_calls(agent, "read"))
@@ -366,7 +366,7 @@ async def failures_state_why(agent: AgentUnderTest) -> None:
 
 @may("agent.draft.39", "draft.md#required-capabilities")
 async def demands_are_a_tree(agent: AgentUnderTest) -> None:
-    """What a client must be able to do may be told, as a tree."""
+    """The agent may state the capabilities that it requires of a client, as an object."""
     demanded = (await agent.initialize()).get("requiredClientCapabilities")
     agent.skip_unless(demanded is not None, "the agent demands nothing")
     agent.require(isinstance(demanded, dict), "what the client must be able to do is no object", agent.initialize_reply)
@@ -377,7 +377,7 @@ async def demands_are_a_tree(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.27", "draft.md#new-session")
 async def sessions_begin_in_a_mode(agent: AgentUnderTest) -> None:
-    """A new session begins in the mode it was asked for."""
+    """A new session begins in the mode that the client asked for."""
     # Ask for the mode listed last, which is hardly the default.
     modes = await _session_capability(agent, "modes", "the agent has no modes")
     agent.skip_unless(len(modes) >= 2, "the agent has no modes to choose from")
@@ -390,7 +390,7 @@ async def sessions_begin_in_a_mode(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.28", "draft.md#new-session")
 async def sessions_begin_with_options(agent: AgentUnderTest) -> None:
-    """A new session begins with the options it was given."""
+    """A new session begins with the options that the client gave."""
     [key, *_] = await _session_capability(agent, "configOptions", "the agent has no options")
     value = _option_value(agent)
     await agent.open_session(configOptions={key: value})
@@ -402,7 +402,7 @@ async def sessions_begin_with_options(agent: AgentUnderTest) -> None:
 
 @must("agent.draft.30", "draft.md#prompt")
 async def attachments_are_accepted(agent: AgentUnderTest) -> None:
-    """Files attached to a prompt are taken where that is offered."""
+    """Files attached to a prompt are accepted where that is offered."""
     can = ((await agent.initialize()).get("capabilities") or {}).get("promptCapabilities")
     takes_them = isinstance(can, dict) and can.get("attachments") is True
     agent.skip_unless(takes_them, "the agent takes no attachments")
@@ -412,7 +412,7 @@ async def attachments_are_accepted(agent: AgentUnderTest) -> None:
 
 @should("agent.draft.36", "draft.md#content-blocks")
 async def blocks_are_accepted(agent: AgentUnderTest) -> None:
-    """All blocks of content are taken, with bytes or with a url."""
+    """All content blocks are accepted, with bytes or with a url."""
     await require_accepted_blocks(
         agent,
         "a prompt of all kinds of blocks",

@@ -27,25 +27,25 @@ async def _require_not_requested(
 
 @must("agent.files.01", "files-terminals.md#offered")
 async def files_are_requested_only_when_offered(agent: AgentUnderTest) -> None:
-    """Files are not asked for where the client lends none."""
+    """The agent requests no files from a client that does not offer them."""
     await _require_not_requested(agent, hello.NOTHING[agent.dialect], "a file", ("fs/",), "read", "write")
 
 
 @must("agent.files.02", "files-terminals.md#offered")
 async def terminals_are_requested_only_when_offered(agent: AgentUnderTest) -> None:
-    """Terminals are not asked for where the client lends none."""
+    """The agent requests no terminals from a client that does not offer them."""
     await _require_not_requested(agent, hello.NOTHING[agent.dialect], "a terminal", ("terminal/",), "run")
 
 
 @must("agent.files.03", "files-terminals.md#offered", "v1 banjo draft")
 async def writing_is_offered_separately(agent: AgentUnderTest) -> None:
-    """Writing is not asked for where only reading is lent."""
+    """The agent does not request writes from a client that offers only reading."""
     await _require_not_requested(agent, READING[agent.dialect], "writing", (WRITE,), "write")
 
 
 @must("agent.files.22", "initialize.md#omitted-capabilities, dialects.md#banjo-initialize", "v1 banjo 2025.1 draft")
 async def what_is_not_named_is_not_offered(agent: AgentUnderTest) -> None:
-    """What a client does not name it does not lend."""
+    """A capability that the client does not state is not offered."""
     await _require_not_requested(agent, {}, "something", ("fs/", "terminal/"), "read", "write", "run")
 
 
@@ -75,7 +75,7 @@ async def lines_begin_with_one(agent: AgentUnderTest) -> None:
 
 @must("agent.files.06", "files-terminals.md#write", "v1 banjo")
 async def texts_are_written(agent: AgentUnderTest) -> None:
-    """A request to write has the text to write."""
+    """A write request has the text to write."""
     await require_request_shape(agent, "write", WRITE, {"path": str, "content": str})
 
 
@@ -90,7 +90,7 @@ async def _require_turn_end(agent: AgentUnderTest, purpose: str, method: str, co
 
 @must("agent.files.07", "files-terminals.md#read, peers.md#missing-files")
 async def missing_files_are_survived(agent: AgentUnderTest) -> None:
-    """A file that cannot be had does not break the turn."""
+    """A file that cannot be read does not break the turn."""
     code = agent.error_code("resource_not_found")
     await _require_turn_end(agent, "read", READ, code, "a file could not be had")
 
@@ -123,7 +123,7 @@ async def released_is_released(agent: AgentUnderTest) -> None:
 
 @must("agent.files.11", "files-terminals.md#terminal-release", "v1 banjo 2025.1 draft")
 async def terminals_are_known(agent: AgentUnderTest) -> None:
-    """Only terminals that the client made are asked about."""
+    """The agent uses only terminals that the client created."""
     await run_and_collect(agent, "run", CREATE)
     for frame in agent.requests("terminal/"):
         found = frame.params.get("terminalId") if isinstance(frame.params, dict) else None
@@ -148,7 +148,7 @@ async def cancelled_terminals_are_released(agent: AgentUnderTest) -> None:
 
 @must("agent.files.13", "files-terminals.md#terminal-create")
 async def missing_terminals_are_survived(agent: AgentUnderTest) -> None:
-    """A terminal that cannot be had does not break the turn."""
+    """A terminal that cannot be created does not break the turn."""
     await _require_turn_end(agent, "run", CREATE, -32603, "a terminal could not be had")
 
 
@@ -161,14 +161,14 @@ async def _run_with_answer(agent: AgentUnderTest, purpose: str, method: str, res
 
 @must("agent.files.14", "json-rpc.md#results, peers.md#null-results", "v1 banjo 2025.1")
 async def null_is_an_empty_result(agent: AgentUnderTest) -> None:
-    """null for an empty result is accepted."""
+    """null as an empty result is accepted."""
     turn = await _run_with_answer(agent, "write", WRITE, None)
     agent.require_result(turn.answer, "a turn in which a write was answered with null")
 
 
 @must("agent.files.21", "extensions.md#lenient-reading", "v1 banjo")
 async def nonsense_is_survived(agent: AgentUnderTest) -> None:
-    """A read that is answered with nonsense does not break the turn."""
+    """A nonsense answer to a read does not break the turn."""
     turn = await _run_with_answer(agent, "read", READ, {"content": 5})
     agent.require(turn.answer, "a turn in which a read was answered with nonsense never ended")
 
@@ -180,7 +180,7 @@ ELICIT = "elicitation/create"
 
 @must("agent.files.15", "elicitation.md#modes", "v1")
 async def forms_are_announced(agent: AgentUnderTest) -> None:
-    """Forms are not shown to clients that announced none."""
+    """Forms are sent only to clients that announced support for them."""
     await agent.open_session(capabilities=hello.NOTHING[agent.dialect])
     await agent.run_turn("form")
     agent.require_none(agent.requests(ELICIT), "a form was shown to a client that announced none")
@@ -210,7 +210,7 @@ async def declined_forms_are_survived(agent: AgentUnderTest) -> None:
 
 @must("agent.files.19", "elicitation.md#modes", "v1")
 async def links_are_announced_apart(agent: AgentUnderTest) -> None:
-    """A link is not shown to clients that announced forms only."""
+    """A link is not sent to a client that announced only forms."""
     await agent.open_session(capabilities={**hello.NOTHING[agent.dialect], "elicitation": {"form": {}}})
     await agent.run_turn("link")
     found = [frame for frame in agent.requests(ELICIT) if frame.params.get("mode") == "url"]
@@ -227,7 +227,7 @@ async def forms_have_one_subject(agent: AgentUnderTest) -> None:
 
 @may("agent.files.24", "elicitation.md#complete", "v1")
 async def ends_name_their_link(agent: AgentUnderTest) -> None:
-    """The end of a link may be told, and names a link that was shown."""
+    """The end of a link may be reported, and names a link that was shown."""
     await agent.open_session()
     agent.handlers[ELICIT] = lambda _: {"action": "accept"}
     await agent.run_turn("link")

@@ -21,7 +21,7 @@ def _request(id: str) -> bytes:
 
 @must("agent.frame.01", "json-rpc.md#stdio, peers.md#reports-stdout")
 async def output_is_messages(agent: AgentUnderTest) -> None:
-    """Every line on standard output is a message, and nothing else is."""
+    """Every line on standard output is a message; nothing else is written there."""
     try:
         await agent.try_turn("plain")
     finally:  # an agent that wants a login first has written something until then, too
@@ -62,7 +62,7 @@ async def lines_may_end_with_crlf(agent: AgentUnderTest) -> None:
 
 @must("agent.frame.05", "json-rpc.md#robust-reading")
 async def empty_lines_are_nothing(agent: AgentUnderTest) -> None:
-    """Empty lines are passed over."""
+    """Empty lines are ignored."""
     await agent.initialize()
     agent.write_raw(b"\n\r\n  \n" + _request("after empty lines"))
     frame = agent.require(
@@ -89,14 +89,14 @@ async def depth_is_survived(agent: AgentUnderTest) -> None:
 
 @must("agent.frame.08", "json-rpc.md#robust-reading")
 async def broken_text_is_survived(agent: AgentUnderTest) -> None:
-    """Bytes that are no UTF-8 do not end the connection."""
+    """Bytes that are not UTF-8 do not end the connection."""
     line = b'{"jsonrpc":"2.0","method":"no/such_notification","params":{"text":"\xff\xfe\xc3"}}'
     await agent.require_survival(line, "bytes that are no UTF-8")
 
 
 @must("agent.frame.09", "json-rpc.md#robust-reading")
 async def half_an_emoji_is_survived(agent: AgentUnderTest) -> None:
-    """Half an emoji, escaped, does not end a turn's chance of an answer."""
+    """A request with half an emoji in it, escaped, is answered."""
     # Editors that cut a text send it. Any answer is fine.
     await agent.initialize()
     agent.send(b'{"jsonrpc":"2.0","id":912,"method":"no/such_method","params":{"text":"half \\ud83e"}}')
@@ -105,7 +105,7 @@ async def half_an_emoji_is_survived(agent: AgentUnderTest) -> None:
 
 @must("agent.frame.10", "json-rpc.md#stdio")
 async def output_is_utf8(agent: AgentUnderTest) -> None:
-    """What is written is UTF-8, also after a prompt with emoji."""
+    """The output is UTF-8, also after a prompt with emoji."""
     await agent.try_prompt("Say this again: \U0001f99c Dragomán żółw 通訳")
     for frame in agent.received:
         try:
@@ -116,14 +116,14 @@ async def output_is_utf8(agent: AgentUnderTest) -> None:
 
 @must("agent.frame.11", "json-rpc.md#stdio, peers.md#end-of-input")
 async def the_end_of_input_is_noticed(agent: AgentUnderTest) -> None:
-    """The agent goes when its input ends."""
+    """The agent exits when its input ends."""
     await agent.open_session()
     agent.require(await agent.close_and_wait(), "the agent is still there after the end of its input")
 
 
 @must("agent.frame.12", "peers.md#ignored-end-of-input")
 async def the_end_of_input_is_noticed_in_a_turn(agent: AgentUnderTest) -> None:
-    """The agent goes when its input ends in the middle of a turn."""
+    """The agent exits when its input ends during a turn."""
     await agent.start_slow_turn()
     is_gone = await agent.close_and_wait()
     agent.require(is_gone, "the agent is still there after the end of its input in the middle of a turn")
@@ -131,13 +131,13 @@ async def the_end_of_input_is_noticed_in_a_turn(agent: AgentUnderTest) -> None:
 
 @must("agent.frame.13", "initialize.md#order")
 async def the_client_speaks_first(agent: AgentUnderTest) -> None:
-    """Nothing is said before the client spoke."""
+    """The agent writes nothing before the client has sent something."""
     agent.require_none(await agent.collect(agent.timeouts.quiet * 3), "something was written before the client spoke")
 
 
 @must("agent.frame.14", "peers.md#slow-consumer")
 async def slow_readers_get_everything(agent: AgentUnderTest) -> None:
-    """A client that reads nothing for a while misses nothing of the end."""
+    """A client that reads nothing for a while still gets the end of the turn."""
     await agent.open_session()
     turn = agent.start_turn("flood")
     await asyncio.sleep(agent.timeouts.quiet)
@@ -147,7 +147,7 @@ async def slow_readers_get_everything(agent: AgentUnderTest) -> None:
 
 @must("agent.frame.15", "json-rpc.md#stdio")
 async def a_trickle_is_read(agent: AgentUnderTest) -> None:
-    """A message that trickles in byte by byte is read."""
+    """A message that arrives byte by byte is read."""
     await agent.initialize()
     for byte in _request("trickle"):
         agent.write_raw(bytes([byte]))

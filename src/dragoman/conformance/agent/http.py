@@ -34,7 +34,7 @@ async def connections_have_names(agent: HttpAgentUnderTest) -> None:
 
 @must("agent.http.03", "http.md#requests")
 async def connections_differ(agent: HttpAgentUnderTest) -> None:
-    """Two connections have two ids."""
+    """Two connections have different ids."""
     one = await agent.connect()
     other = await agent.channel.post(agent.initialize_message())
     found = other.headers.get("acp-connection-id", "")
@@ -44,7 +44,7 @@ async def connections_differ(agent: HttpAgentUnderTest) -> None:
 
 @must("agent.http.04", "http.md#requests")
 async def messages_are_accepted(agent: HttpAgentUnderTest) -> None:
-    """Any other message is taken with 202."""
+    """Any other message is accepted with 202."""
     await agent.open_session_stream()
     agent.require_status(await agent.post_new_session(), "session/new", 202)
 
@@ -70,19 +70,19 @@ async def other_types_are_refused(agent: HttpAgentUnderTest) -> None:
 
 @should("agent.http.13", "http.md#python-sdk")
 async def what_is_no_json_is_refused(agent: HttpAgentUnderTest) -> None:
-    """A POST whose body is no JSON is refused with 400."""
+    """A POST whose body is not JSON is refused with 400."""
     agent.require_status(await agent.channel.post(b'{"jsonrpc":"2.0",'), "a body that is no JSON", 400)
 
 
 @must("agent.http.14", "http.md#status-codes")
 async def posts_need_a_connection(agent: HttpAgentUnderTest) -> None:
-    """A POST without Acp-Connection-Id that is no initialize is refused with 400."""
+    """A POST without Acp-Connection-Id that is not an initialize is refused with 400."""
     agent.require_status(await agent.channel.post(agent.new_session_message()), "session/new without a connection", 400)
 
 
 @must("agent.http.15", "http.md#status-codes")
 async def posts_need_a_known_connection(agent: HttpAgentUnderTest) -> None:
-    """A POST on a connection that is not there is refused with 404."""
+    """A POST on an unknown connection is refused with 404."""
     answer = await agent.channel.post(agent.new_session_message(), UNKNOWN)
     agent.require_status(answer, "session/new on an unknown connection", 404)
 
@@ -103,7 +103,7 @@ async def streams_need_a_connection(agent: HttpAgentUnderTest) -> None:
 
 @must("agent.http.18", "http.md#status-codes")
 async def streams_need_a_known_connection(agent: HttpAgentUnderTest) -> None:
-    """A GET on a connection that is not there is refused with 404."""
+    """A GET on an unknown connection is refused with 404."""
     answer = await agent.channel.ask("GET", None, {**SSE, **UNKNOWN})
     agent.require_status(answer, "a GET on an unknown connection", 404)
 
@@ -118,7 +118,7 @@ async def batches_are_refused(agent: HttpAgentUnderTest) -> None:
 
 @must("agent.http.20", "http.md#status-codes")
 async def sessions_messages_name_a_session(agent: HttpAgentUnderTest) -> None:
-    """A session's message that names no session at all is refused with 400."""
+    """A message of a session that names no session at all is refused with 400."""
     await agent.open_session_stream()
     message = agent.request_message("session/prompt", {"sessionId": "x", "prompt": [{"type": "text", "text": "hello"}]})
     params = {name: value for name, value in message["params"].items() if value != "x"}
@@ -128,7 +128,7 @@ async def sessions_messages_name_a_session(agent: HttpAgentUnderTest) -> None:
 
 @may("agent.http.21", "http.md#session-id, http.md#typescript-sdk")
 async def the_header_may_be_needed(agent: HttpAgentUnderTest) -> None:
-    """A session's message without the header Acp-Session-Id may be refused, with 400."""
+    """A message of a session without the header Acp-Session-Id may be refused, with 400."""
     # The documents require the header, but a body that names the session is enough.
     await agent.open_session()
     answer = await agent.post_prompt(agent.session, None)
@@ -138,7 +138,7 @@ async def the_header_may_be_needed(agent: HttpAgentUnderTest) -> None:
 
 @must("agent.http.22", "http.md#status-codes")
 async def unknown_sessions_are_not_there(agent: HttpAgentUnderTest) -> None:
-    """A message for a session that this connection has not is refused with 404."""
+    """A message for a session that the connection does not have is refused with 404."""
     await agent.open_session_stream()
     answer = await agent.post_prompt("no-such-session", "no-such-session", text="hello")
     agent.require_status(answer, "a prompt in a session that is not there", 404)
@@ -163,7 +163,7 @@ async def connections_begin_once(agent: HttpAgentUnderTest) -> None:
 
 @should("agent.http.43", "http.md#python-sdk, http.md#typescript-sdk")
 async def refusals_state_why(agent: HttpAgentUnderTest) -> None:
-    """A refusal has a body that says why."""
+    """A refusal has a body that states why."""
     answer = await agent.channel.post(agent.new_session_message(), UNKNOWN)
     agent.assume(answer.status >= 400, "nothing was refused")
     agent.require(answer.body.strip(), f"a {answer.status} has no body")
@@ -171,7 +171,7 @@ async def refusals_state_why(agent: HttpAgentUnderTest) -> None:
 
 @should("agent.http.44", "http.md#python-sdk")
 async def other_methods_are_refused(agent: HttpAgentUnderTest) -> None:
-    """Other methods than POST, GET and DELETE are refused with 405."""
+    """Methods other than POST, GET and DELETE are refused with 405."""
     agent.require_status(await agent.channel.ask("PUT", b"{}", JSON), "PUT", 405)
 
 
@@ -187,7 +187,7 @@ async def connections_can_be_ended(agent: HttpAgentUnderTest) -> None:
 
 @must("agent.http.25", "http.md#requests")
 async def ended_connections_are_gone(agent: HttpAgentUnderTest) -> None:
-    """A connection that was deleted is not there any more."""
+    """A deleted connection no longer exists."""
     await agent.connect()
     await agent.disconnect()
     agent.require_status(await agent.post_new_session(), "a POST after DELETE", 404)
@@ -195,7 +195,7 @@ async def ended_connections_are_gone(agent: HttpAgentUnderTest) -> None:
 
 @must("agent.http.26", "http.md#requests")
 async def ended_connections_have_no_streams(agent: HttpAgentUnderTest) -> None:
-    """The streams of a connection that was deleted end."""
+    """The streams of a deleted connection end."""
     stream = await agent.open_session_stream()
     await agent.disconnect()
     await asyncio.wait([asyncio.ensure_future(stream.ended.wait())], timeout=agent.timeouts.answer)
@@ -214,7 +214,7 @@ EVIL = "https://evil.example"
 
 @should("agent.http.36", "peers.md#sdk-origin, http.md#security")
 async def pages_of_other_places_are_refused(agent: HttpAgentUnderTest) -> None:
-    """A web page of another place is refused by its Origin."""
+    """A web page from another origin is refused by its Origin header."""
     # A page in a browser on this machine can reach every local port.
     answer = await agent.post_initialize({"Origin": EVIL})
     agent.require(answer.status >= 400, f"initialize from a page of {EVIL} was answered with {answer.status}")
@@ -222,7 +222,7 @@ async def pages_of_other_places_are_refused(agent: HttpAgentUnderTest) -> None:
 
 @should("agent.http.37", "peers.md#sdk-origin")
 async def other_names_are_refused(agent: HttpAgentUnderTest) -> None:
-    """A request under a name that is not the server's is refused by its Host."""
+    """A request with a host name that is not the server's is refused by its Host header."""
     # DNS rebinding: a host name of the page's own resolves to this server.
     agent.skip_unless(agent.channel.address.is_loopback, "only what is on this machine has no name of its own")
     answer = await agent.post_initialize({"Host": "rebound.evil.example"})
@@ -283,7 +283,7 @@ async def _send_until_refused(agent: HttpAgentUnderTest) -> Answer | None:
 
 @should("agent.http.38", "peers.md#sdk-origin, http.md#typescript-sdk")
 async def bodies_end(agent: HttpAgentUnderTest) -> None:
-    """A body without end is refused with 413."""
+    """A body that never ends is refused with 413."""
     answer = agent.require(await _send_until_refused(agent), f"a body of {ENDLESS} bytes is taken without a limit")
     if answer.status:
         agent.require_status(answer, "a body without end", 413)
@@ -291,7 +291,7 @@ async def bodies_end(agent: HttpAgentUnderTest) -> None:
 
 @may("agent.http.39", "http.md#security")
 async def limits_are_reported(agent: HttpAgentUnderTest) -> None:
-    """A 413 says how much is allowed."""
+    """A 413 states how much is allowed."""
     answer = await _send_until_refused(agent)
     if answer is None or answer.status != 413:
         agent.skip("a body without end is not refused with 413")
@@ -301,7 +301,7 @@ async def limits_are_reported(agent: HttpAgentUnderTest) -> None:
 
 @must("agent.http.40", "peers.md#reports-remote")
 async def garbage_does_not_disturb_others(agent: HttpAgentUnderTest) -> None:
-    """A malformed client does not disturb another."""
+    """A malformed client does not disturb others."""
     await agent.open_session()
     turn = agent.start_turn("stream")
     host = agent.channel.address.netloc.encode()
@@ -346,7 +346,7 @@ async def http2_is_spoken(agent: HttpAgentUnderTest) -> None:
 
 @should("agent.http.45", "http.md#security")
 async def tokens_are_asked_for(agent: HttpAgentUnderTest) -> None:
-    """Where a token is asked for, a request without it is refused with 401."""
+    """Where a token is required, a request without it is refused with 401."""
     agent.skip_unless(agent.token, "no token was given with --token-file")
     answer = await agent.post_initialize({"Authorization": ""})
     agent.require_status(answer, "initialize without the token", 401)

@@ -79,7 +79,7 @@ async def turns_end_on_their_stream(agent: HttpAgentUnderTest) -> None:
 
 @must("agent.http.11", "http.md#streams")
 async def questions_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
-    """A question for leave comes on the stream of its session, and its answer is taken with 202."""
+    """A permission request comes on the stream of its session, and its answer is accepted with 202."""
     turn = await agent.try_turn("ask")
     asked = agent.assume(agent.calls(QUESTION), "the agent did not ask for permission")
     stream = agent.channel.streams[agent.session]
@@ -141,7 +141,7 @@ async def floods_are_whole(agent: HttpAgentUnderTest) -> None:
 
 @should("agent.http.31", "http.md#python-sdk")
 async def late_readers_miss_nothing(agent: HttpAgentUnderTest) -> None:
-    """What is said before its stream is read waits for the reader."""
+    """Messages sent before their stream is read wait for the reader."""
     await agent.initialize()
     agent.channel.is_eager = False
     await agent.open_session()
@@ -158,7 +158,7 @@ async def late_readers_miss_nothing(agent: HttpAgentUnderTest) -> None:
 
 @should("agent.http.32", "http.md#typescript-sdk")
 async def streams_are_not_shared(agent: HttpAgentUnderTest) -> None:
-    """A second GET on a stream is refused, or takes it over: the two do not share it."""
+    """A second GET on a stream is refused, or takes the stream over: the two do not share it."""
     await agent.open_session()
     first = await agent.channel.ensure(agent.session)
     second = await agent.channel.open(agent.session)
@@ -183,14 +183,14 @@ async def _stream_with_ids(agent: HttpAgentUnderTest) -> EventStream:
 
 @may("agent.http.33", "http.md#durability")
 async def ids_are_unique(agent: HttpAgentUnderTest) -> None:
-    """Where events have ids, no two of one stream have the same."""
+    """If events have ids, no two of one stream have the same id."""
     ids = [event.id for event in (await _stream_with_ids(agent)).events if event.id]
     agent.require(len(set(ids)) == len(ids), "two events of a stream have the same id")
 
 
 @may("agent.http.34", "http.md#durability")
 async def cut_streams_go_on(agent: HttpAgentUnderTest) -> None:
-    """Where events have ids, a stream that was cut goes on after Last-Event-ID."""
+    """If events have ids, an interrupted stream continues after Last-Event-ID."""
     stream = await _stream_with_ids(agent)
     whole = [event.data for event in stream.events]
     middle = len(whole) // 2

@@ -37,13 +37,13 @@ async def _version(agent: AgentUnderTest) -> Json:
 
 @must("agent.init.02", "initialize.md#version", "v1 banjo crow draft")
 async def the_version_is_a_number(agent: AgentUnderTest) -> None:
-    """The version in the answer is a whole number."""
+    """The version in the answer is an integer."""
     agent.require_shape(await _version(agent), int, agent.initialize_reply, "the version")
 
 
 @must("agent.init.03", "initialize.md#version", "v1 banjo crow draft")
 async def the_known_version_is_agreed_on(agent: AgentUnderTest) -> None:
-    """A version that both know is agreed on."""
+    """The agent agrees to a version that both sides know."""
     found = await _version(agent)
     agent.assume(isinstance(found, int), "the agent names no version")
     agent.require(found == 1, f"asked for version 1, the agent answered {found}", agent.initialize_reply)
@@ -51,7 +51,7 @@ async def the_known_version_is_agreed_on(agent: AgentUnderTest) -> None:
 
 @must("agent.init.04", "initialize.md#version, peers.md#sdk-version-echo", "v1")
 async def unknown_versions_are_not_accepted(agent: AgentUnderTest) -> None:
-    """A version that nobody has is not agreed to: the agent names its own."""
+    """The agent does not agree to a version that does not exist: it names its own."""
     # An agent that echoes the requested version may not support it.
     frame = await agent.request_initialize({}, protocolVersion=UNHEARD_OF)
     frame = agent.assume(frame, "an initialize of another version was not answered")
@@ -61,13 +61,13 @@ async def unknown_versions_are_not_accepted(agent: AgentUnderTest) -> None:
 
 @must("agent.init.05", "initialize.md#agent-capabilities", "v1 banjo")
 async def load_session_is_a_switch(agent: AgentUnderTest) -> None:
-    """loadSession is true or false, where it is said."""
+    """loadSession is true or false, if present."""
     await agent.require_initialize_shape({"agentCapabilities?": {"loadSession?": bool}})
 
 
 @must("agent.init.06", "initialize.md#agent-capabilities", "v1 banjo")
 async def prompt_capabilities_are_switches(agent: AgentUnderTest) -> None:
-    """promptCapabilities and mcpCapabilities hold true or false."""
+    """The members of promptCapabilities and mcpCapabilities are true or false."""
     prompt = {"image?": bool, "audio?": bool, "embeddedContext?": bool}
     mcp = {"http?": bool, "sse?": bool}
     await agent.require_initialize_shape(
@@ -87,7 +87,7 @@ async def session_capabilities_are_objects(agent: AgentUnderTest) -> None:
 @should("agent.init.08", "initialize.md#result, peers.md#absent-members", "v1")
 @must("agent.init.09", "dialect-matrix.md#opening", "banjo 2025.1 crow draft")
 async def the_agent_has_name_and_version(agent: AgentUnderTest) -> None:
-    """The agent says its name and version."""
+    """The agent states its name and version."""
     info = "agent_info" if agent.dialect in ("crow", "2025.1") else "agentInfo"
     await agent.require_initialize_shape({info: {"name": non_empty, "version": str}})
 
@@ -100,7 +100,7 @@ async def logins_can_be_named(agent: AgentUnderTest) -> None:
 
 @must("agent.init.11", "errors.md#wrong-state", "2025.1 draft")
 async def sessions_before_initialize_are_a_wrong_state(agent: AgentUnderTest) -> None:
-    """No session is opened before initialize: the error is that of a wrong state."""
+    """No session is opened before initialize: the error is the one for a wrong state."""
     frame = await agent.request_session(seconds=agent.timeouts.start)
     agent.require_error(frame, "session/new before initialize", agent.error_code("invalid_state"))
 
@@ -114,7 +114,7 @@ async def sessions_before_initialize_are_refused(agent: AgentUnderTest) -> None:
 
 @must("agent.init.13", "initialize.md#order")
 async def a_second_initialize_is_answered(agent: AgentUnderTest) -> None:
-    """A second initialize is answered, one way or the other."""
+    """A second initialize is answered, with a result or an error."""
     await agent.initialize()
     frame = await agent.request("initialize", agent.initialize_params({}))
     agent.require(frame, "a second initialize was not answered")
@@ -129,14 +129,14 @@ async def unknown_capabilities_are_ignored(agent: AgentUnderTest) -> None:
 
 @must("agent.init.15", "initialize.md#params", "v1")
 async def a_minimal_initialize_is_enough(agent: AgentUnderTest) -> None:
-    """A client need not say who it is nor what it can do."""
+    """A client need not state its name or its capabilities."""
     frame = await agent.request("initialize", {"protocolVersion": 1}, agent.timeouts.start)
     agent.require_result(frame, "initialize with nothing but a version")
 
 
 @must("agent.init.16", "initialize.md#gates, peers.md#offered-but-missing", "v1 banjo")
 async def what_is_offered_is_there(agent: AgentUnderTest) -> None:
-    """Every method whose capability is offered is there."""
+    """Every method whose capability is offered exists."""
     await agent.initialize()
     for method, (gate, params) in OPTIONAL.items():
         if offers(gate, agent.capabilities):
@@ -160,7 +160,7 @@ async def what_is_not_offered_is_refused(agent: AgentUnderTest) -> None:
 
 @must("agent.init.18", "initialize.md#order")
 async def a_refused_initialize_may_be_repeated(agent: AgentUnderTest) -> None:
-    """After an initialize that was refused, a good one is taken."""
+    """After an initialize that was refused, a valid one is accepted."""
     first = await agent.request("initialize", "hello", agent.timeouts.start)
     agent.skip_unless(first is None or "error" in first.message, "the agent accepts any initialize")
     agent.require_result(await agent.request_initialize(), "initialize after one that was refused")
@@ -168,6 +168,6 @@ async def a_refused_initialize_may_be_repeated(agent: AgentUnderTest) -> None:
 
 @should("agent.init.19", "initialize.md#omitted-capabilities", "v1")
 async def null_capabilities_are_none(agent: AgentUnderTest) -> None:
-    """A null for a capability means that it is not there."""
+    """A capability that is null counts as absent."""
     capabilities = {"fs": None, "terminal": None, "elicitation": None, "session": None}
     agent.require_result(await agent.request_initialize(capabilities), "initialize with null for capabilities")

@@ -21,7 +21,7 @@ async def sessions_are_named_first(agent: AgentUnderTest) -> None:
 
 @should("agent.order.02", "peers.md#updates-outside-turns, peers.md#lost-tail")
 async def turns_end_last(agent: AgentUnderTest) -> None:
-    """All that is said in a turn comes before its answer."""
+    """All updates of a turn come before its answer."""
     turn = await agent.run_turn("plain")
     late = [frame for frame in await agent.collect() if frame.kind in SAID]
     agent.require_none(late, "an update of a turn came after its answer", turn.answer)
@@ -29,7 +29,7 @@ async def turns_end_last(agent: AgentUnderTest) -> None:
 
 @should("agent.order.03", "peers.md#updates-outside-turns")
 async def nothing_is_sent_outside(agent: AgentUnderTest) -> None:
-    """Nothing is said to the user outside of a turn."""
+    """Nothing is sent to the user outside of a turn."""
     await agent.open_session()
     found = [frame for frame in await agent.collect() if frame.kind in SAID]
     agent.require_none(found, "a message to the user came outside of a turn")
@@ -37,7 +37,7 @@ async def nothing_is_sent_outside(agent: AgentUnderTest) -> None:
 
 @must("agent.order.04", "updates.md#frame, peers.md#sdk-order")
 async def pieces_keep_their_order(agent: AgentUnderTest) -> None:
-    """Pieces of a message come in the order they were made."""
+    """Pieces of a message come in the order in which they were produced."""
     turn = await agent.run_turn("stream")
     text = agent.turn_text(turn)
     numbers = [int(found) for found in _NUMBER.findall(text)] or [int(found) for found in re.findall(r"\d+", text)]
@@ -55,7 +55,7 @@ async def turns_do_not_block(agent: AgentUnderTest) -> None:
 
 @should("agent.order.06", "peers.md#prompt-echo", "v1 banjo")
 async def the_user_is_not_echoed(agent: AgentUnderTest) -> None:
-    """The user's words are not told back while they are answered."""
+    """The user's prompt is not echoed during its turn."""
     turn = await agent.run_turn("plain")
     found = agent.updates("user_message_chunk", start=turn.start)
     agent.require_none(found, "the user's prompt was echoed in the turn")
@@ -63,7 +63,7 @@ async def the_user_is_not_echoed(agent: AgentUnderTest) -> None:
 
 @should("agent.order.07", "peers.md#early-updates", "v1", needs="agent.sessionCapabilities.fork")
 async def forks_are_named_first(agent: AgentUnderTest) -> None:
-    """The history of a fork is not told before the answer that names it."""
+    """The history of a fork is not sent before the answer that names it."""
     await agent.run_turn("plain")
     params = {"sessionId": agent.session, "cwd": agent.cwd, "mcpServers": []}
     answer = await agent.request("session/fork", params, agent.timeouts.turn)

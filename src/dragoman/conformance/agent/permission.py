@@ -50,7 +50,7 @@ async def _require_denied(agent: AgentUnderTest, what: str, result: Json) -> Non
 
 @must("agent.permission.01", "permission.md#ask", "v1 banjo")
 async def questions_are_whole(agent: AgentUnderTest) -> None:
-    """A question has a session, a tool call and at least one option."""
+    """A permission request has a session, a tool call and at least one option."""
     _, question = await agent.wait_question("write")
     shape = {"sessionId": non_empty, "toolCall": {"toolCallId": non_empty}, "options": non_empty_list}
     agent.require_shape(question.message.get("params"), shape, question)
@@ -67,7 +67,7 @@ async def options_are_whole(agent: AgentUnderTest) -> None:
 
 @must("agent.permission.03", "permission.md#options", "v1 banjo")
 async def options_differ(agent: AgentUnderTest) -> None:
-    """No two options of a question have the same id."""
+    """No two options of a permission request have the same id."""
     _, question = await agent.wait_question("write")
     ids = [option.get("optionId") for option in question.wire_params.get("options") or []]
     agent.require(len(set(ids)) == len(ids), f"two options have the same id: {ids}", question)
@@ -75,7 +75,7 @@ async def options_differ(agent: AgentUnderTest) -> None:
 
 @should("agent.permission.04", "peers.md#tool-call-order", "v1 banjo")
 async def calls_are_announced_before_they_are_asked_for(agent: AgentUnderTest) -> None:
-    """The tool call of a question was announced before."""
+    """The tool call of a permission request was announced before."""
     _, question = await agent.wait_question("write")
     known = {frame.update.get("toolCallId") for frame in agent.updates("tool_call")}
     call = (question.wire_params.get("toolCall") or {}).get("toolCallId")
@@ -86,7 +86,7 @@ async def calls_are_announced_before_they_are_asked_for(agent: AgentUnderTest) -
 
 @must("agent.permission.05", "permission.md#ask, draft.md#trust", "v1 banjo crow draft")
 async def refused_is_refused(agent: AgentUnderTest) -> None:
-    """What was refused is not done."""
+    """What was denied is not done."""
     turn, question = await _wait_for_permission(agent)
     agent.permission_kinds = REJECT
     agent.answer_permission(question, agent.permission_outcome(question.params))
@@ -104,13 +104,13 @@ async def nothing_is_done_before(agent: AgentUnderTest) -> None:
 
 @must("agent.permission.07", "permission.md#ask", "v1 banjo")
 async def closed_questions_are_no_permission(agent: AgentUnderTest) -> None:
-    """A question that was closed without an answer is no leave."""
+    """The outcome cancelled is not permission."""
     await _require_denied(agent, "the outcome cancelled", CANCELLED)
 
 
 @must("agent.permission.08", "permission.md#ask", "v1 banjo crow draft")
 async def refused_turns_end(agent: AgentUnderTest) -> None:
-    """A turn in which something was refused comes to an end."""
+    """A turn in which permission was denied ends."""
     await agent.open_session()
     agent.permission_kinds = REJECT
     turn = await agent.try_turn("write")
@@ -122,7 +122,7 @@ async def refused_turns_end(agent: AgentUnderTest) -> None:
 
 @should("agent.permission.09", "permission.md#ask", "v1 banjo")
 async def refused_calls_are_not_completed(agent: AgentUnderTest) -> None:
-    """A tool call that was refused is not told as completed."""
+    """A tool call that was denied is not reported as completed."""
     await agent.open_session()
     agent.permission_kinds = REJECT
     await agent.run_turn("write")
@@ -136,7 +136,7 @@ async def refused_calls_are_not_completed(agent: AgentUnderTest) -> None:
 
 @must("agent.permission.10", "permission.md#ask", "v1 banjo draft")
 async def errors_are_no_permission(agent: AgentUnderTest) -> None:
-    """An error in answer to a question is no leave."""
+    """An error in answer to a permission request is not permission."""
     turn, question = await _wait_for_permission(agent)
     agent.refuse(question, -32601, "Method not found")
     await agent.wait_turn(turn)
@@ -146,14 +146,14 @@ async def errors_are_no_permission(agent: AgentUnderTest) -> None:
 
 @must("agent.permission.11", "permission.md#unknown-outcomes", "v1 banjo")
 async def unknown_options_are_no_permission(agent: AgentUnderTest) -> None:
-    """An option that was not offered is no leave."""
+    """An option that was not offered is not permission."""
     outcome = {"outcome": {"outcome": "selected", "optionId": "no-such-option"}}
     await _require_denied(agent, "an option that was not offered", outcome)
 
 
 @must("agent.permission.12", "permission.md#ask", "v1 banjo draft")
 async def questions_name_their_session(agent: AgentUnderTest) -> None:
-    """A question names the session it belongs to."""
+    """A permission request names the session it belongs to."""
     _, question = await agent.wait_question("write")
     found = question.wire_params.get("sessionId")
     agent.require(found == agent.session, f"a question names the session {found!r}, not the one at work", question)
@@ -161,20 +161,20 @@ async def questions_name_their_session(agent: AgentUnderTest) -> None:
 
 @must("agent.permission.13", "extensions.md#lenient-reading", "v1 banjo")
 async def nonsense_is_no_permission(agent: AgentUnderTest) -> None:
-    """An answer that makes no sense is no leave."""
+    """An answer that makes no sense is not permission."""
     await _require_denied(agent, "an answer that makes no sense", {"outcome": "yes"})
 
 
 @must("agent.permission.14", "permission.md#ask", "v1 banjo draft")
 async def questions_can_be_answered(agent: AgentUnderTest) -> None:
-    """A question is a request, with an id."""
+    """A permission request is a request, with an id."""
     _, question = await agent.wait_question("write")
     agent.require("id" in question.message, "a permission request has no id", question)
 
 
 @should("agent.permission.15", "permission.md#options", "v1 banjo")
 async def there_is_a_way_to_refuse(agent: AgentUnderTest) -> None:
-    """A question offers a way to refuse."""
+    """A permission request offers a way to deny it."""
     _, question = await agent.wait_question("write")
     kinds = [option.get("kind") for option in question.wire_params.get("options") or []]
     agent.require(set(kinds) & set(REJECT), f"the options are {kinds}: none refuses", question)

@@ -57,26 +57,26 @@ async def links_are_accepted(agent: AgentUnderTest) -> None:
 
 @must("agent.prompt.04", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.image")
 async def images_are_accepted(agent: AgentUnderTest) -> None:
-    """A picture is accepted where that is offered."""
+    """An image is accepted where that is offered."""
     await _require_accepted(agent, "a picture", {"type": "image", "data": PICTURE, "mimeType": "image/png"})
 
 
 @must("agent.prompt.05", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.audio")
 async def audio_is_accepted(agent: AgentUnderTest) -> None:
-    """A sound is accepted where that is offered."""
+    """Audio is accepted where that is offered."""
     await _require_accepted(agent, "a sound", {"type": "audio", "data": SOUND, "mimeType": "audio/wav"})
 
 
 @must("agent.prompt.06", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.embeddedContext")
 async def embedded_texts_are_accepted(agent: AgentUnderTest) -> None:
-    """A text inside the prompt is accepted where that is offered."""
+    """An embedded text is accepted where that is offered."""
     resource = {"uri": f"file://{agent.file}", "mimeType": "text/plain", "text": "first line"}
     await _require_accepted(agent, "a text inside", {"type": "resource", "resource": resource})
 
 
 @must("agent.prompt.07", "prompt-turns.md#prompt-content", "v1 banjo", needs="agent.promptCapabilities.embeddedContext")
 async def embedded_bytes_are_accepted(agent: AgentUnderTest) -> None:
-    """Bytes inside the prompt are accepted where embedded context is offered."""
+    """Embedded bytes are accepted where embedded context is offered."""
     resource = {"uri": "file:///dot.png", "mimeType": "image/png", "blob": PICTURE}
     await _require_accepted(agent, "bytes inside", {"type": "resource", "resource": resource})
 
@@ -88,7 +88,7 @@ async def _require_answered(agent: AgentUnderTest, what: str, blocks: list[Json]
 
 @must("agent.prompt.08", "prompt-turns.md#prompt")
 async def empty_prompts_are_answered(agent: AgentUnderTest) -> None:
-    """An empty prompt is answered, one way or the other."""
+    """An empty prompt is answered, with a result or an error."""
     await _require_answered(agent, "an empty prompt", [])
 
 
@@ -102,13 +102,13 @@ async def prompts_need_content(agent: AgentUnderTest) -> None:
 
 @must("agent.prompt.10", "extensions.md#lenient-reading")
 async def unknown_blocks_are_answered(agent: AgentUnderTest) -> None:
-    """A block of an unknown type is answered, one way or the other."""
+    """A block of an unknown type is answered, with a result or an error."""
     await _require_answered(agent, "a prompt with a block of an unknown type", [{"type": "hologram", "data": "x"}])
 
 
 @should("agent.prompt.11", "updates.md#chunks")
 async def the_agent_says_something(agent: AgentUnderTest) -> None:
-    """The agent says something in a plain turn."""
+    """The agent sends a message in a plain turn."""
     turn = await agent.run_turn("plain")
     chunks = agent.updates("agent_message_chunk", start=turn.start)
     agent.require(chunks, "the turn ended without a message to the user", turn.answer)
@@ -116,7 +116,7 @@ async def the_agent_says_something(agent: AgentUnderTest) -> None:
 
 @must("agent.prompt.12", "prompt-turns.md#one-turn")
 async def a_failed_turn_is_not_the_end(agent: AgentUnderTest) -> None:
-    """After a turn that failed the session takes another prompt."""
+    """After a failed turn the session accepts another prompt."""
     turn = await agent.run_turn("error")
     agent.assume_error(turn.answer, "the turn that should fail did not")
     await agent.require_turn_result("plain", "a prompt after a turn that failed")
@@ -124,7 +124,7 @@ async def a_failed_turn_is_not_the_end(agent: AgentUnderTest) -> None:
 
 @must("agent.prompt.13", "peers.md#second-prompt")
 async def prompts_at_once_are_both_answered(agent: AgentUnderTest) -> None:
-    """A prompt sent while a turn runs is answered too, and so is the first."""
+    """A prompt sent while a turn runs is answered, and so is the first."""
     # The agent may refuse it, queue it or replace the first turn.
     await agent.open_session()
     first = agent.start_turn("slow")
@@ -140,7 +140,7 @@ async def prompts_at_once_are_both_answered(agent: AgentUnderTest) -> None:
 
 @must("agent.prompt.14", "prompt-turns.md#one-turn")
 async def prompts_follow_each_other(agent: AgentUnderTest) -> None:
-    """A session takes one prompt after the other."""
+    """A session accepts one prompt after the other."""
     await agent.open_session()
     for which in ("first", "second", "third"):
         await agent.require_turn_result("plain", f"the {which} prompt of a session")
@@ -148,7 +148,7 @@ async def prompts_follow_each_other(agent: AgentUnderTest) -> None:
 
 @must("agent.prompt.15", "prompt-turns.md#usage", "v1")
 async def tokens_are_counted_in_whole_numbers(agent: AgentUnderTest) -> None:
-    """Numbers of tokens in the answer are whole numbers."""
+    """The numbers of tokens in the answer are integers."""
     await agent.open_session()
     turn = await agent.prompt(agent.prompt_for("usage" if agent.agent_name() == "everything" else "plain"))
     agent.require_usage(turn, {"totalTokens": natural, "inputTokens": natural, "outputTokens": natural})
@@ -156,14 +156,14 @@ async def tokens_are_counted_in_whole_numbers(agent: AgentUnderTest) -> None:
 
 @must("agent.prompt.16", "prompt-turns.md#stop-reasons", "v1 banjo crow draft")
 async def no_turn_ends_as_cancelled_by_itself(agent: AgentUnderTest) -> None:
-    """A turn that nobody cancelled does not end as cancelled."""
+    """A turn that was not cancelled does not end as cancelled."""
     turn = await agent.run_turn("plain")
     agent.require(turn.stop != "cancelled", "a turn ended as cancelled without a cancel", turn.answer)
 
 
 @must("agent.prompt.17", "errors.md#wrong-params")
 async def session_ids_are_texts(agent: AgentUnderTest) -> None:
-    """A prompt whose session is no text is refused."""
+    """A prompt whose session id is not a string is refused."""
     await agent.require_session_refused(17, "a prompt whose session is a number")
 
 
@@ -176,7 +176,7 @@ async def long_prompts_are_answered(agent: AgentUnderTest) -> None:
 
 @should("agent.prompt.19", "prompt-turns.md#stop-reasons", "v1 banjo")
 async def refusals_are_no_errors(agent: AgentUnderTest) -> None:
-    """A refusal is told as the stop reason refusal, not as an error."""
+    """A refusal is reported as the stop reason refusal, not as an error."""
     turn = await agent.run_turn("refuse")
     agent.require_result(turn.answer, "a prompt that the agent refuses")
     agent.require(turn.stop == "refusal", f"a refusal was reported as {turn.stop!r}", turn.answer)

@@ -22,7 +22,7 @@ async def floods_are_survived(agent: AgentUnderTest) -> None:
 
 @must("agent.robust.02", "peers.md#late-permission-answers", "v1 banjo draft")
 async def second_answers_are_passed_over(agent: AgentUnderTest) -> None:
-    """A question answered twice does not end the connection."""
+    """A permission request answered twice does not end the connection."""
     turn, question = await agent.wait_question("ask")
     agent.answer_permission(question, CANCELLED)
     agent.answer_permission(question, CANCELLED)
@@ -32,20 +32,20 @@ async def second_answers_are_passed_over(agent: AgentUnderTest) -> None:
 
 @must("agent.robust.03", "errors.md#unknown-methods")
 async def long_names_are_refused(agent: AgentUnderTest) -> None:
-    """A method name of a hundred thousand characters is refused like another."""
+    """A method name of a hundred thousand characters is refused like any unknown one."""
     await agent.require_refused("no/" + "x" * LONG, {}, "a method with a very long name")
 
 
 @must("agent.robust.04", "prompt-turns.md#prompt")
 async def control_characters_are_text(agent: AgentUnderTest) -> None:
-    """Control characters in a prompt do not keep it from being answered."""
+    """A prompt with control characters is answered."""
     turn = await agent.try_prompt("Say hello. \x00\x07\x1b[31m\x7f\u2028")
     agent.require(turn.answer, "a prompt with control characters was not answered")
 
 
 @must("agent.robust.05", "sessions.md#unknown-session")
 async def empty_ids_are_refused(agent: AgentUnderTest) -> None:
-    """A prompt in the session whose id is empty is refused."""
+    """A prompt whose session id is empty is refused."""
     await agent.require_session_refused("", "a prompt in the session whose id is empty")
 
 
@@ -61,7 +61,7 @@ async def cancels_may_flood(agent: AgentUnderTest) -> None:
 
 @must("agent.robust.08", "json-rpc.md#robust-reading")
 async def doubled_members_are_survived(agent: AgentUnderTest) -> None:
-    """A member that stands twice in a message does not end the connection."""
+    """A member that occurs twice in a message does not end the connection."""
     line = b'{"jsonrpc":"2.0","id":921,"id":922,"method":"no/such_method","method":"no/such_method"}'
     await agent.require_survival(line, "a message with members that occur twice")
 
@@ -76,7 +76,7 @@ async def large_numbers_are_survived(agent: AgentUnderTest) -> None:
 
 @must("agent.robust.10", "errors.md#wrong-params")
 async def senseless_notifications_are_passed_over(agent: AgentUnderTest) -> None:
-    """Notifications whose params make no sense are passed over."""
+    """Notifications with invalid params are ignored."""
     await agent.open_session()
     agent.skip_unless(agent.dialect != "crow", "crow cancels by request")
     agent.notify("session/cancel", {hello.SESSION[agent.dialect]: {"not": "a session"}})
@@ -87,7 +87,7 @@ async def senseless_notifications_are_passed_over(agent: AgentUnderTest) -> None
 
 @must("agent.robust.11", "sessions.md#many-at-once")
 async def sessions_come_by_the_dozen(agent: AgentUnderTest) -> None:
-    """Sessions can be opened by the dozen."""
+    """A dozen sessions can be opened at once."""
     # Wait as long as a start may take: some agents open sessions one after the other.
     await agent.initialize()
     waiting = [agent.call("session/new", agent.new_session_params(f"session-{number}")) for number in range(DOZEN)]
@@ -102,5 +102,5 @@ async def sessions_come_by_the_dozen(agent: AgentUnderTest) -> None:
 
 @must("agent.robust.12", "errors.md#unknown-methods")
 async def methods_are_texts(agent: AgentUnderTest) -> None:
-    """A request whose method is no text does not end the connection."""
+    """A request whose method is not a string does not end the connection."""
     await agent.require_survival(b'{"jsonrpc":"2.0","id":923,"method":5,"params":{}}', "a method that is a number")

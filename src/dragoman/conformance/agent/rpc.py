@@ -32,13 +32,13 @@ async def _require_same_id(agent: AgentUnderTest, id: Json) -> None:
 
 @must("agent.rpc.01", "json-rpc.md#ids")
 async def a_string_id_comes_back(agent: AgentUnderTest) -> None:
-    """A request with a string id is answered with that very string as id."""
+    """A request with a string id is answered with the same string as id."""
     await _require_same_id(agent, "17")
 
 
 @must("agent.rpc.02", "json-rpc.md#notifications, peers.md#errors-without-id")
 async def notifications_get_no_answer(agent: AgentUnderTest) -> None:
-    """A notification is never answered, known or not."""
+    """A notification is never answered, whether its method is known or not."""
     await agent.initialize()
     agent.notify("no/such_notification", {})
     agent.notify("_vendor/notification", {})
@@ -78,7 +78,7 @@ async def answers_have_one_outcome(agent: AgentUnderTest) -> None:
 
 @must("agent.rpc.06", "errors.md#error-object")
 async def errors_have_code_and_message(agent: AgentUnderTest) -> None:
-    """An error has a whole number as code and a text as message."""
+    """An error has an integer as code and a string as message."""
     # Provoke many errors, because agents build them in more than one place.
     await agent.request_initialize()
     for method, params in REFUSED.items():
@@ -109,13 +109,13 @@ async def requests_are_answered_once(agent: AgentUnderTest) -> None:
 
 @must("agent.rpc.08", "json-rpc.md#ids, peers.md#id-shapes")
 async def zero_is_an_id(agent: AgentUnderTest) -> None:
-    """The id 0 is an id like any other, and comes back."""
+    """The id 0 is valid and is returned like any other."""
     await _require_same_id(agent, 0)
 
 
 @must("agent.rpc.09", "json-rpc.md#ids", "v1 banjo draft")
 async def ids_of_both_sides_are_apart(agent: AgentUnderTest) -> None:
-    """A client's request may have the id of a request of the agent's."""
+    """A request of the client may have the same id as an open request of the agent."""
     turn, question = await agent.wait_question("ask")
     id = question.message["id"]
     agent.call("no/such_method", {}, id=id)
@@ -154,19 +154,19 @@ async def _require_refused(agent: AgentUnderTest, line: bytes, what: str, code: 
 
 @must("agent.rpc.12", "json-rpc.md#robust-reading, peers.md#malformed-lines")
 async def invalid_json_is_survived(agent: AgentUnderTest) -> None:
-    """A line that is no JSON does not end the connection."""
+    """A line that is not JSON does not end the connection."""
     await agent.require_survival(BROKEN, "a line that is no JSON")
 
 
 @should("agent.rpc.13", "json-rpc.md#robust-reading, peers.md#malformed-lines")
 async def invalid_json_is_answered(agent: AgentUnderTest) -> None:
-    """A line that is no JSON is answered with -32700 and id null."""
+    """A line that is not JSON is answered with -32700 and id null."""
     await _require_refused(agent, BROKEN, "a line that is no JSON", -32700)
 
 
 @must("agent.rpc.14", "json-rpc.md#robust-reading")
 async def other_json_is_survived(agent: AgentUnderTest) -> None:
-    """JSON that is no object does not end the connection."""
+    """JSON that is not an object does not end the connection."""
     # docs/protocol/peers.md#sdk-non-object
     await agent.initialize()
     for line in (b"5", b'"text"', b"null", b"true"):
@@ -177,7 +177,7 @@ async def other_json_is_survived(agent: AgentUnderTest) -> None:
 
 @must("agent.rpc.15", "extensions.md#unknown-members, dialects.md#banjo-notes")
 async def unknown_members_are_ignored(agent: AgentUnderTest) -> None:
-    """Members that nobody knows are ignored."""
+    """Unknown members are ignored."""
     await agent.initialize()
     params = {**agent.new_session_params(), "memberOfTheFuture": {"a": [1]}}
     agent.send({"jsonrpc": "2.0", "id": 903, "method": "session/new", "params": params, "memberOfTheFuture": 1})
@@ -203,7 +203,7 @@ async def meta_is_accepted(agent: AgentUnderTest) -> None:
 
 @must("agent.rpc.18", "json-rpc.md#envelope")
 async def answers_to_nothing_are_ignored(agent: AgentUnderTest) -> None:
-    """An answer to a request nobody made is ignored."""
+    """An answer to a request that was never sent is ignored."""
     await agent.initialize()
     agent.send({"jsonrpc": "2.0", "id": 904, "result": {}})
     agent.require_none(await agent.stray_replies(), "an answer to nothing was answered")
@@ -236,7 +236,7 @@ async def a_list_of_params_is_refused(agent: AgentUnderTest) -> None:
 
 @must("agent.rpc.22", "json-rpc.md#concurrency")
 async def many_requests_are_answered(agent: AgentUnderTest) -> None:
-    """Many requests may be under way at once; each gets its answer."""
+    """Many requests may be pending at once; each is answered."""
     await agent.initialize()
     missing = await agent.wait_replies(agent.call("no/such_method", {"number": number}) for number in range(20))
     agent.require(not missing, f"{len(missing)} of 20 requests sent at once were not answered")
@@ -244,7 +244,7 @@ async def many_requests_are_answered(agent: AgentUnderTest) -> None:
 
 @must("agent.rpc.23", "peers.md#id-shapes")
 async def members_come_in_any_order(agent: AgentUnderTest) -> None:
-    """The members of a message may stand in any order."""
+    """The members of a message may come in any order."""
     await agent.initialize()
     agent.send({"params": {}, "method": "no/such_method", "id": 906, "jsonrpc": "2.0"})
     agent.require(await agent.wait_reply(906), "a request whose id and method come last was not answered")
@@ -252,7 +252,7 @@ async def members_come_in_any_order(agent: AgentUnderTest) -> None:
 
 @must("agent.rpc.24", "json-rpc.md#ids")
 async def ids_may_come_again(agent: AgentUnderTest) -> None:
-    """An id that was used before, and answered, may be used again."""
+    """An id may be used again after its request was answered."""
     await agent.initialize()
     for which in ("first", "second"):
         agent.call("no/such_method", {}, id=907)
@@ -272,13 +272,13 @@ async def unknown_methods_are_named(agent: AgentUnderTest) -> None:
 
 @must("agent.rpc.26", "json-rpc.md#ids")
 async def large_ids_come_back(agent: AgentUnderTest) -> None:
-    """An id as large as 2^53 - 1 comes back as it is."""
+    """An id as large as 2^53 - 1 is returned unchanged."""
     await _require_same_id(agent, LARGEST)
 
 
 @should("agent.rpc.27", "extensions.md#own-methods, peers.md#vendor-methods", "v1 banjo")
 async def extensions_have_an_underscore(agent: AgentUnderTest) -> None:
-    """Methods of the agent's own begin with an underscore."""
+    """Methods that the agent invents begin with an underscore."""
     await agent.run_turn("plain")
     await agent.run_turn("read")
     called = [frame for frame in agent.received if isinstance(frame.message, dict) and "method" in frame.message]

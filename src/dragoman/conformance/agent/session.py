@@ -13,7 +13,7 @@ from dragoman.conformance.requirement import must, should
 
 @must("agent.session.01", "sessions.md#new", "v1 banjo crow draft")
 async def sessions_have_ids(agent: AgentUnderTest) -> None:
-    """session/new gives the id of the session, a text with something in it."""
+    """session/new returns the id of the session, a non-empty string."""
     await agent.initialize()
     frame = await agent.request_session("")
     agent.require_result(frame, "session/new", {"sessionId": non_empty})
@@ -21,14 +21,14 @@ async def sessions_have_ids(agent: AgentUnderTest) -> None:
 
 @must("agent.session.02", "sessions.md#new", "v1 banjo crow draft")
 async def ids_differ(agent: AgentUnderTest) -> None:
-    """Two sessions have two ids."""
+    """Two sessions have different ids."""
     first = await agent.open_session()
     agent.require(await agent.open_session() != first, "two sessions have the same id")
 
 
 @must("agent.session.03", "sessions.md#cwd, dialects.md#banjo-new-session", "v1 banjo")
 async def relative_folders_are_refused(agent: AgentUnderTest) -> None:
-    """A working directory that is no absolute path is refused."""
+    """A working directory that is not an absolute path is refused."""
     params = hello.new_session(agent.dialect, "some/folder", "one")
     await agent.require_refused("session/new", params, "a session in a relative folder")
 
@@ -43,7 +43,7 @@ async def a_folder_is_needed(agent: AgentUnderTest) -> None:
 
 @should("agent.session.05", "sessions.md#new", "v1")
 async def servers_are_a_list(agent: AgentUnderTest) -> None:
-    """MCP servers that are no list are refused."""
+    """MCP servers that are not a list are refused."""
     # A server that is dropped silently is missed later (docs/protocol/peers.md#ignored-mcp-servers).
     params = {"cwd": agent.cwd, "mcpServers": "none"}
     await agent.require_refused("session/new", params, "a session whose MCP servers are a text")
@@ -51,14 +51,14 @@ async def servers_are_a_list(agent: AgentUnderTest) -> None:
 
 @must("agent.session.06", "sessions.md#unknown-session, peers.md#unknown-session")
 async def unknown_sessions_are_refused(agent: AgentUnderTest) -> None:
-    """A prompt in a session that is not there is refused."""
+    """A prompt in a session that does not exist is refused."""
     turn = await agent.try_prompt("hello", "no-such-session")
     agent.require_error(turn.answer, "a prompt in a session that is not there")
 
 
 @should("agent.session.07", "errors.md#kinds, peers.md#unknown-session")
 async def unknown_sessions_have_a_number(agent: AgentUnderTest) -> None:
-    """The refusal has the number that means an unknown session."""
+    """The refusal has the error code for an unknown session."""
     turn = await agent.try_prompt("hello", "no-such-session")
     agent.assume_error(turn.answer, "a prompt in a session that is not there was not refused")
     agent.require_error(turn.answer, "a prompt in a session that is not there", agent.error_code("session_not_found"))
@@ -75,7 +75,7 @@ async def _modes(agent: AgentUnderTest) -> list[str]:
 
 @must("agent.session.08", "sessions.md#modes", "v1 banjo")
 async def the_mode_is_available(agent: AgentUnderTest) -> None:
-    """The current mode is one of those available."""
+    """The current mode is one of the available modes."""
     known = await _modes(agent)
     current = agent.setup["modes"].get("currentModeId")
     agent.require(current in known, f"the current mode {current!r} is none of {', '.join(known)}")
@@ -138,7 +138,7 @@ async def options_are_whole(agent: AgentUnderTest) -> None:
 
 @must("agent.session.12", "sessions.md#config-options", "v1 banjo")
 async def values_are_choices(agent: AgentUnderTest) -> None:
-    """The value of a choice is one of its values."""
+    """The value of a select option is one of its values."""
     for option in await _options(agent):
         if option.get("type") == "select":
             current, known = option.get("currentValue"), _values(option)
@@ -161,21 +161,21 @@ async def setting_gives_all_options(agent: AgentUnderTest) -> None:
 
 @must("agent.session.14", "sessions.md#config-options", "v1 banjo")
 async def unknown_options_are_refused(agent: AgentUnderTest) -> None:
-    """An option that is not there cannot be set."""
+    """An option that does not exist cannot be set."""
     await _options(agent)
     agent.require_error(await _set_option(agent, "no-such-option", "x"), "an option that is not there")
 
 
 @should("agent.session.38", "sessions.md#config-options", "v1 banjo")
 async def unknown_values_are_refused(agent: AgentUnderTest) -> None:
-    """A value that a choice has not cannot be set."""
+    """A select option cannot be set to a value that it does not have."""
     choice = _select(agent, await _options(agent))
     agent.require_error(await _set_option(agent, choice["id"], "no-such-value"), "a value that a choice has not")
 
 
 @must("agent.session.39", "sessions.md#config-options", "v1")
 async def switches_can_be_set(agent: AgentUnderTest) -> None:
-    """A switch can be set, and is told as it is now."""
+    """A boolean option can be set, and the answer has its new value."""
     switches = (each for each in await _options(agent) if each.get("type") == "boolean")
     switch = agent.skip_unless(next(switches, None), "the agent has no switches")
     value = not switch.get("currentValue")
@@ -186,7 +186,7 @@ async def switches_can_be_set(agent: AgentUnderTest) -> None:
 
 @must("agent.session.15", "initialize.md#client-capabilities", "v1")
 async def switches_are_announced(agent: AgentUnderTest) -> None:
-    """Only clients that announced it are shown switches among the options."""
+    """Boolean options are sent only to clients that announced support for them."""
     await agent.open_session(capabilities=hello.NOTHING[agent.dialect])
     options = agent.setup.get("configOptions") or []
     switches = [option.get("id") for option in options if isinstance(option, dict) and option.get("type") == "boolean"]
@@ -219,7 +219,7 @@ def _servers(agent: AgentUnderTest) -> Json:
 
 @must("agent.session.36", "initialize.md#agent-capabilities, sessions.md#mcp-servers", "v1 banjo crow draft")
 async def servers_are_accepted(agent: AgentUnderTest) -> None:
-    """An MCP server that is a command may be given with a session."""
+    """A session may be opened with an MCP server that is a command."""
     await agent.initialize()
     params = {**agent.new_session_params(), "mcpServers": _servers(agent)}
     frame = await agent.request("session/new", params, agent.timeouts.start)
@@ -228,7 +228,7 @@ async def servers_are_accepted(agent: AgentUnderTest) -> None:
 
 @must("agent.session.37", "draft.md#mcp-trust", "v1 banjo crow draft")
 async def secrets_are_not_shown(agent: AgentUnderTest) -> None:
-    """What is secret about an MCP server is not told to the user."""
+    """The secrets of an MCP server are not shown to the user."""
     await agent.open_session(mcpServers=_servers(agent))
     await agent.run_turn("tour")
     found = [frame for frame in agent.received if MCP_SECRET.encode() in frame.raw]
@@ -240,7 +240,7 @@ async def secrets_are_not_shown(agent: AgentUnderTest) -> None:
 
 @must("agent.session.31", "updates.md#frame")
 async def updates_name_their_session(agent: AgentUnderTest) -> None:
-    """Updates of two sessions at work name the session they belong to."""
+    """Updates of two running sessions name the session they belong to."""
     first, second = await agent.open_two_sessions()
     turn = await agent.run_turn("plain", second)
     updates = agent.updates("agent_message_chunk", start=turn.start)
@@ -250,7 +250,7 @@ async def updates_name_their_session(agent: AgentUnderTest) -> None:
 
 @must("agent.session.32", "sessions.md#many-at-once", "v1 banjo 2025.1 crow")
 async def sessions_work_side_by_side(agent: AgentUnderTest) -> None:
-    """Two sessions can be at work at once."""
+    """Two sessions can run at once."""
     await run_two_turns(agent, *await agent.open_two_sessions())
 
 

@@ -41,7 +41,7 @@ async def _history_updates(agent: AgentUnderTest, kind: str) -> list[ReceivedFra
 
 @must("agent.session.16", "sessions.md#load, peers.md#replay", "v1 banjo crow", needs="agent.loadSession")
 async def the_users_messages_are_replayed(agent: AgentUnderTest) -> None:
-    """Loading a session tells what the user said."""
+    """Loading a session replays the user's messages."""
     updates = await _history_updates(agent, "user_message_chunk")
     text = "".join(str((frame.update.get("content") or {}).get("text", "")) for frame in updates)
     agent.require(WORDS in text, "the replayed history lacks the user's message", *updates)
@@ -49,14 +49,14 @@ async def the_users_messages_are_replayed(agent: AgentUnderTest) -> None:
 
 @must("agent.session.17", "sessions.md#load", "v1 banjo crow", needs="agent.loadSession")
 async def the_agents_messages_are_replayed(agent: AgentUnderTest) -> None:
-    """Loading a session tells what the agent said."""
+    """Loading a session replays the agent's messages."""
     updates = await _history_updates(agent, "agent_message_chunk")
     agent.require(updates, "the replayed history lacks the agent's message")
 
 
 @must("agent.session.18", "sessions.md#load", "v1 banjo crow", needs="agent.loadSession")
 async def the_history_comes_before_the_answer(agent: AgentUnderTest) -> None:
-    """The whole history is told before the answer to the load."""
+    """The whole history is sent before the answer to session/load."""
     _, frame = await _reopen(agent, "session/load")
     late = [each for each in await agent.collect() if each.kind and each.kind not in ASIDE]
     agent.require_none(late, "history was sent after the answer to session/load", frame)
@@ -64,7 +64,7 @@ async def the_history_comes_before_the_answer(agent: AgentUnderTest) -> None:
 
 @must("agent.session.19", "peers.md#false-loads", needs="agent.loadSession")
 async def unknown_sessions_cannot_be_loaded(agent: AgentUnderTest) -> None:
-    """Loading a session that is not there is refused."""
+    """Loading a session that does not exist is refused."""
     await agent.initialize()
     frame = await agent.request_in_dialect("session/load", _reopen_params(agent))
     agent.require_error(frame, "session/load of a session that is not there")
@@ -72,7 +72,7 @@ async def unknown_sessions_cannot_be_loaded(agent: AgentUnderTest) -> None:
 
 @must("agent.session.20", "sessions.md#resume, peers.md#replay", "v1 banjo", needs=CAN + "resume")
 async def resuming_sends_no_history(agent: AgentUnderTest) -> None:
-    """Resuming a session does not tell its history again."""
+    """Resuming a session does not replay its history."""
     start, _ = await _reopen(agent, "session/resume")
     await agent.collect()
     updates = [frame for frame in agent.updates(start=start) if frame.kind not in ASIDE]
@@ -81,7 +81,7 @@ async def resuming_sends_no_history(agent: AgentUnderTest) -> None:
 
 @must("agent.session.21", "sessions.md#resume", "v1 banjo", needs=CAN + "resume")
 async def unknown_sessions_cannot_be_resumed(agent: AgentUnderTest) -> None:
-    """Resuming a session that is not there is refused."""
+    """Resuming a session that does not exist is refused."""
     await agent.initialize()
     frame = await agent.request_in_dialect("session/resume", _reopen_params(agent))
     agent.require_error(frame, "session/resume of a session that is not there")
@@ -114,7 +114,7 @@ async def used_sessions_are_listed(agent: AgentUnderTest) -> None:
 
 @must("agent.session.24", "sessions.md#list, peers.md#session-lists", "v1", needs=CAN + "list")
 async def lists_are_of_one_folder(agent: AgentUnderTest) -> None:
-    """A list for one folder has sessions of that folder only."""
+    """A list for one folder has only sessions of that folder."""
     await agent.prompt(WORDS)
     sessions, frame = await _list_sessions(agent, cwd="/no/such/folder")
     agent.require(not sessions, f"a list for /no/such/folder has {len(sessions)} sessions of others", frame)
@@ -128,7 +128,7 @@ async def _end_session(agent: AgentUnderTest, verb: str) -> None:
 
 @must("agent.session.25", "sessions.md#close", "v1", needs=CAN + "close")
 async def closed_sessions_take_no_prompt(agent: AgentUnderTest) -> None:
-    """A closed session takes no prompt."""
+    """A closed session accepts no prompt."""
     await agent.open_session()
     await _end_session(agent, "close")
     turn = await agent.try_prompt("hello")
@@ -137,7 +137,7 @@ async def closed_sessions_take_no_prompt(agent: AgentUnderTest) -> None:
 
 @must("agent.session.26", "sessions.md#close", "v1", needs=CAN + "close")
 async def closing_cancels(agent: AgentUnderTest) -> None:
-    """Closing a session in a turn ends the turn as cancelled."""
+    """Closing a session during a turn ends the turn as cancelled."""
     turn = await agent.start_slow_turn()
     agent.assume(agent.updates(start=turn.start), "the turn showed no sign of having begun")
     await _end_session(agent, "close")
@@ -159,7 +159,7 @@ async def deleted_sessions_are_gone(agent: AgentUnderTest) -> None:
 
 @should("agent.session.28", "sessions.md#delete", "v1", needs=CAN + "delete")
 async def deleting_again_succeeds(agent: AgentUnderTest) -> None:
-    """Deleting a session that is not there succeeds."""
+    """Deleting a session that does not exist succeeds."""
     await agent.initialize()
     frame = await agent.request("session/delete", {"sessionId": "no-such-session"})
     agent.require_result(frame, "deleting an unknown session")
@@ -177,14 +177,14 @@ async def forks_have_their_own_id(agent: AgentUnderTest) -> None:
 
 @must("agent.session.30", "sessions.md#roots", "v1", needs=CAN + "additionalDirectories")
 async def relative_directories_are_refused(agent: AgentUnderTest) -> None:
-    """Further directories that are no absolute paths are refused."""
+    """Additional directories that are not absolute paths are refused."""
     params = {"cwd": agent.cwd, "mcpServers": [], "additionalDirectories": ["some/folder"]}
     await agent.require_refused("session/new", params, "a further directory that is no absolute path")
 
 
 @should("agent.session.33", "sessions.md#load", needs="agent.loadSession")
 async def a_refused_load_does_no_harm(agent: AgentUnderTest) -> None:
-    """A load that was refused leaves other sessions as they are."""
+    """A load that was refused does not affect other sessions."""
     await agent.open_session()
     await agent.request_in_dialect("session/load", _reopen_params(agent))
     await agent.require_turn_result("plain", "a prompt after a load that was refused")
@@ -208,7 +208,7 @@ async def lists_end(agent: AgentUnderTest) -> None:
 
 @may("agent.session.35", "sessions.md#close", "v1", needs=CAN + "close")
 async def unknown_sessions_may_be_closed(agent: AgentUnderTest) -> None:
-    """Closing a session that is not there may be refused, as one that is not known."""
+    """Closing a session that does not exist may be refused, with the error for an unknown session."""
     # A result and an error are both fine, because nothing is open.
     await agent.initialize()
     frame = await agent.request("session/close", {"sessionId": "no-such-session"})

@@ -53,7 +53,7 @@ async def statuses_are_known(agent: AgentUnderTest) -> None:
 
 @must("agent.toolcall.04", "peers.md#tool-call-order")
 async def calls_are_announced(agent: AgentUnderTest) -> None:
-    """What is told of a tool call was announced before."""
+    """A tool call is announced before it is updated."""
     known: set[Json] = set()
     for frame in await run_tool_calls(agent, "read", "write"):
         call = wire_update(frame).get("toolCallId")
@@ -132,7 +132,7 @@ def _entries(frame: ReceivedFrame, kind: str) -> list[tuple[ReceivedFrame, Json]
 
 @must("agent.toolcall.11", "tool-calls.md#terminals-shown, peers.md#foreign-terminals", "v1 banjo")
 async def terminals_are_the_clients(agent: AgentUnderTest) -> None:
-    """A terminal that is shown was made by the client."""
+    """A terminal that is shown was created by the client."""
     found = [entry for frame in await run_tool_calls(agent, "run") for entry in _entries(frame, "terminal")]
     agent.assume(found, "the agent showed no terminal")
     for frame, entry in found:
@@ -142,7 +142,7 @@ async def terminals_are_the_clients(agent: AgentUnderTest) -> None:
 
 @must("agent.toolcall.12", "tool-calls.md#statuses")
 async def running_calls_do_not_wait_again(agent: AgentUnderTest) -> None:
-    """A tool call that runs does not go back to waiting."""
+    """A running tool call does not go back to pending."""
     for call, moves in status_history(await run_tool_calls(agent, "read")).items():
         for (before, first), (after, frame) in pairwise(moves):
             back = before == "in_progress" and after == "pending"
@@ -151,19 +151,19 @@ async def running_calls_do_not_wait_again(agent: AgentUnderTest) -> None:
 
 @must("agent.toolcall.13", "tool-calls.md#locations, peers.md#nulls")
 async def lines_are_numbers(agent: AgentUnderTest) -> None:
-    """The line of a location is a whole number."""
+    """The line of a location is an integer."""
     await _require_shape(agent, {"locations?": [{"line?": natural}]}, "read")
 
 
 @should("agent.toolcall.14", "tool-calls.md#kinds, peers.md#tool-call-order")
 async def calls_state_their_kind(agent: AgentUnderTest) -> None:
-    """A tool call says what kind it is."""
+    """A tool call states its kind."""
     await _require_shape(agent, {"kind": str}, "read", kind="tool_call")
 
 
 @should("agent.toolcall.15", "tool-calls.md#fields")
 async def calls_state_their_input(agent: AgentUnderTest) -> None:
-    """A tool call says what it was given."""
+    """A tool call states its input."""
     given: dict[str, bool] = {}
     found = await run_tool_calls(agent, "read")
     for frame in found:

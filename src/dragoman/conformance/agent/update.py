@@ -74,9 +74,7 @@ must("agent.update.05", "updates.md#chunks", "v1 banjo")(
     )
 )
 must("agent.update.06", "updates.md#message-ids", "v1")(
-    updates_match(
-        "The id of a message is a text, where there is one.", "plain", "agent_message_chunk", {"messageId?": str}
-    )
+    updates_match("The id of a message is a string, if present.", "plain", "agent_message_chunk", {"messageId?": str})
 )
 must("agent.update.07", "updates.md#plan", "v1")(
     updates_match("Every entry of a plan has content, priority and status.", "plan", "plan", {"entries": [ENTRY]})
@@ -91,7 +89,7 @@ must("agent.update.08", "updates.md#commands", "v1 banjo")(
 )
 must("agent.update.12", "updates.md#context-usage, peers.md#null-usage", "v1")(
     updates_match(
-        "What is told of the context is counted in whole numbers.",
+        "The numbers of a usage_update are integers.",
         "usage",
         "usage_update",
         {"used": natural, "size": natural},
@@ -99,7 +97,7 @@ must("agent.update.12", "updates.md#context-usage, peers.md#null-usage", "v1")(
 )
 must("agent.update.13", "updates.md#session-info", "v1")(
     updates_match(
-        "A title is a text, or null to take it away.",
+        "A title is a string, or null to remove it.",
         "title",
         "session_info_update",
         {"title?": str, "updatedAt?": str},
@@ -107,7 +105,7 @@ must("agent.update.13", "updates.md#session-info", "v1")(
 )
 must("agent.update.22", "updates.md#notice", "v1")(
     updates_match(
-        "A notice has a severity and a title with something in it.",
+        "A notice has a severity and a non-empty title.",
         "notice",
         "notice",
         {"severity": str, "title": non_empty, "description?": str},
@@ -126,11 +124,11 @@ PICTURE = {"content": {"data": base64_text, "mimeType": re.compile("image/.+").f
 SOUND = {"content": {"data": base64_text, "mimeType": re.compile("audio/.+").fullmatch}}
 must("agent.update.16", "content.md#image", "v1 banjo")(
     updates_match(
-        "A picture has bytes in base64 and a media type.", "image", "agent_message_chunk", PICTURE, type="image"
+        "An image has bytes in base64 and a media type.", "image", "agent_message_chunk", PICTURE, type="image"
     )
 )
 must("agent.update.17", "content.md#audio", "v1 banjo")(
-    updates_match("A sound has bytes in base64 and a media type.", "audio", "agent_message_chunk", SOUND, type="audio")
+    updates_match("Audio has bytes in base64 and a media type.", "audio", "agent_message_chunk", SOUND, type="audio")
 )
 must("agent.update.19", "content.md#resource-link", "v1 banjo")(
     updates_match(
@@ -154,7 +152,7 @@ async def sessions_are_named(agent: AgentUnderTest) -> None:
 
 @must("agent.update.02", "updates.md#frame", "v1 banjo")
 async def updates_state_their_kind(agent: AgentUnderTest) -> None:
-    """An update is an object that says its kind."""
+    """An update is an object that states its kind."""
     await require_update_frames(agent, "plain", {"update": {"sessionUpdate": non_empty}})
 
 
@@ -190,7 +188,7 @@ async def reported_modes_are_available(agent: AgentUnderTest) -> None:
 
 @must("agent.update.11", "updates.md#mode-and-options", "v1")
 async def all_options_are_reported(agent: AgentUnderTest) -> None:
-    """A change of options tells all options."""
+    """An update of options has all options."""
     found = await collect_updates(agent, "option", "config_option_update")
     names = {option.get("id") for option in agent.setup.get("configOptions") or []}
     for frame in found:
@@ -207,13 +205,13 @@ async def _require_not_sent(agent: AgentUnderTest, purpose: str, *kinds: str) ->
 
 @must("agent.update.14", "updates.md#gates", "v1")
 async def notices_are_announced(agent: AgentUnderTest) -> None:
-    """Notices go to clients that announced them only."""
+    """Notices are sent only to clients that announced support for them."""
     await _require_not_sent(agent, "notice", "notice")
 
 
 @must("agent.update.15", "updates.md#gates", "v1")
 async def compactions_are_announced(agent: AgentUnderTest) -> None:
-    """Compactions go to clients that announced them only."""
+    """Compactions are sent only to clients that announced support for them."""
     await _require_not_sent(agent, "compact", "compaction_update", "compaction_summary_chunk")
 
 
@@ -249,7 +247,7 @@ def meta_members(value: Json) -> list[Json]:
 
 @must("agent.update.21", "extensions.md#meta")
 async def meta_is_an_object(agent: AgentUnderTest) -> None:
-    """_meta is an object wherever it stands."""
+    """_meta is an object wherever it occurs."""
     await agent.run_turn("tour")
     for frame in agent.received:
         for found in meta_members(frame.message):

@@ -23,7 +23,7 @@ async def sockets_have_names(agent: WsAgentUnderTest) -> None:
 
 @must("agent.ws.02", "http.md#websocket")
 async def sockets_differ(agent: WsAgentUnderTest) -> None:
-    """Two sockets have two connection ids."""
+    """Two sockets have different connection ids."""
     other = agent.connect_again()
     try:
         await other.connect()
@@ -63,7 +63,7 @@ async def initialize_comes_first(agent: WsAgentUnderTest) -> None:
 
 @must("agent.ws.06", "http.md#python-sdk")
 async def garbage_ends_nothing(agent: WsAgentUnderTest) -> None:
-    """A text frame that is no JSON does not end the connection."""
+    """A text frame that is not JSON does not end the connection."""
     await agent.initialize()
     agent.send(b'{"jsonrpc":"2.0",')
     await agent.require_alive("a text frame that is no JSON")
@@ -94,7 +94,7 @@ async def floods_are_whole(agent: WsAgentUnderTest) -> None:
 
 @must("agent.ws.10", "http.md#websocket")
 async def sockets_free_their_connection(agent: WsAgentUnderTest) -> None:
-    """A socket that is gone frees its connection."""
+    """A socket that is gone releases its connection."""
     # Cut the socket during a turn, without a close frame, then use its id.
     await agent.open_session()
     agent.start_turn("slow")
@@ -141,7 +141,7 @@ async def sessions_outlive_sockets(agent: WsAgentUnderTest) -> None:
 
 @should("agent.ws.12", "RFC 6455 section 7.1.1")
 async def close_frames_are_answered(agent: WsAgentUnderTest) -> None:
-    """A goodbye is answered with one."""
+    """A close frame is answered with one."""
     await agent.initialize()
     await agent.channel.send_eof()
     agent.require(agent.channel.close_code is not None, "the close frame was not answered")
@@ -149,7 +149,7 @@ async def close_frames_are_answered(agent: WsAgentUnderTest) -> None:
 
 @should("agent.ws.13", "peers.md#sdk-origin, http.md#typescript-sdk")
 async def frames_end(agent: WsAgentUnderTest) -> None:
-    """A frame without end is refused at once."""
+    """A frame that announces a gibibyte is refused at once."""
     # Send only the header of a frame that announces one gibibyte.
     await agent.initialize()
     agent.note("the head of a text frame of 1073741824 bytes")
@@ -161,7 +161,7 @@ async def frames_end(agent: WsAgentUnderTest) -> None:
 
 @must("agent.ws.14", "peers.md#reports-remote")
 async def garbage_does_not_disturb_others(agent: WsAgentUnderTest) -> None:
-    """A malformed client does not disturb another."""
+    """A malformed client does not disturb others."""
     await agent.open_session()
     turn = agent.start_turn("stream")
     host = agent.channel.address.netloc.encode()
@@ -178,21 +178,21 @@ async def garbage_does_not_disturb_others(agent: WsAgentUnderTest) -> None:
 
 @should("agent.ws.15", "peers.md#sdk-origin, http.md#security")
 async def pages_of_other_places_are_refused(agent: WsAgentUnderTest) -> None:
-    """A web page of another place is refused by its Origin."""
+    """A web page from another origin is refused by its Origin header."""
     # Browsers open a WebSocket without a preflight request: only the server can refuse.
     await _require_refused(agent, {"Origin": EVIL}, f"a page of {EVIL}")
 
 
 @should("agent.ws.16", "peers.md#sdk-origin")
 async def other_names_are_refused(agent: WsAgentUnderTest) -> None:
-    """An upgrade under a name that is not the server's is refused by its Host."""
+    """An upgrade with a host name that is not the server's is refused by its Host header."""
     agent.skip_unless(agent.channel.address.is_loopback, "only what is on this machine has no name of its own")
     await _require_refused(agent, {"Host": "rebound.evil.example"}, "rebound.evil.example")
 
 
 @should("agent.ws.17", "http.md#security")
 async def tokens_are_asked_for(agent: WsAgentUnderTest) -> None:
-    """Where a token is asked for, an upgrade without it is refused with 401."""
+    """Where a token is required, an upgrade without it is refused with 401."""
     agent.skip_unless(agent.token, "no token was given with --token-file")
     await _require_refused(agent, {"Authorization": ""}, "a client without the token", 401)
 

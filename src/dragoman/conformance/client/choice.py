@@ -87,7 +87,7 @@ async def loads_are_whole(client: ClientUnderTest) -> None:
 
 @must("client.choice.05", "sessions.md#load, peers.md#replay")
 async def histories_are_tolerated(client: ClientUnderTest) -> None:
-    """What is told of the past while a session is loaded is borne."""
+    """The client tolerates the history that is sent while a session is loaded."""
     offer_sessions(client)
     client.held.add("session/load")
     frame, params = await _wait_choice(client, "session/load")
@@ -101,7 +101,7 @@ async def histories_are_tolerated(client: ClientUnderTest) -> None:
 
 @must("client.choice.06", "sessions.md#load, peers.md#false-loads")
 async def refused_loads_are_no_sessions(client: ClientUnderTest) -> None:
-    """In a session that could not be loaded nothing is prompted."""
+    """The client sends no prompt in a session that could not be loaded."""
     offer_sessions(client)
     client.held.add("session/load")
     frame, params = await _wait_choice(client, "session/load")
@@ -117,7 +117,7 @@ async def refused_loads_are_no_sessions(client: ClientUnderTest) -> None:
 
 @must("client.choice.07", "sessions.md#list")
 async def cursors_are_opaque(client: ClientUnderTest) -> None:
-    """A list of sessions is read on with the cursor that it gave."""
+    """The next page of a list of sessions is requested with the cursor of the page before."""
     offer_sessions(client)
     client.held.add("session/list")
     frame, params = await _wait_choice(client, "session/list")

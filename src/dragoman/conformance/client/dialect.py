@@ -34,13 +34,13 @@ def _send_updates(client: ClientUnderTest, *updates: Json) -> None:
 
 @must("client.dialect.01", "dialects.md#banjo-initialize", "banjo")
 async def banjo_initialize_has_its_shape(client: ClientUnderTest) -> None:
-    """initialize tells who the client is and what it offers."""
+    """initialize states who the client is and what it offers."""
     await _require_initialize_shape(client, {"clientInfo": dict, "clientCapabilities": dict})
 
 
 @must("client.dialect.02", "dialects.md#banjo-models", "banjo")
 async def models_change(client: ClientUnderTest) -> None:
-    """A change of model is borne."""
+    """The client tolerates a change of model."""
     async with client.turn(survives="a change of model"):
         _send_updates(client, {"sessionUpdate": "current_model_update", "currentModelId": "opus"})
 
@@ -63,7 +63,7 @@ async def plans_have_ids(client: ClientUnderTest) -> None:
 
 @must("client.dialect.05", "dialects.md#banjo-errors", "banjo")
 async def versions_can_be_refused(client: ClientUnderTest) -> None:
-    """An agent that refuses the version is left, and no session opened."""
+    """The client opens no session with an agent that refuses its version."""
     client.refuse(await client.hold_initialize(), -32001, "Unsupported protocol version")
     frame = await client.wait_method("session/new", client.timeouts.answer)
     client.require(frame is None, "the client opens a session though its version was refused", frame)
@@ -78,7 +78,7 @@ async def crow_uses_underscores(client: ClientUnderTest) -> None:
 
 @must("client.dialect.22", "dialects.md#crow-sessions", "crow")
 async def crow_opens_a_session(client: ClientUnderTest) -> None:
-    """A session is asked for with cwd and mcpServers."""
+    """A session is requested with cwd and mcpServers."""
     frame = await client.wait_new_session()
     client.require_shape(frame.message.get("params"), {"cwd": absolute, "mcpServers": list}, frame)
 
@@ -125,7 +125,7 @@ async def crow_asks_to_cancel(client: ClientUnderTest) -> None:
 
 @must("client.dialect.26", "dialects.md#crow-updates", "crow")
 async def crow_updates_are_tolerated(client: ClientUnderTest) -> None:
-    """Thoughts, tool calls and plans in crow's words are borne."""
+    """The client tolerates thoughts, tool calls and plans of crow."""
     async with client.turn(survives="crow's updates"):
         call = {"@type": "tool_call_start", "tool_call_id": "t", "title": "run"}
         _send_updates(
@@ -145,13 +145,13 @@ async def the_version_is_a_string(client: ClientUnderTest) -> None:
 
 @must("client.dialect.42", "dialects.md#y2025-initialize", "2025.1")
 async def the_folder_is_reported_at_once(client: ClientUnderTest) -> None:
-    """initialize tells the working directory, absolute."""
+    """initialize has the working directory, as an absolute path."""
     await _require_initialize_shape(client, {"working_directory": absolute})
 
 
 @must("client.dialect.43", "dialects.md#y2025-initialize", "2025.1")
 async def servers_are_reported_at_once(client: ClientUnderTest) -> None:
-    """initialize lists the MCP servers, if none."""
+    """initialize has a list of the MCP servers, if only an empty one."""
     await _require_initialize_shape(client, {"mcp_servers": [{"url": str}]})
 
 
@@ -172,7 +172,7 @@ async def a_prompt_has_content(client: ClientUnderTest) -> None:
 
 @must("client.dialect.46", "dialects.md#y2025-messages", "2025.1")
 async def ok_is_enough(client: ClientUnderTest) -> None:
-    """An answer of nothing but the status ok ends the turn."""
+    """An answer with only the status ok ends the turn."""
     prompt = await client.begin_turn()
     client.reply(prompt, {"status": "ok"})
     await client.require_end("an answer of nothing but the status ok")
@@ -206,7 +206,7 @@ async def a_line_is_for_the_shell(client: ClientUnderTest) -> None:
 
 @must("client.dialect.48", "dialects.md#y2025-terminals", "2025.1", needs=TERMINALS)
 async def terminals_have_ids(client: ClientUnderTest) -> None:
-    """A terminal is known by its terminal_id."""
+    """A terminal has a terminal_id."""
     async with client.turn():
         id = await _create_terminal(client)
         client.require(isinstance(id, str), "terminal/create was answered without a terminal_id")
@@ -216,7 +216,7 @@ async def terminals_have_ids(client: ClientUnderTest) -> None:
 
 @must("client.dialect.49", "dialects.md#y2025-updates", "2025.1")
 async def y2025_updates_are_tolerated(client: ClientUnderTest) -> None:
-    """Tool calls and plans in the words of 2025.1 are borne."""
+    """The client tolerates tool calls and plans of 2025.1."""
     async with client.turn(survives="the updates of 2025.1"):
         steps = [{"id": 1, "description": "Look", "status": "completed"}]
         for kind, data in (
@@ -230,7 +230,7 @@ async def y2025_updates_are_tolerated(client: ClientUnderTest) -> None:
 
 @must("client.dialect.50", "dialect-matrix.md#version-result", "2025.1")
 async def no_version_is_reported(client: ClientUnderTest) -> None:
-    """The introduction may have no version in it."""
+    """The result of initialize may have no version."""
     first = await client.hold_initialize()
     client.reply(first, {"agent_info": {"name": "a", "version": "1"}, "capabilities": {"streaming": True}})
     why = "the client gave up an agent whose initialize result has no version"
@@ -256,14 +256,14 @@ async def a_write_is_ok(client: ClientUnderTest) -> None:
 
 @must("client.dialect.52", "dialects.md#y2025-errors", "2025.1", needs=READ)
 async def missing_files_have_a_number(client: ClientUnderTest) -> None:
-    """A file that is not there is refused with -32001."""
+    """A file that does not exist is refused with -32001."""
     async with client.turn():
         await _require_code(client, client.absent_path(), -32001, "a file that is not there")
 
 
 @should("client.dialect.53", "dialects.md#y2025-errors", "2025.1", needs=READ)
 async def denied_files_have_a_number(client: ClientUnderTest) -> None:
-    """A file out of the folder is refused with -32002."""
+    """A file outside the folder is refused with -32002."""
     async with client.turn():
         with outside_file() as path:
             await _require_code(client, path, -32002, "a file outside of the folder")
@@ -271,7 +271,7 @@ async def denied_files_have_a_number(client: ClientUnderTest) -> None:
 
 @must("client.dialect.54", "dialects.md#y2025-errors, dialects.md#y2025-capabilities", "2025.1", needs=f"!{READ}")
 async def files_not_offered_have_an_error_code(client: ClientUnderTest) -> None:
-    """What is not lent is refused with -32004."""
+    """What is not offered is refused with -32004."""
     async with client.turn():
         frame = await client.require_answer("fs/read_text_file", {"path": client.create_file("a secret")})
         error = client.require(frame.error, "a file was given by a client that offers none", frame)

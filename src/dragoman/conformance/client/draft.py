@@ -37,14 +37,14 @@ async def read_file(client: ClientUnderTest, path: str, **more: Json) -> Receive
 
 @must("client.draft.01", "draft.md#initialize")
 async def initialize_has_its_shape(client: ClientUnderTest) -> None:
-    """initialize tells who the client is and what it offers."""
+    """initialize states who the client is and what it offers."""
     frame = await client.wait_initialize()
     client.require_shape(frame.message.get("params"), {"clientInfo": dict, "capabilities": dict}, frame)
 
 
 @must("client.draft.02", "draft.md#client-capabilities")
 async def its_capabilities_are_the_drafts(client: ClientUnderTest) -> None:
-    """The capabilities for files and terminals are the draft's."""
+    """The capabilities for files and terminals are those of the draft."""
     frame = await client.wait_initialize()
     offered = frame.wire_params.get("capabilities") or {}
     files, terminals = offered.get("fs", {}), offered.get("terminal", {})
@@ -63,7 +63,7 @@ async def _ask_permission(client: ClientUnderTest) -> ReceivedFrame:
 
 @must("client.draft.03", "draft.md#request-permission")
 async def permission_is_granted_or_denied(client: ClientUnderTest) -> None:
-    """A question for leave is answered with granted, true or false."""
+    """A permission request is answered with granted, true or false."""
     async with client.turn():
         frame = await _ask_permission(client)
         client.require_shape(frame.result, {"granted": bool}, frame)
@@ -71,7 +71,7 @@ async def permission_is_granted_or_denied(client: ClientUnderTest) -> None:
 
 @must("client.draft.04", "draft.md#permission-scopes")
 async def permission_has_a_scope(client: ClientUnderTest) -> None:
-    """A scope is one of four."""
+    """The scope of a permission is one of the four that are defined."""
     async with client.turn():
         frame = await _ask_permission(client)
         scope = frame.result.get("scope", "once")
@@ -80,7 +80,7 @@ async def permission_has_a_scope(client: ClientUnderTest) -> None:
 
 @must("client.draft.05", "draft.md#read-file", needs=READ)
 async def texts_have_an_encoding(client: ClientUnderTest) -> None:
-    """A text is given with its encoding."""
+    """A text is returned with its encoding."""
     async with client.turn():
         frame = await read_file(client, client.create_file(LINES))
         good = frame.result.get("content") == LINES and isinstance(frame.result.get("encoding"), str)
@@ -89,7 +89,7 @@ async def texts_have_an_encoding(client: ClientUnderTest) -> None:
 
 @must("client.draft.06", "draft.md#read-file", needs=READ)
 async def ranges_are_inclusive(client: ClientUnderTest) -> None:
-    """A range of lines has both its ends in it."""
+    """A range of lines includes both its ends."""
     async with client.turn():
         frame = await read_file(client, client.create_file(LINES), startLine=2, endLine=3)
         lines = str(frame.result.get("content")).split()
@@ -98,7 +98,7 @@ async def ranges_are_inclusive(client: ClientUnderTest) -> None:
 
 @must("client.draft.07", "draft.md#boundaries", needs=READ)
 async def relative_paths_are_resolved(client: ClientUnderTest) -> None:
-    """A relative path is meant from the working directory."""
+    """A relative path is resolved from the working directory."""
     async with client.turn():
         frame = await read_file(client, os.path.basename(client.create_file(LINES)))
         client.require(frame.result.get("content") == LINES, "a relative path did not lead to its file", frame)
@@ -106,7 +106,7 @@ async def relative_paths_are_resolved(client: ClientUnderTest) -> None:
 
 @must("client.draft.08", "draft.md#write-file", needs=WRITE)
 async def writes_are_counted(client: ClientUnderTest) -> None:
-    """A write tells how many bytes it wrote, and whether it made the file."""
+    """The result of a write has the number of bytes, and whether the file was created."""
     async with client.turn():
         params = {"path": client.absent_path(), "content": "hé"}
         frame = await client.require_result("fs/write_text_file", params)
@@ -117,7 +117,7 @@ async def writes_are_counted(client: ClientUnderTest) -> None:
 
 @must("client.draft.09", "draft.md#write-file", needs=WRITE)
 async def overwriting_can_be_forbidden(client: ClientUnderTest) -> None:
-    """A file that must not be overwritten is not."""
+    """A write with overwrite false does not change an existing file."""
     async with client.turn():
         path = client.create_file("precious")
         params = {"path": path, "content": "lost", "overwrite": False}
@@ -169,7 +169,7 @@ async def waiting_has_an_end(client: ClientUnderTest) -> None:
 
 @must("client.draft.14", "draft.md#terminal-kill", needs=TERMINALS)
 async def ends_are_reported(client: ClientUnderTest) -> None:
-    """kill and release tell whether they did it."""
+    """The results of kill and release state whether they succeeded."""
     async with client.turn(), terminal(client, FOREVER) as id:
         frame = await client.require_result("terminal/kill", {"terminalId": id})
         client.require(frame.result.get("killed") is True, "kill does not report that it killed", frame)
@@ -179,7 +179,7 @@ async def ends_are_reported(client: ClientUnderTest) -> None:
 
 @should("client.draft.15", "draft.md#required-capabilities")
 async def requirements_are_read(client: ClientUnderTest) -> None:
-    """An agent that requires what the client lacks is left."""
+    """The client does not continue with an agent that requires what the client lacks."""
     first = await client.hold_initialize()
     result = {"protocolVersion": 1, "agentInfo": {"name": "demanding", "version": "1"}, "capabilities": {}}
     client.reply(first, {**result, "requiredClientCapabilities": {"ui": {"holograms": True}}})
@@ -189,7 +189,7 @@ async def requirements_are_read(client: ClientUnderTest) -> None:
 
 @must("client.draft.16", "draft.md#status-machine")
 async def statuses_are_tolerated(client: ClientUnderTest) -> None:
-    """The draft's seven statuses of a tool call are borne."""
+    """The client tolerates the draft's seven statuses of a tool call."""
     async with client.turn(survives="the draft's statuses"):
         for number, last in enumerate(("denied", "cancelled", "failed", "completed")):
             _update(client, "tool_call", {"id": f"t{number}", "tool": "run", "input": {}, "status": "pending"})
@@ -201,7 +201,7 @@ async def statuses_are_tolerated(client: ClientUnderTest) -> None:
 
 @must("client.draft.17", "draft.md#tool-output")
 async def outputs_are_tolerated(client: ClientUnderTest) -> None:
-    """The draft's outputs of a tool call are borne."""
+    """The client tolerates the draft's outputs of a tool call."""
     async with client.turn(survives="the draft's outputs"):
         hunk = {"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "content": "-a\n+b\n"}
         ran = {"command": "ls", "exitCode": 0, "stdout": "a\n", "stderr": ""}
@@ -219,7 +219,7 @@ async def outputs_are_tolerated(client: ClientUnderTest) -> None:
 
 @must("client.draft.18", "draft.md#mode-update, draft.md#option-update")
 async def changes_are_tolerated(client: ClientUnderTest) -> None:
-    """Changes of mode and options in the draft's words are borne."""
+    """The client tolerates changes of mode and options as the draft writes them."""
     async with client.turn(survives="changes in the draft's terms"):
         _update(client, "current_mode_update", {"previousMode": "default", "currentMode": "plan", "reason": "asked"})
         option = {"key": "t", "previousValue": 1, "currentValue": {"a": 2}, "source": "agent"}

@@ -50,7 +50,7 @@ async def _turn_with(client: ClientUnderTest, name: str) -> AsyncIterator[None]:
 
 @must("client.draft.20", "draft.md#write-file", needs=WRITE)
 async def folders_are_made_for_files(client: ClientUnderTest) -> None:
-    """Folders are made for a file where that is asked for."""
+    """Folders are created for a file where that is requested."""
     async with client.turn():
         with _temporary_folder(client) as top:
             path = os.path.join(top, "a", "b", "new.txt")
@@ -86,7 +86,7 @@ async def folders_are_listed(client: ClientUnderTest) -> None:
 
 @may("client.draft.28", "draft.md#planned-features, extensions.md#file-calls")
 async def folders_are_made(client: ClientUnderTest) -> None:
-    """A folder is made, and is there."""
+    """A folder can be created."""
     async with _turn_with(client, "createDirectory"):
         with _temporary_folder(client) as top:
             path = os.path.join(top, "new")
@@ -97,7 +97,7 @@ async def folders_are_made(client: ClientUnderTest) -> None:
 
 @may("client.draft.29", "draft.md#planned-features, extensions.md#file-calls")
 async def changes_are_reported(client: ClientUnderTest) -> None:
-    """What changes in a folder that is watched is told."""
+    """Changes in a watched folder are reported."""
     async with _turn_with(client, "watch"):
         with _temporary_folder(client) as top:
             frame = await client.require_result("fs/watch", {"path": top})
@@ -116,7 +116,7 @@ async def changes_are_reported(client: ClientUnderTest) -> None:
 
 @may("client.draft.30", "draft.md#planned-features, extensions.md#file-calls")
 async def several_files_or_none(client: ClientUnderTest) -> None:
-    """Of several files all are written, or none."""
+    """Either all of several files are written, or none."""
     async with _turn_with(client, "atomic"):
         first, second = client.absent_path(), client.absent_path()
         await client.require_result("fs/write_files", {"files": [_new(first), _new(second)]})
@@ -134,7 +134,7 @@ def _new(path: str) -> Json:
 
 @may("client.draft.31", "draft.md#read-file", needs=READ)
 async def cuts_are_reported(client: ClientUnderTest) -> None:
-    """A text may say how many lines it has, and whether it was cut."""
+    """The result of a read may state how many lines there are, and whether the text was truncated."""
     async with client.turn():
         frame = await read_file(client, client.create_file(LINES), startLine=1, endLine=1)
         is_reported = {"totalLines", "truncated"} & frame.result.keys()
@@ -149,7 +149,7 @@ async def cuts_are_reported(client: ClientUnderTest) -> None:
 
 @must("client.draft.21", "draft.md#terminal-create", needs=TERMINALS)
 async def commands_time_out(client: ClientUnderTest) -> None:
-    """A command ends with the timeout it was given."""
+    """A command ends after the timeout it was given."""
     async with client.turn(), terminal(client, FOREVER, timeout=100) as id:
         frame = await client.request("terminal/wait_for_exit", {"terminalId": id}, client.timeouts.turn)
         client.require(frame, "a command did not end with the timeout it was given")
@@ -157,7 +157,7 @@ async def commands_time_out(client: ClientUnderTest) -> None:
 
 @must("client.draft.22", "draft.md#terminal-kill", needs=TERMINALS)
 async def force_is_force(client: ClientUnderTest) -> None:
-    """kill with force ends what pays no attention to TERM."""
+    """kill with force ends a command that ignores TERM."""
     async with client.turn():
         path = client.absent_path()
         async with terminal(client, f"trap '' TERM; touch {path}; {FOREVER}") as id:
@@ -172,7 +172,7 @@ async def force_is_force(client: ClientUnderTest) -> None:
 
 @may("client.draft.23", "draft.md#client-capabilities", needs=TERMINALS)
 async def terminals_are_counted(client: ClientUnderTest) -> None:
-    """No more terminals are made than were announced."""
+    """No more terminals are created than the client announced."""
     async with client.turn():
         limit = _offered(client, "terminal").get("maxConcurrent")
         if not isinstance(limit, int) or limit > FEW:
@@ -187,7 +187,7 @@ async def terminals_are_counted(client: ClientUnderTest) -> None:
 
 @may("client.draft.32", "draft.md#terminal-output", needs=TERMINALS)
 async def streams_are_named(client: ClientUnderTest) -> None:
-    """Pushed output may say its stream, stdout or stderr."""
+    """Pushed output may state its stream, stdout or stderr."""
     client.answers["terminal/output"] = {"received": True}
     async with client.turn(), terminal(client, "printf said; printf wrong >&2") as id:
         await client.request("terminal/wait_for_exit", {"terminalId": id}, client.timeouts.turn)
@@ -205,7 +205,7 @@ async def streams_are_named(client: ClientUnderTest) -> None:
 
 @must("client.draft.24", "draft.md#custom-capabilities")
 async def inventions_are_no_hindrance(client: ClientUnderTest) -> None:
-    """What an agent can do of its own, under _custom, is no hindrance."""
+    """The client accepts an agent with capabilities of its own under _custom."""
     first = await client.hold_initialize()
     can = {"loadSession": False, "_custom": {"org.example": {"tides": ["high", 1]}}}
     client.reply(first, {"protocolVersion": 1, "agentInfo": {"name": "own", "version": "1"}, "capabilities": can})
@@ -214,7 +214,7 @@ async def inventions_are_no_hindrance(client: ClientUnderTest) -> None:
 
 @should("client.draft.25", "draft.md#error-recovery")
 async def haste_makes_waste(client: ClientUnderTest) -> None:
-    """A client that asks too often does not ask again at once."""
+    """A prompt that was refused because of a rate limit is not sent again at once."""
     prompt = await client.begin_turn()
     client.refuse(prompt, -32008, "Rate limited")
     again = [frame for frame in await client.collect() if frame.method == "session/prompt"]
@@ -223,7 +223,7 @@ async def haste_makes_waste(client: ClientUnderTest) -> None:
 
 @may("client.draft.33", "draft.md#mcp-servers")
 async def servers_have_a_transport(client: ClientUnderTest) -> None:
-    """MCP servers may be told with a session, each with a name and a transport."""
+    """MCP servers may be given with a session, each with a name and a transport."""
     frame = await client.wait_new_session()
     servers = client.skip_unless(frame.wire_params.get("mcpServers"), "the client sends no MCP servers")
     client.require_shape(servers, [{"name": str, "transport": {"type": str}}], frame, "mcpServers")

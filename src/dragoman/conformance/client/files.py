@@ -43,9 +43,9 @@ async def _require_read_refused(client: ClientUnderTest, why: str, path: str, **
     client.require("error" in frame.message, why, frame)
 
 
-async def _try_write(client: ClientUnderTest, path: str) -> ReceivedFrame:
-    """Return the answer to a write of one text, refused or not."""
-    frame = await client.request_in_dialect("fs/write_text_file", {"path": path, "content": "planted"})
+async def _try_write(client: ClientUnderTest, path: str, content: str = "planted") -> ReceivedFrame:
+    """Return the answer to a write, refused or not."""
+    frame = await client.request_in_dialect("fs/write_text_file", {"path": path, "content": content})
     return client.require(frame, "a write was never answered")
 
 
@@ -73,7 +73,7 @@ def outside_file() -> Iterator[str]:
 
 @must("client.files.01", "files-terminals.md#read", "v1 banjo 2025.1 draft", needs=READ)
 async def a_file_is_given(client: ClientUnderTest) -> None:
-    """A file is given as it is on the disk."""
+    """A file is returned as it is on the disk."""
     async with client.turn():
         text = await _read(client, client.create_file(LINES))
         client.require(text == LINES, f"the file was given as {text[:80]!r}")
@@ -89,7 +89,7 @@ async def lines_begin_with_one(client: ClientUnderTest) -> None:
 
 @must("client.files.03", "files-terminals.md#read", needs=READ)
 async def a_limit_is_kept(client: ClientUnderTest) -> None:
-    """No more lines are given than were asked for."""
+    """No more lines are returned than were requested."""
     async with client.turn():
         text = await _read(client, client.create_file(LINES), line=2, limit=1)
         count = len(text.splitlines())
@@ -98,7 +98,7 @@ async def a_limit_is_kept(client: ClientUnderTest) -> None:
 
 @must("client.files.04", "peers.md#missing-files", needs=READ)
 async def a_limit_is_enough(client: ClientUnderTest) -> None:
-    """A limit may stand without a first line."""
+    """A limit may be given without a first line."""
     async with client.turn():
         text = await _read(client, client.create_file(LINES), limit=2)
         client.require(text.startswith("line one") and "line two" in text, f"the first two lines are {text[:40]!r}")
@@ -106,7 +106,7 @@ async def a_limit_is_enough(client: ClientUnderTest) -> None:
 
 @should("client.files.05", "peers.md#missing-files", needs=READ)
 async def a_missing_file_is_an_error(client: ClientUnderTest) -> None:
-    """A file that is not there is an error, not an empty one."""
+    """Reading a file that does not exist is an error, not an empty text."""
     async with client.turn():
         await _require_read_refused(client, "a file that is not there was given", client.absent_path())
 
@@ -121,7 +121,7 @@ async def relative_paths_are_refused(client: ClientUnderTest) -> None:
 
 @must("client.files.07", "peers.md#null-results", "v1 banjo 2025.1 draft", needs=WRITE)
 async def a_write_is_done(client: ClientUnderTest) -> None:
-    """What is written is in the file when the answer comes."""
+    """When a write is answered, the text is in the file."""
     async with client.turn():
         path = client.create_file("before")
         frame = await _write(client, path, "after")
@@ -130,10 +130,10 @@ async def a_write_is_done(client: ClientUnderTest) -> None:
 
 @must("client.files.08", "files-terminals.md#write", "v1 banjo 2025.1 draft", needs=WRITE)
 async def a_file_is_made(client: ClientUnderTest) -> None:
-    """A file that is not there is made."""
+    """Writing a file that does not exist creates it."""
     async with client.turn():
         path = client.absent_path()
-        frame = await _try_write(client, path)
+        frame = await _try_write(client, path, "fresh")
         client.require(os.path.exists(path), "a file that was not there was not made", frame)
 
 
@@ -148,7 +148,7 @@ async def a_write_has_an_empty_answer(client: ClientUnderTest) -> None:
 
 @should("client.files.10", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=READ)
 async def files_outside_are_kept(client: ClientUnderTest) -> None:
-    """A file outside the session's folder is not given."""
+    """A file outside the session's folder is not returned."""
     async with client.turn():
         with outside_file() as path:
             await _require_withheld(client, path, "a file outside the session's folder")
@@ -156,7 +156,7 @@ async def files_outside_are_kept(client: ClientUnderTest) -> None:
 
 @should("client.files.11", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=READ)
 async def links_do_not_lead_out(client: ClientUnderTest) -> None:
-    """A link inside the folder that leads out of it is not followed."""
+    """A link inside the folder that leads outside is not followed."""
     async with client.turn():
         with outside_file() as path:
             link = client.absent_path()
@@ -176,7 +176,7 @@ async def nothing_is_written_outside(client: ClientUnderTest) -> None:
 
 @must("client.files.13", "files-terminals.md#read", "v1 banjo 2025.1 draft", needs=WRITE)
 async def texts_are_kept(client: ClientUnderTest) -> None:
-    """Line ends and letters of every script are kept."""
+    """Line ends and characters of every script are kept."""
     async with client.turn():
         path = client.create_file("")
         frame = await _write(client, path, LETTERS)
@@ -194,7 +194,7 @@ async def folders_are_no_files(client: ClientUnderTest) -> None:
 
 @must("client.files.15", "peers.md#long-lines", "v1 banjo 2025.1 draft", needs=WRITE)
 async def a_megabyte_is_whole(client: ClientUnderTest) -> None:
-    """A megabyte is written and given whole."""
+    """A megabyte is written and returned whole."""
     async with client.turn():
         path, text = client.create_file(""), "0123456789abcdef" * (MEGABYTE // 16)
         frame = await _write(client, path, text)
@@ -204,7 +204,7 @@ async def a_megabyte_is_whole(client: ClientUnderTest) -> None:
 
 @must("client.files.16", "initialize.md#gates", needs=f"!{READ}")
 async def what_is_not_offered_is_not_given(client: ClientUnderTest) -> None:
-    """Without the capability files are not given."""
+    """Without the capability files are not returned."""
     async with client.turn():
         client.assume_capabilities_stated()
         frame = await _try_read(client, client.create_file("a secret"))
@@ -213,7 +213,7 @@ async def what_is_not_offered_is_not_given(client: ClientUnderTest) -> None:
 
 @must("client.files.17", "files-terminals.md#read", "v1 banjo 2025.1 draft", needs=READ)
 async def an_empty_file_is_a_text(client: ClientUnderTest) -> None:
-    """An empty file is given as an empty text."""
+    """An empty file is returned as an empty text."""
     async with client.turn():
         client.require(
             await _read(client, client.create_file("")) == "", "an empty file was not given as an empty text"
@@ -222,7 +222,7 @@ async def an_empty_file_is_a_text(client: ClientUnderTest) -> None:
 
 @should("client.files.18", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=READ)
 async def detours_lead_nowhere(client: ClientUnderTest) -> None:
-    """The way up and down again does not lead out of the folder."""
+    """A path with .. in it does not lead outside the folder."""
     async with client.turn():
         with outside_file() as path:
             up = os.path.join(client.cwd, *[".."] * len(client.cwd.strip("/").split("/")))
@@ -243,6 +243,6 @@ async def what_is_not_offered_is_not_written(client: ClientUnderTest) -> None:
 
 @should("client.files.20", "json-rpc.md#paths-and-lines", needs=READ)
 async def lines_are_not_negative(client: ClientUnderTest) -> None:
-    """A line below zero is refused."""
+    """A negative line number is refused."""
     async with client.turn():
         await _require_read_refused(client, "a line below zero was given", client.create_file(LINES), line=-1)

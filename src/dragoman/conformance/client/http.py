@@ -61,7 +61,7 @@ async def gets_accept_streams(client: RemoteClientUnderTest) -> None:
 
 @should("client.http.05", "http.md#streams")
 async def the_stream_is_there_first(client: RemoteClientUnderTest) -> None:
-    """The stream of the connection is asked for before session/new."""
+    """The stream of the connection is requested before session/new."""
     await client.wait_prompt()
     requests = client.recorder.requests
     opening = [place for place, each in enumerate(requests) if each.calls in ("session/new", "session/load")]
@@ -72,7 +72,7 @@ async def the_stream_is_there_first(client: RemoteClientUnderTest) -> None:
 
 @must("client.http.06", "http.md#requests")
 async def session_streams_have_both_names(client: RemoteClientUnderTest) -> None:
-    """The stream of a session is asked for with both headers."""
+    """The stream of a session is requested with both headers."""
     gets = [each for each in await _run_turn(client) if each.method == "GET" and "acp-session-id" in each.headers]
     client.require(gets, "the stream of the session was never asked for")
     wrong = [each for each in gets if "acp-connection-id" not in each.headers]
@@ -92,7 +92,7 @@ async def prompts_name_their_session(client: RemoteClientUnderTest) -> None:
 
 @must("client.http.08", "http.md#session-id, http.md#typescript-sdk")
 async def answers_name_their_session(client: RemoteClientUnderTest) -> None:
-    """An answer to a session's request names the session in Acp-Session-Id."""
+    """An answer to a request of a session names the session in Acp-Session-Id."""
     # The official Python client omits it, and the TypeScript server refuses the request.
     async with client.turn():
         options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
@@ -156,7 +156,7 @@ def _events(chunk: bytes) -> list[bytes]:
 
 @must("client.http.11", "http.md#server-sent-events")
 async def events_are_cut(client: RemoteClientUnderTest) -> None:
-    """Events that are cut anywhere are read."""
+    """Events are read wherever the stream is cut into pieces."""
     # Cut the stream every 23 bytes.
 
     def cut(chunk: bytes) -> list[bytes]:
@@ -178,7 +178,7 @@ async def data_has_many_lines(client: RemoteClientUnderTest) -> None:
 
 @must("client.http.13", "http.md#server-sent-events, http.md#python-sdk")
 async def comments_are_no_messages(client: RemoteClientUnderTest) -> None:
-    """Comments are no messages, between events and within."""
+    """Comments are not messages, between events and within them."""
 
     def comment(chunk: bytes) -> list[bytes]:
         return [b": keepalive\n\n" + event.replace(b"data:", b": why\ndata:") for event in _events(chunk)]
@@ -188,7 +188,7 @@ async def comments_are_no_messages(client: RemoteClientUnderTest) -> None:
 
 @must("client.http.14", "http.md#server-sent-events")
 async def fields_are_passed_over(client: RemoteClientUnderTest) -> None:
-    """Fields that are not known, and names of events, are passed over."""
+    """Unknown fields, and names of events, are ignored."""
 
     def add_fields(chunk: bytes) -> list[bytes]:
         return [b"event: message\nretry: 3000\ntide: high\n" + event for event in _events(chunk)]
@@ -224,6 +224,6 @@ async def floods_are_whole(client: RemoteClientUnderTest) -> None:
 
 @must("client.http.19", "http.md#python-sdk")
 async def empty_answers_are_no_failures(client: RemoteClientUnderTest) -> None:
-    """An empty 202 is no failure, whatever its type."""
+    """An empty 202 is not a failure, whatever its type."""
     client.recorder.is_202_typed = True
     await require_shown(client, "a 202 that says it is JSON and is empty")

@@ -48,7 +48,7 @@ async def the_version_is_an_integer(client: ClientUnderTest) -> None:
 
 @should("client.life.03", "initialize.md#params", "v1 banjo 2025.1 crow")
 async def the_client_has_a_name(client: ClientUnderTest) -> None:
-    """The client tells its name and version."""
+    """The client states its name and version."""
     frame = await client.wait_initialize()
     client.require_shape(frame.params, {"clientInfo": {"name": str, "version": str}}, frame)
 
@@ -66,7 +66,7 @@ async def capabilities_are_booleans(client: ClientUnderTest) -> None:
 
 @must("client.life.05", "initialize.md#order")
 async def the_answer_is_waited_for(client: ClientUnderTest) -> None:
-    """Nothing is asked before initialize was answered."""
+    """The client sends nothing before initialize was answered."""
     first = await client.hold_initialize()
     early = await client.collect()
     client.require_none(early, "the client went on before initialize was answered")
@@ -75,7 +75,7 @@ async def the_answer_is_waited_for(client: ClientUnderTest) -> None:
 
 @should("client.life.06", "initialize.md#version", "v1")
 async def an_unknown_version_is_left(client: ClientUnderTest) -> None:
-    """An agent that answers with an unknown version is left, and no session opened."""
+    """The client opens no session with an agent that answers with an unknown version."""
     client.answers["initialize"] = initialize_result(protocolVersion=999)
     frame = await client.wait_method("session/new", client.timeouts.answer)
     client.require(frame is None, "the client opens a session with an agent of version 999", frame)
@@ -84,13 +84,13 @@ async def an_unknown_version_is_left(client: ClientUnderTest) -> None:
 
 @must("client.life.07", "peers.md#absent-members", "v1 banjo")
 async def a_minimal_initialize_result_is_enough(client: ClientUnderTest) -> None:
-    """An agent that tells neither name nor capabilities is met all the same."""
+    """The client accepts an agent that states neither name nor capabilities."""
     await _require_prompt(client, {"protocolVersion": 1}, "with neither name nor capabilities")
 
 
 @must("client.life.08", "peers.md#unknown-fields", "v1 banjo")
 async def unknown_capabilities_are_ignored(client: ClientUnderTest) -> None:
-    """Capabilities nobody knows are ignored."""
+    """Unknown capabilities are ignored."""
     more = {"sessionCapabilities": {"subagents": {}}, "vendorThing": {"a": [1]}, "_meta": {"x": {}}}
     methods = [{"id": "env", "name": "Key", "type": "env_var", "vars": [{"name": "KEY"}]}]
     await _require_prompt(
@@ -100,7 +100,7 @@ async def unknown_capabilities_are_ignored(client: ClientUnderTest) -> None:
 
 @must("client.life.09", "initialize.md#omitted-capabilities", "v1 banjo")
 async def nulls_are_absences(client: ClientUnderTest) -> None:
-    """A null in place of an optional member is as good as its absence."""
+    """null in place of an optional member counts as absent."""
     nothing = {"sessionCapabilities": {"list": None, "resume": None}, "auth": None, "_meta": None}
     await _require_prompt(
         client, initialize_result(agentInfo=None, agentCapabilities=nothing), "with nulls in its introduction"
@@ -116,7 +116,7 @@ async def initialize_comes_once(client: ClientUnderTest) -> None:
 
 @must("client.life.11", "initialize.md#gates", "v1 banjo draft")
 async def only_what_is_offered_is_asked_for(client: ClientUnderTest) -> None:
-    """What the agent does not offer is not asked for."""
+    """The client does not request what the agent does not offer."""
     found = [each for each in await client.record_turn() if each.method in UNOFFERED]
     client.require_none(found, f"the client asks for {found[0].method if found else ''}, which is not offered")
 
@@ -144,7 +144,7 @@ async def _refuse_sessions(client: ClientUnderTest) -> None:
 
 @must("client.life.12", "auth.md#authenticate", "v1")
 async def only_an_offered_method_is_used(client: ClientUnderTest) -> None:
-    """When it has to authenticate, the client names a method the agent offered for it."""
+    """To authenticate, the client names a method that the agent offered for it."""
     # The client may give up instead.
     _login_agent(client)
     await _refuse_sessions(client)
@@ -155,7 +155,7 @@ async def only_an_offered_method_is_used(client: ClientUnderTest) -> None:
 
 @must("client.life.13", "auth.md#required", "v1 banjo draft")
 async def refusals_are_accepted(client: ClientUnderTest) -> None:
-    """A session refused for want of authentication is not asked for again and again."""
+    """A session refused because a login is needed is not requested again and again."""
     _login_agent(client)
     await _refuse_sessions(client)
     found = client.calls("session/new")
@@ -164,17 +164,15 @@ async def refusals_are_accepted(client: ClientUnderTest) -> None:
 
 @must("client.life.14", "sessions.md#new", "v1 banjo crow draft")
 async def no_prompt_without_a_session(client: ClientUnderTest) -> None:
-    """Without a session there is no prompt."""
-    client.held.add("session/new")
-    opening = await client.wait_new_session()
-    client.refuse(opening, -32603, "Internal error")
+    """Without a session the client sends no prompt."""
+    client.refuse(await client.hold_new_session(), -32603, "Internal error")
     frame = await client.wait_method("session/prompt", client.timeouts.answer)
     client.require(frame is None, "the client prompts though no session was opened", frame)
 
 
 @should("client.life.15", "peers.md#slow-start")
 async def a_slow_agent_is_waited_for(client: ClientUnderTest) -> None:
-    """An agent may take its time to introduce itself."""
+    """The client waits for an agent that answers initialize slowly."""
     first = await client.hold_initialize()
     await asyncio.sleep(SLOW)
     client.reply_in_dialect(first, INITIALIZE_RESULT)

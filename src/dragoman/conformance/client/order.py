@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from dragoman.conformance.harness.client import SESSION, ClientUnderTest
-from dragoman.conformance.harness.client_environment import ClientExit
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
 from dragoman.conformance.requirement import may, must, should
 
@@ -21,62 +22,52 @@ OPTIONS = [
 ]
 
 
-def ask_permission(client: ClientUnderTest, call: str, id: Json) -> Json:
-    """Ask for permission and do not wait."""
+def _ask_permission(client: ClientUnderTest, call: str) -> Json:
+    """Ask for permission and do not wait; return the id of the request."""
     tool = {"toolCallId": call, "title": "Write a file", "kind": "edit", "locations": [{"path": f"{client.cwd}/a.txt"}]}
     params = {"sessionId": client.session, "toolCall": tool, "options": OPTIONS}
-    return client.call(*client.in_dialect("session/request_permission", params), id=id)
+    return client.call(*client.in_dialect("session/request_permission", params))
 
 
-async def wait_new_session(client: ClientUnderTest) -> ReceivedFrame:
-    """Return the client's session/new, unanswered."""
-    client.held.add("session/new")
-    return await client.wait_new_session()
-
-
-async def require_prompt(client: ClientUnderTest, what: str) -> ReceivedFrame:
-    """Require the client's prompt; return it."""
-    prompt = await client.wait_method("session/prompt", client.timeouts.start)
-    stderr = client.environment.exit_state().stderr_excerpt()
-    prompt = client.require(prompt, f"the client gave up after {what}: {stderr}")
+async def _require_prompt(client: ClientUnderTest, what: str) -> None:
+    """Require that the client sends its prompt after `what`, and still works."""
+    prompt = await client.require_prompt(f"the client gave up after {what}")
     client.chunk("check-begin\n")
-    return prompt
+    await client.require_alive(prompt, what)
 
 
 @must("client.order.01", "peers.md#early-updates", "v1 banjo draft")
 async def updates_may_come_before_the_session(client: ClientUnderTest) -> None:
-    """An update that comes before the answer to session/new is borne."""
-    frame = await wait_new_session(client)
+    """The client tolerates an update before the answer to session/new."""
+    frame = await client.hold_new_session()
     commands = [{"name": "help", "description": "Helps"}]
     client.update("available_commands_update", availableCommands=commands)
     client.reply_in_dialect(frame, {"sessionId": SESSION})
-    what = "an update before the answer to session/new"
-    await client.require_alive(await require_prompt(client, what), what)
+    await _require_prompt(client, "an update before the answer to session/new")
 
 
 @must("client.order.02", "peers.md#updates-outside-turns")
 async def text_may_come_before_the_prompt(client: ClientUnderTest) -> None:
-    """Text that comes before the first prompt is borne."""
-    frame = await wait_new_session(client)
+    """The client tolerates text before the first prompt."""
+    frame = await client.hold_new_session()
     session = client.session if client.dialect == "2025.1" else SESSION
     client.reply_in_dialect(frame, {"sessionId": session})
     client.chunk("before the prompt\n")
-    what = "text before the first prompt"
-    await client.require_alive(await require_prompt(client, what), what)
+    await _require_prompt(client, "text before the first prompt")
 
 
 @must("client.order.03", "peers.md#updates-outside-turns", "v1 banjo")
 async def updates_may_come_after_the_turn(client: ClientUnderTest) -> None:
-    """An update that comes after the answer to the prompt is borne."""
+    """The client tolerates an update after the answer to the prompt."""
     await client.run_turn()
     client.update("usage_update", used=10, size=1000)
     client.update("session_info_update", title="A session")
+    await client.require_no_crash("an update after the turn broke the client")
+
+
+async def _shown_numbers(client: ClientUnderTest, mark: str) -> list[int]:
+    """Return the numbers after a mark in the client's output; inconclusive if it shows nothing."""
     end = await client.wait_exit()
-    client.require(not end.crashed, f"an update after the turn broke the client: {end.stderr_excerpt()}")
-
-
-def _shown_numbers(client: ClientUnderTest, end: ClientExit, mark: str) -> list[int]:
-    """Return the numbers after a mark in the client's output; skip if it shows nothing."""
     client.assume("check-begin" in end.stdout, "the client does not show the agent's text on its standard output")
     return [int(number) for number in re.findall(rf"{mark}-(\d+)\.", end.stdout)]
 
@@ -89,7 +80,7 @@ async def text_is_shown_in_order(client: ClientUnderTest) -> None:
         client.chunk(f"piece-0. {'long ' * (LONG // 5)}\n")
         for number in range(1, 20):
             client.chunk(f"piece-{number}.\n")
-    numbers = _shown_numbers(client, await client.wait_exit(), "piece")
+    numbers = await _shown_numbers(client, "piece")
     client.require(numbers == sorted(numbers), f"twenty pieces of text were shown in the order {numbers}")
     client.require(numbers, "of twenty pieces of text none was shown")
 
@@ -100,14 +91,14 @@ async def all_text_is_shown(client: ClientUnderTest) -> None:
     async with client.turn():
         for number in range(50):
             client.chunk(f"tail-{number}. {'word ' * 40}\n")
-    numbers = _shown_numbers(client, await client.wait_exit(), "tail")
+    numbers = await _shown_numbers(client, "tail")
     missing = sorted(set(range(50)) - set(numbers))
     client.require(not missing, f"the pieces {missing} of fifty were never shown")
 
 
 @must("client.order.06", "peers.md#slow-consumer")
 async def floods_are_tolerated(client: ClientUnderTest) -> None:
-    """Thousands of updates in one turn are borne, and the last is shown."""
+    """The client tolerates thousands of updates in one turn, and shows the last one."""
     async with client.turn(survives=f"{FLOOD} updates"):
         for number in range(FLOOD):
             client.chunk(f"flood-{number}.\n")
@@ -116,86 +107,84 @@ async def floods_are_tolerated(client: ClientUnderTest) -> None:
 
 @must("client.order.07", "peers.md#tool-call-order", "v1 banjo draft")
 async def unannounced_calls_may_be_asked_for(client: ClientUnderTest) -> None:
-    """Leave may be asked for a tool call nobody announced."""
+    """Permission may be requested for a tool call that was not announced."""
     async with client.turn():
-        frame = client.require(
-            await client.wait_reply(ask_permission(client, "unannounced", "question")),
-            "a question about an unannounced tool call was never answered",
-        )
+        frame = await client.wait_reply(_ask_permission(client, "unannounced"))
+        frame = client.require(frame, "a question about an unannounced tool call was never answered")
         client.require("result" in frame.message, "a question about an unannounced tool call got an error", frame)
 
 
 @must("client.order.08", "peers.md#late-permission-answers", "v1 banjo")
 async def a_turn_may_end_with_a_question_open(client: ClientUnderTest) -> None:
-    """A turn may end while a question is still open."""
+    """A turn may end while a permission request is still open."""
     async with client.turn():
         client.update("tool_call", toolCallId="open", title="Write", kind="edit", status="pending")
-        ask_permission(client, "open", "question")
+        _ask_permission(client, "open")
     await client.require_end("a turn that ended with a question open")
 
 
-async def cancel_turn(client: ClientUnderTest) -> tuple[ReceivedFrame, ReceivedFrame]:
+async def _cancel_turn(client: ClientUnderTest) -> tuple[ReceivedFrame, ReceivedFrame]:
     """Send Ctrl-C in a turn; return prompt and cancel, or end as inconclusive."""
     prompt = await client.begin_turn()
     if not await client.sync():
         await client.collect()
     client.environment.interrupt()
     wait = client.timeouts.answer if client.environment.is_watched else client.timeouts.turn
-    frame = client.assume(
-        await client.wait_method("session/cancel", wait),
-        "the client sent no cancel on Ctrl-C",
-    )
-    return prompt, frame
+    frame = await client.wait_method("session/cancel", wait)
+    return prompt, client.assume(frame, "the client sent no cancel on Ctrl-C")
+
+
+@asynccontextmanager
+async def _cancelled_turn(client: ClientUnderTest) -> AsyncIterator[ReceivedFrame]:
+    """Cancel a turn by Ctrl-C, give the cancel, and end the turn as cancelled after the block."""
+    prompt, frame = await _cancel_turn(client)
+    yield frame
+    client.end_turn(prompt, "cancelled")
 
 
 @must("client.order.09", "prompt-turns.md#cancel", "v1 banjo 2025.1 draft")
 async def a_cancel_is_a_notification(client: ClientUnderTest) -> None:
     """session/cancel is a notification that names the session."""
-    prompt, frame = await cancel_turn(client)
-    client.require("id" not in frame.message, "session/cancel came as a request", frame)
-    session = frame.params.get("sessionId") if isinstance(frame.params, dict) else None
-    client.require(session == client.session, f"session/cancel names the session {session!r}", frame)
-    client.end_turn(prompt, "cancelled")
+    async with _cancelled_turn(client) as frame:
+        client.require("id" not in frame.message, "session/cancel came as a request", frame)
+        session = frame.params.get("sessionId") if isinstance(frame.params, dict) else None
+        client.require(session == client.session, f"session/cancel names the session {session!r}", frame)
 
 
 @must("client.order.10", "prompt-turns.md#cancel", "v1 banjo")
 async def questions_after_a_cancel_are_answered_with_it(client: ClientUnderTest) -> None:
-    """After a cancel every question is answered with cancelled."""
-    prompt, _ = await cancel_turn(client)
-    client.update("tool_call", toolCallId="crossed", title="Write", kind="edit", status="pending")
-    frame = client.require(
-        await client.wait_reply(ask_permission(client, "crossed", "question")),
-        "a question after a cancel was never answered",
-    )
-    outcome = frame.message.get("result", {}).get("outcome") if isinstance(frame.message.get("result"), dict) else None
-    choice = outcome.get("outcome") if isinstance(outcome, dict) else None
-    client.require(choice == "cancelled", f"a question after a cancel was answered with {outcome or 'an error'}", frame)
-    client.end_turn(prompt, "cancelled")
+    """After a cancel every permission request is answered with cancelled."""
+    async with _cancelled_turn(client):
+        client.update("tool_call", toolCallId="crossed", title="Write", kind="edit", status="pending")
+        frame = await client.wait_reply(_ask_permission(client, "crossed"))
+        frame = client.require(frame, "a question after a cancel was never answered")
+        outcome = frame.result.get("outcome")
+        is_cancelled = isinstance(outcome, dict) and outcome.get("outcome") == "cancelled"
+        client.require(is_cancelled, f"a question after a cancel was answered with {outcome or 'an error'}", frame)
 
 
 @should("client.order.11", "peers.md#after-cancel")
 async def updates_after_a_cancel_are_accepted(client: ClientUnderTest) -> None:
-    """After a cancel updates are still taken, until the prompt is answered."""
-    prompt, _ = await cancel_turn(client)
-    client.chunk("still here\n")
-    await client.sync()
-    client.require(client.closed is None, "the client left before its cancelled prompt was answered")
-    client.end_turn(prompt, "cancelled")
+    """After a cancel updates are still accepted, until the prompt is answered."""
+    async with _cancelled_turn(client):
+        client.chunk("still here\n")
+        await client.sync()
+        client.require(client.closed is None, "the client left before its cancelled prompt was answered")
     await client.require_end("an update after a cancel")
 
 
 @must("client.order.12", "peers.md#after-cancel", "v1 banjo crow draft")
 async def a_cancelled_turn_may_end_like_any_other(client: ClientUnderTest) -> None:
-    """A cancelled turn may all the same end with end_turn."""
-    prompt, _ = await cancel_turn(client)
+    """A cancelled turn may end with end_turn all the same."""
+    prompt, _ = await _cancel_turn(client)
     client.end_turn(prompt, "end_turn")
     await client.require_end("a cancelled turn that ended with end_turn")
 
 
 @must("client.order.13", "peers.md#after-cancel")
 async def a_cancelled_turn_may_fail(client: ClientUnderTest) -> None:
-    """A cancelled turn may all the same end with an error."""
-    prompt, _ = await cancel_turn(client)
+    """A cancelled turn may end with an error all the same."""
+    prompt, _ = await _cancel_turn(client)
     client.refuse(prompt, -32099, "'NoneType' object has no attribute 'startswith'")
     await client.require_end("a cancelled turn that ended with an error")
 
@@ -211,12 +200,11 @@ async def tool_calls_may_stay_open(client: ClientUnderTest) -> None:
 
 @must("client.order.15", "peers.md#updates-outside-turns", "v1 banjo")
 async def text_may_come_after_a_cancelled_answer(client: ClientUnderTest) -> None:
-    """Text that comes after a cancelled answer is borne."""
+    """The client tolerates text after a cancelled answer."""
     prompt = await client.begin_turn()
     client.end_turn(prompt, "cancelled")
     client.chunk("one more thing\n")
-    end = await client.wait_exit()
-    client.require(not end.crashed, f"text after a cancelled answer broke the client: {end.stderr_excerpt()}")
+    await client.require_no_crash("text after a cancelled answer broke the client")
 
 
 @must("client.order.16", "json-rpc.md#concurrency")
@@ -224,39 +212,35 @@ async def requests_are_answered_in_a_turn(client: ClientUnderTest) -> None:
     """A request of the agent is answered while a prompt is open."""
     # Otherwise agent and client wait for each other.
     async with client.turn():
-        frame = await client.wait_reply(client.call("_vendor/in_turn", {}))
-        client.require(frame is not None, "a request was not answered while the prompt was open")
+        frame = await client.request("_vendor/in_turn", {})
+        client.require(frame, "a request was not answered while the prompt was open")
 
 
 @should("client.order.17", "peers.md#second-prompt")
 async def no_prompt_follows_before_the_answer(client: ClientUnderTest) -> None:
-    """After a cancel the client waits for the answer to its prompt before it prompts again."""
-    prompt, _ = await cancel_turn(client)
-    frame = await client.collect(5 * client.timeouts.quiet)
-    again = [each for each in frame if each.method == "session/prompt"]
-    client.require_none(again, "the client prompts again before its cancelled prompt was answered")
-    client.end_turn(prompt, "cancelled")
+    """After a cancel the client waits for the answer to its prompt before it sends another."""
+    async with _cancelled_turn(client):
+        again = [each for each in await client.collect(5 * client.timeouts.quiet) if each.method == "session/prompt"]
+        client.require_none(again, "the client prompts again before its cancelled prompt was answered")
 
 
 @must("client.order.18", "peers.md#early-updates", "v1 banjo")
 async def history_may_come_before_the_session(client: ClientUnderTest) -> None:
-    """A replayed history before the answer to session/new is borne."""
-    frame = await wait_new_session(client)
+    """The client tolerates a replayed history before the answer to session/new."""
+    frame = await client.hold_new_session()
     client.session = SESSION
     client.update("user_message_chunk", content={"type": "text", "text": "an older question"})
     client.update("agent_message_chunk", content={"type": "text", "text": "an older answer"})
     client.reply_in_dialect(frame, {"sessionId": SESSION})
-    what = "a history before the answer to session/new"
-    await client.require_alive(await require_prompt(client, what), what)
+    await _require_prompt(client, "a history before the answer to session/new")
 
 
 @may("client.order.19", "prompt-turns.md#cancel-request", "v1 banjo")
 async def open_requests_are_cancelled_by_id(client: ClientUnderTest) -> None:
-    """A cancelled prompt may also be taken back with $/cancel_request, which names a request that is open."""
-    prompt, _ = await cancel_turn(client)
+    """A cancelled prompt may also be cancelled with $/cancel_request, which names an open request."""
+    prompt, _ = await _cancel_turn(client)
     await client.collect()
-    cancels = [frame for frame in client.received if frame.message.get("method") == "$/cancel_request"]
     client.end_turn(prompt, "cancelled")
-    client.skip_unless(cancels, "the client cancels by session/cancel alone")
-    wrong = [frame for frame in cancels if (frame.message.get("params") or {}).get("requestId") != prompt.message["id"]]
+    cancels = client.skip_unless(client.calls("$/cancel_request"), "the client cancels by session/cancel alone")
+    wrong = [frame for frame in cancels if frame.wire_params.get("requestId") != prompt.message["id"]]
     client.require_none(wrong, "a request was cancelled that is not open")

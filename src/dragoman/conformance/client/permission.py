@@ -45,13 +45,13 @@ async def _require_choice(client: ClientUnderTest, options: list[Json]) -> None:
 
 @must("client.permission.01", "permission.md#options")
 async def an_option_is_chosen(client: ClientUnderTest) -> None:
-    """A question for leave is answered with one of its options, or with cancelled."""
+    """A permission request is answered with one of its options, or with cancelled."""
     await _require_choice(client, OPTIONS)
 
 
 @must("client.permission.02", "permission.md#outcome")
 async def the_outcome_has_a_shape(client: ClientUnderTest) -> None:
-    """The outcome is an object with its own outcome in it."""
+    """The outcome is an object with a member outcome."""
     async with client.turn():
         frame, given = await _outcome(client, _ask_permission(client, OPTIONS))
         client.require_shape(given, dict, frame, "the outcome")
@@ -62,19 +62,19 @@ async def the_outcome_has_a_shape(client: ClientUnderTest) -> None:
 
 @must("client.permission.03", "peers.md#id-texts")
 async def option_ids_are_opaque(client: ClientUnderTest) -> None:
-    """The id of the chosen option is said as it was given."""
+    """The id of the chosen option is returned unchanged."""
     await _require_choice(client, [{"optionId": " Proceed/Once #1 ", "name": "Allow", "kind": "allow_once"}])
 
 
 @must("client.permission.04", "peers.md#unknown-option-kinds")
 async def unknown_kinds_are_tolerated(client: ClientUnderTest) -> None:
-    """An option of an unknown kind is no error."""
+    """An option of an unknown kind is not an error."""
     await _require_choice(client, [{"optionId": "later", "name": "Ask me later", "kind": "defer"}, *OPTIONS])
 
 
 @must("client.permission.05", "permission.md#options")
 async def nothing_cannot_be_chosen(client: ClientUnderTest) -> None:
-    """A question without options is never answered with a choice."""
+    """A permission request without options is never answered with a choice."""
     async with client.turn():
         frame = await client.wait_reply(_ask_permission(client, []), client.timeouts.turn)
         frame = client.require(frame, "a question without options was never answered")
@@ -84,7 +84,7 @@ async def nothing_cannot_be_chosen(client: ClientUnderTest) -> None:
 
 @must("client.permission.06", "json-rpc.md#concurrency")
 async def two_questions_get_two_answers(client: ClientUnderTest) -> None:
-    """Two questions at once are both answered."""
+    """Two permission requests at once are both answered."""
     async with client.turn():
         ids = [_ask_permission(client, OPTIONS, id) for id in ("first", "second")]
         left = await client.wait_replies(ids, client.timeouts.turn)
@@ -93,7 +93,7 @@ async def two_questions_get_two_answers(client: ClientUnderTest) -> None:
 
 @must("client.permission.07", "peers.md#tool-call-order")
 async def minimal_questions_are_answered(client: ClientUnderTest) -> None:
-    """A question may say no more of its tool call than id and title."""
+    """A permission request may state only the id and title of its tool call."""
     async with client.turn():
         client.update("tool_call", toolCallId="call-little", title="Something", kind="other", status="pending")
         call = {"toolCallId": "call-little", "title": "Something"}
@@ -103,7 +103,7 @@ async def minimal_questions_are_answered(client: ClientUnderTest) -> None:
 
 @must("client.permission.08", "peers.md#lost-options")
 async def refusals_are_all_there_is(client: ClientUnderTest) -> None:
-    """Where leave can only be refused, nothing else is chosen."""
+    """If permission can only be denied, nothing else is chosen."""
     await _require_choice(client, [{"optionId": "never", "name": "Reject", "kind": "reject_once"}])
 
 
@@ -128,7 +128,7 @@ async def a_form_has_three_answers(client: ClientUnderTest) -> None:
 
 @must("client.permission.10", "elicitation.md#answer", needs="client.elicitation.form")
 async def a_form_is_filled_in(client: ClientUnderTest) -> None:
-    """An accepted form has a value for what it requires."""
+    """An accepted form has a value for each required field."""
     async with client.turn():
         frame = await _form(client)
         if frame.result.get("action") == "accept":
@@ -137,7 +137,7 @@ async def a_form_is_filled_in(client: ClientUnderTest) -> None:
 
 @must("client.permission.11", "elicitation.md#modes", needs="!client.elicitation.url")
 async def modes_are_kept_to(client: ClientUnderTest) -> None:
-    """A question in a mode the client does not offer is an error."""
+    """An elicitation in a mode that the client does not offer is refused."""
     async with client.turn():
         params = {"sessionId": client.session, "mode": "url", "message": "Sign in", "elicitationId": "e1"}
         link = {**params, "url": "https://agent.example/in"}
@@ -147,6 +147,6 @@ async def modes_are_kept_to(client: ClientUnderTest) -> None:
 
 @should("client.permission.12", "elicitation.md#complete")
 async def stray_completions_are_passed_over(client: ClientUnderTest) -> None:
-    """The completion of a question nobody asked is passed over."""
+    """The completion of an unknown elicitation is ignored."""
     async with client.turn(survives="the completion of an unknown question"):
         client.notify("elicitation/complete", {"elicitationId": "never-asked"})

@@ -52,7 +52,7 @@ async def messages_state_the_version(client: ClientUnderTest) -> None:
 
 @must("client.rpc.02", "json-rpc.md#stdio")
 async def only_messages_are_written(client: ClientUnderTest) -> None:
-    """The client writes nothing to its agent but one JSON object a line."""
+    """The client writes nothing to its agent except one JSON object per line."""
     wrong = [each for each in await client.record_turn() if not isinstance(each.message, dict)]
     client.require_none(wrong, "the client wrote a line that is no JSON object")
 
@@ -100,7 +100,7 @@ async def broken_json_is_tolerated(client: ClientUnderTest) -> None:
 
 @must("client.rpc.09", "peers.md#malformed-lines")
 async def broken_json_gets_a_parse_error_or_nothing(client: ClientUnderTest) -> None:
-    """A line of broken JSON is passed over or answered with -32700 and id null."""
+    """A line of broken JSON is ignored or answered with -32700 and id null."""
     async with client.turn():
         start = len(client.received)
         client.send(b'{"jsonrpc":"2.0","id":')
@@ -112,7 +112,7 @@ async def broken_json_gets_a_parse_error_or_nothing(client: ClientUnderTest) -> 
 
 @must("client.rpc.10", "peers.md#sdk-non-object")
 async def values_are_tolerated(client: ClientUnderTest) -> None:
-    """A JSON value that is no object does not end the conversation."""
+    """A JSON value that is not an object does not end the conversation."""
     await _require_tolerated(client, b"5", "a line that is a number")
 
 
@@ -125,7 +125,7 @@ async def arrays_are_tolerated(client: ClientUnderTest) -> None:
 
 @should("client.rpc.12", "json-rpc.md#batches")
 async def arrays_are_refused_as_a_whole(client: ClientUnderTest) -> None:
-    """An array of messages is passed over or refused as a whole with -32600."""
+    """An array of messages is ignored or refused as a whole with -32600."""
     # Silence, one -32600 with id null and a JSON-RPC batch are all fine.
     async with client.turn():
         start = len(client.received)
@@ -138,7 +138,7 @@ async def arrays_are_refused_as_a_whole(client: ClientUnderTest) -> None:
 
 @must("client.rpc.13", "json-rpc.md#envelope")
 async def stray_answers_are_passed_over(client: ClientUnderTest) -> None:
-    """An answer to a request that was never made is passed over."""
+    """An answer to a request that was never sent is ignored."""
     await _require_tolerated(client, b'{"jsonrpc":"2.0","id":987654,"result":{}}', "an unrequested answer")
 
 
@@ -156,14 +156,14 @@ async def _require_turn_continues(client: ClientUnderTest, line: bytes, what: st
 
 @must("client.rpc.14", "peers.md#errors-without-id")
 async def errors_without_id_end_nothing(client: ClientUnderTest) -> None:
-    """An error without id does not end the turn that is under way."""
+    """An error without id does not end the running turn."""
     line = b'{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"}}'
     await _require_turn_continues(client, line, "an error without id")
 
 
 @must("client.rpc.15", "peers.md#errors-without-id")
 async def errors_with_a_null_id_end_nothing(client: ClientUnderTest) -> None:
-    """An error with id null does not end the turn that is under way."""
+    """An error with id null does not end the running turn."""
     line = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
     await _require_turn_continues(client, line, "an error with id null")
 
@@ -176,7 +176,7 @@ async def long_string_ids_come_back(client: ClientUnderTest) -> None:
 
 @must("client.rpc.17", "peers.md#id-shapes")
 async def the_ids_of_both_sides_are_kept_apart(client: ClientUnderTest) -> None:
-    """An agent's id that equals one of the client's own is kept apart from it."""
+    """The client does not confuse an agent's request id with one of its own."""
     async with client.turn(survives="a request with the id of its own prompt") as prompt:
         id = prompt.message["id"]
         client.call("_vendor/question", {}, id=id)
@@ -194,7 +194,7 @@ async def the_id_may_come_last(client: ClientUnderTest) -> None:
 
 @must("client.rpc.19", "json-rpc.md#envelope")
 async def second_answers_are_passed_over(client: ClientUnderTest) -> None:
-    """A second answer to the same request is passed over."""
+    """A second answer to the same request is ignored."""
     async with client.turn(survives="a second answer to the same request"):
         [new, *_] = client.assume(client.calls("session/new"), "the client opened no session")
         client.reply_in_dialect(new, {"sessionId": client.session})
@@ -202,19 +202,19 @@ async def second_answers_are_passed_over(client: ClientUnderTest) -> None:
 
 @must("client.rpc.20", "json-rpc.md#ids")
 async def digits_stay_a_string(client: ClientUnderTest) -> None:
-    """A string of digits as id comes back as a string."""
+    """A string of digits as id is returned as a string."""
     await _require_same_id(client, "7", "a string of digits as id")
 
 
 @must("client.rpc.21", "peers.md#id-shapes")
 async def zero_is_an_id(client: ClientUnderTest) -> None:
-    """Zero is an id like any other."""
+    """The id 0 is valid and is returned like any other."""
     await _require_same_id(client, 0, "0 as id")
 
 
 @must("client.rpc.22", "extensions.md#unknown-members")
 async def unknown_members_are_ignored(client: ClientUnderTest) -> None:
-    """Members nobody knows beside method and params are ignored."""
+    """Unknown members beside method and params are ignored."""
     async with client.turn(survives="an unknown member"):
         client.send({"jsonrpc": "2.0", "id": "more", "method": "_vendor/more", "params": {}, "trace": {"a": [1]}})
         frame = await client.wait_reply("more")
@@ -224,7 +224,7 @@ async def unknown_members_are_ignored(client: ClientUnderTest) -> None:
 
 @must("client.rpc.23", "errors.md#error-object")
 async def errors_have_a_code_and_a_text(client: ClientUnderTest) -> None:
-    """The client's errors have an integer code and a text."""
+    """The client's errors have an integer code and a message."""
     async with client.turn():
         frame = await client.request("_vendor/question", {})
         error = frame.message.get("error") if frame is not None else None
@@ -242,7 +242,7 @@ async def answers_have_one_content(client: ClientUnderTest) -> None:
 
 @must("client.rpc.25", "peers.md#missing-params")
 async def requests_without_params_are_answered(client: ClientUnderTest) -> None:
-    """A request without params is answered, if only with an error."""
+    """A request without params is answered, with a result or an error."""
     async with client.turn(survives="a request without params"):
         client.send({"jsonrpc": "2.0", "id": "bare", "method": "fs/read_text_file"})
         client.require(await client.wait_reply("bare"), "a request without params was not answered")
@@ -258,7 +258,7 @@ async def many_requests_are_all_answered(client: ClientUnderTest) -> None:
 
 @must("client.rpc.27", "peers.md#other-codes")
 async def odd_codes_are_errors(client: ClientUnderTest) -> None:
-    """An error of an unheard-of code ends the request it answers."""
+    """An error with an unknown code ends the request that it answers."""
     # codex answers so after its backend died. The client must stop or retry.
     prompt = await client.begin_turn()
     client.refuse(prompt, 1001, "backend exited")
@@ -277,7 +277,7 @@ def _cancelled_question(client: ClientUnderTest) -> str:
 
 @should("client.rpc.28", "peers.md#late-permission-answers", "v1 banjo")
 async def cancelled_requests_are_answered(client: ClientUnderTest) -> None:
-    """A request taken back by $/cancel_request is still answered."""
+    """A request cancelled with $/cancel_request is still answered."""
     async with client.turn(survives="a $/cancel_request"):
         id = _cancelled_question(client)
         client.require(await client.wait_reply(id), "a request that was cancelled was never answered")
@@ -285,7 +285,7 @@ async def cancelled_requests_are_answered(client: ClientUnderTest) -> None:
 
 @must("client.rpc.29", "peers.md#late-permission-answers", "v1 banjo")
 async def taking_back_is_not_answered(client: ClientUnderTest) -> None:
-    """A $/cancel_request of the agent is not answered itself."""
+    """A $/cancel_request of the agent is not itself answered."""
     async with client.turn():
         start = len(client.received)
         id = _cancelled_question(client)

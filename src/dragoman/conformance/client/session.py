@@ -37,14 +37,14 @@ async def the_folder_is_absolute(client: ClientUnderTest) -> None:
 
 @must("client.session.02", "sessions.md#new", "v1")
 async def the_servers_are_listed(client: ClientUnderTest) -> None:
-    """session/new has a list of MCP servers, if an empty one."""
+    """session/new has a list of MCP servers, if only an empty one."""
     frame = await client.wait_new_session()
     client.require_shape(frame.message.get("params"), {"mcpServers": list}, frame)
 
 
 @must("client.session.03", "peers.md#id-texts", "v1 banjo draft")
 async def session_ids_are_opaque(client: ClientUnderTest) -> None:
-    """A session id is used as it was given, whatever it looks like."""
+    """A session id is used unchanged, whatever it looks like."""
     await _require_session_id(client, "https://agent.example/s?a=1&b=[ä] %20/#5")
 
 
@@ -56,20 +56,20 @@ async def session_ids_of_digits_are_strings(client: ClientUnderTest) -> None:
 
 @must("client.session.05", "sessions.md#lifecycle", "v1 banjo")
 async def nulls_open_a_session(client: ClientUnderTest) -> None:
-    """Modes and options that are null are as good as none."""
+    """Modes and options that are null count as absent."""
     await _require_prompt(client, "modes and options that are null", modes=None, configOptions=None)
 
 
 @must("client.session.06", "peers.md#models", "v1 banjo")
 async def models_are_tolerated(client: ClientUnderTest) -> None:
-    """A list of models beside the session id is borne."""
+    """The client tolerates a list of models beside the session id."""
     models = {"currentModelId": "a", "availableModels": [{"modelId": "a", "name": "A", "description": None}]}
     await _require_prompt(client, "models", models=models)
 
 
 @must("client.session.07", "sessions.md#config-options", "v1 banjo")
 async def unknown_options_are_tolerated(client: ClientUnderTest) -> None:
-    """An option of an unknown type does not spoil the session."""
+    """An option of an unknown type does not break the session."""
     slider = {"id": "heat", "name": "Heat", "type": "range", "category": "_vendor", "currentValue": 3, "range": [1, 5]}
     await _require_prompt(client, "an option of an unknown type", configOptions=[slider])
 
@@ -84,7 +84,7 @@ async def mode_ids_are_opaque(client: ClientUnderTest) -> None:
 
 @must("client.session.09", "sessions.md#mcp-servers", "v1")
 async def servers_behind_http_are_kept_back(client: ClientUnderTest) -> None:
-    """MCP servers behind HTTP are only told to agents that take them."""
+    """MCP servers over HTTP are sent only to agents that accept them."""
     frame = await client.wait_new_session()
     servers = frame.wire_params.get("mcpServers") or []
     kinds = [each.get("type") for each in servers if isinstance(each, dict) and each.get("type") in ("http", "sse")]
@@ -93,7 +93,7 @@ async def servers_behind_http_are_kept_back(client: ClientUnderTest) -> None:
 
 @must("client.session.10", "sessions.md#roots", "v1")
 async def additional_folders_are_kept_back(client: ClientUnderTest) -> None:
-    """Additional folders are only told to agents that take them."""
+    """Additional folders are sent only to agents that accept them."""
     frame = await client.wait_new_session()
     is_sent = "additionalDirectories" in frame.wire_params
     client.require(not is_sent, "an agent that takes no further folders is sent some", frame)
@@ -110,7 +110,7 @@ async def a_prompt_has_blocks(client: ClientUnderTest) -> None:
 
 @must("client.session.12", "prompt-turns.md#prompt-content", "v1 banjo")
 async def a_prompt_keeps_to_what_is_accepted(client: ClientUnderTest) -> None:
-    """Without capabilities a prompt has only texts and links in it."""
+    """Without capabilities a prompt has only texts and links."""
     prompt = await client.wait_call("session/prompt", client.timeouts.start)
     blocks = prompt.wire_params.get("prompt")
     kinds = {each.get("type") for each in blocks if isinstance(each, dict)} if isinstance(blocks, list) else set()
@@ -147,7 +147,7 @@ def _metas(value: Json) -> Iterator[Json]:
 
 @must("client.session.15", "sessions.md#new", "crow 2025.1")
 async def the_prompt_goes_to_its_session(client: ClientUnderTest) -> None:
-    """The prompt goes to the session that was opened."""
+    """The prompt names the session that was opened."""
     wanted = await client.wait_new_session()
     id = wanted.wire_params.get("session_id") if client.dialect == "2025.1" else SESSION
     client.assume(isinstance(id, str), f"the session is called {id!r}, which is no text", wanted)

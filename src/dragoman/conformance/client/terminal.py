@@ -67,7 +67,7 @@ async def create_does_not_wait(client: ClientUnderTest) -> None:
 
 @must("client.terminal.02", "files-terminals.md#terminal-output", needs=TERMINALS)
 async def output_has_two_members(client: ClientUnderTest) -> None:
-    """The output has a text and says whether it was cut."""
+    """The output has a text and states whether it was truncated."""
     async with client.turn(), _terminal(client, "printf hello") as id:
         result = await _final_output(client, id)
         client.require_last(result.get("output") == "hello", f"the output is {result.get('output')!r}")
@@ -76,7 +76,7 @@ async def output_has_two_members(client: ClientUnderTest) -> None:
 
 @must("client.terminal.03", "files-terminals.md#terminal-output", needs=TERMINALS)
 async def the_exit_code_is_reported(client: ClientUnderTest) -> None:
-    """The end of a command is told with its exit code."""
+    """The end of a command is reported with its exit code."""
     async with client.turn(), _terminal(client, "exit 7") as id:
         code = (await _result(client, "wait_for_exit", id)).get("exitCode")
         client.require_last(code == 7, f"the exit code is {code!r}, not 7")
@@ -103,7 +103,7 @@ async def _wait_output(client: ClientUnderTest, id: str, text: str) -> str:
 
 @must("client.terminal.05", "files-terminals.md#terminal-release", needs=TERMINALS)
 async def a_released_terminal_is_gone(client: ClientUnderTest) -> None:
-    """A released terminal is gone."""
+    """A released terminal no longer exists."""
     async with client.turn(), _terminal(client, "printf done") as id:
         await _result(client, "wait_for_exit", id)
         await _result(client, "release", id)
@@ -113,7 +113,7 @@ async def a_released_terminal_is_gone(client: ClientUnderTest) -> None:
 
 @must("client.terminal.06", "files-terminals.md#truncation", needs=TERMINALS)
 async def the_end_of_the_output_is_kept(client: ClientUnderTest) -> None:
-    """Output over the limit loses its beginning, and says so."""
+    """Output over the limit loses its beginning, and is marked as truncated."""
     # Ask for ten bytes of a hundred. A character is never cut.
     async with client.turn(), _terminal(client, "printf 'begin%095dend' 0", outputByteLimit=10) as id:
         result = await _final_output(client, id)
@@ -151,7 +151,7 @@ async def the_folder_is_the_given_one(client: ClientUnderTest) -> None:
 
 @must("client.terminal.09", "json-rpc.md#concurrency", needs=TERMINALS)
 async def waiting_blocks_no_other_request(client: ClientUnderTest) -> None:
-    """While somebody waits for a command, others are answered."""
+    """While one request waits for a command, others are answered."""
     async with client.turn(), _terminal(client, FOREVER) as id:
         _call(client, "wait_for_exit", id)
         frame = await _request(client, "output", id)
@@ -160,7 +160,7 @@ async def waiting_blocks_no_other_request(client: ClientUnderTest) -> None:
 
 @must("client.terminal.10", "files-terminals.md#terminal-output", needs=TERMINALS)
 async def a_running_command_has_no_end(client: ClientUnderTest) -> None:
-    """A command that runs has no exit status yet."""
+    """A running command has no exit status yet."""
     async with client.turn(), _terminal(client, FOREVER) as id:
         result = await _result(client, "output", id)
         client.require_last(result.get("exitStatus") is None, "a command that runs has an exit status")
@@ -168,7 +168,7 @@ async def a_running_command_has_no_end(client: ClientUnderTest) -> None:
 
 @must("client.terminal.11", "files-terminals.md#terminal-output", needs=TERMINALS)
 async def unknown_terminals_are_errors(client: ClientUnderTest) -> None:
-    """A terminal nobody made is an error."""
+    """An unknown terminal is an error."""
     async with client.turn():
         frame = await _request(client, "output", "no-such-terminal")
         frame = client.require(frame, "terminal/output of an unknown terminal was never answered")
@@ -177,7 +177,7 @@ async def unknown_terminals_are_errors(client: ClientUnderTest) -> None:
 
 @must("client.terminal.12", "files-terminals.md#terminal-create", needs=TERMINALS)
 async def missing_programs_are_errors(client: ClientUnderTest) -> None:
-    """A command that cannot be started is an error, and nothing worse."""
+    """A command that cannot be started is an error, and does not break the client."""
     async with client.turn(survives="a program that cannot be started"):
         params = {"command": "/no/such/program", "args": []}
         frame = await client.request_in_dialect("terminal/create", params, client.timeouts.turn)
@@ -186,7 +186,7 @@ async def missing_programs_are_errors(client: ClientUnderTest) -> None:
 
 @must("client.terminal.13", "peers.md#line-slices", needs=TERMINALS)
 async def who_waits_hears_of_a_kill(client: ClientUnderTest) -> None:
-    """Who waits for a command that is killed gets an answer."""
+    """A wait for a command that is killed is answered."""
     async with client.turn(), _terminal(client, f"exec {FOREVER}") as id:
         waiting = _call(client, "wait_for_exit", id)
         _call(client, "kill", id)

@@ -29,7 +29,7 @@ must("client.turn.03", "prompt-turns.md#stop-reasons", "v1 banjo")(
     ends_turn("A turn may end with refusal.", "the stop reason refusal", "refusal")
 )
 must("client.turn.04", "peers.md#unknown-session", "v1 banjo crow draft")(
-    ends_turn("A turn may end with cancelled though nobody cancelled it.", "the stop reason cancelled", "cancelled")
+    ends_turn("A turn may end with cancelled though it was not cancelled.", "the stop reason cancelled", "cancelled")
 )
 must("client.turn.05", "peers.md#sdk-stop-reason", "v1 banjo")(
     ends_turn("A turn may end for an unknown reason.", "an unknown stop reason", "out_of_credits")
@@ -49,7 +49,7 @@ must("client.turn.09", "dialect-matrix.md#prompts", "draft crow")(
 
 @must("client.turn.08", "errors.md#error-object")
 async def an_error_ends_a_turn(client: ClientUnderTest) -> None:
-    """A turn may end with an error, and the client does not break down."""
+    """A turn may end with an error, and the client does not crash."""
     prompt = await client.begin_turn()
     client.refuse(prompt, -32603, "Internal error")
     await client.require_end("an error in place of a stop reason")
@@ -57,7 +57,7 @@ async def an_error_ends_a_turn(client: ClientUnderTest) -> None:
 
 @must("client.turn.10", "prompt-turns.md#stop-reasons")
 async def silence_is_an_answer(client: ClientUnderTest) -> None:
-    """A turn may end without saying anything."""
+    """A turn may end without any message."""
     prompt = await client.wait_prompt()
     client.end_turn(prompt)
     await client.require_end("a turn in which nothing was sent")
@@ -72,7 +72,7 @@ async def _end_with_error(client: ClientUnderTest, code: int, message: str, data
 
 @must("client.turn.11", "peers.md#method-not-found-text, peers.md#missing-params")
 async def errors_have_data_of_any_shape(client: ClientUnderTest) -> None:
-    """The data of an error may be a text, a list or a tree."""
+    """The data of an error may be a string, a list or an object."""
     # Python agents send a list of faults, others an object or a string.
     data = [{"type": "missing", "loc": ["prompt", 0, "text"], "msg": "Field required", "input": None}, "and more"]
     await _end_with_error(client, -32602, "Invalid params", data, "an error whose data is a list")
@@ -80,6 +80,6 @@ async def errors_have_data_of_any_shape(client: ClientUnderTest) -> None:
 
 @must("client.turn.12", "peers.md#unknown-session")
 async def sessions_are_forgotten(client: ClientUnderTest) -> None:
-    """A session the agent no longer knows ends the turn, by whatever error."""
+    """A session that the agent no longer knows ends the turn, whatever the error."""
     data = {"sessionId": client.session}
     await _end_with_error(client, -32002, "Resource not found", data, "a session the agent no longer knows")

@@ -61,7 +61,7 @@ must("client.update.03", "peers.md#tool-call-order")(
 )
 must("client.update.04", "peers.md#tool-call-order")(
     tolerates(
-        "The client copes with an update of a tool call that nobody announced.",
+        "The client tolerates an update of a tool call that was not announced.",
         "an update of an unannounced tool call",
         _call_update("never-announced", status="completed"),
     )
@@ -97,14 +97,14 @@ must("client.update.08", "peers.md#nulls")(
 )
 must("client.update.09", "peers.md#foreign-terminals")(
     tolerates(
-        "A tool call may show a terminal that the client never made.",
+        "A tool call may show a terminal that the client did not create.",
         "a terminal it never made",
         _content({"type": "terminal", "terminalId": "call_abc"}),
     )
 )
 must("client.update.10", "peers.md#null-usage")(
     tolerates(
-        "The client copes with a usage_update that has null for a number.",
+        "The client tolerates a usage_update with null for a number.",
         "a usage_update with a null",
         _update("usage_update", used=None, size=200000),
     )
@@ -132,7 +132,7 @@ must("client.update.13", "peers.md#meta-shapes")(
 )
 must("client.update.14", "dialect-matrix.md#plan-entries", "v1")(
     tolerates(
-        "The client copes with a plan without priorities.",
+        "The client tolerates a plan without priorities.",
         "a plan without priorities",
         _update("plan", entries=[ENTRY, {**ENTRY, "id": "2"}]),
     )
@@ -154,14 +154,14 @@ must("client.update.16", "peers.md#repeated-mode-updates")(
 )
 must("client.update.17", "peers.md#prompt-echo")(
     tolerates(
-        "The client copes with an echo of the user's own prompt.",
+        "The client tolerates an echo of the user's prompt.",
         "an echo of the prompt",
         _chunk(_text("Hello"), "user_message_chunk"),
     )
 )
 must("client.update.18", "extensions.md#lenient-reading")(
     tolerates(
-        "The client copes with a content block of an unknown type.",
+        "The client tolerates a content block of an unknown type.",
         "a block of an unknown type",
         _chunk({"type": "hologram", "data": "aGk="}),
     )
@@ -192,7 +192,7 @@ must("client.update.21", "peers.md#tool-call-order")(
 )
 must("client.update.25", "tool-calls.md#content")(
     tolerates(
-        "The client copes with a bare content block in the content of a tool call.",
+        "The client tolerates a bare content block in the content of a tool call.",
         "a bare block among a tool call's content",
         _content(_text("bare")),
     )
@@ -206,7 +206,7 @@ must("client.update.26", "peers.md#unknown-fields")(
 )
 must("client.update.27", "tool-calls.md#fields")(
     tolerates(
-        "The client copes with the name of a tool call, with thoughts and with message ids.",
+        "The client tolerates names of tool calls, thoughts and message ids.",
         "names, thoughts and message ids",
         _chunk(_text("hm\n"), "agent_thought_chunk", messageId="m1"),
         _call("named", name="read_file", kind="read", status="completed"),
@@ -216,7 +216,7 @@ must("client.update.27", "tool-calls.md#fields")(
 
 @should("client.update.02", "peers.md#sdk-unknown-update")
 async def unknown_kinds_print_no_stack_trace(client: ClientUnderTest) -> None:
-    """An update of an unknown kind is no failure: no stack trace is printed for it."""
+    """No stack trace is printed for an update of an unknown kind."""
     client.skip_unless(client.environment.is_watched, "an editor's stderr cannot be seen")
     async with client.turn():
         client.notify("session/update", {"sessionId": client.session, "update": _update("vendor_tides", level=2)})
@@ -228,7 +228,7 @@ async def unknown_kinds_print_no_stack_trace(client: ClientUnderTest) -> None:
 
 @must("client.update.22", "peers.md#updates-outside-turns")
 async def other_sessions_are_tolerated(client: ClientUnderTest) -> None:
-    """An update of a session the client does not know is borne."""
+    """The client tolerates an update of an unknown session."""
     async with client.turn(survives="an update of another session"):
         update = _chunk(_text("not for you"))
         client.notify("session/update", {"sessionId": "another-session", "update": update})
@@ -236,14 +236,14 @@ async def other_sessions_are_tolerated(client: ClientUnderTest) -> None:
 
 @must("client.update.23", "updates.md#frame")
 async def empty_updates_are_tolerated(client: ClientUnderTest) -> None:
-    """A session/update without an update is borne."""
+    """The client tolerates a session/update without an update."""
     async with client.turn(survives="a session/update without an update"):
         client.notify("session/update", {"sessionId": client.session})
 
 
 @must("client.update.24", "peers.md#errors-without-id")
 async def unreadable_updates_get_no_answer(client: ClientUnderTest) -> None:
-    """An update that cannot be read is not answered: it is a notification."""
+    """An update that cannot be read is not answered, because it is a notification."""
     async with client.turn(survives="an update that cannot be read"):
         start = len(client.received)
         update = _update("session_info_update", title=5, updatedAt=["never"])

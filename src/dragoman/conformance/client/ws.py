@@ -45,7 +45,7 @@ async def binary_frames_are_ignored(client: RemoteClientUnderTest) -> None:
 
 @should("client.ws.04", "RFC 6455 section 7.1.2")
 async def close_frames_are_sent(client: RemoteClientUnderTest) -> None:
-    """The socket is closed with a goodbye."""
+    """The socket is closed with a close frame."""
     await client.run_turn()
     await client.wait_exit()
     client.assume(client.exits_after_turn, "the client stays, so it is unknown how it exits")
@@ -61,7 +61,7 @@ async def floods_are_whole(client: RemoteClientUnderTest) -> None:
 
 @should("client.ws.06", "peers.md#reports-size, json-rpc.md#size-limits")
 async def large_messages_are_accepted(client: RemoteClientUnderTest) -> None:
-    """A message of two mebibytes is taken."""
+    """A message of two mebibytes is accepted."""
     async with client.turn(survives="a message of two mebibytes"):
         client.chunk("x" * LARGE)
         await client.flush()
@@ -69,6 +69,6 @@ async def large_messages_are_accepted(client: RemoteClientUnderTest) -> None:
 
 @should("client.ws.07", "http.md#python-sdk")
 async def garbage_ends_nothing(client: RemoteClientUnderTest) -> None:
-    """A text frame that is no JSON does not end the connection."""
+    """A text frame that is not JSON does not end the connection."""
     async with client.turn(survives="a text frame that is no JSON"):
         await client.recorder.text('{"jsonrpc":"2.0",')

@@ -124,6 +124,11 @@ class ClientUnderTest(PeerUnderTest):
         """Return the client's session/new."""
         return await self.wait_call("session/new", self.timeouts.start)
 
+    async def hold_new_session(self) -> ReceivedFrame:
+        """Return the client's session/new, unanswered."""
+        self.held.add("session/new")
+        return await self.wait_new_session()
+
     async def wait_prompt(self) -> ReceivedFrame:
         """Return the client's prompt; the table answers everything before it. Skip if the client lacks `needs`."""
         found = await self.wait_call("session/prompt", self.timeouts.start)

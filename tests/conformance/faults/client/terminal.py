@@ -67,10 +67,8 @@ def _no_cwd(_: FaultContext, message: Json) -> Iterable[Json]:
 
 
 def _one_by_one(context: FaultContext, message: Json) -> Iterable[Json]:
-    """Answer nobody else while one request waits, except to end the waiting."""
-    if message.get("method") == WAIT and message.get("id") == "waiting":
-        context.notes["waiting"] = True
-    return [] if "waiting" in context.notes and message.get("method") == OUTPUT else [message]
+    """Ignore requests for output while one request waits for a command."""
+    return [] if context.is_running(WAIT) and message.get("method") == OUTPUT else [message]
 
 
 def _null(context: FaultContext, message: Json) -> Iterable[Json]:
