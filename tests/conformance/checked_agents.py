@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 
 from dragoman.agents.everything.agent import everything
+from dragoman.conformance.harness.peer import MEMORY, Timeouts
 from dragoman.conformance.harness.targets import MemoryAgent
-from dragoman.conformance.harness.timeouts import MEMORY, Timeouts
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import check
 from dragoman.conformance.verdict import Verdict

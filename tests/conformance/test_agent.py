@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.conformance.harness import agent
-from dragoman.conformance.harness.peer import ReceivedFrame
+from dragoman.conformance.harness.client_answers import ANSWERS
+from dragoman.conformance.harness.peer import PROCESS, ReceivedFrame
 from dragoman.conformance.harness.targets import MemoryAgent
-from dragoman.conformance.harness.timeouts import PROCESS
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
@@ -145,14 +144,15 @@ def test_a_peer_that_disconnects_at_once_does_not_stop_the_run() -> None:
 
 @pytest.mark.timeout(60)
 def test_a_fifo_named_by_the_agent_does_not_block(tmp_path: Path) -> None:
+    read, write = ANSWERS["fs/read_text_file"], ANSWERS["fs/write_text_file"]
     os.mkfifo(tmp_path / "pipe")
     params = {"path": str(tmp_path / "pipe"), "content": "text"}
     request = ReceivedFrame(at=0, raw=b"", message=None, evidence=Evidence(0, "in", "", 0), params=params)
-    assert agent._read(request) == {"refused": -32002, "why": "Resource not found: not a regular file"}
-    assert "refused" in agent._write(request)
+    assert read(request) == {"refused": -32002, "why": "Resource not found: not a regular file"}
+    assert "refused" in write(request)
     params["path"] = str(tmp_path / "file")
-    assert agent._write(request) == {}
-    assert agent._read(request) == {"content": "text"}
+    assert write(request) == {}
+    assert read(request) == {"content": "text"}
 
 
 def test_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

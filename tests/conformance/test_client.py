@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from dragoman.conformance.harness.timeouts import MEMORY, Timeouts
+from dragoman.conformance.harness.peer import MEMORY, Timeouts
 from dragoman.conformance.requirement import Level, Requirement, probes, requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Outcome, Verdict

@@ -17,7 +17,7 @@ import pytest
 
 from dragoman.conformance.harness.client_process import CommandClient
 from dragoman.conformance.harness.editor import open_stub_listener
-from dragoman.conformance.harness.timeouts import PROCESS
+from dragoman.conformance.harness.peer import PROCESS
 from dragoman.conformance.requirement import requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Outcome

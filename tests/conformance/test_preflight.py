@@ -8,9 +8,9 @@ import json
 import pytest
 
 from dragoman.conformance.harness import peer, preflight
+from dragoman.conformance.harness.peer import PROCESS
 from dragoman.conformance.harness.preflight import AgentPreflight, check_agent
 from dragoman.conformance.harness.targets import CommandAgent, MemoryAgent
-from dragoman.conformance.harness.timeouts import PROCESS
 from dragoman.errors import StartFailed
 from dragoman.transport.base import Transport
 from tests.conformance.checked_agents import our_agent

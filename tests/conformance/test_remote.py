@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator
 import msgspec
 import pytest
 
+from dragoman.conformance.harness.peer import MEMORY, Timeouts
 from dragoman.conformance.harness.remote_agent import UrlAgent
-from dragoman.conformance.harness.timeouts import MEMORY, Timeouts
 from dragoman.conformance.requirement import Level, Requirement, requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Outcome, Verdict

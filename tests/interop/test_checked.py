@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dragoman.conformance.harness.client_process import CommandClient
-from dragoman.conformance.harness.timeouts import PROCESS
+from dragoman.conformance.harness.peer import PROCESS
 from dragoman.conformance.requirement import requirements
 from dragoman.conformance.runner import check
 from dragoman.conformance.verdict import Outcome, Verdict

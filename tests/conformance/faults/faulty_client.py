@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from dragoman import AgentExited, ClientTurn, ConnectionFailed, ProtocolError, WorkspaceAccess, connect
-from dragoman.conformance.harness.timeouts import MEMORY, Timeouts
+from dragoman.conformance.harness.peer import MEMORY, Timeouts
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import ClientSession
 from dragoman.schema.content import TextContent

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.conformance.harness.http_recorder import message_of, method_of
+from dragoman.conformance.harness.http_client import parse_json
 from dragoman.transport.remote.server.ws_requests import DIRECT_EXTENSION
 from tests.conformance.faults.fault import App, RemoteFault
 
@@ -47,12 +47,12 @@ class Exchange(msgspec.Struct):
     @property
     def message(self) -> Json:
         """The body as JSON, or None."""
-        return message_of(self.body)
+        return parse_json(self.body)
 
     @property
     def calls(self) -> str:
         """The method of the message, or ""."""
-        return method_of(self.body)
+        return str(self.message.get("method", "")) if isinstance(self.message, dict) else ""
 
     @property
     def connection(self) -> str:

@@ -1,25 +1,31 @@
 """The slash commands of the everything agent, one function each: it takes the turn and the arguments as text.
 
-Uses only the public API. Errors (missing file, permission refused) are reported in the answer; only `/error` makes the
-prompt fail.
+Errors (missing file, permission refused) are reported in the answer; only `/error` makes the prompt fail. The last
+commands are faults that a client must survive.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import sys
 from typing import TYPE_CHECKING, Any
 
-from dragoman import Kind, ProtocolError, Tool, Turn
+from dragoman import Kind, ProtocolError, Session, Tool, Turn
 from dragoman.agents.everything import samples
-from dragoman.agents.everything.arguments import Misuse, located, numbers, one, short, some, split
+from dragoman.errors import KINDS
 from dragoman.schema.content import (
     AudioContent,
     EmbeddedResource,
     ImageContent,
     ResourceContents,
     ResourceLink,
+    TextContent,
 )
 from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus
+from dragoman.schema.prompt import StopReason
+from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate, UsageUpdate
 
 if TYPE_CHECKING:
     from dragoman import ElicitationAnswer
@@ -35,7 +41,59 @@ _STEPS = (
 )
 
 
-# --- saying ---------------------------------------------------------------------------------------------------
+# Stop reasons that /error returns instead of an error. `cancelled` is an error kind there: only a client cancels.
+_REASONS = (StopReason.REFUSAL, StopReason.MAX_TOKENS, StopReason.MAX_TURN_REQUESTS, StopReason.ERROR)
+
+
+class Misuse(Exception):
+    """The arguments of a command are invalid."""
+
+
+class Wanted(ProtocolError):
+    """The error that the user requested with /error; it is sent as it is."""
+
+
+# --- arguments ------------------------------------------------------------------------------------------------
+
+
+def _words(text: str, count: int = 0) -> list[str]:
+    """Split the arguments like a shell; there must be so many, 0 for any number."""
+    try:
+        found = shlex.split(text)
+    except ValueError as fault:
+        raise Misuse from fault
+    if count and len(found) != count:
+        raise Misuse
+    return found
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise Misuse
+    return text
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise Misuse from None
+    if not 0 <= number < 1e9:
+        raise Misuse
+    return number
+
+
+def _path(turn: Turn, word: str) -> str:
+    """Return the absolute path, which the protocol requires."""
+    return os.path.normpath(os.path.join(turn.session.cwd, word))
+
+
+def _short(turn: Turn, path: str) -> str:
+    """Return a path relative to the folder of the session."""
+    return path.removeprefix(turn.session.cwd.rstrip("/") + "/")
+
+
+# --- messages -------------------------------------------------------------------------------------------------
 
 
 async def echo(turn: Turn, text: str) -> None:
@@ -51,14 +109,14 @@ async def think(turn: Turn, text: str) -> None:
 
 async def stream(turn: Turn, text: str) -> None:
     """Send N different chunks."""
-    count, size = numbers(text, 1, 2)
-    for number in range(int(count)):
-        await turn.say(samples.chunk(number, int(size or 0)))
+    count, _, size = text.strip().partition(" ")
+    for number in range(int(_number(count))):
+        await turn.say(samples.chunk(number, int(_number(size or "0"))))
 
 
 async def slow(turn: Turn, text: str) -> None:
     """Take SECONDS; a cancel ends it at once."""
-    (seconds,) = numbers(text, 1, 1)
+    seconds = _number(text)
     async with turn.tool(f"Wait {seconds:g} seconds", kind="other") as call:
         await call.start()
         await asyncio.sleep(seconds)
@@ -68,27 +126,22 @@ async def slow(turn: Turn, text: str) -> None:
 async def image(turn: Turn, _: str) -> None:
     """Send a PNG."""
     await turn.say("A picture of 16 by 16 pixels:")
-    await turn.say(ImageContent(data=samples.base64(samples.picture()), mime_type="image/png"))
+    await turn.say(ImageContent(data=samples.picture(), mime_type="image/png"))
 
 
 async def audio(turn: Turn, _: str) -> None:
     """Send a WAV."""
     await turn.say("A quarter of a second of sound:")
-    await turn.say(AudioContent(data=samples.base64(samples.sound()), mime_type="audio/wav"))
+    await turn.say(AudioContent(data=samples.sound(), mime_type="audio/wav"))
 
 
 async def resource(turn: Turn, _: str) -> None:
     """Send a text, some bytes and a link."""
-    blob = samples.base64(samples.picture())
+    note = ResourceContents(uri="everything:///note.md", mime_type="text/markdown", text=samples.DOCUMENT)
+    dot = ResourceContents(uri="everything:///dot.png", mime_type="image/png", blob=samples.picture())
     await turn.say("A text, some bytes, and a link:")
-    await turn.say(
-        EmbeddedResource(
-            resource=ResourceContents(uri="everything:///note.md", mime_type="text/markdown", text=samples.DOCUMENT)
-        )
-    )
-    await turn.say(
-        EmbeddedResource(resource=ResourceContents(uri="everything:///dot.png", mime_type="image/png", blob=blob))
-    )
+    await turn.say(EmbeddedResource(resource=note))
+    await turn.say(EmbeddedResource(resource=dot))
     await turn.say(ResourceLink(name="the working directory", uri=f"file://{turn.session.cwd}"))
 
 
@@ -104,15 +157,13 @@ async def plan(turn: Turn, _: str) -> None:
 
 
 async def _show_plan(turn: Turn, done: int) -> None:
-    """Return the plan with step `done` in progress and all before it completed."""
-    statuses = [PlanEntryStatus.COMPLETED] * done + [PlanEntryStatus.IN_PROGRESS]
-    statuses += [PlanEntryStatus.PENDING] * len(_STEPS)
-    await turn.plan(
-        *(
-            PlanEntry(content=content, priority=priority, status=status)
-            for (content, priority), status in zip(_STEPS, statuses, strict=False)
-        )
-    )
+    """Show the plan with step `done` in progress and all before it completed."""
+    entries = []
+    for number, (content, priority) in enumerate(_STEPS):
+        after = PlanEntryStatus.PENDING if number > done else PlanEntryStatus.IN_PROGRESS
+        status = PlanEntryStatus.COMPLETED if number < done else after
+        entries.append(PlanEntry(content=content, priority=priority, status=status))
+    await turn.plan(*entries)
 
 
 async def tour(turn: Turn, _: str) -> None:
@@ -132,32 +183,30 @@ async def tour(turn: Turn, _: str) -> None:
 
 async def read(turn: Turn, text: str) -> None:
     """Read a text file through the client, or directly if the client offers no files."""
-    path = located(turn, one(text))
-    async with turn.tool(f"Read {short(turn, path)}", kind="read", input={"path": path}, paths=[path]) as call:
+    path = _path(turn, *_words(text, 1))
+    async with turn.tool(f"Read {_short(turn, path)}", kind="read", input={"path": path}, paths=[path]) as call:
         content = await turn.files.read(path)
         await call.add_text(content)
     lines = len(content.splitlines())
-    await turn.say(f"`{short(turn, path)}` has {lines} line{'' if lines == 1 else 's'}.")
+    await turn.say(f"`{_short(turn, path)}` has {lines} line{'' if lines == 1 else 's'}.")
 
 
 async def write(turn: Turn, text: str) -> None:
     """Write a text file, after asking."""
     name, _, content = text.lstrip().partition(" ")
-    path = located(turn, one(name))
-    async with _asking(turn, f"Write {short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
+    path = _path(turn, *_words(name, 1))
+    async with _asking(turn, f"Write {_short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
         await _change(turn, call, path, await _current(turn, path), content)
 
 
 async def edit(turn: Turn, text: str) -> None:
     """Replace OLD by NEW in a text file, after asking."""
-    words = split(text)
-    if len(words) != 3:
-        raise Misuse
-    path, old, new = located(turn, words[0]), words[1], words[2]
-    async with _asking(turn, f"Edit {short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
+    name, old, new = _words(text, 3)
+    path = _path(turn, name)
+    async with _asking(turn, f"Edit {_short(turn, path)}", kind="edit", input={"path": path}, paths=[path]) as call:
         before = await turn.files.read(path)
         if old not in before:
-            raise ProtocolError(Kind.INVALID_PARAMS, f"{short(turn, path)} does not contain {old!r}")
+            raise ProtocolError(Kind.INVALID_PARAMS, f"{_short(turn, path)} does not contain {old!r}")
         await _change(turn, call, path, before, before.replace(old, new, 1))
 
 
@@ -165,11 +214,11 @@ async def _change(turn: Turn, call: Tool, path: str, before: str | None, after: 
     """Ask for permission with a diff, write the file, and report the result."""
     await call.preview_diff(path, before, after)
     if not await _is_allowed(turn, call):
-        await turn.say(f"I left `{short(turn, path)}` as it is.")
+        await turn.say(f"I left `{_short(turn, path)}` as it is.")
         return
     await turn.files.write(path, after)
     await call.finish()
-    await turn.say(f"{'Changed' if before is not None else 'Created'} `{short(turn, path)}`.")
+    await turn.say(f"{'Changed' if before is not None else 'Created'} `{_short(turn, path)}`.")
 
 
 async def _current(turn: Turn, path: str) -> str | None:
@@ -182,8 +231,8 @@ async def _current(turn: Turn, path: str) -> str | None:
 
 async def run(turn: Turn, text: str) -> None:
     """Run a command in a terminal, after asking."""
-    text = some(text.strip())
-    words = ["/bin/sh", "-c", text] if _SHELL_CHARACTERS.intersection(text) else split(text)
+    text = _not_empty(text.strip())
+    words = ["/bin/sh", "-c", text] if _SHELL_CHARACTERS.intersection(text) else _words(text)
     async with _asking(turn, f"Run {text}", kind="execute", input={"command": text}) as call:
         if not await _is_allowed(turn, call):
             await turn.say("I did not run it.")
@@ -224,7 +273,7 @@ async def _is_allowed(turn: Turn, call: Tool) -> bool:
 
 async def title(turn: Turn, text: str) -> None:
     """Set the title of the session."""
-    turn.session.set_title(some(text))
+    turn.session.set_title(_not_empty(text))
     await turn.say("This session has a title now.")
 
 
@@ -236,25 +285,18 @@ async def usage(turn: Turn, _: str) -> None:
 
 async def mode(turn: Turn, text: str) -> None:
     """Change the mode of the session."""
-    turn.session.set_mode(one(text))
+    turn.session.set_mode(*_words(text, 1))
     await turn.say(f"The mode is `{turn.session.mode}` now.")
 
 
 async def option(turn: Turn, text: str) -> None:
     """Change a config option of the session."""
-    words = split(text)
-    if len(words) != 2:
+    name, value = _words(text, 2)
+    is_switch = any(option.id == name and option.form == "boolean" for option in turn.session.options)
+    if is_switch and value not in ("true", "false"):
         raise Misuse
-    name, value = words
-    switches = {option.id for option in turn.session.options if option.form == "boolean"}
-    turn.session.set_option(name, _switch(value) if name in switches else value)
+    turn.session.set_option(name, value == "true" if is_switch else value)
     await turn.say(f"The option `{name}` is `{value}` now.")
-
-
-def _switch(value: str) -> bool:
-    if value not in ("true", "false"):
-        raise Misuse
-    return value == "true"
 
 
 LINK = "https://example.org/everything?session="
@@ -302,3 +344,45 @@ async def compact(turn: Turn, _: str) -> None:
 async def merge(turn: Turn, _: str) -> None:
     """Send the prompt as a model would get it."""
     await turn.say(await turn.prompt_text())
+
+
+# --- faults ---------------------------------------------------------------------------------------------------
+
+
+async def error(_: Turn, text: str) -> str:
+    """Fail with an error of KIND, or stop with that reason."""
+    [kind] = _words(text, 1)
+    if kind in _REASONS:
+        return kind
+    if kind in KINDS:
+        raise Wanted(kind, f"you asked for the error {kind}", {"command": "/error"})
+    known = ", ".join((*_REASONS, *KINDS))
+    raise ProtocolError(Kind.INVALID_PARAMS, f"unknown error {kind!r}; choose one of: {known}")
+
+
+async def late(turn: Turn, _: str) -> None:
+    """Send updates after the turn is over."""
+    await turn.say("More comes after the answer.")
+    # Nothing is awaited from here to the answer, so the answer is written before this callback runs.
+    asyncio.get_running_loop().call_soon(_say_late, turn.session)
+
+
+def _say_late(session: Session) -> None:
+    session.send_update(AgentMessageChunk(content=TextContent(text="This came after the answer.")))
+    session.send_update(UsageUpdate(used=1600, size=8000))
+    session.send_update(SessionInfoUpdate(title=session.title or "A session with late news"))
+
+
+async def noise(turn: Turn, _: str) -> None:
+    """Write a line that is not JSON to the transport."""
+    turn.session.connection.transport.send(b"everything: this line is no JSON, and a good client survives it")
+    await turn.say("There was noise on the line before this.")
+
+
+async def crash(turn: Turn, _: str) -> None:
+    """End the whole process in the middle of the turn."""
+    await turn.say("Goodbye.")
+    await turn.session.drain()
+    await asyncio.sleep(0)  # let the message be sent first
+    print("everything: crashing, as I was told", file=sys.stderr, flush=True)
+    os._exit(3)

@@ -14,8 +14,7 @@ from weakref import WeakSet
 from msgspec import UNSET
 
 from dragoman import Agent, ProtocolError, Session, Turn
-from dragoman.agents.everything import actions, failures
-from dragoman.agents.everything.arguments import Misuse
+from dragoman.agents.everything import actions
 from dragoman.engine.connection import Connection
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.content import TextContent
@@ -77,11 +76,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("usage", "Report what this turn cost", "", actions.usage),
     Command("mode", "Change the mode: ask or code", "ID", actions.mode),
     Command("option", "Change an option: model (plain, loud) or verbose (true, false)", "ID VALUE", actions.option),
-    Command("error", "Fail with an error of KIND, or stop for that reason", "KIND", failures.error),
-    Command("late", "Send updates after the turn is over", "", failures.late),
+    Command("error", "Fail with an error of KIND, or stop for that reason", "KIND", actions.error),
+    Command("late", "Send updates after the turn is over", "", actions.late),
     Command("early", "Send an update in the next session before it is opened", "", early),
-    Command("noise", "Write a line that is not a message", "", failures.noise),
-    Command("crash", "End the agent in the middle of the turn", "", failures.crash),
+    Command("noise", "Write a line that is not a message", "", actions.noise),
+    Command("crash", "End the agent in the middle of the turn", "", actions.crash),
     Command("tour", "See a thought, a plan, a tool call and a message", "", actions.tour),
     Command("help", "List these commands", "", help_),
 )
@@ -160,9 +159,9 @@ async def answer(turn: Turn) -> str | None:
         return None
     try:
         return await command.act(turn, call[2] or "")
-    except Misuse:
+    except actions.Misuse:
         await turn.say(f"Call it like this: `{usage(command)}`")
-    except failures.Wanted:
+    except actions.Wanted:
         raise
     except ProtocolError as error:
         await turn.say(f"That did not work: {error.message}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binascii import b2a_base64
+from base64 import b64encode
 
 _FILLER = "all work and no play makes a dull agent "
 
@@ -23,8 +23,8 @@ def chunk(number: int, size: int = 0) -> str:
     return text + (_FILLER * (missing // len(_FILLER) + 1))[:missing]
 
 
-def picture() -> bytes:
-    """Return a PNG of 16 by 16 pixels: a gradient of red and green."""
+def picture() -> str:
+    """Return a PNG of 16 by 16 pixels, as base64: a gradient of red and green."""
     import struct
     import zlib
 
@@ -35,20 +35,16 @@ def picture() -> bytes:
     rows = (b"".join(bytes((x * step, y * step, 160)) for x in range(_SIDE)) for y in range(_SIDE))
     pixels = b"".join(b"\0" + row for row in rows)  # each row starts with its filter type: none
     header = struct.pack(">IIBBBBB", _SIDE, _SIDE, 8, 2, 0, 0, 0)  # 8 bits of red, green and blue
-    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", zlib.compress(pixels)) + part(b"IEND", b"")
+    parts = part(b"IHDR", header) + part(b"IDAT", zlib.compress(pixels)) + part(b"IEND", b"")
+    return b64encode(b"\x89PNG\r\n\x1a\n" + parts).decode()
 
 
-def sound() -> bytes:
-    """Return a WAV of a quarter of a second: a square wave, 8 bits per sample."""
+def sound() -> str:
+    """Return a WAV of a quarter of a second, as base64: a square wave, 8 bits per sample."""
     import struct
 
     half = _RATE / _PITCH / 2
     samples = bytes(160 if int(number / half) % 2 else 96 for number in range(int(_RATE * _SECONDS)))
     form = struct.pack("<HHIIHH", 1, 1, _RATE, _RATE, 1, 8)  # PCM, one channel
     body = b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(samples)) + samples
-    return b"RIFF" + struct.pack("<I", len(body)) + body
-
-
-def base64(data: bytes) -> str:
-    """Encode bytes for the protocol."""
-    return b2a_base64(data, newline=False).decode("ascii")
+    return b64encode(b"RIFF" + struct.pack("<I", len(body)) + body).decode()

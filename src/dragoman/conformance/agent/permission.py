@@ -89,7 +89,7 @@ async def refused_is_refused(agent: AgentUnderTest) -> None:
     """What was denied is not done."""
     turn, question = await _wait_for_permission(agent)
     agent.permission_kinds = REJECT
-    agent.answer_permission(question, agent.permission_outcome(question.params))
+    agent.answer_permission(question, agent.permission_outcome(question))
     await agent.wait_turn(turn)
     _require_unwritten(agent, "permission was denied, and the file was written", question)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-
 from dragoman.agents.everything import samples
 from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.agent import AgentUnderTest
@@ -12,7 +10,7 @@ from dragoman.conformance.json_shape import natural
 from dragoman.conformance.requirement import must, should
 
 HUNDRED = 100
-PICTURE, SOUND = (b64encode(data).decode() for data in (samples.picture(), samples.sound()))
+PICTURE, SOUND = samples.picture(), samples.sound()
 
 
 @must("agent.prompt.01", "prompt-turns.md#stop-reasons", "v1 banjo crow draft")

@@ -6,15 +6,13 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from io import TextIOWrapper
 from typing import Any
 
 import msgspec
 
-from dragoman.config.private_files import open_regular
 from dragoman.conformance.harness import hello
-from dragoman.conformance.harness.peer import Json, PeerUnderTest, RawChannel, ReceivedFrame
-from dragoman.conformance.harness.timeouts import Timeouts
+from dragoman.conformance.harness.client_answers import ANSWERS
+from dragoman.conformance.harness.peer import Json, PeerUnderTest, RawChannel, ReceivedFrame, Timeouts
 from dragoman.conformance.json_shape import Shape
 from dragoman.conformance.prompts import EVERYTHING, PLAIN, Script
 from dragoman.engine.peer_info import offers
@@ -74,7 +72,7 @@ class AgentUnderTest(PeerUnderTest):
         """The answer that opened the last session."""
         self.session = ""
         self.permission_kinds: tuple[str, ...] = ALLOW
-        self.handlers: dict[str, Callable[[ReceivedFrame], Json]] = {**_SERVED}
+        self.handlers: dict[str, Callable[[ReceivedFrame], Json]] = {QUESTION: self.permission_outcome, **ANSWERS}
         """How to answer requests, by method of v1: a function returns the result, or None to hold the request."""
         self.held: list[ReceivedFrame] = []
         self._script = script
@@ -372,8 +370,7 @@ class AgentUnderTest(PeerUnderTest):
         if serve is None:
             self.refuse(frame, -32601, f"Method not found: {frame.method}")
             return
-        params = frame.params if isinstance(frame.params, dict) else {}
-        result = self.permission_outcome(params) if is_question and serve is _decide else serve(frame)
+        result = serve(frame)
         if result is None:
             self.held.append(frame)
         else:
@@ -392,7 +389,7 @@ class AgentUnderTest(PeerUnderTest):
 
     def hold(self, method: str) -> None:
         """Stop answering these requests of the agent; they are kept in `held`."""
-        self.handlers[method] = _no_answer
+        self.handlers[method] = lambda _: None
 
     def _serve(self, frame: ReceivedFrame, result: Json) -> None:
         if isinstance(result, dict) and "refused" in result:
@@ -403,8 +400,9 @@ class AgentUnderTest(PeerUnderTest):
         except DragomanError:
             self.reply(frame, result)
 
-    def permission_outcome(self, params: dict[str, Any]) -> Json:
+    def permission_outcome(self, question: ReceivedFrame) -> Json:
         """Return the answer to a permission request, as `permission_kinds` says."""
+        params = question.params if isinstance(question.params, dict) else {}
         options = [each for each in params.get("options") or [] if isinstance(each, dict)]
         for kind in self.permission_kinds:
             for option in options:
@@ -417,50 +415,3 @@ class AgentUnderTest(PeerUnderTest):
             return self.codec.lift_result(Side.AGENT, method, result)
         except DragomanError:
             return None
-
-
-def _no_answer(_: ReceivedFrame) -> Json:
-    return None
-
-
-def _decide(_: ReceivedFrame) -> Json:
-    raise AssertionError("permission_outcome decides")
-
-
-def _read(frame: ReceivedFrame) -> Json:
-    try:
-        with TextIOWrapper(open_regular(str(frame.params.get("path"))), encoding="utf-8") as file:
-            lines = file.read().splitlines(keepends=True)
-    except OSError as error:
-        return {"refused": -32002, "why": f"Resource not found: {error.strerror}"}
-    start = max(int(frame.params.get("line") or 1) - 1, 0)
-    limit = frame.params.get("limit")
-    return {"content": "".join(lines[start : None if limit is None else start + int(limit)])}
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting for the reader of a FIFO: without one the open fails."""
-    return os.open(path, flags | os.O_NONBLOCK, 0o666)
-
-
-def _write(frame: ReceivedFrame) -> Json:
-    try:
-        with open(str(frame.params.get("path")), "w", encoding="utf-8", opener=_open_at_once) as file:
-            file.write(str(frame.params.get("content")))
-    except OSError as error:
-        return {"refused": -32603, "why": f"cannot write: {error.strerror}"}
-    return {}
-
-
-# The client's answers to an agent. Terminals are simulated, so that no process is left running.
-_SERVED: dict[str, Callable[[ReceivedFrame], Json]] = {
-    QUESTION: _decide,
-    "fs/read_text_file": _read,
-    "fs/write_text_file": _write,
-    "terminal/create": lambda _: {"terminalId": "terminal-1"},
-    "terminal/output": lambda _: {"output": "hello", "truncated": False, "exitStatus": {"exitCode": 0, "signal": None}},
-    "terminal/wait_for_exit": lambda _: {"exitCode": 0, "signal": None},
-    "terminal/kill": lambda _: {},
-    "terminal/release": lambda _: {},
-    "elicitation/create": lambda _: {"action": "decline"},
-}

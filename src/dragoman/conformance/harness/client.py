@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from dragoman.conformance.harness.client_environment import ClientEnvironment, ClientExit
-from dragoman.conformance.harness.peer import Json, PeerUnderTest, RawChannel, ReceivedFrame
-from dragoman.conformance.harness.timeouts import Timeouts
+from dragoman.conformance.harness.peer import Json, PeerUnderTest, RawChannel, ReceivedFrame, Timeouts
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.engine.peer_info import offers
 from dragoman.errors import ConnectionFailed, DragomanError, Unsayable, WriteStalled

@@ -15,9 +15,8 @@ from contextlib import asynccontextmanager, suppress
 
 from dragoman.conformance.harness.client import ClientUnderTest
 from dragoman.conformance.harness.client_environment import WRAPPED, ClientExit
-from dragoman.conformance.harness.peer import PeerUnderTest
+from dragoman.conformance.harness.peer import PROCESS, PeerUnderTest, Timeouts
 from dragoman.conformance.harness.targets import STOP_TIMEOUTS, workspace
-from dragoman.conformance.harness.timeouts import PROCESS, Timeouts
 from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.verdict import Inconclusive
 from dragoman.errors import StartFailed

@@ -14,8 +14,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 
 from dragoman.conformance.harness.client import ClientUnderTest
 from dragoman.conformance.harness.client_process import StubEnvironment
-from dragoman.conformance.harness.peer import PeerUnderTest
-from dragoman.conformance.harness.timeouts import PROCESS, Timeouts
+from dragoman.conformance.harness.peer import PROCESS, PeerUnderTest, Timeouts
 from dragoman.conformance.requirement import Requirement
 from dragoman.testing.fake_agents import StubListener, stub_command
 

@@ -13,22 +13,8 @@ from typing import Any
 
 import msgspec
 
+from dragoman.conformance.harness.http_client import parse_json
 from dragoman.transport.remote.server.ws_requests import DIRECT_EXTENSION
-
-
-def message_of(body: bytes) -> Any:
-    """Return the body as JSON, or None."""
-    try:
-        return json.loads(body)
-    except ValueError:
-        return None
-
-
-def method_of(body: bytes) -> str:
-    """Return the method of the message in a body, or ""."""
-    found = message_of(body)
-    return str(found.get("method", "")) if isinstance(found, dict) else ""
-
 
 Json = Any
 
@@ -49,12 +35,12 @@ class RecordedRequest(msgspec.Struct):
     @property
     def message(self) -> Json:
         """The body as JSON, or None."""
-        return message_of(self.body)
+        return parse_json(self.body)
 
     @property
     def calls(self) -> str:
         """The method of its message, or ""."""
-        return method_of(self.body)
+        return str(self.message.get("method", "")) if isinstance(self.message, dict) else ""
 
 
 class HttpRecorder:
@@ -210,7 +196,7 @@ class _ResponseFilter:
 
 def _is_notification(text: str) -> bool:
     """Return whether it is a notification, which is recorded and dropped before initialize."""
-    message = message_of(text.encode())
+    message = parse_json(text.encode())
     return isinstance(message, dict) and "method" in message and "id" not in message
 
 

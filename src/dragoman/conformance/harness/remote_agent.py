@@ -14,9 +14,8 @@ from typing import Any
 
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.http_client import Answer, EventStream, HttpChannel
-from dragoman.conformance.harness.peer import Json, PeerUnderTest, ReceivedFrame
+from dragoman.conformance.harness.peer import PROCESS, Json, PeerUnderTest, ReceivedFrame, Timeouts
 from dragoman.conformance.harness.targets import workspace
-from dragoman.conformance.harness.timeouts import PROCESS, Timeouts
 from dragoman.conformance.harness.ws_client import WsChannel
 from dragoman.conformance.prompts import Script
 from dragoman.conformance.requirement import Requirement

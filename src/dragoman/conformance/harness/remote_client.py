@@ -12,9 +12,8 @@ from dragoman.conformance.harness.client import ClientUnderTest
 from dragoman.conformance.harness.client_environment import ClientEnvironment
 from dragoman.conformance.harness.client_process import ClientProcess, CommandClient
 from dragoman.conformance.harness.http_recorder import HttpRecorder
-from dragoman.conformance.harness.peer import PeerUnderTest
+from dragoman.conformance.harness.peer import PROCESS, PeerUnderTest, Timeouts
 from dragoman.conformance.harness.targets import workspace
-from dragoman.conformance.harness.timeouts import PROCESS, Timeouts
 from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.verdict import Inconclusive, Skipped
 from dragoman.roles.client.dial import rebase_command

@@ -11,8 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 from dragoman.conformance.harness.agent import AgentUnderTest
-from dragoman.conformance.harness.peer import PeerUnderTest
-from dragoman.conformance.harness.timeouts import MEMORY, PROCESS, Timeouts
+from dragoman.conformance.harness.peer import MEMORY, PROCESS, PeerUnderTest, Timeouts
 from dragoman.conformance.prompts import Script
 from dragoman.conformance.requirement import Requirement
 from dragoman.transport.base import Transport
