@@ -16,7 +16,7 @@ async def unknown_logins_are_refused(agent: AgentUnderTest) -> None:
 
 
 @must("agent.auth.02", "auth.md#required, errors.md#kinds", "v1 banjo draft")
-async def the_want_of_a_login_has_a_number(agent: AgentUnderTest) -> None:
+async def a_needed_login_has_its_error_code(agent: AgentUnderTest) -> None:
     """A session refused because a login is needed has the error code for that."""
     await agent.initialize()
     frame = await agent.request_session()
@@ -72,7 +72,7 @@ async def logins_are_a_list(agent: AgentUnderTest) -> None:
 
 
 @may("agent.auth.08", "auth.md#methods, auth.md#terminal-methods", "v1")
-async def terminal_logins_are_whole(agent: AgentUnderTest) -> None:
+async def terminal_logins_are_complete(agent: AgentUnderTest) -> None:
     """Terminal logins may be offered to clients that support them, with args as a list and env as a map."""
     capabilities = {**hello.ALL["v1"], "auth": {"terminal": True}}
     found = [login for login in await _login_methods(agent, capabilities) if login.get("type") == "terminal"]

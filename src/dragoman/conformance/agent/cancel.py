@@ -49,7 +49,7 @@ async def _require_unaffected(agent: AgentUnderTest, after: str) -> None:
 
 
 @must("agent.cancel.04", "peers.md#after-cancel")
-async def cancelling_does_not_stick(agent: AgentUnderTest) -> None:
+async def the_next_turn_is_not_cancelled(agent: AgentUnderTest) -> None:
     """A cancel does not affect the next turn."""
     await _cancel_slow_turn(agent)
     await _require_unaffected(agent, "a turn that was cancelled")
@@ -65,7 +65,7 @@ async def cancelling_nothing_does_nothing(agent: AgentUnderTest) -> None:
 
 
 @must("agent.cancel.06", "prompt-turns.md#cancel", "v1 banjo 2025.1 draft")
-async def unknown_sessions_are_passed_over(agent: AgentUnderTest) -> None:
+async def unknown_sessions_are_ignored(agent: AgentUnderTest) -> None:
     """A cancel for a session that does not exist is ignored."""
     await agent.open_session()
     agent.cancel("no-such-session")
@@ -86,7 +86,7 @@ async def open_questions_are_no_obstacle(agent: AgentUnderTest) -> None:
 
 
 @must("agent.cancel.08", "peers.md#late-permission-answers", "v1 banjo draft")
-async def late_answers_are_passed_over(agent: AgentUnderTest) -> None:
+async def late_answers_are_ignored(agent: AgentUnderTest) -> None:
     """An answer to a permission request that comes too late is ignored."""
     turn, question = await agent.wait_question("ask")
     agent.cancel()
@@ -131,7 +131,7 @@ async def cancelled_requests_are_answered(agent: AgentUnderTest) -> None:
 
 
 @must("agent.cancel.12", "prompt-turns.md#cancel-request, peers.md#errors-without-id", "v1 banjo")
-async def taking_back_nothing_is_passed_over(agent: AgentUnderTest) -> None:
+async def cancelling_no_request_is_ignored(agent: AgentUnderTest) -> None:
     """$/cancel_request for a request that does not exist is ignored."""
     await agent.initialize()
     agent.notify("$/cancel_request", {"requestId": 999_999})

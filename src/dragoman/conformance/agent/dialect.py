@@ -32,7 +32,7 @@ async def sessions_have_options_models_and_modes(agent: AgentUnderTest) -> None:
 
 
 @must("agent.dialect.02", "dialects.md#banjo-models", "banjo")
-async def models_are_whole(agent: AgentUnderTest) -> None:
+async def models_are_complete(agent: AgentUnderTest) -> None:
     """Models have ids and names, and the current one is among them."""
     await agent.open_session()
     models: Any = agent.setup.get("models")
@@ -143,7 +143,7 @@ async def nothing_is_asked_where_all_is_allowed(agent: AgentUnderTest) -> None:
 
 
 @must("agent.dialect.12", "dialects.md#banjo-modes, draft.md#modes", "banjo draft")
-async def plans_are_not_carried_out(agent: AgentUnderTest) -> None:
+async def nothing_is_written_in_plan_mode(agent: AgentUnderTest) -> None:
     """In the mode plan nothing is written."""
     await _choose_mode(agent, "plan")
     await agent.run_turn("write")
@@ -222,7 +222,7 @@ async def cancels_are_answered(agent: AgentUnderTest) -> None:
 
 
 @must("agent.dialect.28", "dialects.md#crow-permission", "crow")
-async def questions_of_crow_are_whole(agent: AgentUnderTest) -> None:
+async def questions_of_crow_are_complete(agent: AgentUnderTest) -> None:
     """A permission request has the tool call, and options with id and title."""
     _, question = await agent.wait_question("write")
     options = [{"id": non_empty, "title": str, "is_primary?": bool}]
@@ -341,7 +341,7 @@ async def terminals_have_a_line(agent: AgentUnderTest) -> None:
 
 
 @must("agent.dialect.53", "dialect-matrix.md#client-ids", "2025.1")
-async def used_ids_are_accepted(agent: AgentUnderTest) -> None:
+async def used_ids_are_refused(agent: AgentUnderTest) -> None:
     """A session id that is in use cannot be used for a new session."""
     await agent.open_session()
     params = {"session_id": agent.session, "mode": "agent"}
@@ -375,7 +375,7 @@ async def sessions_are_loaded_by_id(agent: AgentUnderTest) -> None:
 
 
 @must("agent.dialect.59", "dialects.md#y2025-content", "2025.1")
-async def resources_lie_flat(agent: AgentUnderTest) -> None:
+async def flat_resources_are_accepted(agent: AgentUnderTest) -> None:
     """Resources and links are accepted, with their members on the top level."""
     resource = {"type": "resource", "uri": "file:///a.txt", "mime_type": "text/plain", "content": "one"}
     link = {"type": "resource_link", "uri": f"file://{agent.file}", "mime_type": "text/plain"}

@@ -51,7 +51,7 @@ async def updates_are_framed(agent: AgentUnderTest) -> None:
 
 
 @must("agent.draft.04", "draft.md#update-frame")
-async def times_are_times(agent: AgentUnderTest) -> None:
+async def times_are_iso_8601(agent: AgentUnderTest) -> None:
     """The time of an update is ISO 8601, if present."""
     await require_update_frames(agent, "tour", {"timestamp?": iso_time})
 
@@ -132,7 +132,7 @@ async def open_calls_are_cancelled(agent: AgentUnderTest) -> None:
 
 
 @must("agent.draft.10", "draft.md#request-permission")
-async def questions_are_whole(agent: AgentUnderTest) -> None:
+async def questions_are_complete(agent: AgentUnderTest) -> None:
     """A permission request has a session, a known operation and a resource."""
     _, question = await agent.wait_question("write")
     shape = {"sessionId": non_empty, "operation": OPERATIONS, "resource": non_empty, "toolCallId?": str}
@@ -287,7 +287,7 @@ LOCATION = {"path": non_empty, "line?": int, "column?": int, "endLine?": int, "e
 
 
 @must("agent.draft.29", "draft.md#load-session, draft.md#error-codes", needs="agent.loadSession")
-async def missing_sessions_have_a_number(agent: AgentUnderTest) -> None:
+async def missing_sessions_have_their_error_code(agent: AgentUnderTest) -> None:
     """Loading a session that does not exist has the error code for that."""
     frame = await _load_unknown_session(agent)
     agent.require_error(frame, "loading an unknown session", agent.error_code("session_not_found"))
@@ -337,7 +337,7 @@ def _with_member(name: str, updates: list[ReceivedFrame]) -> list[tuple[Received
 
 
 @must("agent.draft.35", "draft.md#location")
-async def places_are_places(agent: AgentUnderTest) -> None:
+async def locations_have_their_shape(agent: AgentUnderTest) -> None:
     """The location of a tool call has a path, and numbers as lines."""
     locations = _with_member("location", await run_tool_calls(agent, "read", "write"))
     for frame, location in agent.skip_unless(locations, "no tool call had a location"):
@@ -345,7 +345,7 @@ async def places_are_places(agent: AgentUnderTest) -> None:
 
 
 @must("agent.draft.37", "draft.md#agent-capabilities")
-async def abilities_are_a_tree(agent: AgentUnderTest) -> None:
+async def capabilities_have_their_shape(agent: AgentUnderTest) -> None:
     """The capabilities of the agent have the shape that the draft defines."""
     capabilities = (await agent.initialize()).get("capabilities")
     agent.assume(isinstance(capabilities, dict), "the agent reports no capabilities", agent.initialize_reply)
@@ -365,7 +365,7 @@ async def failures_state_why(agent: AgentUnderTest) -> None:
 
 
 @may("agent.draft.39", "draft.md#required-capabilities")
-async def demands_are_a_tree(agent: AgentUnderTest) -> None:
+async def required_capabilities_are_an_object(agent: AgentUnderTest) -> None:
     """The agent may state the capabilities that it requires of a client, as an object."""
     demanded = (await agent.initialize()).get("requiredClientCapabilities")
     agent.skip_unless(demanded is not None, "the agent demands nothing")

@@ -92,7 +92,7 @@ async def _require_turn_end(agent: AgentUnderTest, purpose: str, method: str, co
 async def missing_files_are_survived(agent: AgentUnderTest) -> None:
     """A file that cannot be read does not break the turn."""
     code = agent.error_code("resource_not_found")
-    await _require_turn_end(agent, "read", READ, code, "a file could not be had")
+    await _require_turn_end(agent, "read", READ, code, "a file could not be read")
 
 
 @must("agent.files.08", "files-terminals.md#terminal-create, peers.md#terminal-commands", "v1 banjo")
@@ -111,7 +111,7 @@ async def terminals_are_released(agent: AgentUnderTest) -> None:
 
 
 @must("agent.files.10", "files-terminals.md#terminal-release", "v1 banjo 2025.1 draft")
-async def released_is_released(agent: AgentUnderTest) -> None:
+async def released_terminals_are_not_used(agent: AgentUnderTest) -> None:
     """A terminal is not used after it was released."""
     await run_and_collect(agent, "run", CREATE)
     await agent.collect()
@@ -149,7 +149,7 @@ async def cancelled_terminals_are_released(agent: AgentUnderTest) -> None:
 @must("agent.files.13", "files-terminals.md#terminal-create")
 async def missing_terminals_are_survived(agent: AgentUnderTest) -> None:
     """A terminal that cannot be created does not break the turn."""
-    await _require_turn_end(agent, "run", CREATE, -32603, "a terminal could not be had")
+    await _require_turn_end(agent, "run", CREATE, -32603, "a terminal could not be created")
 
 
 async def _run_with_answer(agent: AgentUnderTest, purpose: str, method: str, result: Json) -> PromptTurn:
@@ -187,14 +187,14 @@ async def forms_are_announced(agent: AgentUnderTest) -> None:
 
 
 @must("agent.files.16", "elicitation.md#form", "v1")
-async def forms_are_whole(agent: AgentUnderTest) -> None:
+async def forms_are_complete(agent: AgentUnderTest) -> None:
     """A form has a message, a mode and a schema of its fields."""
     shape = {"message": str, "mode": one_of("form", "url"), "requestedSchema": {"properties": dict}}
     await require_request_shape(agent, "form", ELICIT, shape)
 
 
 @must("agent.files.17", "elicitation.md#url", "v1")
-async def links_are_whole(agent: AgentUnderTest) -> None:
+async def links_are_complete(agent: AgentUnderTest) -> None:
     """A link has a message, an id and a URL."""
     shape = {"message": str, "elicitationId": non_empty, "url": non_empty}
     await require_request_shape(agent, "link", ELICIT, shape)

@@ -95,7 +95,7 @@ async def broken_text_is_survived(agent: AgentUnderTest) -> None:
 
 
 @must("agent.frame.09", "json-rpc.md#robust-reading")
-async def half_an_emoji_is_survived(agent: AgentUnderTest) -> None:
+async def half_an_emoji_is_answered(agent: AgentUnderTest) -> None:
     """A request with half an emoji in it, escaped, is answered."""
     # Editors that cut a text send it. Any answer is fine.
     await agent.initialize()
@@ -132,7 +132,9 @@ async def the_end_of_input_is_noticed_in_a_turn(agent: AgentUnderTest) -> None:
 @must("agent.frame.13", "initialize.md#order")
 async def the_client_speaks_first(agent: AgentUnderTest) -> None:
     """The agent writes nothing before the client has sent something."""
-    agent.require_none(await agent.collect(agent.timeouts.quiet * 3), "something was written before the client spoke")
+    agent.require_none(
+        await agent.collect(agent.timeouts.quiet * 3), "something was written before the client sent anything"
+    )
 
 
 @must("agent.frame.14", "peers.md#slow-consumer")
@@ -146,7 +148,7 @@ async def slow_readers_get_everything(agent: AgentUnderTest) -> None:
 
 
 @must("agent.frame.15", "json-rpc.md#stdio")
-async def a_trickle_is_read(agent: AgentUnderTest) -> None:
+async def single_bytes_are_read(agent: AgentUnderTest) -> None:
     """A message that arrives byte by byte is read."""
     await agent.initialize()
     for byte in _request("trickle"):

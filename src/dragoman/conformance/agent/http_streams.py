@@ -133,7 +133,7 @@ async def loads_are_answered_to_the_connection(agent: HttpAgentUnderTest) -> Non
 
 
 @must("agent.http.30", "peers.md#reports-ordering")
-async def floods_are_whole(agent: HttpAgentUnderTest) -> None:
+async def floods_are_complete(agent: HttpAgentUnderTest) -> None:
     """A thousand updates come without a gap and in order."""
     await agent.run_turn("flood")
     agent.require_counting()

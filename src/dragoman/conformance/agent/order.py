@@ -69,7 +69,7 @@ async def forks_are_named_first(agent: AgentUnderTest) -> None:
     answer = await agent.request("session/fork", params, agent.timeouts.turn)
     answer = agent.assume_result(answer, "the session could not be forked")
     fork = answer.result.get("sessionId")
-    why = "the fork has the id of its original, so the updates cannot be told apart"
+    why = "the fork has the id of its original, so the updates cannot be distinguished"
     agent.assume(fork != agent.session, why, answer)
     found = [frame for frame in agent.updates() if frame.params.get("sessionId") == fork]
     agent.require(not found, "updates of a fork came before the answer that names it", *found[:5], answer)

@@ -49,7 +49,7 @@ async def _require_denied(agent: AgentUnderTest, what: str, result: Json) -> Non
 
 
 @must("agent.permission.01", "permission.md#ask", "v1 banjo")
-async def questions_are_whole(agent: AgentUnderTest) -> None:
+async def questions_are_complete(agent: AgentUnderTest) -> None:
     """A permission request has a session, a tool call and at least one option."""
     _, question = await agent.wait_question("write")
     shape = {"sessionId": non_empty, "toolCall": {"toolCallId": non_empty}, "options": non_empty_list}
@@ -57,7 +57,7 @@ async def questions_are_whole(agent: AgentUnderTest) -> None:
 
 
 @must("agent.permission.02", "permission.md#options, peers.md#unknown-option-kinds", "v1 banjo")
-async def options_are_whole(agent: AgentUnderTest) -> None:
+async def options_are_complete(agent: AgentUnderTest) -> None:
     """Every option has an id, a name and a known kind."""
     # Strict clients refuse a question with an unknown kind.
     _, question = await agent.wait_question("write")
@@ -85,7 +85,7 @@ async def calls_are_announced_before_they_are_asked_for(agent: AgentUnderTest) -
 
 
 @must("agent.permission.05", "permission.md#ask, draft.md#trust", "v1 banjo crow draft")
-async def refused_is_refused(agent: AgentUnderTest) -> None:
+async def denied_actions_are_not_done(agent: AgentUnderTest) -> None:
     """What was denied is not done."""
     turn, question = await _wait_for_permission(agent)
     agent.permission_kinds = REJECT

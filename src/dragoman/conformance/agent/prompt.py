@@ -160,7 +160,7 @@ async def no_turn_ends_as_cancelled_by_itself(agent: AgentUnderTest) -> None:
 
 
 @must("agent.prompt.17", "errors.md#wrong-params")
-async def session_ids_are_texts(agent: AgentUnderTest) -> None:
+async def session_ids_are_strings(agent: AgentUnderTest) -> None:
     """A prompt whose session id is not a string is refused."""
     await agent.require_session_refused(17, "a prompt whose session is a number")
 

@@ -21,7 +21,7 @@ async def floods_are_survived(agent: AgentUnderTest) -> None:
 
 
 @must("agent.robust.02", "peers.md#late-permission-answers", "v1 banjo draft")
-async def second_answers_are_passed_over(agent: AgentUnderTest) -> None:
+async def second_answers_are_ignored(agent: AgentUnderTest) -> None:
     """A permission request answered twice does not end the connection."""
     turn, question = await agent.wait_question("ask")
     agent.answer_permission(question, CANCELLED)
@@ -75,7 +75,7 @@ async def large_numbers_are_survived(agent: AgentUnderTest) -> None:
 
 
 @must("agent.robust.10", "errors.md#wrong-params")
-async def senseless_notifications_are_passed_over(agent: AgentUnderTest) -> None:
+async def invalid_notifications_are_ignored(agent: AgentUnderTest) -> None:
     """Notifications with invalid params are ignored."""
     await agent.open_session()
     agent.skip_unless(agent.dialect != "crow", "crow cancels by request")
@@ -101,6 +101,6 @@ async def sessions_come_by_the_dozen(agent: AgentUnderTest) -> None:
 
 
 @must("agent.robust.12", "errors.md#unknown-methods")
-async def methods_are_texts(agent: AgentUnderTest) -> None:
+async def methods_are_strings(agent: AgentUnderTest) -> None:
     """A request whose method is not a string does not end the connection."""
     await agent.require_survival(b'{"jsonrpc":"2.0","id":923,"method":5,"params":{}}', "a method that is a number")

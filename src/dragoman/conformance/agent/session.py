@@ -57,7 +57,7 @@ async def unknown_sessions_are_refused(agent: AgentUnderTest) -> None:
 
 
 @should("agent.session.07", "errors.md#kinds, peers.md#unknown-session")
-async def unknown_sessions_have_a_number(agent: AgentUnderTest) -> None:
+async def unknown_sessions_have_their_error_code(agent: AgentUnderTest) -> None:
     """The refusal has the error code for an unknown session."""
     turn = await agent.try_prompt("hello", "no-such-session")
     agent.assume_error(turn.answer, "a prompt in a session that is not there was not refused")
@@ -129,7 +129,7 @@ def _values(option: Json) -> list[Json]:
 
 
 @must("agent.session.11", "sessions.md#config-options", "v1 banjo")
-async def options_are_whole(agent: AgentUnderTest) -> None:
+async def options_are_complete(agent: AgentUnderTest) -> None:
     """Every option has an id, a name, a type and a value."""
     for option in await _options(agent):
         shape = {"id": non_empty, "name": str, "type": non_empty, "currentValue": object}

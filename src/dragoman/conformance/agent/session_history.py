@@ -95,7 +95,7 @@ async def _list_sessions(agent: AgentUnderTest, **params: Json) -> tuple[list[Js
 
 
 @must("agent.session.22", "sessions.md#list", "v1", needs=CAN + "list")
-async def listed_sessions_are_whole(agent: AgentUnderTest) -> None:
+async def listed_sessions_are_complete(agent: AgentUnderTest) -> None:
     """A list of sessions has the id and folder of each."""
     await agent.prompt(WORDS)
     frame = await agent.request("session/list", {})

@@ -91,7 +91,7 @@ async def calls_are_finished(agent: AgentUnderTest) -> None:
 
 
 @must("agent.toolcall.07", "tool-calls.md#statuses, draft.md#status-machine")
-async def finished_is_finished(agent: AgentUnderTest) -> None:
+async def finished_calls_stay_finished(agent: AgentUnderTest) -> None:
     """A tool call that is finished stays finished."""
     # Another final status is a second end. A new tool call with a used id is not.
     for call, moves in status_history(await run_tool_calls(agent, "read", "write")).items():
@@ -117,7 +117,7 @@ async def locations_are_absolute(agent: AgentUnderTest) -> None:
 
 
 @must("agent.toolcall.10", "tool-calls.md#diff")
-async def diffs_are_whole(agent: AgentUnderTest) -> None:
+async def diffs_are_complete(agent: AgentUnderTest) -> None:
     """A diff has an absolute path and the new text."""
     found = [entry for frame in await run_tool_calls(agent, "write") for entry in _entries(frame, "diff")]
     agent.assume(found, "the agent showed no diff")

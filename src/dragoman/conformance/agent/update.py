@@ -216,7 +216,7 @@ async def compactions_are_announced(agent: AgentUnderTest) -> None:
 
 
 @must("agent.update.18", "content.md#resource", "v1 banjo")
-async def resources_are_whole(agent: AgentUnderTest) -> None:
+async def resources_are_complete(agent: AgentUnderTest) -> None:
     """An embedded resource has a URI, and either text or bytes."""
     for frame in await collect_updates(agent, "resource", "agent_message_chunk", type="resource"):
         content = wire_update(frame)["content"].get("resource")

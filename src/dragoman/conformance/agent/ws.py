@@ -86,7 +86,7 @@ async def pings_are_answered(agent: WsAgentUnderTest) -> None:
 
 
 @must("agent.ws.09", "peers.md#reports-ordering")
-async def floods_are_whole(agent: WsAgentUnderTest) -> None:
+async def floods_are_complete(agent: WsAgentUnderTest) -> None:
     """A thousand updates come without a gap and in order."""
     await agent.run_turn("flood")
     agent.require_counting()

@@ -58,7 +58,7 @@ async def refused_modes_are_tolerated(client: ClientUnderTest) -> None:
     offer_choices(client)
     client.held.add("session/set_mode")
     frame, _ = await _wait_choice(client, "session/set_mode")
-    client.refuse(frame, -32602, "this mode cannot be had now")
+    client.refuse(frame, -32602, "this mode is not available now")
     await _require_no_crash(client, "a mode that was refused")
 
 
@@ -77,7 +77,7 @@ def _require_session_and_folder(client: ClientUnderTest, frame: ReceivedFrame, p
 
 
 @must("client.choice.04", "sessions.md#load")
-async def loads_are_whole(client: ClientUnderTest) -> None:
+async def loads_are_complete(client: ClientUnderTest) -> None:
     """A session is loaded by its id, in an absolute folder, with a list of servers."""
     offer_sessions(client)
     frame, params = await _wait_choice(client, "session/load")
@@ -132,7 +132,7 @@ async def cursors_are_opaque(client: ClientUnderTest) -> None:
 
 
 @must("client.choice.08", "sessions.md#resume")
-async def resumes_are_whole(client: ClientUnderTest) -> None:
+async def resumes_are_complete(client: ClientUnderTest) -> None:
     """A session is resumed by its id, in an absolute folder."""
     offer_sessions(client, load=False)
     _require_session_and_folder(client, *await _wait_choice(client, "session/resume"))

@@ -46,7 +46,7 @@ async def models_change(client: ClientUnderTest) -> None:
 
 
 @must("client.dialect.03", "dialects.md#banjo-stop-reasons", "banjo")
-async def turns_end_for_want_of_a_login(client: ClientUnderTest) -> None:
+async def turns_end_with_auth_required(client: ClientUnderTest) -> None:
     """A turn may end with auth_required."""
     prompt = await client.begin_turn()
     client.reply(prompt, {"stopReason": "auth_required"})
@@ -94,7 +94,7 @@ async def _permission_response(client: ClientUnderTest) -> ReceivedFrame | None:
 
 
 @must("client.dialect.23", "dialects.md#crow-permission", "crow")
-async def crow_responds(client: ClientUnderTest) -> None:
+async def crow_answers_permission_requests(client: ClientUnderTest) -> None:
     """A permission request is answered with permission_response."""
     async with client.turn():
         frame = client.require(await _permission_response(client), "a permission_request was never answered")
@@ -103,7 +103,7 @@ async def crow_responds(client: ClientUnderTest) -> None:
 
 
 @must("client.dialect.24", "dialects.md#crow-permission", "crow")
-async def crow_chooses(client: ClientUnderTest) -> None:
+async def crow_chooses_an_option(client: ClientUnderTest) -> None:
     """The answer to a permission request is one of its options."""
     async with client.turn():
         frame = client.assume(await _permission_response(client), "a permission_request was never answered")
@@ -255,14 +255,14 @@ async def a_write_is_ok(client: ClientUnderTest) -> None:
 
 
 @must("client.dialect.52", "dialects.md#y2025-errors", "2025.1", needs=READ)
-async def missing_files_have_a_number(client: ClientUnderTest) -> None:
+async def missing_files_have_their_error_code(client: ClientUnderTest) -> None:
     """A file that does not exist is refused with -32001."""
     async with client.turn():
         await _require_code(client, client.absent_path(), -32001, "a file that is not there")
 
 
 @should("client.dialect.53", "dialects.md#y2025-errors", "2025.1", needs=READ)
-async def denied_files_have_a_number(client: ClientUnderTest) -> None:
+async def denied_files_have_their_error_code(client: ClientUnderTest) -> None:
     """A file outside the folder is refused with -32002."""
     async with client.turn():
         with outside_file() as path:
@@ -270,7 +270,7 @@ async def denied_files_have_a_number(client: ClientUnderTest) -> None:
 
 
 @must("client.dialect.54", "dialects.md#y2025-errors, dialects.md#y2025-capabilities", "2025.1", needs=f"!{READ}")
-async def files_not_offered_have_an_error_code(client: ClientUnderTest) -> None:
+async def files_not_offered_have_their_error_code(client: ClientUnderTest) -> None:
     """What is not offered is refused with -32004."""
     async with client.turn():
         frame = await client.require_answer("fs/read_text_file", {"path": client.create_file("a secret")})

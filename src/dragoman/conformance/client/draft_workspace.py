@@ -156,7 +156,7 @@ async def commands_time_out(client: ClientUnderTest) -> None:
 
 
 @must("client.draft.22", "draft.md#terminal-kill", needs=TERMINALS)
-async def force_is_force(client: ClientUnderTest) -> None:
+async def kill_with_force_ends_the_command(client: ClientUnderTest) -> None:
     """kill with force ends a command that ignores TERM."""
     async with client.turn():
         path = client.absent_path()
@@ -204,7 +204,7 @@ async def streams_are_named(client: ClientUnderTest) -> None:
 
 
 @must("client.draft.24", "draft.md#custom-capabilities")
-async def inventions_are_no_hindrance(client: ClientUnderTest) -> None:
+async def custom_capabilities_are_accepted(client: ClientUnderTest) -> None:
     """The client accepts an agent with capabilities of its own under _custom."""
     first = await client.hold_initialize()
     can = {"loadSession": False, "_custom": {"org.example": {"tides": ["high", 1]}}}
@@ -213,7 +213,7 @@ async def inventions_are_no_hindrance(client: ClientUnderTest) -> None:
 
 
 @should("client.draft.25", "draft.md#error-recovery")
-async def haste_makes_waste(client: ClientUnderTest) -> None:
+async def rate_limited_prompts_are_not_repeated_at_once(client: ClientUnderTest) -> None:
     """A prompt that was refused because of a rate limit is not sent again at once."""
     prompt = await client.begin_turn()
     client.refuse(prompt, -32008, "Rate limited")

@@ -155,7 +155,7 @@ async def files_outside_are_kept(client: ClientUnderTest) -> None:
 
 
 @should("client.files.11", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=READ)
-async def links_do_not_lead_out(client: ClientUnderTest) -> None:
+async def links_do_not_lead_outside(client: ClientUnderTest) -> None:
     """A link inside the folder that leads outside is not followed."""
     async with client.turn():
         with outside_file() as path:
@@ -193,7 +193,7 @@ async def folders_are_no_files(client: ClientUnderTest) -> None:
 
 
 @must("client.files.15", "peers.md#long-lines", "v1 banjo 2025.1 draft", needs=WRITE)
-async def a_megabyte_is_whole(client: ClientUnderTest) -> None:
+async def a_megabyte_is_complete(client: ClientUnderTest) -> None:
     """A megabyte is written and returned whole."""
     async with client.turn():
         path, text = client.create_file(""), "0123456789abcdef" * (MEGABYTE // 16)
@@ -221,7 +221,7 @@ async def an_empty_file_is_a_text(client: ClientUnderTest) -> None:
 
 
 @should("client.files.18", "sessions.md#roots", "v1 banjo 2025.1 draft", needs=READ)
-async def detours_lead_nowhere(client: ClientUnderTest) -> None:
+async def parent_folders_do_not_lead_outside(client: ClientUnderTest) -> None:
     """A path with .. in it does not lead outside the folder."""
     async with client.turn():
         with outside_file() as path:

@@ -81,7 +81,7 @@ async def letters_are_split(client: ClientUnderTest) -> None:
 
 
 @must("client.frame.05", "peers.md#logs-on-stdout")
-async def logs_are_passed_over(client: ClientUnderTest) -> None:
+async def logs_are_ignored(client: ClientUnderTest) -> None:
     """Log lines between the messages are ignored."""
     noise = b"> my-agent@1.0 start\n\x1b[32mMigrating database...\x1b[0m\n"
     await _require_read_after(client, "log lines between the messages", "logs-over", noise)
@@ -94,7 +94,7 @@ async def lines_end_with_cr(client: ClientUnderTest) -> None:
 
 
 @must("client.frame.07", "json-rpc.md#robust-reading")
-async def blank_lines_are_passed_over(client: ClientUnderTest) -> None:
+async def blank_lines_are_ignored(client: ClientUnderTest) -> None:
     """Blank lines are ignored."""
     await _require_read_after(client, "blank lines", "blank-over", b"\n\n  \n")
 

@@ -187,7 +187,7 @@ async def comments_are_no_messages(client: RemoteClientUnderTest) -> None:
 
 
 @must("client.http.14", "http.md#server-sent-events")
-async def fields_are_passed_over(client: RemoteClientUnderTest) -> None:
+async def fields_are_ignored(client: RemoteClientUnderTest) -> None:
     """Unknown fields, and names of events, are ignored."""
 
     def add_fields(chunk: bytes) -> list[bytes]:
@@ -217,7 +217,7 @@ async def posts_have_one_message(client: RemoteClientUnderTest) -> None:
 
 
 @must("client.http.18", "peers.md#reports-ordering")
-async def floods_are_whole(client: RemoteClientUnderTest) -> None:
+async def floods_are_complete(client: RemoteClientUnderTest) -> None:
     """A thousand updates are shown without a gap and in order."""
     await require_shown(client, "a flood of updates", MANY)
 

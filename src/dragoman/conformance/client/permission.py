@@ -73,7 +73,7 @@ async def unknown_kinds_are_tolerated(client: ClientUnderTest) -> None:
 
 
 @must("client.permission.05", "permission.md#options")
-async def nothing_cannot_be_chosen(client: ClientUnderTest) -> None:
+async def no_choice_without_options(client: ClientUnderTest) -> None:
     """A permission request without options is never answered with a choice."""
     async with client.turn():
         frame = await client.wait_reply(_ask_permission(client, []), client.timeouts.turn)
@@ -102,7 +102,7 @@ async def minimal_questions_are_answered(client: ClientUnderTest) -> None:
 
 
 @must("client.permission.08", "peers.md#lost-options")
-async def refusals_are_all_there_is(client: ClientUnderTest) -> None:
+async def options_that_only_refuse_are_kept(client: ClientUnderTest) -> None:
     """If permission can only be denied, nothing else is chosen."""
     await _require_choice(client, [{"optionId": "never", "name": "Reject", "kind": "reject_once"}])
 
@@ -136,7 +136,7 @@ async def a_form_is_filled_in(client: ClientUnderTest) -> None:
 
 
 @must("client.permission.11", "elicitation.md#modes", needs="!client.elicitation.url")
-async def modes_are_kept_to(client: ClientUnderTest) -> None:
+async def other_modes_are_refused(client: ClientUnderTest) -> None:
     """An elicitation in a mode that the client does not offer is refused."""
     async with client.turn():
         params = {"sessionId": client.session, "mode": "url", "message": "Sign in", "elicitationId": "e1"}
@@ -146,7 +146,7 @@ async def modes_are_kept_to(client: ClientUnderTest) -> None:
 
 
 @should("client.permission.12", "elicitation.md#complete")
-async def stray_completions_are_passed_over(client: ClientUnderTest) -> None:
+async def stray_completions_are_ignored(client: ClientUnderTest) -> None:
     """The completion of an unknown elicitation is ignored."""
     async with client.turn(survives="the completion of an unknown question"):
         client.notify("elicitation/complete", {"elicitationId": "never-asked"})

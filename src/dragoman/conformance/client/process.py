@@ -86,7 +86,7 @@ async def _require_exit(client: ClientUnderTest, what: str) -> None:
 
 
 @must("client.process.06", "peers.md#silent-death")
-async def a_still_birth_is_seen(client: ClientUnderTest) -> None:
+async def an_exit_before_initialize_is_noticed(client: ClientUnderTest) -> None:
     """The client gives up an agent that dies before it answers initialize."""
     _require_watched(client)
     await client.hold_initialize()
@@ -95,7 +95,7 @@ async def a_still_birth_is_seen(client: ClientUnderTest) -> None:
 
 
 @must("client.process.07", "peers.md#silent-death")
-async def a_closed_output_is_seen(client: ClientUnderTest) -> None:
+async def a_closed_output_is_noticed(client: ClientUnderTest) -> None:
     """The client gives up an agent that closes its output."""
     _require_watched(client)
     await client.begin_turn()

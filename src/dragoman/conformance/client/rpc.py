@@ -81,13 +81,13 @@ async def unknown_extensions_are_refused(client: ClientUnderTest) -> None:
 
 
 @must("client.rpc.06", "peers.md#errors-without-id")
-async def unknown_notifications_are_passed_over(client: ClientUnderTest) -> None:
+async def unknown_notifications_are_ignored(client: ClientUnderTest) -> None:
     """An unknown notification is not answered, not even with an error without id."""
     await _require_unanswered(client, "qwen/notify/session/prompt-suggestion", {"v": 1})
 
 
 @must("client.rpc.07", "extensions.md#own-methods")
-async def unknown_extension_notifications_are_passed_over(client: ClientUnderTest) -> None:
+async def unknown_extension_notifications_are_ignored(client: ClientUnderTest) -> None:
     """An unknown extension notification is not answered."""
     await _require_unanswered(client, "_auth/status_update", {"state": "authenticated"})
 
@@ -137,7 +137,7 @@ async def arrays_are_refused_as_a_whole(client: ClientUnderTest) -> None:
 
 
 @must("client.rpc.13", "json-rpc.md#envelope")
-async def stray_answers_are_passed_over(client: ClientUnderTest) -> None:
+async def stray_answers_are_ignored(client: ClientUnderTest) -> None:
     """An answer to a request that was never sent is ignored."""
     await _require_tolerated(client, b'{"jsonrpc":"2.0","id":987654,"result":{}}', "an unrequested answer")
 
@@ -193,7 +193,7 @@ async def the_id_may_come_last(client: ClientUnderTest) -> None:
 
 
 @must("client.rpc.19", "json-rpc.md#envelope")
-async def second_answers_are_passed_over(client: ClientUnderTest) -> None:
+async def second_answers_are_ignored(client: ClientUnderTest) -> None:
     """A second answer to the same request is ignored."""
     async with client.turn(survives="a second answer to the same request"):
         [new, *_] = client.assume(client.calls("session/new"), "the client opened no session")
@@ -284,7 +284,7 @@ async def cancelled_requests_are_answered(client: ClientUnderTest) -> None:
 
 
 @must("client.rpc.29", "peers.md#late-permission-answers", "v1 banjo")
-async def taking_back_is_not_answered(client: ClientUnderTest) -> None:
+async def cancel_requests_are_not_answered(client: ClientUnderTest) -> None:
     """A $/cancel_request of the agent is not itself answered."""
     async with client.turn():
         start = len(client.received)

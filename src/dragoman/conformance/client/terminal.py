@@ -185,7 +185,7 @@ async def missing_programs_are_errors(client: ClientUnderTest) -> None:
 
 
 @must("client.terminal.13", "peers.md#line-slices", needs=TERMINALS)
-async def who_waits_hears_of_a_kill(client: ClientUnderTest) -> None:
+async def waits_end_when_the_command_is_killed(client: ClientUnderTest) -> None:
     """A wait for a command that is killed is answered."""
     async with client.turn(), _terminal(client, f"exec {FOREVER}") as id:
         waiting = _call(client, "wait_for_exit", id)

@@ -56,7 +56,7 @@ async def an_error_ends_a_turn(client: ClientUnderTest) -> None:
 
 
 @must("client.turn.10", "prompt-turns.md#stop-reasons")
-async def silence_is_an_answer(client: ClientUnderTest) -> None:
+async def turns_may_end_without_a_message(client: ClientUnderTest) -> None:
     """A turn may end without any message."""
     prompt = await client.wait_prompt()
     client.end_turn(prompt)

@@ -54,7 +54,7 @@ async def close_frames_are_sent(client: RemoteClientUnderTest) -> None:
 
 
 @must("client.ws.05", "peers.md#reports-ordering")
-async def floods_are_whole(client: RemoteClientUnderTest) -> None:
+async def floods_are_complete(client: RemoteClientUnderTest) -> None:
     """A thousand updates are shown without a gap and in order."""
     await require_shown(client, "a flood of updates", MANY)
 

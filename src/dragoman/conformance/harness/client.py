@@ -147,16 +147,15 @@ class ClientUnderTest(PeerUnderTest):
             self.inconclusive(f"the client never sent {method}{detail}")
         return found
 
-    # --- saying ---------------------------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------------------------
 
     def in_dialect(self, method: str, params: Json) -> tuple[str, Json]:
         """Return a call of v1 in the client's dialect, without side data; skip what the dialect cannot express."""
         try:
-            spelled, wire = self.to_wire(method, params)
+            name, wire = self.to_wire(method, params)
         except Unsayable as error:
             self.skip(str(error))
-            raise
-        return spelled, without_side_data(wire)
+        return name, without_side_data(wire)
 
     def update(self, kind: str, /, **members: Json) -> None:
         """Send one session/update."""
@@ -183,7 +182,7 @@ class ClientUnderTest(PeerUnderTest):
         except (ConnectionFailed, TimeoutError) as error:
             self.closed = self.closed or (error if isinstance(error, ConnectionFailed) else WriteStalled(STUCK))
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     async def request_in_dialect(self, method: str, params: Json, seconds: float | None = None) -> ReceivedFrame | None:
         """Send a request of v1 in the client's dialect, with the session; return the answer."""
@@ -240,7 +239,7 @@ class ClientUnderTest(PeerUnderTest):
             except OSError:
                 continue
 
-    # --- judging --------------------------------------------------------------------------------------------------
+    # --- verdicts --------------------------------------------------------------------------------------------------
 
     async def wait_exit(self) -> ClientExit:
         """Wait until the client exits and release its agent; a client that stays (an editor) is left running."""

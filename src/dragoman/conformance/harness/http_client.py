@@ -108,11 +108,11 @@ class HttpChannel:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=1.0),
         )
         self._extra: list[EventStream] = []
-        self._inlet = FrameQueue()
+        self._frames = FrameQueue()
         self._queue: list[bytes] = []
         self._posting: asyncio.Task[None] | None = None
         self._opening: dict[str, str] = {}  # our requests that open a session with a name, by their ids
-        self._request_methods: dict[str, str] = {}  # requests of the agent: their sessions, by their ids
+        self._request_sessions: dict[str, str] = {}  # the sessions of the agent's requests, by their ids
         self._later: set[asyncio.Task[Any]] = set()
         self._locks: dict[str, asyncio.Lock] = {}
         self._is_initialized = False
@@ -208,14 +208,16 @@ class HttpChannel:
             result = found if isinstance(found, dict) else {}
             opened = result.get("sessionId") or result.get("session_id")
             if isinstance(opened, str) and self.is_eager:
-                self._spawn(self.ensure(opened))
+                task = asyncio.ensure_future(self.ensure(opened))
+                self._later.add(task)
+                task.add_done_callback(self._later.discard)
         elif isinstance(message, dict) and "id" in message:
             session = session_of(message) or stream.session
             if session is not None:
-                self._request_methods[json.dumps(message["id"])] = session
+                self._request_sessions[json.dumps(message["id"])] = session
         stream.events.append(event)
         stream.changed.set()
-        self._inlet.deliver([event.data])
+        self._frames.deliver([event.data])
 
     async def _wait_quiet(self, session: str) -> None:
         stream = self.streams.get(session)
@@ -230,7 +232,7 @@ class HttpChannel:
 
     async def receive(self) -> list[Frame]:
         """Return the frames from any stream, or from the answer to a POST."""
-        return await self._inlet.receive()
+        return await self._frames.receive()
 
     def send(self, data: bytes) -> None:
         """Post one frame, after those before it."""
@@ -278,14 +280,14 @@ class HttpChannel:
             if answer.status == 200 and self.connection and self.is_eager:
                 self.main = await self.open()
         else:
-            session = session_of(message) or (None if method else self._request_methods.pop(id, None))
+            session = session_of(message) or (None if method else self._request_sessions.pop(id, None))
             if session is not None and method in OPENING_METHODS and method != "session/new":
                 self._opening[id] = session
             if session is not None and method != "session/new" and self.is_eager:
                 await self.ensure(session)
             answer = await self._post_message(message, data, self.session_headers(session))
         if answer.body and answer.status < 300:
-            self._inlet.deliver([answer.body])
+            self._frames.deliver([answer.body])
         elif answer.status >= 300:
             self._on_refusal(message, answer)
 
@@ -304,12 +306,12 @@ class HttpChannel:
         fields = answer.json
         if isinstance(fields, dict) and isinstance(fields.get("error"), dict) and "code" in fields["error"]:
             self.refusals.append(answer.body)
-            self._inlet.deliver([answer.body])
+            self._frames.deliver([answer.body])
         elif "method" in message and "id" in message:
             why = f"HTTP {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}"
             error = {"code": -32000, "message": why}
             self.refusals.append(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
-            self._inlet.deliver([self.refusals[-1]])
+            self._frames.deliver([self.refusals[-1]])
 
     async def ensure(self, session: str) -> EventStream:
         """Return the stream of a session; open it if needed."""
@@ -319,14 +321,9 @@ class HttpChannel:
                 stream = self.streams[session] = await self.open(session)
             return stream
 
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
-
     def _end(self, error: ConnectionFailed) -> None:
         self._ended = self._ended or error
-        self._inlet.end(error)
+        self._frames.end(error)
 
     async def close(self) -> None:
         """Close the connection and its streams."""

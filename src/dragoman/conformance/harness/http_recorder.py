@@ -19,10 +19,10 @@ from dragoman.transport.remote.server.ws_requests import DIRECT_EXTENSION
 Json = Any
 
 # The prefix of headers between our own clients and servers.
-OWN = "dragoman-"
+OWN_PREFIX = "dragoman-"
 
 # The pause between two pieces of one event: long enough for each to be read by itself. Seconds.
-BREATH = 0.001
+PIECE_PAUSE = 0.001
 
 
 class RecordedRequest(msgspec.Struct):
@@ -100,14 +100,14 @@ class HttpRecorder:
         )
         if recorded.method == "GET" and "acp-session-id" in headers and self.stream_delay:
             await asyncio.sleep(self.stream_delay)
-        mended = self._repair(recorded)
-        left = [{"type": "http.request", "body": mended.body, "more_body": False}]
+        repaired = self._repair(recorded)
+        left = [{"type": "http.request", "body": repaired.body, "more_body": False}]
 
         async def again() -> Any:
             return left.pop() if left else await receive()
 
         await self._app(
-            {**scope, "headers": _raw_headers(mended.headers)}, again, _ResponseFilter(self, recorded, send)
+            {**scope, "headers": _raw_headers(repaired.headers)}, again, _ResponseFilter(self, recorded, send)
         )
 
     async def _describe_host(self, send: Any) -> None:
@@ -118,7 +118,7 @@ class HttpRecorder:
         await send({"type": "http.response.body", "body": json.dumps(host).encode()})
 
     def _repair(self, recorded: RecordedRequest) -> RecordedRequest:
-        headers = {name: value for name, value in recorded.headers.items() if not name.startswith(OWN)}
+        headers = {name: value for name, value in recorded.headers.items() if not name.startswith(OWN_PREFIX)}
         body = recorded.body
         if isinstance(recorded.message, list) and len(recorded.message) == 1:
             body = json.dumps(recorded.message[0]).encode()
@@ -140,12 +140,12 @@ class HttpRecorder:
     async def _socket(self, scope: Any, headers: dict[str, str], receive: Any, send: Any) -> None:
         self.requests.append(RecordedRequest("UPGRADE", headers))
         self._send = send
-        ours = {name: value for name, value in headers.items() if not name.startswith(OWN)}
+        ours = {name: value for name, value in headers.items() if not name.startswith(OWN_PREFIX)}
         extensions = {
             name: value for name, value in (scope.get("extensions") or {}).items() if name != DIRECT_EXTENSION
         }
 
-        async def hear() -> Any:
+        async def next_event() -> Any:
             while True:
                 message = await receive()
                 if message["type"] == "websocket.disconnect":
@@ -161,7 +161,7 @@ class HttpRecorder:
                     self._is_initialized = True
                 return message
 
-        await self._app({**scope, "headers": _raw_headers(ours), "extensions": extensions}, hear, send)
+        await self._app({**scope, "headers": _raw_headers(ours), "extensions": extensions}, next_event, send)
 
 
 class _ResponseFilter:
@@ -184,12 +184,12 @@ class _ResponseFilter:
                     headers["set-cookie"] = wire.cookie
             if message["status"] == 202 and wire.is_202_typed:
                 headers["content-type"] = "application/json"
-            headers = {name: value for name, value in headers.items() if not name.startswith(OWN)}
+            headers = {name: value for name, value in headers.items() if not name.startswith(OWN_PREFIX)}
             message = {**message, "headers": _raw_headers(headers)}
         elif self._is_stream and wire.shape is not None and message.get("body"):
             for piece in wire.shape(message["body"]):
                 await self._send({**message, "body": piece, "more_body": True})
-                await asyncio.sleep(BREATH)
+                await asyncio.sleep(PIECE_PAUSE)
             return
         await self._send(message)
 

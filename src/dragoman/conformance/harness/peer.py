@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.conformance.json_shape import Shape, mismatch
 from dragoman.conformance.verdict import Evidence, Failed, Inconclusive, Skipped
-from dragoman.dialect.dialects import load_dialect as find_dialect
+from dragoman.dialect.dialects import load_dialect
 from dragoman.errors import ConnectionFailed, DragomanError, TransportClosed
 from dragoman.schema.side import Side
 from dragoman.wire.frames import Frame, Oversize
@@ -155,7 +155,7 @@ class PeerUnderTest:
         self.dialect = dialect
         self.timeouts = timeouts
         self.needs = needs
-        self.codec = find_dialect(dialect)
+        self.codec = load_dialect(dialect)
         self.record: list[Evidence] = []
         self.received: list[ReceivedFrame] = []
         self.response_times: dict[str, float] = {}
@@ -169,7 +169,7 @@ class PeerUnderTest:
         self._last_id = 0
         self._request_methods: dict[str, str] = {}  # the methods of our requests, by their ids as JSON
 
-    # --- saying -------------------------------------------------------------------------------------------------
+    # --- sending -------------------------------------------------------------------------------------------------
 
     def send(self, message: Json) -> None:
         """Send one message, or any bytes as one line. Do nothing if the peer is gone."""
@@ -222,7 +222,7 @@ class PeerUnderTest:
         """Answer a request with a result of v1, in the peer's dialect."""
         self.reply(request, self.codec.lower_result(self.our_side, request.method, result))
 
-    # --- hearing ------------------------------------------------------------------------------------------------
+    # --- receiving ------------------------------------------------------------------------------------------------
 
     async def next_frame(self, seconds: float) -> ReceivedFrame | None:
         """Return the next frame; None when none came in time or the peer is gone (see `closed`)."""
@@ -332,7 +332,7 @@ class PeerUnderTest:
         """Return the answers with this id."""
         return [frame for frame in self.received if frame.is_reply and frame.message.get("id") == id]
 
-    # --- judging ------------------------------------------------------------------------------------------------
+    # --- verdicts ------------------------------------------------------------------------------------------------
 
     def require(self, value: T | None, why: str, *proof: ReceivedFrame | None) -> T:
         """Return the value; end with `fail` when it is false or None. `proof` are the frames that show it."""

@@ -61,8 +61,8 @@ class RemoteAgentUnderTest(AgentUnderTest):
 
     def request_message(self, method: str, params: Json, id: Json = "asked") -> dict[str, Json]:
         """Return a request of v1 in the agent's dialect to send by hand."""
-        spelled, wire = self.to_wire(method, params)
-        return {"jsonrpc": "2.0", "id": id, "method": spelled, "params": wire}
+        name, wire = self.to_wire(method, params)
+        return {"jsonrpc": "2.0", "id": id, "method": name, "params": wire}
 
     def require_status(self, answer: Answer, what: str, *statuses: int) -> None:
         """Require that the answer has one of these statuses."""

@@ -31,7 +31,7 @@ class WsChannel:
         self.texts: list[str] = []
         self._tls = tls
         self._socket: Any = None
-        self._inlet = FrameQueue()
+        self._frames = FrameQueue()
         self._queue: list[str | bytes | list[str]] = []
         self._sending: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -99,7 +99,7 @@ class WsChannel:
                 data = await self._socket.recv()
                 if isinstance(data, str):
                     self.texts.append(data)
-                    self._inlet.deliver([data.encode("utf-8", "surrogatepass")])
+                    self._frames.deliver([data.encode("utf-8", "surrogatepass")])
                 else:
                     self.binaries += 1
                     self.note("in", f"a binary frame of {len(data)} bytes")
@@ -109,13 +109,13 @@ class WsChannel:
 
     def _end(self, error: ConnectionFailed) -> None:
         self._ended = self._ended or error
-        self._inlet.end(error)
+        self._frames.end(error)
 
     # --- a line of frames -----------------------------------------------------------------------------------------
 
     async def receive(self) -> list[Frame]:
         """Return the text frames."""
-        return await self._inlet.receive()
+        return await self._frames.receive()
 
     def send(self, data: bytes) -> None:
         """Send one text frame."""
