@@ -17,43 +17,23 @@ from dragoman.conformance.harness.targets import workspace
 from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.verdict import Inconclusive, Skipped
 from dragoman.roles.client.dial import rebase_command
-from dragoman.transport.base import Transport
+from dragoman.transport.base import WrappedTransport
 from dragoman.transport.process.watchdog import WATCHDOG
-from dragoman.wire.frames import Frame
 
 PLACE = "{url}"
 NO_PROCESS = "over the network a client starts no agent"
 
 
-class ServedChannel:
+class ServedChannel(WrappedTransport):
     """The endpoint's connection to the client as a channel of frames."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    async def receive(self) -> list[Frame]:
-        """Return the client's frames."""
-        return await self._transport.receive()
-
-    def send(self, data: bytes) -> None:
-        """Send one message, on the stream it belongs to."""
-        self._transport.send(data)
 
     def write_raw(self, data: bytes) -> None:
         """Skip: there are no lines here."""
         raise Skipped("it is about lines on a pipe, which the network has not")
 
-    async def drain(self) -> None:
-        """Wait until the client has read most of it."""
-        await self._transport.drain()
-
     async def send_eof(self) -> None:
         """End the connection."""
-        await self._transport.close()
-
-    async def close(self, reason: str = "") -> None:
-        """End the connection."""
-        await self._transport.close(reason)
+        await self.close()
 
 
 class RemoteClientUnderTest(ClientUnderTest):
