@@ -45,8 +45,7 @@ if TYPE_CHECKING:
         send_result,
         unordered,
     )
-    from dragoman.testing.scenario_runner import ScenarioFailed
-    from dragoman.testing.scripted_peer import ScriptedAgent, ScriptedClient, ScriptedPeer
+    from dragoman.testing.scripted_peer import ScenarioFailed, ScriptedAgent, ScriptedClient, ScriptedPeer
     from dragoman.testing.under_test import AgentUnderTest, ClientTester, SessionUnderTest, TurnResult, WireClient
     from dragoman.transport.memory import memory_pair
 
@@ -61,8 +60,7 @@ _HOMES = {
     "testing.scenario": "Step any_number disconnect eventually expect_disconnect expect_error expect_notification "
     "expect_request expect_result expect_update send_error send_frame send_notification send_request send_result "
     "unordered",
-    "testing.scenario_runner": "ScenarioFailed",
-    "testing.scripted_peer": "ScriptedAgent ScriptedClient ScriptedPeer",
+    "testing.scripted_peer": "ScenarioFailed ScriptedAgent ScriptedClient ScriptedPeer",
     "testing.under_test": "AgentUnderTest ClientTester SessionUnderTest TurnResult WireClient",
     "transport.memory": "memory_pair",
 }

@@ -21,8 +21,7 @@ from dragoman.errors import ConnectionFailed
 from dragoman.testing import stub_agent
 from dragoman.testing.connections import Wrap
 from dragoman.testing.scenario import Expectation, Step
-from dragoman.testing.scenario_runner import ScenarioFailed, ScenarioRun, readable
-from dragoman.testing.scripted_peer import TIMEOUT, ScriptedAgent
+from dragoman.testing.scripted_peer import TIMEOUT, ScenarioFailed, ScenarioRun, ScriptedAgent, readable
 from dragoman.transport.base import Transport
 from dragoman.transport.memory import memory_pair
 from dragoman.transport.stream import StreamTransport

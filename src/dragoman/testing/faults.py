@@ -25,6 +25,17 @@ class FaultyFrame(NamedTuple):
     disconnects: bool = False  # the connection breaks instead of it
     stalls: bool = False  # the peer reads nothing from here on
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is sent at once, as one frame."""
+        return not (self.passes or self.cuts or self.disconnects or self.stalls)
+
+    def split(self) -> tuple[bytes, FaultyFrame]:
+        """Return its first piece and the rest."""
+        place, *later = self.cuts
+        rest = self._replace(data=self.data[place:], cuts=tuple(cut - place for cut in later))
+        return self.data[:place], rest
+
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault, and the frames it applies to."""
@@ -50,7 +61,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
             return number == self.at if isinstance(self.at, int) else number in self.at
         return self.chance >= 1 or random.random() < self.chance
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         """Return what replaces the frame."""
         return [frame]
 
@@ -60,8 +71,7 @@ class Split(Fault, frozen=True, kw_only=True):
 
     pieces: int = 2
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
-        """Split the frame."""
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         places = range(1, len(frame.data) + 1)  # the last place is before the line end
         cuts = sorted(random.sample(places, min(self.pieces - 1, len(places))))
         return [frame._replace(cuts=tuple(cuts))]
@@ -70,8 +80,7 @@ class Split(Fault, frozen=True, kw_only=True):
 class Merge(Fault, frozen=True, kw_only=True):
     """Hold the frame for a few passes of the event loop, and deliver it together with the next one."""
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
-        """Mark the frame to be joined with the next one."""
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         return [frame._replace(merged=True)]
 
 
@@ -80,16 +89,14 @@ class Delay(Fault, frozen=True, kw_only=True):
 
     passes: int = 10
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
-        """Delay the frame."""
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         return [frame._replace(passes=frame.passes + self.passes)]
 
 
 class Drop(Fault, frozen=True, kw_only=True):
     """Lose the frame."""
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
-        """Remove the frame."""
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         return []
 
 
@@ -98,8 +105,7 @@ class Duplicate(Fault, frozen=True, kw_only=True):
 
     times: int = 2
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
-        """Repeat the frame."""
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         return [frame] * self.times
 
 
@@ -108,8 +114,7 @@ class Truncate(Fault, frozen=True, kw_only=True):
 
     keep: int | None = None
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
-        """Cut off the rest of the frame."""
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         size = len(frame.data)
         keep = random.randrange(1, max(size, 2)) if self.keep is None else self.keep
         return [frame._replace(data=frame.data[:keep])]
@@ -120,8 +125,7 @@ class Garble(Fault, frozen=True, kw_only=True):
 
     bytes: int = 1
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
-        """Change some bytes."""
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         data = bytearray(frame.data)
         for place in random.sample(range(len(data)), min(self.bytes, len(data))):
             data[place] = random.choice([byte for byte in range(256) if byte not in (data[place], 10, 13)])
@@ -133,8 +137,7 @@ class Junk(Fault, frozen=True, kw_only=True):
 
     line: bytes = b"npm warn deprecated: this is not a message"
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
-        """Insert the line before the frame."""
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         return [FaultyFrame(self.line), frame]
 
 
@@ -147,16 +150,14 @@ class Reorder(Fault, frozen=True, kw_only=True):
 class Disconnect(Fault, frozen=True, kw_only=True):
     """Break the connection: the frame and all later ones are lost, both ways."""
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
-        """Break the connection instead of sending the frame."""
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         return [frame._replace(disconnects=True)]
 
 
 class Stall(Fault, frozen=True, kw_only=True):
     """Stop reading at the frame: writes queue until the sender times out. For sending only."""
 
-    def apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
-        """Mark where the peer stops reading."""
+    def _apply(self, frame: FaultyFrame, random: Random) -> list[FaultyFrame]:
         return [frame._replace(stalls=True)]
 
 
@@ -170,13 +171,13 @@ class FaultPipeline:
 
     def apply(self, data: bytes) -> list[FaultyFrame]:
         """Apply the faults to one frame."""
-        return self._through([FaultyFrame(data)], 0)
+        return self._apply_from([FaultyFrame(data)], 0)
 
     def flush(self) -> list[FaultyFrame]:
         """Return the frames that still wait, when no more come."""
         found: list[FaultyFrame] = []
         for place in sorted(self._held):
-            found += self._through([self._held.pop(place)], place + 1)
+            found += self._apply_from([self._held.pop(place)], place + 1)
         return found
 
     @property
@@ -185,21 +186,21 @@ class FaultPipeline:
         waiting = [fault.passes for place in self._held if isinstance(fault := self._faults[place][0], Reorder)]
         return max(waiting, default=0)
 
-    def _through(self, pieces: list[FaultyFrame], start: int) -> list[FaultyFrame]:
+    def _apply_from(self, pieces: list[FaultyFrame], start: int) -> list[FaultyFrame]:
         for place in range(start, len(self._faults)):
-            pieces = [result for parcel in pieces for result in self._at(place, parcel)]
+            pieces = [result for frame in pieces for result in self._apply_fault(place, frame)]
         return pieces
 
-    def _at(self, place: int, parcel: FaultyFrame) -> list[FaultyFrame]:
+    def _apply_fault(self, place: int, frame: FaultyFrame) -> list[FaultyFrame]:
         fault, random = self._faults[place]
         self._counts[place] += 1
         hit = fault.applies_to(self._counts[place], random)
         if not isinstance(fault, Reorder):
-            return fault.apply(parcel, random) if hit else [parcel]
+            return fault._apply(frame, random) if hit else [frame]
         held = self._held.pop(place, None)
         if held is not None:
-            return [parcel, held]
+            return [frame, held]
         if hit:
-            self._held[place] = parcel
+            self._held[place] = frame
             return []
-        return [parcel]
+        return [frame]

@@ -40,10 +40,10 @@ class FaultyTransport(WrappedTransport):
         super().__init__(transport)
         self._out = FaultPipeline(sending, f"{seed}/sending")
         self._in = FaultPipeline(receiving, f"{seed}/receiving")
-        self._going: deque[FaultyFrame] = deque()
-        self._coming: deque[FaultyFrame] = deque()
+        self._outgoing: deque[FaultyFrame] = deque()
+        self._incoming: deque[FaultyFrame] = deque()
         self._splitter = LineSplitter()  # joins pieces as a stream would
-        self._pour = getattr(transport, "write_raw", None)
+        self._write_raw = getattr(transport, "write_raw", None)
         self._queued = 0
         self._waited = 0  # passes since the last frame
         self._ticking = False
@@ -59,8 +59,8 @@ class FaultyTransport(WrappedTransport):
         if self._broken is not None:
             raise self._broken.with_traceback(None)
         self._waited = 0
-        self._put(self._out.apply(data))
-        if self._going or self._out.held_passes:
+        self._queue(self._out.apply(data))
+        if self._outgoing or self._out.held_passes:
             self._tick_soon()
         if self._broken is not None:
             raise self._broken.with_traceback(None)
@@ -72,7 +72,7 @@ class FaultyTransport(WrappedTransport):
     async def drain(self) -> None:
         """Wait until everything queued was sent; fail after some passes if the peer stopped reading."""
         passes = 0
-        while (self._stuck or self._going) and self._broken is None:
+        while (self._stuck or self._outgoing) and self._broken is None:
             await asyncio.sleep(0)
             passes += self._stuck
             if passes > STALLED_PASSES:
@@ -81,37 +81,37 @@ class FaultyTransport(WrappedTransport):
             raise self._broken.with_traceback(None)
         await self._transport.drain()
 
-    def _put(self, pieces: list[FaultyFrame]) -> None:
-        for parcel in pieces:
-            self._going.append(parcel)
-            self._queued += len(parcel.data)
-        while self._going and not self._stuck and self._broken is None:
-            first = self._going[0]
-            if first.passes or first.cuts or (first.merged and len(self._going) == 1):
+    def _queue(self, pieces: list[FaultyFrame]) -> None:
+        for frame in pieces:
+            self._outgoing.append(frame)
+            self._queued += len(frame.data)
+        while self._outgoing and not self._stuck and self._broken is None:
+            first = self._outgoing[0]
+            if first.passes or first.cuts or (first.merged and len(self._outgoing) == 1):
                 return  # _tick continues
-            if first.merged and _is_plain(self._going[1]):
-                del self._going[0]
-                self._going[0] = self._joined(first, self._going[0])
+            if first.merged and self._outgoing[1].is_whole:
+                del self._outgoing[0]
+                self._outgoing[0] = self._merge(first, self._outgoing[0])
                 continue
-            self._leave(self._going.popleft())
+            self._write(self._outgoing.popleft())
 
-    def _joined(self, parcel: FaultyFrame, later: FaultyFrame) -> FaultyFrame:
+    def _merge(self, frame: FaultyFrame, later: FaultyFrame) -> FaultyFrame:
         """Join two frames into one write on a stream; in memory they arrive in one pass anyway."""
-        if self._pour is None:
-            self._leave(parcel)
+        if self._write_raw is None:
+            self._write(frame)
             return later
-        return later._replace(data=parcel.data + b"\n" + later.data)
+        return later._replace(data=frame.data + b"\n" + later.data)
 
-    def _leave(self, parcel: FaultyFrame) -> None:
-        if parcel.disconnects:
-            self._break(TransportClosed(f"the line to {self.peer} broke"))
-        elif parcel.stalls:
+    def _write(self, frame: FaultyFrame) -> None:
+        if frame.disconnects:
+            self._break(TransportClosed(f"the connection to {self.peer} broke"))
+        elif frame.stalls:
             self._stuck = True
-            self._going.appendleft(parcel._replace(stalls=False))
+            self._outgoing.appendleft(frame._replace(stalls=False))
             return
         else:
-            self._transport.send(parcel.data)
-        self._queued -= len(parcel.data)
+            self._transport.send(frame.data)
+        self._queued -= len(frame.data)
 
     def _tick_soon(self) -> None:
         if not self._ticking:
@@ -127,32 +127,32 @@ class FaultyTransport(WrappedTransport):
             self._advance()
         except ConnectionFailed as error:
             self._broken = self._broken or error
-        if not self._stuck and (self._going or self._out.held_passes):
+        if not self._stuck and (self._outgoing or self._out.held_passes):
             self._tick_soon()
 
     def _advance(self) -> None:
-        if not self._going:
+        if not self._outgoing:
             self._waited += 1
             if self._waited >= self._out.held_passes:
-                self._put(self._out.flush())
+                self._queue(self._out.flush())
             return
-        first = self._going.popleft()
+        first = self._outgoing.popleft()
         if first.passes:
-            self._going.appendleft(first._replace(passes=first.passes - 1))
+            self._outgoing.appendleft(first._replace(passes=first.passes - 1))
         elif first.cuts:
-            self._going.appendleft(self._piece(first))
+            self._outgoing.appendleft(self._send_piece(first))
         else:
-            self._leave(first)
-        self._put([])
+            self._write(first)
+        self._queue([])
 
-    def _piece(self, parcel: FaultyFrame) -> FaultyFrame:
+    def _send_piece(self, frame: FaultyFrame) -> FaultyFrame:
         """Send one piece; without a stream, each piece is only a pass that goes by."""
-        place, *later = parcel.cuts
-        if self._pour is None:
-            return parcel._replace(cuts=tuple(later))
-        self._pour(parcel.data[:place])
-        self._queued -= place
-        return parcel._replace(data=parcel.data[place:], cuts=tuple(cut - place for cut in later))
+        if self._write_raw is None:
+            return frame._replace(cuts=frame.cuts[1:])
+        piece, rest = frame.split()
+        self._write_raw(piece)
+        self._queued -= len(piece)
+        return rest
 
     # --- receiving --------------------------------------------------------------------------------------------------
 
@@ -161,19 +161,19 @@ class FaultyTransport(WrappedTransport):
         while True:
             if self._ended is not None:
                 raise self._ended.with_traceback(None)
-            if not self._coming:
+            if not self._incoming:
                 await self._fetch()
-            frames = await self._arrived()
+            frames = await self._due_frames()
             if frames:
                 return frames
 
     async def _fetch(self) -> None:
         if self._in.held_passes:
             await self._fetch_within(self._in.held_passes)
-            self._coming.extend(self._in.flush())
+            self._incoming.extend(self._in.flush())
             return
-        self._came(await self._transport.receive())
-        if self._coming and self._coming[-1].merged:
+        self._apply_receiving_faults(await self._transport.receive())
+        if self._incoming and self._incoming[-1].merged:
             await self._fetch_within(MERGE_PASSES)
 
     async def _fetch_within(self, passes: int) -> None:
@@ -187,61 +187,57 @@ class FaultyTransport(WrappedTransport):
         finally:
             if more.done():
                 if more.exception() is None:
-                    self._came(more.result())
+                    self._apply_receiving_faults(more.result())
             else:
                 more.cancel()
                 await asyncio.gather(more, return_exceptions=True)
 
-    def _came(self, frames: list[Frame]) -> None:
+    def _apply_receiving_faults(self, frames: list[Frame]) -> None:
         for frame in frames:
-            self._coming.extend(self._in.apply(frame) if isinstance(frame, bytes) else [])
+            self._incoming.extend(self._in.apply(frame) if isinstance(frame, bytes) else [])
 
-    async def _arrived(self) -> list[Frame]:
+    async def _due_frames(self) -> list[Frame]:
         """Return the frames that are due; cancelling it loses none."""
         frames: list[Frame] = []
-        while self._coming:
-            first = self._coming[0]
+        while self._incoming:
+            first = self._incoming[0]
             if first.passes or first.cuts:
                 if frames:
                     break
                 await asyncio.sleep(0)
-                self._coming[0] = self._read_on(first)
+                self._incoming[0] = self._receive_piece(first)
                 continue
-            self._coming.popleft()
+            self._incoming.popleft()
             if first.disconnects:
-                self._coming.clear()
-                self._break(TransportClosed(f"the line to {self.peer} broke"))
+                self._incoming.clear()
+                self._break(TransportClosed(f"the connection to {self.peer} broke"))
                 break
             frames += self._splitter.feed(first.data + b"\n")
         return frames
 
-    def _read_on(self, parcel: FaultyFrame) -> FaultyFrame:
-        if parcel.passes:
-            return parcel._replace(passes=parcel.passes - 1)
-        place, *later = parcel.cuts
-        self._splitter.feed(parcel.data[:place])
-        return parcel._replace(data=parcel.data[place:], cuts=tuple(cut - place for cut in later))
+    def _receive_piece(self, frame: FaultyFrame) -> FaultyFrame:
+        if frame.passes:
+            return frame._replace(passes=frame.passes - 1)
+        piece, rest = frame.split()
+        self._splitter.feed(piece)
+        return rest
 
     # --- closing ----------------------------------------------------------------------------------------------------
 
     def _break(self, error: ConnectionFailed) -> None:
         self._broken = self._broken or error
         self._ended = self._ended or error
-        self._going.clear()
+        self._outgoing.clear()
         self._queued = 0
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._transport.close(str(error)))
 
     async def close(self, reason: str = "") -> None:
         """Close the transport, after sending what is delayed."""
-        while (self._going or self._out.held_passes) and not self._stuck and self._broken is None:
+        while (self._outgoing or self._out.held_passes) and not self._stuck and self._broken is None:
             self._tick_soon()
             await asyncio.sleep(0)
         self._broken = self._broken or TransportClosed(f"the connection to {self.peer} was closed")
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._transport.close(reason))
         await asyncio.shield(self._closing)
-
-
-def _is_plain(parcel: FaultyFrame) -> bool:
-    return not (parcel.passes or parcel.cuts or parcel.disconnects or parcel.stalls)

@@ -26,8 +26,7 @@ from dragoman.session.toolcall import ToolCall
 from dragoman.testing.connections import Target, Wrap, connect_in_memory, scripted_client
 from dragoman.testing.fake_agents import CompletedClient, fake_agent, run_client
 from dragoman.testing.scenario import Expectation, Step
-from dragoman.testing.scenario_runner import ScenarioFailed
-from dragoman.testing.scripted_peer import ScriptedClient
+from dragoman.testing.scripted_peer import ScenarioFailed, ScriptedClient
 from dragoman.transport.base import Transport
 
 T = TypeVar("T")
@@ -157,7 +156,8 @@ class AgentUnderTest:
         given = {"trace": trace, "timeout": loop.timeout, **options}
         if isinstance(target, Agent):
             return cls(loop, loop.enter(connect_in_memory(target, **given)), cwd)
-        return cls(loop, loop.enter(_connected(target, {"cwd": cwd, **given})), cwd)
+        remote: AbstractAsyncContextManager[RemoteAgent] = connect(target, **{"cwd": cwd, **given})
+        return cls(loop, loop.enter(remote), cwd)
 
     def run(self, work: Awaitable[T]) -> T:
         """Wait for a coroutine of the connection."""
@@ -224,11 +224,6 @@ class ClientTester:
 
         result: CompletedClient | T = self._loop.run(play(), 2 * self._loop.timeout + 1)  # of client, then scenario
         return result
-
-
-def _connected(target: str | Sequence[str] | Transport, options: dict[str, Any]) -> AbstractAsyncContextManager[Any]:
-    made: AbstractAsyncContextManager[Any] = connect(target, **options)
-    return made
 
 
 def _kind(update: SessionUpdate) -> str:
