@@ -12,9 +12,9 @@ import pytest
 from dragoman.cli.inspect import export
 from dragoman.cli.main import main
 from dragoman.inspect.format import Header, RecordedLine
-from dragoman.inspect.output_files import open_replacement
 from dragoman.inspect.page import render_page
 from dragoman.inspect.reader import RecordingReader
+from dragoman.inspect.recorder import open_replacement
 from dragoman.inspect.redaction import RecordingRedactor
 from tests.inspect.conversation import TALK, call, chunk, inspect, observed, write
 

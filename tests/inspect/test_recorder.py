@@ -10,8 +10,7 @@ import pytest
 
 from dragoman.inspect import recorder
 from dragoman.inspect.format import TO_CLIENT
-from dragoman.inspect.output_files import NotWritable
-from dragoman.inspect.recorder import Recorder
+from dragoman.inspect.recorder import NotWritable, Recorder
 from dragoman.inspect.tap import trace_to
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         Split,
         Stall,
         Truncate,
+        faulty,
     )
-    from dragoman.testing.faulty_transport import faulty
     from dragoman.testing.matching import ANYTHING, exact_mismatch, mismatch, one_of, regex, variable, where
     from dragoman.testing.scenario import (
         Step,
@@ -54,8 +54,7 @@ _HOMES = {
     "testing.contracts": "check_store check_transport",
     "testing.dialect_contract": "check_dialect",
     "testing.fake_agents": "CompletedClient FakeAgent fake_agent run_client",
-    "testing.faults": "Delay Disconnect Drop Duplicate Fault Garble Junk Merge Reorder Split Stall Truncate",
-    "testing.faulty_transport": "faulty",
+    "testing.faults": "Delay Disconnect Drop Duplicate Fault Garble Junk Merge Reorder Split Stall Truncate faulty",
     "testing.matching": "ANYTHING exact_mismatch mismatch one_of regex variable where",
     "testing.scenario": "Step any_number disconnect eventually expect_disconnect expect_error expect_notification "
     "expect_request expect_result expect_update send_error send_frame send_notification send_request send_result "

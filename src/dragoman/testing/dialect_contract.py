@@ -14,19 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from dragoman.dialect import emulator as emulators
 from dragoman.dialect.dialects import Dialect
-from dragoman.dialect.emulator import (
-    Deliver,
-    Effect,
-    Emulator,
-    EmulatorSettings,
-    Flow,
-    Pass,
-    SendNotification,
-    SendRequest,
-    Start,
-    Wake,
-)
 from dragoman.dialect.losses import missing_paths, without_side_data
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.text_chunk import Chunk
@@ -244,13 +233,15 @@ def _check_emulator(dialect: Dialect, peer: Side) -> None:
         assert before == after, f"{about} differs between two connections: {before}, then {after}"
 
 
-def _open(dialect: Dialect, peer: Side) -> Emulator | None:
+def _open(dialect: Dialect, peer: Side) -> emulators.Emulator | None:
     numbers = iter(range(10_000))
-    settings = EmulatorSettings(cwd="/w", now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: f"id-{next(numbers)}")
+    settings = emulators.EmulatorSettings(
+        cwd="/w", now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: f"id-{next(numbers)}"
+    )
     return dialect.open_emulator(peer, settings)
 
 
-def _run_all(emulator: Emulator | None, about: str) -> list[str]:
+def _run_all(emulator: emulators.Emulator | None, about: str) -> list[str]:
     """Return all effects of an emulator when every message passes once, both ways."""
     assert emulator is not None
     done: list[str] = []
@@ -267,15 +258,15 @@ def _run_all(emulator: Emulator | None, about: str) -> list[str]:
     return done
 
 
-def _effects(flow: Flow, row: Method, peer: Side, about: str) -> Iterator[str]:
+def _effects(flow: emulators.Flow, row: Method, peer: Side, about: str) -> Iterator[str]:
     answer: Any = None
     try:
         for _ in range(MAX_EFFECTS):
             effect = flow.send(answer)
-            assert isinstance(effect, Effect), (
+            assert isinstance(effect, emulators.Effect), (
                 f"{about}: the flow of {row.name} yields {effect!r}, which is not an effect"
             )
-            if isinstance(effect, Start):
+            if isinstance(effect, emulators.Start):
                 yield "Start"
                 yield from _effects(effect.flow, row, peer, about)
             else:
@@ -288,15 +279,15 @@ def _effects(flow: Flow, row: Method, peer: Side, about: str) -> Iterator[str]:
 
 
 def _answer(effect: Any, row: Method, peer: Side) -> Any:
-    if isinstance(effect, Wake):
+    if isinstance(effect, emulators.Wake):
         return False
     asked: Method | None = None
-    if isinstance(effect, Pass):
+    if isinstance(effect, emulators.Pass):
         asked = row
-    elif isinstance(effect, SendRequest | SendNotification):
+    elif isinstance(effect, emulators.SendRequest | emulators.SendNotification):
         asked = METHODS.get((peer, effect.method))
-    elif isinstance(effect, Deliver):
+    elif isinstance(effect, emulators.Deliver):
         asked = METHODS.get((peer.other, effect.method))
-    if asked is None or asked.result in (None, Any) or isinstance(effect, SendNotification):
+    if asked is None or asked.result in (None, Any) or isinstance(effect, emulators.SendNotification):
         return None
     return msgspec.convert(samples(asked.result)[-1], asked.result)

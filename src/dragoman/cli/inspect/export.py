@@ -12,8 +12,8 @@ from dragoman.cli.ui.format import format_size
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
 from dragoman.inspect.format import Header, end_line, frame_line, gap_line, header_line
-from dragoman.inspect.output_files import check_not_source, open_replacement
 from dragoman.inspect.reader import RecordingEnd, RecordingReader, open_recording, read_lines
+from dragoman.inspect.recorder import check_not_source, open_replacement
 from dragoman.inspect.redaction import RecordingRedactor
 
 EPILOG = """\
