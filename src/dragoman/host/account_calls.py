@@ -132,9 +132,8 @@ async def temporary_agent(
     async with host.accounts.lock_of(user):  # each call starts an agent; one client must not start many at once
         agent = await host.agent_catalog.start_agent(agent_config, caller=Caller(client, incoming.id))
         try:
-            async with asyncio.timeout(
-                host.limits.answer_timeout
-            ):  # the user may be asked meanwhile, for example in a browser
+            # The user may be asked meanwhile, for example in a browser.
+            async with asyncio.timeout(host.limits.answer_timeout):
                 if with_account:
                     await host.accounts.replay(user, agent_config.name, agent, host.limits.open_timeout)
                 yield agent

@@ -6,13 +6,14 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragoman.config.config_file import NamedAgent
 from dragoman.errors import Kind, ProtocolError
-from dragoman.host.room.agent import build_dialer, initialize_params
+from dragoman.host.room.agent import dialer_options, initialize_params
 from dragoman.host.room.notifications import CLIENT_NOTIFICATIONS
 from dragoman.roles.client.callbacks import UserCallbacks
+from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import SessionSettings
 from dragoman.roles.client.workspace import WorkspaceAccess
@@ -96,28 +97,19 @@ class AgentCatalog:
     async def start_agent(self, agent_config: NamedAgent, *, caller: Caller | None = None) -> RemoteAgent:
         """Start an agent without a session, for the caller to close. Its questions and notifications go to `caller`."""
         cwd = agent_config.cwd or os.getcwd()
-        dial = build_dialer(
-            agent_config, cwd, self.target_of(agent_config), report=self._report, initialize_timeout=self._start_timeout
-        )
-        workspace, callbacks = (
-            WorkspaceAccess(approve=lambda _: False),
-            UserCallbacks("deny", caller.elicit if caller else _no_answer),
-        )
-        result = {method: partial(caller.notify, method) for method in CLIENT_NOTIFICATIONS} if caller else {}
+        options = dialer_options(agent_config, cwd) | {"initialize_timeout": self._start_timeout}
+        workspace = WorkspaceAccess(approve=lambda _: False)
+        callbacks = UserCallbacks(
+            "deny", caller.elicit if caller else lambda _: None
+        )  # without a caller nobody answers
         agent = RemoteAgent(
-            dial,
+            Dialer(self.target_of(agent_config), report=self._report, **options),
             callbacks,
             workspace=workspace,
-            on=result,
+            on={method: partial(caller.notify, method) for method in CLIENT_NOTIFICATIONS} if caller else {},
             terminal_login=None,
             settings=SessionSettings(timeout=self._start_timeout),
         )
-        offered = workspace.capabilities()
-        offered.elicitation = callbacks.capabilities()
-        await agent.start(initialize_params(offered))
+        await agent.start(initialize_params(workspace, callbacks))
         self.note_initialized(agent_config.name, agent.initialize_result, agent.dialect)
         return agent
-
-
-def _no_answer(_: Any) -> None:
-    """Answer nothing: there is nobody to ask."""

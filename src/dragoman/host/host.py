@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from dragoman.config.config_file import NamedAgent
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host import access, session_names
@@ -53,17 +55,14 @@ def default_guard(ask: AskUser | None) -> Guard:
     return Guard(Policy(), ask=ask, answer_timeout=HostLimits().unattended_timeout * 2)
 
 
-class Counters:
+class Counters(msgspec.Struct):
     """What a host has done since it started. The code that does the thing increments its counter."""
 
-    __slots__ = ("agent_crashes", "agent_starts", "delivered_entries", "prompts", "sessions")
-
-    def __init__(self) -> None:
-        self.sessions = 0  # opened, or read from the store
-        self.prompts = 0
-        self.delivered_entries = 0  # entries sent to members, counted once for each member
-        self.agent_starts = 0
-        self.agent_crashes = 0  # agents that exited by themselves or did not start
+    sessions: int = 0  # opened, or read from the store
+    prompts: int = 0
+    delivered_entries: int = 0  # entries sent to members, counted once for each member
+    agent_starts: int = 0
+    agent_crashes: int = 0  # agents that exited by themselves or did not start
 
 
 class Host:
@@ -261,11 +260,8 @@ class Host:
 
     def check_session_limit(self, user: str) -> None:
         """Raise if a user has reached the limit of awake sessions."""
-        awake = [
-            room
-            for room in self.rooms.values()
-            if room.opener == user and (room.agent.is_started or not room.state.seq)
-        ]
+        theirs = [room for room in self.rooms.values() if room.opener == user]
+        awake = [room for room in theirs if room.agent.is_started or not room.state.seq]
         if len(awake) >= self.limits.max_sessions:
             message = f"{user} has {len(awake)} sessions awake; close some of them first"
             raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self.limits.max_sessions})

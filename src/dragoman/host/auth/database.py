@@ -18,6 +18,7 @@ from urllib.parse import quote
 from dragoman.errors import StoreFault
 from dragoman.host.auth.roles import ADMIN, RANK
 from dragoman.store.sqlite.errors import FAILURES, to_store_fault
+from dragoman.store.sqlite.schema import make_private
 
 # Marks a file as one of these ("Door").
 APPLICATION_ID = 0x446F6F72
@@ -125,9 +126,7 @@ class HostDatabase:
         if role not in RANK:
             raise ValueError(f"{role!r} is not a role; the roles are {', '.join(RANK)}")
         if self.owner and not await self.members_of(session):
-            await self.set_creator(
-                session, self.owner
-            )  # the owner keeps access to a session that was the owner's alone
+            await self.set_creator(session, self.owner)  # who keeps access to a session that was the owner's alone
         await self._write("INSERT OR REPLACE INTO members VALUES (?, ?, ?)", session, user, role)
 
     async def remove_session(self, session: str) -> None:
@@ -172,13 +171,7 @@ def lock_store(path: str) -> Iterator[None]:
 
 def _open_database(path: str) -> sqlite3.Connection:
     try:
-        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            if os.fstat(fd).st_mode & 0o077:
-                os.fchmod(fd, 0o600)
-        finally:
-            os.close(fd)
+        make_private(path)
         connection = _connect(path)
         try:
             _prepare(connection, path)

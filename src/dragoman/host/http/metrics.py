@@ -136,12 +136,16 @@ def _escape(text: str) -> str:
 def register_sources(metrics: Metrics, host: Host, endpoint: Endpoint) -> None:
     """Set the functions that read counters and gauges of a host."""
     counters = host.counters
-    for name in ("sessions", "prompts"):
-        metrics.set_source(name, lambda name=name: getattr(counters, name))  # type: ignore[misc]
-    metrics.set_source("updates_delivered", lambda: counters.delivered_entries)
-    metrics.set_source("agent_starts", lambda: counters.agent_starts)
-    metrics.set_source("agent_crashes", lambda: counters.agent_crashes)
-    metrics.set_source("connections_open", lambda: len(endpoint.principals))
-    metrics.set_source("sessions_awake", lambda: sum(1 for room in host.rooms.values() if room.agent.is_running))
-    metrics.set_source("members", lambda: sum(len(room.members) for room in host.rooms.values()))
-    metrics.set_source("buffered_bytes", lambda: endpoint.buffered_bytes)
+    sources: dict[str, Callable[[], float]] = {
+        "sessions": lambda: counters.sessions,
+        "prompts": lambda: counters.prompts,
+        "updates_delivered": lambda: counters.delivered_entries,
+        "agent_starts": lambda: counters.agent_starts,
+        "agent_crashes": lambda: counters.agent_crashes,
+        "connections_open": lambda: len(endpoint.principals),
+        "sessions_awake": lambda: sum(1 for room in host.rooms.values() if room.agent.is_running),
+        "members": lambda: sum(len(room.members) for room in host.rooms.values()),
+        "buffered_bytes": lambda: endpoint.buffered_bytes,
+    }
+    for name, read in sources.items():
+        metrics.set_source(name, read)

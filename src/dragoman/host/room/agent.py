@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from dragoman.schema.initialize import Implementation, InitializeParams
 from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams, SetTitleParams
 from dragoman.schema.side import Side
 from dragoman.store.session_log import opened_body
-from dragoman.transport.base import Transport
+from dragoman.transport.sandbox.spec import Sandbox
 
 if TYPE_CHECKING:
     from dragoman.config.config_file import NamedAgent
@@ -70,9 +69,7 @@ def create_agent(
         ),
         fallback=partial(_forward_to_clients, room),
     )
-    offered = workspace.capabilities()
-    offered.elicitation = callbacks.capabilities()
-    return agent, initialize_params(offered)
+    return agent, initialize_params(workspace, callbacks)
 
 
 def _forward_to_clients(room: Room, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
@@ -85,63 +82,36 @@ def _forward_to_clients(room: Room, incoming: Incoming, done: DoneCallback) -> A
 
 def dialer_for_room(room: Room, agent_config: NamedAgent, cwd: str, **more: Any) -> Dialer:
     """Return how to reach the agent of a room: its own process, or one shared with other rooms of its owner."""
-    pool, dialect = room.host.pool, room.host.agent_catalog.dialect_of(agent_config)
-    reason = reason_not_shared(agent_config, dialect)
+    catalog, pool = room.host.agent_catalog, room.host.pool
+    more["resolve_folder"] = room.agent.checked_folder
+    reason = reason_not_shared(agent_config, catalog.dialect_of(agent_config))
     if pool is None or reason:
         room.agent.process_note = f"own: {reason}" if pool is not None else "own"
-        return build_dialer(
-            agent_config,
-            cwd,
-            room.host.agent_catalog.target_of(agent_config),
-            resolve=room.agent.checked_folder,
-            **more,
-        )
-    more |= {
-        "dialect": dialect,
+        return Dialer(catalog.target_of(agent_config), **dialer_options(agent_config, cwd), **more)
+    options = dialer_options(agent_config, cwd) | {"dialect": catalog.dialect_of(agent_config)}
+    return PooledDialer(pool, room, agent_config, **options, **more)
+
+
+def dialer_options(agent_config: NamedAgent, cwd: str) -> dict[str, Any]:
+    """Return the options of a dialer that reaches a configured agent."""
+    return {
+        "dialect": agent_config.dialect,
         "cwd": cwd,
         "env": dict(agent_config.env),
         "session_capabilities": SESSION_CAPABILITIES,
-        "resolve_folder": room.agent.checked_folder,
+        "sandbox": Sandbox() if agent_config.sandbox else None,
     }
-    return PooledDialer(pool, room, agent_config, **more)
 
 
-def build_dialer(
-    agent_config: NamedAgent,
-    cwd: str,
-    target: Sequence[str] | Transport,
-    *,
-    report: Callable[[str], None] | None,
-    initialize_timeout: float,
-    resolve: Callable[[str], str] = os.path.realpath,
-) -> Dialer:
-    """Return how to reach a configured agent."""
-    return Dialer(
-        target,
-        dialect=agent_config.dialect,
-        cwd=cwd,
-        env=dict(agent_config.env),
-        report=report,
-        initialize_timeout=initialize_timeout,
-        session_capabilities=SESSION_CAPABILITIES,
-        sandbox=_default_sandbox() if agent_config.sandbox else None,
-        resolve_folder=resolve,
-    )
-
-
-def initialize_params(offered: Any) -> InitializeParams:
-    """Return the initialize params that the host sends to agents."""
+def initialize_params(workspace: WorkspaceAccess, callbacks: UserCallbacks) -> InitializeParams:
+    """Return the initialize params that the host sends to an agent with this workspace and these callbacks."""
+    offered = workspace.capabilities()
+    offered.elicitation = callbacks.capabilities()
     return InitializeParams(
         protocol_version=1,
         client_capabilities=offered,
         client_info=Implementation(name="dragoman", title="Dragoman host", version=__version__),
     )
-
-
-def _default_sandbox() -> Any:
-    from dragoman.transport.sandbox.spec import Sandbox
-
-    return Sandbox()
 
 
 def _capable_agent(room: Room, capability: str) -> tuple[RemoteAgent, ClientSession] | None:

@@ -63,20 +63,17 @@ PRESENCE_STATES = (HERE, IDLE, TYPING, AWAY)
 _PER_CLIENT_UPDATES = frozenset({*GATES, ConfigOptionUpdate, Plan})
 
 
-class Member:
+class Member(msgspec.Struct, eq=False):
     """One client in one room."""
 
-    __slots__ = ("client", "is_live", "max_role", "role", "seen_seq", "session", "state", "when_live")
-
-    def __init__(self, client: HostClient, session: str, role: str, after: int) -> None:
-        self.client = client
-        self.max_role = ADMIN  # the highest role it asked for: an observer stays one
-        self.session = session
-        self.role = role
-        self.seen_seq = after  # the number of the last entry it was sent
-        self.state = HERE
-        self.is_live = False  # whether it gets entries as they are committed
-        self.when_live: list[Callable[[], None]] = []  # what waits until it has got every committed entry
+    client: HostClient
+    session: str
+    role: str
+    seen_seq: int  # the number of the last entry it was sent
+    max_role: str = ADMIN  # the highest role it asked for: an observer stays one
+    state: str = HERE
+    is_live: bool = False  # whether it gets entries as they are committed
+    when_live: list[Callable[[], None]] = []  # what waits until it has got every committed entry
 
     def go_live(self) -> None:
         """Send entries as they are committed from now on; run what waited for that."""
@@ -107,7 +104,7 @@ class Member:
     def notify(self, notification: Notification) -> None:
         """Send one notification in the form that this client supports; nothing if it is not for this client."""
         client = self.client
-        if (notification.except_client and notification.except_client == client.id) or (
+        if notification.except_client == client.id or (
             notification.only_client and notification.only_client != client.id
         ):
             return
@@ -193,7 +190,7 @@ class Members(Mapping[str, Member]):
         try:
             notifications = live_notifications(self._room.id, line)
         except Exception as error:  # an entry that cannot be rendered must not stop the log
-            self._host.report(f"session {self._room.id}: entry {seq} cannot be sent: {error!r}")
+            self._room.report(f"entry {seq} cannot be sent: {error!r}")
             return
         delivered = 0
         for member in self._live_members:  # a disconnect replaces this tuple
@@ -209,9 +206,7 @@ class Members(Mapping[str, Member]):
         try:
             member.notify(notification)
         except Exception as error:
-            self._host.report(
-                f"session {self._room.id}: {member.client.client_name or 'a client'} was not notified: {error!r}"
-            )
+            self._room.report(f"{member.client.client_name or 'a client'} was not notified: {error!r}")
 
     async def _catch_up_members(self, behind: list[Member]) -> None:
         self._joining_count += 1
@@ -253,10 +248,8 @@ class Members(Mapping[str, Member]):
     ) -> Member:
         """Send a client what came `after` an entry number (None: nothing), reply to it, and add it as a member."""
         if client.id not in self._members and len(self._members) >= self._host.limits.max_members:
-            raise ProtocolError(
-                Kind.RATE_LIMITED,
-                f"{len(self._members)} clients are in this session already; try again when one has left",
-            )
+            message = f"{len(self._members)} clients are in this session already; try again when one has left"
+            raise ProtocolError(Kind.RATE_LIMITED, message)
         member = Member(client, self._room.id, role, self._state.seq if after is None else min(after, self._state.seq))
         self._room.stop_idle_timer()
         before = self._members.get(client.id)
@@ -288,9 +281,8 @@ class Members(Mapping[str, Member]):
             member.when_live += before.when_live
         member.go_live()
         if before is None:
-            self._room.report(
-                f"{client.principal.user} joined as {role}{f' ({client.client_name})' if client.client_name else ''}"
-            )
+            program = f" ({client.client_name})" if client.client_name else ""
+            self._room.report(f"{client.principal.user} joined as {role}{program}")
         client.rooms[self._room.id] = self._room
         if after is None and self._state.commands:
             update = AvailableCommandsUpdate(available_commands=self._state.commands)
@@ -377,12 +369,10 @@ class Members(Mapping[str, Member]):
 
     def _broadcast_presence(self) -> None:
         self._presence_timer = None
-        present = [member.presence for member in self._members.values()]
         if self._state.open_turn is not None:
             self.log_presence()
-        self.broadcast(
-            Notification("_dragoman/presence", params={"sessionId": self._room.id, "members": present}, topic=PRESENCE)
-        )
+        params = {"sessionId": self._room.id, "members": [member.presence for member in self._members.values()]}
+        self.broadcast(Notification("_dragoman/presence", params=params, topic=PRESENCE))
 
     def log_presence(self) -> None:
         """Log who joined and left since this was last logged.
@@ -393,11 +383,8 @@ class Members(Mapping[str, Member]):
         came, went = present - self._logged_people, self._logged_people - present
         if came or went:
             self._logged_people = present
-            body = {
-                name: [notification._asdict() for notification in sorted(people)]
-                for name, people in (("came", came), ("went", went))
-                if people
-            }
+            people = {"came": sorted(came), "went": sorted(went)}
+            body = {name: [person._asdict() for person in found] for name, found in people.items() if found}
             self._room.log.append(EntryKind.MEMBER, body, actor="dragoman")
 
     def remove_all(self) -> None:

@@ -135,9 +135,8 @@ class Questions:
             return
         eligible = self._eligible_members(question)
         if not eligible and question.gate and any(member.is_live and member.can_control for member in self._members()):
-            question.close(
-                MemberAnswer(None, "", "no client in this session can show it")
-            )  # else the prompt would wait for nothing
+            # Else the prompt would wait for nothing.
+            question.close(MemberAnswer(None, "", "no client in this session can show it"))
             return
         for member in eligible:
             if member.client.id not in question.asked_members and member.client.id not in question.dismissed_by:
@@ -145,15 +144,12 @@ class Questions:
         if question.answer.done():
             return
         if eligible and all(member.client.id in question.dismissed_by for member in eligible):
-            question.close(
-                MemberAnswer(None, eligible[-1].client.principal.user, "the question was dismissed without an answer")
-            )
+            last = eligible[-1].client.principal.user
+            question.close(MemberAnswer(None, last, "the question was dismissed without an answer"))
             return
         # A client that lost its socket for a moment still counts as present, but its time does not run.
-        is_attended = (
-            any(member.client.is_connected for member in eligible) if self._limits.waits_unattended else bool(eligible)
-        )
-        self._update_deadline(question, is_attended)
+        waits = self._limits.waits_unattended
+        self._update_deadline(question, any(member.client.is_connected or not waits for member in eligible))
 
     def _ask_member(self, question: _OpenQuestion, member: Member) -> None:
         client = member.client

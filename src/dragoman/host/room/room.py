@@ -10,17 +10,11 @@ from typing import TYPE_CHECKING, Any
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.access import is_extension
+from dragoman.host.room import notifications
 from dragoman.host.room.agent import INTERRUPTED
 from dragoman.host.room.agent_process import AgentProcess
 from dragoman.host.room.members import Member, Members
-from dragoman.host.room.notifications import (
-    AUTH_STATUS_UPDATE,
-    CLIENT_NOTIFICATIONS,
-    QUEUE,
-    TURNS,
-    Notification,
-    closed_notification,
-)
+from dragoman.host.room.notifications import Notification, closed_notification
 from dragoman.host.room.prompt_queue import PromptQueue, QueuedPrompt
 from dragoman.host.room.questions import AgentQuestions, Questions
 from dragoman.host.room.workspace import RoomWorkspace
@@ -90,16 +84,14 @@ class Room:
 
     def current_notifications(self) -> list[Notification]:
         """Return the notifications for a new member: the running turn, the waiting prompts, the workspace in use."""
-        notifications = []
+        current = []
         if self.state.open_turn is not None:
-            running = self.queue.running
             params = {"sessionId": self.id, "state": "running", "turn": self.state.open_turn}
-            notifications.append(
-                Notification("_dragoman/turn", params=params | ({"by": running.user} if running else {}), topic=TURNS)
-            )
+            params |= {"by": self.queue.running.user} if self.queue.running else {}
+            current.append(Notification("_dragoman/turn", params=params, topic=notifications.TURNS))
         if self.queue.waiting:
-            notifications.append(self._queue_notification())
-        return notifications + self.workspace.notifications()
+            current.append(self._queue_notification())
+        return current + self.workspace.notifications()
 
     # --- prompts ------------------------------------------------------------------------------------------------
 
@@ -143,16 +135,13 @@ class Room:
                     waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, self.close_reason, {"interrupted": True}))
                     raise
                 except Exception as error:
-                    self.host.report(f"session {self.id}: {error!r}")
+                    self.report(repr(error))
                     waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, f"the host failed: {error!r}"))
                 finally:
                     self.queue.finish()
                     self._turn_over.set()
-                if self.queue.waiting:
-                    waiting = self.queue.start_next()
+                if (waiting := self.queue.start_next()) is not None:
                     self.members.broadcast(self._queue_notification())
-                else:
-                    waiting = None
         finally:
             self._worker = None
             self.start_idle_timer()
@@ -177,10 +166,9 @@ class Room:
         return result
 
     def _queue_notification(self) -> Notification:
-        waiting = [
-            {"user": prompt.user, "promptId": prompt.id, "preview": prompt.preview} for prompt in self.queue.waiting
-        ]
-        return Notification("_dragoman/queue", params={"sessionId": self.id, "waiting": waiting}, topic=QUEUE)
+        waiting = [{"user": each.user, "promptId": each.id, "preview": each.preview} for each in self.queue.waiting]
+        params = {"sessionId": self.id, "waiting": waiting}
+        return Notification("_dragoman/queue", params=params, topic=notifications.QUEUE)
 
     def leave(self, client: HostClient) -> None:
         """Remove a client."""
@@ -189,18 +177,16 @@ class Room:
         self.start_idle_timer()
 
     def forward_to_clients(self, incoming: Incoming, done: DoneCallback) -> tuple[bool, Awaitable[None] | None]:
-        """Forward what only clients can answer. Return whether it is such a call, and what to await until it is
-        answered.
-        """
+        """Forward what only clients can answer. Return whether it is such a call, and what to await for the answer."""
         values, method = incoming.values, incoming.method
-        if not isinstance(values, dict) or not (is_extension(method) or method in CLIENT_NOTIFICATIONS):
+        if not isinstance(values, dict) or not (is_extension(method) or method in notifications.CLIENT_NOTIFICATIONS):
             return False, None
         params = {**values, "sessionId": self.id} if "sessionId" in values else values
         if not incoming.is_request:
             notification = Notification(method, params=params)
             if self.agent_questions.opening_client is not None:
                 self.agent_questions.opening_client.notify(method, params)
-            elif method == AUTH_STATUS_UPDATE:
+            elif method == notifications.AUTH_STATUS_UPDATE:
                 self.spawn(self._notify_owner(notification))
             else:
                 self.log.call_after(lambda: self.members.broadcast(notification))
@@ -235,11 +221,7 @@ class Room:
     def _on_idle(self) -> None:
         self._idle_timer = None
         if self.is_idle and not self.is_closed:
-            self.spawn(self._stop_when_idle())
-
-    async def _stop_when_idle(self) -> None:
-        await self.agent.stop()
-        self.start_idle_timer()
+            self.spawn(self.agent.stop()).add_done_callback(lambda _: self.start_idle_timer())
 
     def stop_idle_timer(self) -> None:
         """Keep the agent running, because somebody needs it."""

@@ -136,8 +136,7 @@ def connect_to_read(path: str, durability: str = "full", *, timeout: float = BUS
 def prepare_file(path: str, *, timeout: float = BUSY_TIMEOUT) -> None:
     """Create or migrate the file; raise StoreFault if it is newer, not ours, damaged or not writable."""
     try:
-        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
-        _make_private(path)
+        make_private(path)
         deadline = time.monotonic() + timeout
         while not _try_prepare(path, timeout):
             # Another process is creating the file, and SQLite does not wait for the switch to write-ahead logging.
@@ -185,7 +184,9 @@ def _connect(path: str, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _make_private(path: str) -> None:
+def make_private(path: str) -> None:
+    """Create a file and its folder, if needed, that only their owner can read."""
+    os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(fd).st_mode & 0o077:
