@@ -146,3 +146,12 @@ def test_no_letter_is_lost_and_no_control_character_remains(text: str, width: in
 def test_no_line_is_wider_than_the_terminal(words: list[str], width: int) -> None:
     for line in plain(" ".join(words), width=width).splitlines():
         assert sum(map(char_width, line)) <= width
+
+
+@pytest.mark.parametrize(
+    ("before", "unit"), [("", "-"), ("", "["), ("", "*a "), ("```\n", "x"), ("| ", "x"), ("# ", "[")]
+)
+def test_the_time_for_a_very_long_line_grows_with_its_length(before: str, unit: str) -> None:
+    text = before + unit * (150_000 // len(unit))  # if it grew with the square, this would take minutes
+    shown = plain(*(text[start : start + 50] for start in range(0, len(text), 50)))
+    assert shown.count(unit.strip()[-1]) == text.count(unit.strip()[-1])

@@ -14,7 +14,8 @@ from dragoman.cli.ui.terminal import char_width, clip, sanitize
 # Wider text is hard to read, however wide the terminal is. Columns.
 MAX_WIDTH = 100
 
-# A mark that has not ended within this many characters is plain text.
+# A mark that has not ended within this many characters is plain text. This also bounds the text that is searched again
+# with each piece, so that the time for a very long line grows with its length, not with its square.
 MAX_PENDING_MARK = 500
 
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
@@ -56,6 +57,8 @@ class Markdown:
         self._width = width
         self._base_style = base_style
         self._line = ""  # text of the line that is not shown yet
+        self._line_parts: list[str] = []  # the text after it, while the line can be shown only as a whole
+        self._needs_whole_line = False  # a line of code, a table row or a heading
         self._is_line_started = False  # whether the kind of the line is known and shown
         self._previous_char = ""  # the character before the text that is not shown yet
         self._line_style = ""  # of the whole line
@@ -71,7 +74,10 @@ class Markdown:
 
     def feed(self, text: str) -> None:
         """Add the next piece of text."""
-        *lines, rest = (self._line + text).replace("\r\n", "\n").split("\n")
+        self._line_parts.append(text)
+        if self._needs_whole_line and "\n" not in text:
+            return
+        *lines, rest = self._take_line().replace("\r\n", "\n").split("\n")
         for line in lines:
             self._line = line
             self._advance(is_whole=True)
@@ -88,20 +94,25 @@ class Markdown:
 
     def finish(self) -> None:
         """Show everything that is held back: the text is over, or something else has to be written."""
+        self._line = self._take_line()
         if self._line or self._table_rows:
             self._advance(is_whole=True)
-            self._line = ""
             self._flush_table()
         self._flush_word()
-        self._is_line_started, self._line_style, self._fence, self._previous_char, self._pending_space = (
-            False,
-            "",
-            "",
-            "",
-            "",
-        )
-        self._column = self._hanging_indent = self._quote_depth = 0
+        self._fence = ""
+        self._begin_line()
         self._flush_output()
+
+    def _take_line(self) -> str:
+        """Return all text of the line that is not shown yet."""
+        line = "".join((self._line, *self._line_parts))
+        self._line, self._line_parts, self._needs_whole_line = "", [], False
+        return line
+
+    def _begin_line(self) -> None:
+        self._line = self._line_style = self._pending_space = self._previous_char = ""
+        self._is_line_started = self._needs_whole_line = False
+        self._column = self._hanging_indent = self._quote_depth = 0
 
     # --- lines ----------------------------------------------------------------------------------------------
 
@@ -113,11 +124,12 @@ class Markdown:
             return
         if not self._is_line_started:
             if line.lstrip().startswith("|"):
+                self._needs_whole_line = not is_whole
                 if is_whole:
                     self._table_rows.append(line)
                     self._line = ""
                 return
-            if not is_whole and (_UNDECIDED.match(line) or _might_be_fence(line)):
+            if not is_whole and len(line) < MAX_PENDING_MARK and (_UNDECIDED.match(line) or _might_be_fence(line)):
                 return
             self._flush_table()
             if not self._start_line(line, is_whole):
@@ -137,7 +149,8 @@ class Markdown:
             return False
         if line.lstrip().startswith("#") and re.match(r"#{1,6}[ \t]", line):
             if not is_whole:
-                return False  # headings are short, and their end can be a mark too
+                self._needs_whole_line = True  # headings are short, and their end can be a mark too
+                return False
             found = _HEADING.match(line)
             self._line_style = "bold underline" if found and len(found[1]) == 1 else "bold"
             self._line = found[2] if found else line
@@ -165,18 +178,12 @@ class Markdown:
             return
         self._flush_word()
         self._write("\n", self._base_style)
-        self._line, self._is_line_started, self._line_style, self._pending_space, self._previous_char = (
-            "",
-            False,
-            "",
-            "",
-            "",
-        )
-        self._column = self._hanging_indent = self._quote_depth = 0
+        self._begin_line()
 
     def _show_code(self, line: str, is_whole: bool) -> None:
         if not is_whole:
-            return  # a line of code is short, and can be the closing fence
+            self._needs_whole_line = True  # a line of code is short, and can be the closing fence
+            return
         found = _FENCE.match(line)
         if found and found[1].startswith(self._fence) and line.strip() == found[1]:
             self._fence = ""
@@ -328,25 +335,29 @@ def _parse_pieces(text: str, previous_char: str, is_whole: bool) -> Iterator[tup
             yield parsed
             at = parsed[0]
             continue
-        follows = text[at:].lstrip(mark)[:1]
-        opens = follows not in (" ", "\t") and not (mark == "_" and (previous.isalnum() or text[at : at + 2] == "__"))
+        end = at + 1
+        while mark in "*`~_" and text[end : end + 1] == mark:
+            end += 1
+        opens = text[end : end + 1] not in (" ", "\t") and not (
+            mark == "_" and (previous.isalnum() or text[at : at + 2] == "__")
+        )
         if opens and not is_whole and len(text) - at < MAX_PENDING_MARK:
             return
-        length = len(text) - at - len(text[at:].lstrip(mark)) if mark in "*`~_" else 1
-        yield at + length, [(text[at : at + length], "")]
-        at += length
+        yield end, [(text[at:end], "")]
+        at = end
 
 
 def _parse_mark(text: str, at: int) -> tuple[int, list[Piece]] | None:
     """Return the mark that begins here: its end and its pieces."""
-    link = _LINK.match(text, at)
+    limit = at + MAX_PENDING_MARK
+    link = _LINK.match(text, at, limit)
     if link:
         label, address = link["text"], link["address"]
         shown = [(piece, f"underline {style}".strip()) for piece, style in _parse_inline(label)]
         # The target of a link is always shown: its label can claim anything.
         return link.end(), shown if label == address else [*shown, (f" ({address})", "dim")]
     for pattern, style in _INLINE_MARKS:
-        found = pattern.match(text, at)
+        found = pattern.match(text, at, limit)
         if found:
             if style == "code":
                 return found.end(), [(found["text"], style)]
