@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.sessions.repair import repair_store
+from dragoman.cli.sessions.files import repair_store
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.sqlite import SqliteStore, rebuild

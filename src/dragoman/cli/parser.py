@@ -59,6 +59,13 @@ class Parser(argparse.ArgumentParser):
         print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
         sys.exit(2)
 
+    def fail(self, message: str, code: int = 1) -> int:
+        """Print an error that is no wrong usage; return the exit code."""
+        from dragoman.cli.ui.terminal import sanitize
+
+        print(f"{self.prog}: {sanitize(message)}", file=sys.stderr)
+        return code
+
     def read(self, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         """Return the options, and the arguments after `--`."""
         if _is_capturing.get():

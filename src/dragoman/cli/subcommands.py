@@ -1,12 +1,8 @@
-"""Commands with several actions: find the action, show the help.
-
-A SubcommandGroup has a module and a parser per action; an ActionParser has one parser and a function per action.
-"""
+"""Commands with several actions: find the action and run it, show the help, report the result."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -19,57 +15,20 @@ HELP_WIDTH = 80  # columns
 HELP_FLAGS = ("-h", "--help", "help")
 
 
-class Subcommand(NamedTuple):
-    """One action: its module, usage and purpose."""
-
-    module: str
-    usage: str
-    purpose: str
-
-
-class SubcommandGroup(NamedTuple):
-    """A command with its actions, for --help."""
-
-    command: str
-    usage: str
-    description: str
-    actions: Mapping[str, Subcommand]
-    epilog: str
-    default_action: str = ""  # the action without an argument; "": show the help
-
-    def overview(self) -> str:
-        """Return the text of --help."""
-        usage = f"usage: dragoman {self.command} {self.usage}"
-        return f"{usage}\n\n{self.description}\n\n{_actions_help(self.actions.values())}\n\n{self.epilog}"
-
-    def run(self, arguments: list[str]) -> int:
-        """Run the action that the arguments name."""
-        name = arguments[0] if arguments else ""
-        if name in HELP_FLAGS or not (name or self.default_action):
-            print(self.overview())
-            return exit_codes.OK if name else exit_codes.USAGE
-        if name in self.actions:
-            rest = arguments[1:]
-        elif self.default_action and (not name or name.startswith("-")):
-            name, rest = self.default_action, arguments
-        else:
-            problem = f"there is no action {name!r}; choose one of: {', '.join(self.actions)}"
-            print(f"dragoman {self.command}: {problem}", file=sys.stderr)
-            return exit_codes.USAGE
-        code: int = import_module(f"dragoman.cli.{self.actions[name].module}").main(name, rest)
-        return code
-
-
 class Action(NamedTuple):
-    """One action of an ActionParser: its function, usage and purpose."""
+    """One action of a command: its function, usage and purpose.
 
-    run: Callable[[Parser, argparse.Namespace], int]
+    A function that shares the options of the command takes the parser and the options. One with options of its own is
+    named as "module:function", imported when it is needed, and takes its command line ("sessions list") and arguments.
+    """
+
+    run: Callable[[Parser, argparse.Namespace], int] | str
     usage: str
     purpose: str
 
 
-class ActionParser(Parser):
-    """The parser of a command whose actions are functions and share their options."""
+class CommandGroup(Parser):
+    """A command with actions: the parser of the options that they share, or only their list."""
 
     def __init__(
         self,
@@ -78,24 +37,50 @@ class ActionParser(Parser):
         description: str,
         actions: Mapping[str, Action],
         epilog: str,
-        default: str | None = None,
+        default: str = "",
     ) -> None:
+        """`default` is the action without an argument; "": show the help, or require an action."""
         super().__init__(command, usage, description, f"{_actions_help(actions.values())}\n\n{epilog}")
-        self._functions = {name: action.run for name, action in actions.items()}
+        self._command = command
+        self._table = actions
+        self._default = default
         optional: dict[str, Any] = {"nargs": "?", "default": default} if default else {}
         purpose = f"what to do ({default})" if default else "what to do"
         self.add_argument("action", choices=tuple(actions), help=purpose, **optional)
+
+    def overview(self) -> str:
+        """Return the text of --help where each action has its own options."""
+        return f"usage: {self.usage}\n\n{self.description}\n\n{self.epilog}"
+
+    def dispatch(self, arguments: list[str]) -> int:
+        """Run the action that the first argument names, with its own options."""
+        name = arguments[0] if arguments else ""
+        if name in HELP_FLAGS or not (name or self._default):
+            print(self.overview())
+            return exit_codes.OK if name else exit_codes.USAGE
+        rest = arguments[1:]
+        if name not in self._table:
+            if not self._default or (name and not name.startswith("-")):
+                return self.fail(
+                    f"there is no action {name!r}; choose one of: {', '.join(self._table)}", exit_codes.USAGE
+                )
+            name, rest = self._default, arguments
+        module, _, function = str(self._table[name].run).partition(":")
+        code: int = getattr(import_module(f"dragoman.cli.{module}"), function)(f"{self._command} {name}", rest)
+        return code
 
     def run(self, arguments: list[str]) -> int:
         """Run the action of a command that takes nothing after `--`."""
         return self.run_action(self.read_options(arguments))
 
     def run_action(self, options: argparse.Namespace) -> int:
-        """Run the action that the options name."""
-        return self._functions[options.action](self, options)
+        """Run the action that the shared options name."""
+        action = self._table[options.action].run
+        assert not isinstance(action, str)
+        return action(self, options)
 
 
-def _actions_help(actions: Iterable[Subcommand | Action]) -> str:
+def _actions_help(actions: Iterable[Action]) -> str:
     rows = list(actions)
     width = max(len(each.usage) for each in rows)
     lines = []
@@ -118,7 +103,5 @@ def find_name(parser: Parser, options: argparse.Namespace, noun: str, known: Map
     if name in known:
         return name
     noun = noun.partition(" ")[2]
-    print(
-        f"{parser.prog}: there is no {noun} {name!r}; configured {noun}s: {', '.join(known) or 'none'}", file=sys.stderr
-    )
+    parser.fail(f"there is no {noun} {name!r}; configured {noun}s: {', '.join(known) or 'none'}")
     return None

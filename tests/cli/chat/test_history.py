@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.cli.chat import completer
+from dragoman.cli.chat import line_editor
 from dragoman.cli.chat.line_editor import MAX_HISTORY, InputHistory, type_ahead_text
 from dragoman.cli.connect.attachments import mentioned_files
 
@@ -82,7 +82,7 @@ def test_files_are_completed_by_any_part_of_their_name(tmp_path: Path) -> None:
     (tmp_path / "maintenance").mkdir()
 
     def offered(before: str) -> list[str]:
-        return [candidate.text for candidate in completer.complete_file(before, str(tmp_path))]
+        return [candidate.text for candidate in line_editor.complete_file(before, str(tmp_path))]
 
     assert offered("see @main") == ["@maintenance/", "@main.py", "@test_main.py"]
     assert offered("@.h") == ["@.hidden"]
@@ -94,6 +94,6 @@ def test_files_are_completed_by_any_part_of_their_name(tmp_path: Path) -> None:
 
 def test_slash_commands_are_completed_if_they_can_be_typed() -> None:
     commands = [("plan", "a\x1b[31mb"), ("pl an", ""), ("p\x1b[2J", ""), ("other", "")]
-    (found,) = completer.complete_slash_command("/p", commands)
+    (found,) = line_editor.complete_slash_command("/p", commands)
     assert (found.text, found.replaced_length, found.description) == ("/plan ", 2, "a␛[31mb")
-    assert list(completer.complete_slash_command("/p x", commands)) == []
+    assert list(line_editor.complete_slash_command("/p x", commands)) == []

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
+from dragoman.cli.commands.hosts import probe_hosts
 from dragoman.cli.host_client.api import resolve_host
-from dragoman.cli.host_client.probe import probe_hosts
 from dragoman.cli.main import main
 from dragoman.config.config_file import load_config
 from dragoman.config.paths import user_paths

@@ -18,7 +18,7 @@ import pytest
 from dragoman import connect
 from dragoman.cli.chat import chat
 from dragoman.cli.commands import run as run_command
-from dragoman.cli.connect.follow_log import LogFollower
+from dragoman.cli.connect.json_output import LogFollower
 from dragoman.cli.connect.options import SessionOptions, read_session_options
 from dragoman.cli.connect.path_mapping import build_path_mapper
 from dragoman.cli.host_client.api import resolve_host

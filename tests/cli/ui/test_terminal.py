@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.cli.ui.diff import diff_lines
+from dragoman.cli.ui.format import diff_lines
 from dragoman.cli.ui.terminal import (
     QUESTION_BAR,
     OutputStream,

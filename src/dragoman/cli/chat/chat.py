@@ -19,10 +19,9 @@ import msgspec
 
 from dragoman import ClientSession, ConnectionFailed, ProtocolError
 from dragoman.cli import exit_codes
-from dragoman.cli.chat import colon_commands, completer, line_editor
+from dragoman.cli.chat import colon_commands, line_editor
 from dragoman.cli.chat.background import Background
-from dragoman.cli.chat.completer import Candidate
-from dragoman.cli.chat.line_editor import PROMPT, InputHistory, InterruptiblePrompter
+from dragoman.cli.chat.line_editor import PROMPT, Candidate, InputHistory, InterruptiblePrompter
 from dragoman.cli.connect import attachments
 from dragoman.cli.connect.local import OpenSession, open_session
 from dragoman.cli.connect.options import USAGE, SessionOptions, add_session_options, read_session_options
@@ -31,7 +30,7 @@ from dragoman.cli.connect.run_turn import Interrupts, run_turn
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import EOF_KEY, KeyChoice, raw_key_mode
-from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, clip, sanitize, sanitize_line
+from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, clip, sanitize_line
 from dragoman.cli.ui.transcript_view import TranscriptView, read_last_turn
 from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault, Kind
@@ -96,8 +95,7 @@ def main(arguments: list[str]) -> int:
         # Not on uvloop: prompt_toolkit needs asyncio's own loop.
         return asyncio.run(Chat(options).run())
     except ConfigFault as fault:
-        print(f"{parser.prog}: {sanitize(str(fault))}", file=sys.stderr)
-        return exit_codes.USAGE
+        return parser.fail(str(fault), exit_codes.USAGE)
 
 
 def is_interactive() -> bool:
@@ -424,8 +422,8 @@ class Chat:
             return colon_commands.complete_colon_command(text_before_cursor, self.session)
         commands = [(command.name, command.description) for command in self.session.commands]
         return [
-            *completer.complete_slash_command(text_before_cursor, commands),
-            *completer.complete_file(text_before_cursor, self.session.cwd),
+            *line_editor.complete_slash_command(text_before_cursor, commands),
+            *line_editor.complete_file(text_before_cursor, self.session.cwd),
         ]
 
     def _status_text(self) -> str:

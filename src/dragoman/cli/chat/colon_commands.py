@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman import ClientSession, ProtocolError
-from dragoman.cli.chat.completer import Candidate, complete_word
+from dragoman.cli.chat.line_editor import Candidate, complete_word
 from dragoman.cli.connect import settings
 from dragoman.cli.ui.terminal import StyledLine, sanitize_line
 from dragoman.policy.modes import MODES

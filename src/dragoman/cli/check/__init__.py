@@ -5,16 +5,16 @@ Each side has its own module; here is the table of them. Below is the folder con
 
 from __future__ import annotations
 
-from dragoman.cli.subcommands import Subcommand, SubcommandGroup
+from dragoman.cli.subcommands import Action, CommandGroup
 
-ACTIONS: dict[str, Subcommand] = {
-    "agent": Subcommand(
-        "check.agent", "agent [OPTIONS] URL | -- CMD...", "check the agent at an address, or that a command starts"
+ACTIONS: dict[str, Action] = {
+    "agent": Action(
+        "check.agent:main", "agent [OPTIONS] URL | -- CMD...", "check the agent at an address, or that a command starts"
     ),
-    "client": Subcommand("check.client", "client [OPTIONS] -- CMD...", "check a client, which starts the tester"),
+    "client": Action("check.client:main", "client [OPTIONS] -- CMD...", "check a client, which starts the tester"),
 }
 
-COMMAND = SubcommandGroup(
+COMMAND = CommandGroup(
     "check",
     "agent|client ...",
     "Try an agent or a client against the requirements of the protocol, one fresh process each, and show the evidence.",
@@ -32,5 +32,5 @@ examples:
 `dragoman check agent --help` and `dragoman check client --help` tell the rest.""",
 )
 
-main = COMMAND.run
+main = COMMAND.dispatch
 overview = COMMAND.overview

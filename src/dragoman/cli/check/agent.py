@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from dragoman.cli import exit_codes
+from dragoman.cli.check.options import (
+    EXIT_CODES_HELP,
+    StopSignal,
+    add_options,
+    list_requirements,
+    run_check,
+    run_until_signal,
+    select_requirements,
+)
 from dragoman.cli.parser import Parser
-
-if TYPE_CHECKING:
-    from dragoman.cli.check.options import StopSignal
-    from dragoman.conformance.harness.targets import Target
+from dragoman.cli.ui.terminal import OutputStream
+from dragoman.conformance.harness.preflight import check_agent
+from dragoman.conformance.harness.targets import CommandAgent, Target
+from dragoman.conformance.prompts import read_script
+from dragoman.conformance.report.baseline import read_baseline
+from dragoman.errors import ConfigFault
+from dragoman.transport.remote.address import redact_url
 
 EPILOG = """\
 Every requirement is tried with a fresh process in an empty folder; nothing the agent does ends the check. What an agent
@@ -40,10 +51,8 @@ examples:
 
 def main(name: str, arguments: list[str]) -> int:
     """Read the arguments, then check."""
-    from dragoman.cli.check.options import EXIT_CODES_HELP, add_options, list_requirements, select_requirements
-
     parser = Parser(
-        f"check {name}",
+        name,
         "[OPTIONS] URL | -- CMD ARG...",
         "Check whether an agent keeps the protocol: one that a command starts, or one at an address.",
         EPILOG + EXIT_CODES_HELP + EXAMPLES,
@@ -67,16 +76,7 @@ def main(name: str, arguments: list[str]) -> int:
     if not command and not options.url:
         parser.error("name the agent to check after --, as in: -- my-agent --acp; or give its address")
 
-    from dragoman.cli.check.options import run_check, run_until_signal
-    from dragoman.cli.ui.terminal import OutputStream
-    from dragoman.conformance.harness.preflight import check_agent
-    from dragoman.conformance.harness.targets import CommandAgent
-    from dragoman.conformance.prompts import read_script
-    from dragoman.conformance.report.baseline import read_baseline
-    from dragoman.errors import ConfigFault, StartFailed
-    from dragoman.transport.remote.address import redact_url
-
-    async def work(cut: StopSignal) -> int:
+    async def work(stop: StopSignal) -> int:
         before = read_baseline(options.baseline, "agent") if options.baseline else None
         script = read_script(options.script) if options.script else None
         token = _read_token(options.token_file)
@@ -95,17 +95,12 @@ def main(name: str, arguments: list[str]) -> int:
             aside.clear_footer()
         meant = select_requirements(parser, options, "agent", seen.dialect, way)
         peer = [redact_url(options.url)] if options.url else command
-        code = await run_check(agent(seen.dialect), meant, options, peer, "agent", cut, before)
+        code = await run_check(agent(seen.dialect), meant, options, peer, "agent", stop, before)
         if code == exit_codes.OK and not seen.is_initialized:
-            return _report_failure(f"the agent cannot be checked: {seen.why}", exit_codes.DIED)
+            return parser.fail(f"the agent cannot be checked: {seen.why}", exit_codes.DIED)
         return code
 
-    try:
-        return run_until_signal(work, "agent")
-    except StartFailed as error:
-        return _report_failure(f"the agent cannot be checked: {error}", exit_codes.DIED)
-    except ConfigFault as error:
-        return _report_failure("; ".join(error.faults), exit_codes.USAGE)
+    return run_until_signal(work, parser, "the agent cannot be checked: ")
 
 
 def _is_url(text: str) -> bool:
@@ -113,9 +108,7 @@ def _is_url(text: str) -> bool:
 
 
 def _read_token(path: str | None) -> str:
-    """The token in a file; raises ConfigFault."""
-    from dragoman.errors import ConfigFault
-
+    """Return the token in a file; raises ConfigFault."""
     if path is None:
         return ""
     try:
@@ -123,10 +116,3 @@ def _read_token(path: str | None) -> str:
             return file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigFault([f"cannot read the token in {path}: {getattr(error, 'strerror', None) or error}"]) from None
-
-
-def _report_failure(why: str, code: int) -> int:
-    from dragoman.cli.ui.terminal import sanitize
-
-    print(f"dragoman check agent: {sanitize(why)}", file=sys.stderr)
-    return code

@@ -1,18 +1,49 @@
-"""`dragoman check client`: be the agent of a client, once for every requirement, and say which it keeps."""
+"""`dragoman check client`: act as the agent of a client, once for each requirement, and report which ones it meets.
+
+With --serve, an editor starts the tester, and each verdict is shown as it comes."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
 import os
+import shlex
+import signal
 import sys
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.cli import exit_codes
+from dragoman.cli.check.options import (
+    EXIT_CODES_HELP,
+    StopSignal,
+    add_options,
+    list_requirements,
+    run_check,
+    run_until_signal,
+    select_requirements,
+    show_report,
+    write_reports,
+)
 from dragoman.cli.parser import Parser
+from dragoman.cli.ui.terminal import OutputStream, sanitize, sanitize_line
+from dragoman.conformance.harness.client_process import CommandClient
+from dragoman.conformance.harness.editor import EditorClient, agent_command, open_stub_listener
+from dragoman.conformance.harness.preflight import check_client
+from dragoman.conformance.report import model
+from dragoman.conformance.report.baseline import read_baseline
+from dragoman.conformance.requirement import Requirement, requirements
+from dragoman.conformance.runner import try_one
+from dragoman.conformance.verdict import Outcome, Verdict
 from dragoman.dialect.dialects import DEFAULT_DIALECT
+from dragoman.policy.redaction import environment_secrets
+from dragoman.testing.fake_agents import StubListener
 
 if TYPE_CHECKING:
     from dragoman.cli.check.options import StopSignal
+
 
 EPILOG = """\
 The command after -- is the client. It is started once for every requirement, in an empty folder, and has to start our
@@ -44,10 +75,8 @@ examples:
 
 def main(name: str, arguments: list[str]) -> int:
     """Read the arguments, then check."""
-    from dragoman.cli.check.options import EXIT_CODES_HELP, add_options, list_requirements, select_requirements
-
     parser = Parser(
-        f"check {name}",
+        name,
         "[OPTIONS] -- CMD ARG... | --serve",
         "Check whether a client keeps the protocol; the tester is its agent.",
         EPILOG + EXIT_CODES_HELP + EXAMPLES,
@@ -66,30 +95,12 @@ def main(name: str, arguments: list[str]) -> int:
         parser.error("--baseline compares whole checks, and --serve has as many as you typed: leave one of them away")
     if not options.serve and not command:
         parser.error("name the client to check after --, as in: -- my-client --agent {agent}; or use --serve")
-
-    from dragoman.cli.check.options import run_until_signal
-    from dragoman.cli.ui.terminal import sanitize
-    from dragoman.errors import ConfigFault, StartFailed
-
-    try:
-        if options.serve:
-            return run_until_signal(lambda cut: _serve(parser, options, cut), "client")
-        return run_until_signal(lambda cut: _check(parser, options, command, cut), "client")
-    except StartFailed as error:
-        print(f"dragoman check client: {sanitize(str(error))}", file=sys.stderr)
-        return exit_codes.DIED
-    except ConfigFault as error:
-        print(f"dragoman check client: {sanitize('; '.join(error.faults))}", file=sys.stderr)
-        return exit_codes.USAGE
+    if options.serve:
+        return run_until_signal(lambda stop: _serve(parser, options, stop), parser)
+    return run_until_signal(lambda stop: _check(parser, options, command, stop), parser)
 
 
 async def _check(parser: Parser, options: argparse.Namespace, command: list[str], stop: StopSignal) -> int:
-    from dragoman.cli.check.options import run_check, select_requirements
-    from dragoman.cli.ui.terminal import OutputStream
-    from dragoman.conformance.harness.client_process import CommandClient
-    from dragoman.conformance.harness.preflight import check_client
-    from dragoman.conformance.report.baseline import read_baseline
-
     before = read_baseline(options.baseline, "client") if options.baseline else None
     client = CommandClient(command, DEFAULT_DIALECT)
     if any("{url}" in word for word in command):
@@ -112,12 +123,68 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
 
 
 async def _serve(parser: Parser, options: argparse.Namespace, stop: StopSignal) -> int:
-    from dragoman.cli.check.editor import serve_check
-    from dragoman.cli.check.options import select_requirements
-    from dragoman.conformance.harness.editor import open_stub_listener
-
     dialect = DEFAULT_DIALECT if options.dialect == "auto" else options.dialect
     with open_stub_listener() as listener:
-        return await serve_check(
-            listener, dialect, select_requirements(parser, options, "client", dialect), options, stop
+        selected = select_requirements(parser, options, "client", dialect)
+        return await serve_check(listener, dialect, selected, options, stop)
+
+
+OUTCOME_STYLES = {
+    Outcome.PASS: "green",
+    Outcome.FAIL: "red",
+    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.NOT_APPLICABLE: "dim",
+}
+
+
+async def serve_check(
+    listener: StubListener, dialect: str, selected: Sequence[Requirement], options: argparse.Namespace, stop: StopSignal
+) -> int:
+    """Try one requirement after the other until there are no more, or the user has enough."""
+    sheet = OutputStream(sys.stderr if options.json == "-" else sys.stdout, os.environ)
+    words = agent_command(listener)
+    _show_setup(sheet, words, len(selected))
+    client = EditorClient(listener, dialect, lambda text: sheet.write_line(text, "dim"))
+    verdicts: list[Verdict] = []
+    began = time.monotonic()
+    try:
+        await _try_requirements(client, selected, verdicts, sheet)
+    except asyncio.CancelledError:  # how it usually ends
+        if not stop.signal:
+            raise
+    finally:
+        await client.close()
+    if not verdicts:
+        return stop.exit_code
+    secrets = environment_secrets(os.environ)
+    seconds, whole = time.monotonic() - began, not stop.signal
+    made = model.report("client", words, dialect, verdicts, seconds, secrets=secrets, complete=whole)
+    write_reports(options, made)
+    show_report(sheet, made)
+    if stop.signal:
+        sheet.write_line(stop.summary_line(len(selected) - len(verdicts), len(selected)), "yellow")
+    if stop.signal == signal.SIGTERM:
+        return stop.exit_code
+    return exit_codes.FAILED if made.is_broken else exit_codes.OK
+
+
+def _show_setup(output: OutputStream, argv: list[str], count: int) -> None:
+    output.write_line("Configure this command as an agent of the editor:", "bold")
+    output.write_line(f"  {shlex.join(argv)}")
+    output.write_line("In Zed, for example, in settings.json:")
+    entry = {"dragoman check": {"type": "custom", "command": argv[0], "args": argv[1:]}}
+    output.write_line(f'  "agent_servers": {json.dumps(entry)}')
+    output.write_line(f"{count} requirements are tried, one with each prompt. Ctrl-C ends it and shows what was found.")
+
+
+async def _try_requirements(
+    client: EditorClient, selected: Sequence[Requirement], verdicts: list[Verdict], output: OutputStream
+) -> None:
+    for requirement in selected:
+        verdict = await try_one(client, requirement)
+        verdicts.append(verdict)
+        sentence = requirements()[verdict.requirement].sentence
+        why = f" ({sanitize(sanitize_line(verdict.why))})" if verdict.why else ""
+        output.write_line(
+            f"{verdict.outcome.value:15} {verdict.requirement:20} {sentence}{why}", OUTCOME_STYLES[verdict.outcome]
         )

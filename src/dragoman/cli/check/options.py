@@ -24,7 +24,7 @@ from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import check
 from dragoman.conformance.verdict import Outcome, Verdict
 from dragoman.dialect.dialects import DIALECT_NAMES
-from dragoman.errors import ConfigFault
+from dragoman.errors import ConfigFault, StartFailed
 from dragoman.policy.redaction import environment_secrets
 
 if TYPE_CHECKING:
@@ -122,21 +122,26 @@ class StopSignal:
         return f"ended by {STOP_SIGNALS[self.signal]}: {left} of {total} were not tried"
 
 
-def run_until_signal(run: Callable[[StopSignal], Coroutine[None, None, int]], name: str) -> int:
-    """Run a check to its end or until somebody ends it; gives the exit code."""
+def run_until_signal(
+    run: Callable[[StopSignal], Coroutine[None, None, int]], parser: Parser, start_failure: str = ""
+) -> int:
+    """Run a check to its end or until a signal comes; return the exit code. `start_failure` begins the error text."""
 
-    async def whole() -> int:
-        with StopSignal() as cut:
+    async def run_check_with_signals() -> int:
+        with StopSignal() as stop:
             try:
-                return await run(cut)
+                return await run(stop)
             except asyncio.CancelledError:
-                if not cut.signal:
+                if not stop.signal:
                     raise
-                told = f"ended by {STOP_SIGNALS[cut.signal]} before anything was tried"
-                print(f"dragoman check {name}: {told}", file=sys.stderr)
-                return cut.exit_code
+                return parser.fail(f"ended by {STOP_SIGNALS[stop.signal]} before anything was tried", stop.exit_code)
 
-    return asyncio.run(whole())
+    try:
+        return asyncio.run(run_check_with_signals())
+    except StartFailed as error:
+        return parser.fail(f"{start_failure}{error}", exit_codes.DIED)
+    except ConfigFault as error:
+        return parser.fail("; ".join(error.faults), exit_codes.USAGE)
 
 
 async def run_check(

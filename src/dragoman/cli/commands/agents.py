@@ -11,8 +11,8 @@ from typing import Any
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import which_agent
 from dragoman.cli.parser import Parser
-from dragoman.cli.subcommands import Action, ActionParser, find_name, require_name
-from dragoman.cli.ui.format import print_json, report
+from dragoman.cli.subcommands import Action, CommandGroup, find_name, require_name
+from dragoman.cli.ui.format import report
 from dragoman.config import config_file as config
 from dragoman.config.config_file import KNOWN_AGENTS, NAME_PATTERN, NAME_RULE, NamedAgent
 from dragoman.config.paths import user_paths
@@ -38,7 +38,7 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the action."""
-    parser = ActionParser(
+    parser = CommandGroup(
         "agents",
         "[ACTION] [NAME] [OPTIONS] [-- CMD ARG...]",
         "List, add and remove agents; choose the default agent.",
@@ -69,24 +69,17 @@ def list_agents(parser: Parser, options: argparse.Namespace) -> int:
     rows = which_agent.available_agents(known)
     if options.names:
         print("\n".join(agent.name for agent, _ in rows))
-    elif options.json:
-        print_json(
-            {
-                "file": path,
-                "default": known.default or None,
-                "agents": [agent_to_json(agent, source) for agent, source in rows],
-            }
-        )
-    else:
-        for line in which_agent.format_agents(rows):
-            print(line)
-        if not rows:
-            print("No agent is configured, and no well-known agent is on PATH. Well-known agents:")
-            width = max(len(each.name) for each in KNOWN_AGENTS)
-            for each in KNOWN_AGENTS:
-                print(f"  {each.name:{width}}  {' '.join(each.command)}  ({each.source})")
-            print("To add any other ACP agent: dragoman agents add NAME -- CMD ARG...")
-    return exit_codes.OK
+        return exit_codes.OK
+    lines = which_agent.format_agents(rows)
+    if not rows:
+        width = max(len(each.name) for each in KNOWN_AGENTS)
+        lines = [
+            "No agent is configured, and no well-known agent is on PATH. Well-known agents:",
+            *(f"  {each.name:{width}}  {' '.join(each.command)}  ({each.source})" for each in KNOWN_AGENTS),
+            "To add any other ACP agent: dragoman agents add NAME -- CMD ARG...",
+        ]
+    agents = [agent_to_json(agent, source) for agent, source in rows]
+    return report(options, {"file": path, "default": known.default or None, "agents": agents}, lines)
 
 
 def agent_to_json(agent: NamedAgent, source: str) -> dict[str, Any]:

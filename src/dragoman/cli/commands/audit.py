@@ -12,8 +12,8 @@ from typing import Any
 
 from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser
-from dragoman.cli.subcommands import Action, ActionParser
-from dragoman.cli.ui.format import print_json
+from dragoman.cli.subcommands import Action, CommandGroup
+from dragoman.cli.ui.format import report
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault
@@ -41,7 +41,7 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the action."""
-    parser = ActionParser(
+    parser = CommandGroup(
         "audit", "ACTION [OPTIONS]", "Show, verify and export the log of permission decisions.", _ACTIONS, EPILOG
     )
     parser.add_value("--file", "FILE", "use this log instead of your own")
@@ -74,31 +74,30 @@ def _selected_entries(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
 def show_entries(_: Parser, options: argparse.Namespace) -> int:
     """Show the last entries, one line each."""
     entries = deque(_selected_entries(options), maxlen=options.last)
-    if options.json:
-        print_json(list(entries))
-        return exit_codes.OK
+    lines = []
     for entry in entries:
         fields = [
             str(entry.get(name, "")) for name in ("seq", "time", "who", "what", "decision", "operation", "resource")
         ]
         reason = f"  ({entry['reason']})" if entry.get("reason") else ""
-        print(sanitize_line("  ".join(part for part in fields if part) + reason))
-    return exit_codes.OK
+        lines.append("  ".join(part for part in fields if part) + reason)
+    return report(options, list(entries), lines)
 
 
 def verify_log(_: Parser, options: argparse.Namespace) -> int:
     """Verify the hash chain, and that the expected entries are there."""
     checked = AuditLog(options.path).verify(options.expect)
     mark = f"{checked.last.seq}:{checked.last.hash}"
-    if options.json:
-        faults = [{"line": fault.line, "what": fault.what} for fault in checked.faults]
-        print_json({"whole": not faults, "entries": checked.entries, "mark": mark, "faults": faults})
-    elif checked.faults:
+    faults = [{"line": fault.line, "what": fault.what} for fault in checked.faults]
+    if faults and not options.json:
         for fault in checked.faults:
             print(sanitize_line(f"{options.path}: line {fault.line}: {fault.what}"), file=sys.stderr)
-    else:
-        print(f"{checked.entries} entries, intact; mark {mark}")
-    return exit_codes.FAILED if checked.faults else exit_codes.OK
+    report(
+        options,
+        {"whole": not faults, "entries": checked.entries, "mark": mark, "faults": faults},
+        [] if faults else f"{checked.entries} entries, intact; mark {mark}",
+    )
+    return exit_codes.FAILED if faults else exit_codes.OK
 
 
 def export_entries(_: Parser, options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ import msgspec
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import which_agent
 from dragoman.cli.parser import Parser
-from dragoman.cli.subcommands import Action, ActionParser
+from dragoman.cli.subcommands import Action, CommandGroup
 from dragoman.cli.ui.format import print_json
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config import config_file as config
@@ -71,7 +71,7 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the action."""
-    parser = ActionParser(
+    parser = CommandGroup(
         "config", "[ACTION] [--json]", "Show and check your configuration.", _ACTIONS, EPILOG, default="show"
     )
     parser.add_flag("--json", "print JSON")

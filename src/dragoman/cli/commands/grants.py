@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from datetime import UTC, datetime
+
+import msgspec
 
 from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser
-from dragoman.cli.subcommands import Action, ActionParser
-from dragoman.cli.ui.format import print_json
-from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.cli.subcommands import Action, CommandGroup
+from dragoman.cli.ui.format import format_expiry, report
 from dragoman.config.grants import GrantsFile
 from dragoman.config.paths import user_paths
 from dragoman.config.private_files import as_config_faults
@@ -31,7 +30,7 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the action."""
-    parser = ActionParser(
+    parser = CommandGroup(
         "grants", "ACTION [ID...] [OPTIONS]", "List and revoke remembered permissions.", _ACTIONS, EPILOG
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="revoke: ids of grants")
@@ -47,17 +46,11 @@ def list_grants(parser: Parser, options: argparse.Namespace) -> int:
     if options.ids or options.all:
         parser.error("list takes no ids")
     current = [grant for grant in GrantsFile(user_paths().grants).current() if not grant.is_expired(time.time())]
-    if options.json:
-        import msgspec
-
-        print_json([msgspec.to_builtins(grant) for grant in current])
-    else:
-        for grant in current:
-            subject = sanitize_line(format_grant(grant))
-            print(f"{grant.id}  {grant.verdict:5}  {grant.scope:9}  {grant.operation:16}  {subject}")
-        if not current:
-            print("there are no grants")
-    return exit_codes.OK
+    lines = [
+        f"{grant.id}  {grant.verdict:5}  {grant.scope:9}  {grant.operation:16}  {format_grant(grant)}"
+        for grant in current
+    ]
+    return report(options, msgspec.to_builtins(current), lines or "there are no grants")
 
 
 def format_grant(grant: Grant) -> str:
@@ -71,7 +64,7 @@ def format_grant(grant: Grant) -> str:
     if grant.workspace and grant.scope != "always":
         text += f"  in {grant.workspace}"
     if grant.expires is not None:
-        text += f"  until {datetime.fromtimestamp(grant.expires, UTC):%Y-%m-%d %H:%M} UTC"
+        text += f"  {format_expiry(grant.expires)}"
     return text
 
 
@@ -83,26 +76,18 @@ def revoke_grants(parser: Parser, options: argparse.Namespace) -> int:
     ids = options.ids or [grant.id for grant in grants.current()]
     found = grants.revoke(ids)
     missing = sorted(set(ids) - {grant.id for grant in found})
-    if options.json:
-        print_json({"revoked": [grant.id for grant in found], "unknown": missing})
-    else:
-        for grant in found:
-            print(f"revoked {grant.id}: {grant.verdict} {grant.operation} {sanitize_line(format_grant(grant))}")
+    lines = [f"revoked {grant.id}: {grant.verdict} {grant.operation} {format_grant(grant)}" for grant in found]
+    report(options, {"revoked": [grant.id for grant in found], "unknown": missing}, lines)
     if missing and not options.json:
-        print(f"{parser.prog}: there is no grant {', '.join(missing)}; see dragoman grants list", file=sys.stderr)
-    _audit_revocation(found)
-    return exit_codes.FAILED if missing else exit_codes.OK
+        parser.fail(f"there is no grant {', '.join(missing)}; see dragoman grants list")
+    if found:  # if the audit log cannot be written, the revocation stays, which is the safe side
+        from dragoman.roles.client.permission.audit_writer import grant_entry
+        from dragoman.store.audit import AuditEvent, AuditLog
 
-
-def _audit_revocation(revoked: list[Grant]) -> None:
-    """Write the revocation to the audit log. If that fails, the revocation stays, which is the safe side."""
-    from dragoman.roles.client.permission.audit_writer import grant_entry
-    from dragoman.store.audit import AuditEvent, AuditLog
-
-    if revoked:
         path = user_paths().audit
         with as_config_faults(path):
-            AuditLog(path).append([grant_entry(grant, AuditEvent.REVOKED) for grant in revoked])
+            AuditLog(path).append([grant_entry(grant, AuditEvent.REVOKED) for grant in found])
+    return exit_codes.FAILED if missing else exit_codes.OK
 
 
 _ACTIONS = {

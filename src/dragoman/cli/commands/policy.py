@@ -9,7 +9,7 @@ from typing import Any
 
 from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser
-from dragoman.cli.subcommands import Action, ActionParser
+from dragoman.cli.subcommands import Action, CommandGroup
 from dragoman.cli.ui.format import print_json, report
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.grants import GrantsFile
@@ -18,7 +18,7 @@ from dragoman.config.policy_files import PolicyLoader, TrustedFiles, content_has
 from dragoman.config.private_files import read_bytes
 from dragoman.errors import ConfigFault
 from dragoman.policy.decide import explain
-from dragoman.policy.decision import ASK, DENY, Verdict
+from dragoman.policy.decision import ASK, DENY, Decision, Verdict
 from dragoman.policy.modes import MODES
 from dragoman.policy.parse import parse_policy
 from dragoman.policy.patterns import parse_url
@@ -52,7 +52,7 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the action."""
-    parser = ActionParser(
+    parser = CommandGroup(
         "policy",
         "ACTION [ARGUMENTS] [OPTIONS]",
         "Check policy rules, explain a decision, trust a project's rules.",
@@ -89,24 +89,20 @@ def check_policy(parser: Parser, options: argparse.Namespace) -> int:
             for line in fault.faults:
                 print(sanitize_line(line), file=sys.stderr)
         return exit_codes.FAILED
-    if options.json:
-        files = [_rule_file_to_json(file) for file in policy.files]
-        warnings = [warning for file in policy.files for warning in file.warnings()]
-        result = {"faults": [], "warnings": warnings, "mode": policy.mode, "roots": list(policy.roots), "files": files}
-        print_json(result)
-        return exit_codes.OK
-    print(f"mode: {policy.mode}")
+    lines = [f"mode: {policy.mode}"]
     for file in policy.files:
         note = "" if file.is_trusted else "; not trusted, so it can only ask and deny"
-        print(f"{sanitize_line(file.name)}: {len(file.rules)} rules{note}")
-        for warning in file.warnings():
-            print(f"  warning: {sanitize_line(warning)}")
+        lines.append(f"{file.name}: {len(file.rules)} rules{note}")
+        lines += [f"  warning: {warning}" for warning in file.warnings()]
     for root in policy.roots:
         note = "" if os.path.isdir(root) else " (there is no such folder)"
-        print(f"available in every session: {sanitize_line(root)}{note}")
+        lines.append(f"available in every session: {root}{note}")
     if not policy.files:
-        print(f"no policy files; yours would be {user_paths().policy}")
-    return exit_codes.OK
+        lines.append(f"no policy files; yours would be {user_paths().policy}")
+    files = [_rule_file_to_json(file) for file in policy.files]
+    warnings = [warning for file in policy.files for warning in file.warnings()]
+    result = {"faults": [], "warnings": warnings, "mode": policy.mode, "roots": list(policy.roots), "files": files}
+    return report(options, result, lines)
 
 
 def explain_decision(parser: Parser, options: argparse.Namespace) -> int:
@@ -142,26 +138,15 @@ def explain_decision(parser: Parser, options: argparse.Namespace) -> int:
 
     explanation = explain(policy, question, GrantsFile(paths.grants).current(), now=time.time())
     decision = explanation.decision
-    if options.json:
-        print_json(
-            {
-                "decision": decision.verdict.label,
-                "source": decision.source,
-                "reason": decision.reason,
-                "operation": operation,
-                "resource": resource,
-                "mode": question.mode,
-                "considered": [
-                    {"decision": each.verdict.label, "source": each.source, "reason": each.reason}
-                    for each in explanation.considered
-                ],
-            }
-        )
-    else:
-        print(f"{decision.verdict.label}: {sanitize_line(decision.reason)}")
-        for each in explanation.considered:
-            print(f"  {each.verdict.label:5}  {sanitize_line(each.reason)}")
-    return EXIT_CODES.get(decision.verdict, exit_codes.OK)
+    result = _decision_to_json(decision) | {"operation": operation, "resource": resource, "mode": question.mode}
+    result["considered"] = [_decision_to_json(each) for each in explanation.considered]
+    lines = [f"{decision.verdict.label}: {decision.reason}"]
+    lines += [f"  {each.verdict.label:5}  {each.reason}" for each in explanation.considered]
+    return report(options, result, lines, EXIT_CODES.get(decision.verdict, exit_codes.OK))
+
+
+def _decision_to_json(decision: Decision) -> dict[str, Any]:
+    return {"decision": decision.verdict.label, "source": decision.source, "reason": decision.reason}
 
 
 def trust_project(parser: Parser, options: argparse.Namespace) -> int:
@@ -172,8 +157,8 @@ def trust_project(parser: Parser, options: argparse.Namespace) -> int:
     file, trust = project_policy_path(root), TrustedFiles(user_paths().trust)
     if options.remove:
         was_trusted = trust.revoke(file)
-        report(options, {"file": file, "trusted": False}, f"{file} is {'no longer' if was_trusted else 'not'} trusted")
-        return exit_codes.OK
+        text = f"{file} is {'no longer' if was_trusted else 'not'} trusted"
+        return report(options, {"file": file, "trusted": False}, text)
     try:
         data = read_bytes(file)
     except OSError as error:
@@ -186,8 +171,7 @@ def trust_project(parser: Parser, options: argparse.Namespace) -> int:
     allowing = sum(rule.verdict not in EXIT_CODES for rule in rules)
     counts = f"{len(rules)} rules, {allowing} of them allow"
     text = f"{file} is trusted with its current content: {counts} ({content_hash(data)[:12]})"
-    report(options, {"file": file, "trusted": True, "rules": len(rules), "hash": content_hash(data)}, text)
-    return exit_codes.OK
+    return report(options, {"file": file, "trusted": True, "rules": len(rules), "hash": content_hash(data)}, text)
 
 
 def _rule_file_to_json(file: RuleFile) -> dict[str, Any]:

@@ -122,10 +122,9 @@ def main(arguments: list[str]) -> int:
         with open_trace(given.trace, options.agent.argv) as tap:
             return run_loop(run_prompt(msgspec.structs.replace(options, trace=tap), prompt, as_json=given.json))
     except ConfigFault as fault:
-        print(f"{parser.prog}: {sanitize(str(fault))}", file=sys.stderr)
         if given.json:
             JsonOutput(sys.stdout.buffer).write_result(exit_codes.USAGE, error=error_to_json(fault))
-        return exit_codes.USAGE
+        return parser.fail(str(fault), exit_codes.USAGE)
 
 
 class Prompt(NamedTuple):

@@ -9,8 +9,9 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -37,6 +38,7 @@ from dragoman.store.urls import StoreAddress
 
 if TYPE_CHECKING:
     from dragoman.host.auth.database import HostDatabase
+    from dragoman.host.host import Host
 
 EPILOG = f"""\
 Sessions live in the host. They continue when every editor is closed, and
@@ -92,11 +94,8 @@ USAGE = "[--agent NAME...] [OPTIONS] [-- CMD ARG...]"
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then serve until a signal comes."""
     parser = Parser("serve", USAGE, "Run a host: it keeps sessions running, and shares them between clients.", EPILOG)
-    many: dict[str, Any] = {"action": "append", "default": []}
-    parser.add_argument(
-        "--agent", metavar="NAME", help="serve this agent of `dragoman agents`; can be repeated", **many
-    )
-    parser.add_argument("--root", metavar="DIR", help="folder in which sessions may work; can be repeated", **many)
+    parser.add_value("--agent", "NAME", "serve this agent of `dragoman agents`; can be repeated", repeated=True)
+    parser.add_value("--root", "DIR", "folder in which sessions may work; can be repeated", repeated=True)
     parser.add_value("--bind", "ADDRESS", f"listen on ADDRESS:PORT, or on a port of this machine ({DEFAULT_BIND})")
     parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="certificate and key, as PEM files")
     parser.add_value("--store", "URL", "where to store sessions: FILE, sqlite:FILE or memory:")
@@ -110,9 +109,9 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_value("--policy", "FILE", "use this policy file instead of your own")
     parser.add_value("--mode", "MODE", "policy mode of all sessions", choices=tuple(MODES))
-    parser.add_argument("--mcp", metavar="FILE", help='MCP servers that users may name: {"mcpServers": {...}}', **many)
-    parser.add_argument("--origin", metavar="URL", help="web origin that may connect; can be repeated", **many)
-    parser.add_argument("--name", metavar="DOMAIN", help="additional host name of this server", **many)
+    parser.add_value("--mcp", "FILE", 'MCP servers that users may name: {"mcpServers": {...}}', repeated=True)
+    parser.add_value("--origin", "URL", "web origin that may connect; can be repeated", repeated=True)
+    parser.add_value("--name", "DOMAIN", "additional host name of this server", repeated=True)
     parser.add_flag("--no-local", "require a token on this machine too (behind a proxy)")
     parser.add_flag("--verbose", "report agents and clients on stderr")
     parser.add_flag("--json", "print one line of JSON when the host is ready")
@@ -124,11 +123,10 @@ def main(arguments: list[str]) -> int:
         return run_loop(serve(agents, section, paths, options))
     except (ConfigFault, StartFailed) as fault:
         for line in fault.faults if isinstance(fault, ConfigFault) else [str(fault)]:
-            print(f"{parser.prog}: {sanitize(line)}", file=sys.stderr)
+            parser.fail(line)
         return exit_codes.USAGE
     except StoreFault as fault:
-        print(f"{parser.prog}: {sanitize(fault.message)}", file=sys.stderr)
-        return exit_codes.NO_STORE
+        return parser.fail(fault.message, exit_codes.NO_STORE)
     except asyncio.CancelledError:  # the second signal does not wait for cleanup
         return exit_codes.INTERRUPTED
 
@@ -168,7 +166,6 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
     from dragoman.host.auth.database import HostDatabase, lock_store
     from dragoman.host.auth.oidc import Oidc
     from dragoman.host.auth.tokens import Tokens
-    from dragoman.host.host import Host
     from dragoman.host.http.app import HostApp
     from dragoman.host.http.metrics import Metrics
     from dragoman.policy.redaction import environment_secrets
@@ -184,16 +181,8 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
     stop = _stop_event()
     for warning in settings.warnings(section, paths):
         print(f"dragoman: {sanitize_line(warning)}", file=sys.stderr, flush=True)
-    limits, host_limits, oidc = (
-        settings.endpoint_limits(section),
-        settings.host_limits(section),
-        section.issuer,
-    )
+    limits, oidc = settings.endpoint_limits(section), section.issuer
     metrics = Metrics()
-    secrets = [
-        *environment_secrets(os.environ),
-        *(value for agent in agents for value in environment_secrets(agent.env)),
-    ]
     async with AsyncExitStack() as stack:
         address = store_address(section.store, paths)
         if address.path:
@@ -208,21 +197,11 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
         stack.push_async_callback(store.close)
         if not address.is_durable:
             stack.push_async_callback(remove_session_records, store, database)
-        host = await stack.enter_async_context(
-            Host(
-                agents,
-                store=RedactingStore(TimedStore(store, metrics.observe_commit), secrets),
-                session_roles=database,
-                make_guard=settings.guard_factory(section, paths),
-                roots_of=settings.roots_lookup(section),
-                mcp_servers={
-                    each.name: each for file in section.mcp for each in mcp_file.load(os.path.expanduser(file))
-                },
-                limits=host_limits,
-                report=report,
-                share_processes=section.share == "user",
-            )
-        )
+        secrets = environment_secrets(os.environ)
+        secrets += [value for agent in agents for value in environment_secrets(agent.env)]
+        timed_store = TimedStore(store, metrics.observe_commit)
+        host = create_host(agents, RedactingStore(timed_store, secrets), database, section, paths, report)
+        await stack.enter_async_context(host)
         app = HostApp(
             host,
             tokens=tokens,
@@ -242,6 +221,32 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
         if not options.json:
             print("dragoman: stopping; press Ctrl-C again to stop at once", file=sys.stderr, flush=True)
     return exit_codes.OK
+
+
+def create_host(
+    agents: list[NamedAgent],
+    store: Store,
+    database: HostDatabase,
+    section: HostSection,
+    paths: UserPaths,
+    report: Callable[[str], None],
+) -> Host:
+    """Return the host with the settings of its section in config.toml."""
+    from dragoman.host import settings
+    from dragoman.host.host import Host
+
+    servers = [server for file in section.mcp for server in mcp_file.load(os.path.expanduser(file))]
+    return Host(
+        agents,
+        store=store,
+        session_roles=database,
+        make_guard=settings.guard_factory(section, paths),
+        roots_of=settings.roots_lookup(section),
+        mcp_servers={server.name: server for server in servers},
+        limits=settings.host_limits(section),
+        report=report,
+        share_processes=section.share == "user",
+    )
 
 
 def check_address(section: HostSection, *, is_local: bool, has_authentication: bool) -> None:

@@ -11,9 +11,9 @@ import msgspec
 
 from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser, parse_duration
-from dragoman.cli.subcommands import Action, ActionParser
-from dragoman.cli.ui.format import format_expiry, print_json
-from dragoman.cli.ui.terminal import sanitize, sanitize_line
+from dragoman.cli.subcommands import Action, CommandGroup
+from dragoman.cli.ui.format import format_expiry, report
+from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.config_file import load_config
 from dragoman.config.host_section import host_database_path, store_address
 from dragoman.config.paths import user_paths
@@ -54,7 +54,7 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the action."""
-    parser = ActionParser(
+    parser = CommandGroup(
         "tokens",
         "[ACTION] [USER | ID...] [OPTIONS]",
         "Create, list and revoke access tokens for your host.",
@@ -77,11 +77,9 @@ def main(arguments: list[str]) -> int:
     try:
         return parser.run(arguments)
     except ConfigFault as fault:
-        print(f"{parser.prog}: {sanitize(str(fault))}", file=sys.stderr)
-        return exit_codes.USAGE
+        return parser.fail(str(fault), exit_codes.USAGE)
     except ProtocolError as error:
-        print(f"{parser.prog}: {sanitize(error.message)}", file=sys.stderr)
-        return exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED
+        return parser.fail(error.message, exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED)
 
 
 def create_token(parser: Parser, options: argparse.Namespace) -> int:
@@ -99,14 +97,11 @@ def create_token(parser: Parser, options: argparse.Namespace) -> int:
             label=options.label,
             maker=current_user(),
         )
-    if options.json:
-        print_json({"token": text, **msgspec.to_builtins(token)})
-        return exit_codes.OK
-    print(text)
-    until = "until it is revoked" if token.expires is None else _expiry_text(token.expires)
-    print(
-        f"{token.id}: {sanitize_line(token.user)}, {token.role}, {until}; the token is not shown again", file=sys.stderr
-    )
+    report(options, {"token": text, **msgspec.to_builtins(token)}, text)
+    if not options.json:
+        until = "until it is revoked" if token.expires is None else _expiry_text(token.expires)
+        line = f"{token.id}: {sanitize_line(token.user)}, {token.role}, {until}; the token is not shown again"
+        print(line, file=sys.stderr)
     return exit_codes.OK
 
 
@@ -117,17 +112,17 @@ def list_tokens(parser: Parser, options: argparse.Namespace) -> int:
     with _open_database(options) as database:
         tokens = Tokens(database).list_tokens()
     now = time.time()
-    if options.json:
-        print_json([{**msgspec.to_builtins(token), "state": token.state(now)} for token in tokens])
-        return exit_codes.OK
+    lines = []
     for token in tokens:
         until = {"valid": _expiry_text(token.expires), "expired": "expired", "revoked": "revoked"}[token.state(now)]
         used = "never used" if token.used is None else f"used {_format_day(token.used)}"
         what = f"link to {token.session[:8]}" if token.session else token.label
-        print(sanitize_line(f"{token.id}  {token.user:16}  {token.role:6}  {until:26}  {used:16}  {what}").rstrip())
-    if not tokens:
-        print("there are no tokens; create one with: dragoman tokens create USER")
-    return exit_codes.OK
+        lines.append(f"{token.id}  {token.user:16}  {token.role:6}  {until:26}  {used:16}  {what}".rstrip())
+    return report(
+        options,
+        [{**msgspec.to_builtins(token), "state": token.state(now)} for token in tokens],
+        lines or "there are no tokens; create one with: dragoman tokens create USER",
+    )
 
 
 def revoke_tokens(parser: Parser, options: argparse.Namespace) -> int:
@@ -140,9 +135,7 @@ def revoke_tokens(parser: Parser, options: argparse.Namespace) -> int:
             token = tokens.revoke(id)
             if not options.json:
                 print(f"revoked {token.id}: {sanitize_line(token.user)}, {token.role}")
-    if options.json:
-        print_json({"revoked": options.names})
-    return exit_codes.OK
+    return report(options, {"revoked": options.names}, [])
 
 
 def _open_database(options: argparse.Namespace) -> HostDatabase:

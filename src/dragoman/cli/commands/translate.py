@@ -75,8 +75,7 @@ def main(arguments: list[str]) -> int:
         os.environ.update(agent.env)  # the agent inherits them
     confined = read_sandbox(parser, options, by_default=is_sandboxed)
     if reason := sandbox_unavailable_reason(confined):
-        print(f"{parser.prog}: {sanitize(reason)}", file=sys.stderr)
-        return exit_codes.NO_SANDBOX
+        return parser.fail(reason, exit_codes.NO_SANDBOX)
 
     from dragoman.roles.proxy.proxy import translate
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from dragoman import ClientSession, SandboxUnavailable
 from dragoman.cli.connect import record as records
-from dragoman.cli.connect.follow_log import LogFollower
+from dragoman.cli.connect.json_output import LogFollower
 from dragoman.cli.connect.local import OpenSession
 from dragoman.cli.connect.options import sandbox_unavailable_reason
 from dragoman.cli.connect.path_mapping import PathMappingTransport

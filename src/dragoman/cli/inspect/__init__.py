@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dragoman.cli.subcommands import Subcommand, SubcommandGroup
+from dragoman.cli.subcommands import Action, CommandGroup
 
-ACTIONS: dict[str, Subcommand] = {
-    "run": Subcommand("inspect.run", "run [--out FILE] -- CMD...", "start an agent and record its messages"),
-    "show": Subcommand("inspect.show", "show FILE", "show a timeline or a tree; filter and search"),
-    "tail": Subcommand("inspect.show", "tail [-f] FILE", "show the end, and follow new messages"),
-    "stats": Subcommand("inspect.stats", "stats FILE", "counts, sizes and latencies by method"),
-    "validate": Subcommand("inspect.validate", "validate FILE", "check all messages against the schema"),
-    "diff": Subcommand("inspect.diff", "diff FILE FILE", "compare the structure of two recordings"),
-    "export": Subcommand("inspect.export", "export FILE", "copy without secrets, or an HTML page"),
-    "replay": Subcommand("inspect.replay", "replay FILE --as agent|client", "act as a mock peer"),
+ACTIONS: dict[str, Action] = {
+    "run": Action("inspect.run:main", "run [--out FILE] -- CMD...", "start an agent and record its messages"),
+    "show": Action("inspect.show:main", "show FILE", "show a timeline or a tree; filter and search"),
+    "tail": Action("inspect.show:main", "tail [-f] FILE", "show the end, and follow new messages"),
+    "stats": Action("inspect.reports:run_stats", "stats FILE", "counts, sizes and latencies by method"),
+    "validate": Action("inspect.reports:run_validate", "validate FILE", "check all messages against the schema"),
+    "diff": Action("inspect.reports:run_diff", "diff FILE FILE", "compare the structure of two recordings"),
+    "export": Action("inspect.export:main", "export FILE", "copy without secrets, or an HTML page"),
+    "replay": Action("inspect.replay:main", "replay FILE --as agent|client", "act as a mock peer"),
 }
 
-COMMAND = SubcommandGroup(
+COMMAND = CommandGroup(
     "inspect",
     "ACTION ...",
     "Record and examine the messages between a client and an agent.",
@@ -32,5 +32,5 @@ examples:
 Run `dragoman inspect ACTION --help` for the options of an action.""",
 )
 
-main = COMMAND.run
+main = COMMAND.dispatch
 overview = COMMAND.overview

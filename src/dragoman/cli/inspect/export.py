@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from dragoman.cli.inspect.files import DIALECTS, report_problems
+from dragoman.cli.inspect.show import DIALECTS, report_problems
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.format import format_size
 from dragoman.inspect.analyze import Analyzer
@@ -44,7 +44,7 @@ PROGRESS_INTERVAL = 10_000
 
 def main(name: str, arguments: list[str]) -> int:
     """Parse the arguments, then write the copy."""
-    parser = Parser(f"inspect {name}", "FILE [OPTIONS]", "Copy a recording, without secrets.", EPILOG)
+    parser = Parser(name, "FILE [OPTIONS]", "Copy a recording, without secrets.", EPILOG)
     parser.add_argument("file", metavar="FILE", help="a recording")
     parser.add_flag("--html", "write one HTML page")
     parser.add_value("--with", "FILE", "html: add the recording from behind the proxy", dest="second_file")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from itertools import pairwise
 
-from dragoman.cli.inspect.files import report_problems
+from dragoman.cli.inspect.show import report_problems
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize
 from dragoman.engine.loop import run as run_loop
@@ -37,7 +37,7 @@ examples:
 def main(name: str, arguments: list[str]) -> int:
     """Parse the arguments, then play the recording."""
     parser = Parser(
-        f"inspect {name}",
+        name,
         "FILE --as agent|client [OPTIONS] [-- CMD ARG...]",
         "Play a recording as a mock peer.",
         EPILOG,

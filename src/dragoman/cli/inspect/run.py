@@ -34,7 +34,7 @@ examples:
 def main(name: str, arguments: list[str]) -> int:
     """Parse the arguments, then relay until the agent exits."""
     parser = Parser(
-        f"inspect {name}",
+        name,
         "[--out FILE] -- CMD ARG...",
         "Start an agent for a client and record all messages.",
         EPILOG,

@@ -1,22 +1,27 @@
-"""`dragoman inspect show` and `tail`: a recording as a timeline or a tree; filter, search, follow."""
+"""`dragoman inspect show` and `tail`: a recording as a timeline or a tree; filter, search, follow.
+
+The other actions also read recordings with `read_events` and `report_problems`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from dragoman.cli.inspect.files import DIALECTS, read_events, report_problems
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.format import format_duration
 from dragoman.cli.ui.terminal import OutputStream, clip, sanitize_line
+from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
 from dragoman.inspect.format import STDERR, TO_AGENT
-from dragoman.inspect.reader import RecordingReader, wait_for_file
+from dragoman.inspect.reader import RecordingReader, open_recording, read_lines, wait_for_file
+
+DIALECTS = ("auto", *DIALECT_NAMES)
 
 EPILOG = """\
 → goes to the agent, ← to the client, ! is stderr. An answer shows its latency;
@@ -41,7 +46,7 @@ _CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message
 
 def main(name: str, arguments: list[str]) -> int:
     """Parse the arguments, then show."""
-    parser = Parser(f"inspect {name}", "FILE [OPTIONS]", "Show the messages of a recording.", EPILOG)
+    parser = Parser(name, "FILE [OPTIONS]", "Show the messages of a recording.", EPILOG)
     parser.add_argument("file", metavar="FILE", help="a recording; - is standard input")
     parser.add_value("--method", "M", "only methods (or kinds of updates) whose name contains this")
     parser.add_value("--session", "ID", "only this session")
@@ -54,7 +59,7 @@ def main(name: str, arguments: list[str]) -> int:
     parser.add_flag("--full", "also show the whole message, indented")
     parser.add_flag("--tree", "show only turns and tool calls")
     parser.add_flag("--json", "print one JSON object per message")
-    if name == "tail":
+    if name.endswith("tail"):
         parser.add_argument(
             "-f", "--follow", action="store_true", help="wait for more messages, and for the file itself"
         )
@@ -63,10 +68,10 @@ def main(name: str, arguments: list[str]) -> int:
         )
     options, _ = parser.read(arguments)
     reader, observer = RecordingReader(), Analyzer(options.dialect)
-    follows = name == "tail" and options.follow
+    follows = name.endswith("tail") and options.follow
     output = OutputStream(sys.stdout)
     view = TimelineView(options, output, reader)
-    recent: deque[RecordedEvent] = deque(maxlen=options.n if name == "tail" else None)
+    recent: deque[RecordedEvent] = deque(maxlen=options.n if name.endswith("tail") else None)
 
     def on_caught_up() -> bool:
         """Show the last events when the end is reached, then wait for more."""
@@ -95,7 +100,7 @@ def main(name: str, arguments: list[str]) -> int:
                 else:
                     recent.append(event)
         else:
-            view.show(deque(events, maxlen=options.n) if name == "tail" else events)
+            view.show(deque(events, maxlen=options.n) if name.endswith("tail") else events)
     finally:
         report_problems(options.file, reader, is_live=follows)
     if not observer.line_count:
@@ -105,6 +110,33 @@ def main(name: str, arguments: list[str]) -> int:
             f"{len(observer.unanswered)} unanswered: " + ", ".join(_unanswered_requests(observer)), "yellow"
         )
     return 0
+
+
+def read_events(
+    path: str, reader: RecordingReader, observer: Analyzer, wait_for_more: Callable[[], bool] | None = None
+) -> Iterator[RecordedEvent]:
+    """Yield the events of a recording, as they are read."""
+    with open_recording(path) as file:
+        for recorded in reader.read(read_lines(file, reader, wait_for_more)):
+            yield observer.analyze_line(recorded)
+
+
+def report_problems(path: str, reader: RecordingReader, is_live: bool = False) -> None:
+    """Report on stderr what could not be read, and whether the end is missing."""
+    if not reader.is_recording:
+        return  # not a recording; the caller reports it
+    for problem in reader.problems:
+        print(sanitize_line(f"dragoman inspect: {path}, line {problem.line}: {problem.reason}"), file=sys.stderr)
+    omitted = reader.problem_count - len(reader.problems)
+    if omitted:
+        print(f"dragoman inspect: {path}: and {omitted} more lines like these", file=sys.stderr)
+    if reader.lost_bytes:
+        print(f"dragoman inspect: {path}: {reader.lost_bytes} bytes were not recorded (slow disk)", file=sys.stderr)
+    if reader.is_incomplete and not is_live:
+        print(
+            sanitize_line(f"dragoman inspect: {path} has no end: it was truncated, or is still being written"),
+            file=sys.stderr,
+        )
 
 
 def matches_filters(event: RecordedEvent, options: argparse.Namespace) -> bool:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dragoman.cli.subcommands import Subcommand, SubcommandGroup
+from dragoman.cli.subcommands import Action, CommandGroup
 
-ACTIONS: dict[str, Subcommand] = {
-    "list": Subcommand("sessions.read", "list", "list stored sessions, the newest first (default)"),
-    "show": Subcommand("sessions.read", "show SESSION", "show the messages and tool calls of a session"),
-    "search": Subcommand("sessions.read", "search WORDS", "search in all sessions"),
-    "fork": Subcommand("sessions.change", "fork SESSION [NAME]", "copy a session"),
-    "rename": Subcommand("sessions.change", "rename SESSION [NAME]", "give a session a name, or remove its name"),
-    "export": Subcommand("sessions.transfer", "export SESSION [FILE]", "write a session to a file"),
-    "import": Subcommand("sessions.transfer", "import FILE", "store an exported session"),
-    "share": Subcommand("sessions.share", "share SESSION", "share a session on a host: a link, or a member"),
-    "delete": Subcommand("sessions.change", "delete SESSION...", "delete sessions"),
-    "expire": Subcommand("sessions.change", "expire --older 90d", "delete old sessions"),
-    "repair": Subcommand("sessions.repair", "repair [SESSION]", "repair a damaged store"),
+ACTIONS: dict[str, Action] = {
+    "list": Action("sessions.read:run_list", "list", "list stored sessions, the newest first (default)"),
+    "show": Action("sessions.read:run_show", "show SESSION", "show the messages and tool calls of a session"),
+    "search": Action("sessions.read:run_search", "search WORDS", "search in all sessions"),
+    "fork": Action("sessions.change:run_fork", "fork SESSION [NAME]", "copy a session"),
+    "rename": Action("sessions.change:run_rename", "rename SESSION [NAME]", "set or remove the name of a session"),
+    "export": Action("sessions.files:run_export", "export SESSION [FILE]", "write a session to a file"),
+    "import": Action("sessions.files:run_import", "import FILE", "store an exported session"),
+    "share": Action("sessions.change:run_share", "share SESSION", "share a session on a host: a link, or a member"),
+    "delete": Action("sessions.change:run_delete", "delete SESSION...", "delete sessions"),
+    "expire": Action("sessions.change:run_expire", "expire --older 90d", "delete old sessions"),
+    "repair": Action("sessions.files:run_repair", "repair [SESSION]", "repair a damaged store"),
 }
 
-COMMAND = SubcommandGroup(
+COMMAND = CommandGroup(
     "sessions",
     "[ACTION] ...",
     "List, show, search, change and share stored sessions.",
@@ -39,8 +39,8 @@ examples:
 
 Run `dragoman sessions ACTION --help` for the options of an action;
 docs/store.md describes how sessions are stored.""",
-    default_action="list",
+    default="list",
 )
 
-main = COMMAND.run
+main = COMMAND.dispatch
 overview = COMMAND.overview

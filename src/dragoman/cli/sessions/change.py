@@ -1,20 +1,23 @@
-"""`dragoman sessions fork`, `rename`, `delete` and `expire`."""
+"""`dragoman sessions fork`, `rename`, `share`, `delete` and `expire`."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Mapping
 from functools import partial
+from typing import Any, cast
+from urllib.parse import quote
 from uuid import uuid4
 
 import msgspec
 
-from dragoman.cli import exit_codes
+from dragoman.cli.host_client.api import request_json
 from dragoman.cli.host_client.store import HostStore
-from dragoman.cli.parser import BYTES_PER_UNIT, SECONDS_PER_UNIT, Parser, add_host_options, parse_amount
+from dragoman.cli.parser import BYTES_PER_UNIT, SECONDS_PER_UNIT, Parser, add_host_options, parse_amount, parse_duration
 from dragoman.cli.sessions import open_store
 from dragoman.cli.sessions.open_store import session_label
-from dragoman.cli.ui.format import format_age, format_count, print_json
+from dragoman.cli.ui.format import format_age, format_count, format_expiry, report
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.errors import Kind, ProtocolError
 from dragoman.store.contract import Retention, Store
@@ -64,14 +67,9 @@ examples:
   dragoman sessions expire --older 1y --named"""
 
 
-def main(name: str, arguments: list[str]) -> int:
-    """Run one of the actions."""
-    return _ACTIONS[name](arguments)
-
-
-def run_fork(arguments: list[str]) -> int:
+def run_fork(name: str, arguments: list[str]) -> int:
     """Copy a session."""
-    parser = Parser("sessions fork", "SESSION [NAME] [--upto N] [--json]", "Copy a session.", FORK_HELP)
+    parser = Parser(name, "SESSION [NAME] [--upto N] [--json]", "Copy a session.", FORK_HELP)
     parser.add_argument("session", metavar="SESSION", help="name or id of the session")
     parser.add_argument("name", nargs="?", metavar="NAME", help="name of the copy")
     parser.add_value("--upto", "N", "copy only the entries up to this number", type=int)
@@ -91,14 +89,11 @@ async def _fork(options: argparse.Namespace, store: Store) -> int:
         copy = await store.fork(origin.session_id, str(uuid4()), options.upto)
         if options.name is not None:
             copy = await store.rename(copy.session_id, options.name)
-    if options.json:
-        print_json(msgspec.to_builtins(copy))
-    else:
-        name = session_label(copy)
-        host_flag = store.host.flag if isinstance(store, HostStore) else ""
-        next_command = f"dragoman run {host_flag}--session {shlex.quote(name)} 'PROMPT'"
-        print(f"{name} is a copy of {session_label(origin)}; continue it with: {next_command}")
-    return exit_codes.OK
+    name = session_label(copy)
+    host_flag = store.host.flag if isinstance(store, HostStore) else ""
+    next_command = f"dragoman run {host_flag}--session {shlex.quote(name)} 'PROMPT'"
+    text = f"{name} is a copy of {session_label(origin)}; continue it with: {next_command}"
+    return report(options, msgspec.to_builtins(copy), text)
 
 
 async def _check_name_is_free(store: Store, name: str | None) -> None:
@@ -112,11 +107,9 @@ async def _check_name_is_free(store: Store, name: str | None) -> None:
             raise ProtocolError(Kind.INVALID_PARAMS, message)
 
 
-def run_rename(arguments: list[str]) -> int:
+def run_rename(name: str, arguments: list[str]) -> int:
     """Give a session a name, or remove it."""
-    parser = Parser(
-        "sessions rename", "SESSION [NAME] [--json]", "Give a session a name, or remove its name.", RENAME_HELP
-    )
+    parser = Parser(name, "SESSION [NAME] [--json]", "Give a session a name, or remove its name.", RENAME_HELP)
     parser.add_argument("session", metavar="SESSION", help="name or id of the session")
     parser.add_argument("name", nargs="?", metavar="NAME", help="the new name; without it, the name is removed")
     add_host_options(parser)
@@ -127,16 +120,12 @@ def run_rename(arguments: list[str]) -> int:
 async def _rename(options: argparse.Namespace, store: Store) -> int:
     old = await open_store.find_session(store, options.session)
     new = await store.rename(old.session_id, options.name)
-    if options.json:
-        print_json(msgspec.to_builtins(new))
-    else:
-        print(f"renamed {session_label(old)} to {session_label(new)}")
-    return exit_codes.OK
+    return report(options, msgspec.to_builtins(new), f"renamed {session_label(old)} to {session_label(new)}")
 
 
-def run_delete(arguments: list[str]) -> int:
+def run_delete(name: str, arguments: list[str]) -> int:
     """Delete sessions."""
-    parser = Parser("sessions delete", "SESSION... [--json]", "Delete sessions.", DELETE_HELP)
+    parser = Parser(name, "SESSION... [--json]", "Delete sessions.", DELETE_HELP)
     parser.add_argument("sessions", nargs="+", metavar="SESSION", help="names or ids of sessions")
     add_host_options(parser)
     options = _parse_options(parser, arguments)
@@ -150,18 +139,14 @@ async def _delete(options: argparse.Namespace, store: Store) -> int:
     for summary in summaries:
         await store.delete(summary.session_id)
         if not options.json:
-            print(
-                f"deleted {session_label(summary)}: {format_count(summary.turns, 'turn')}, "
-                f"{sanitize_line(summary.title or '')}"
-            )
-    if options.json:
-        print_json({"deleted": [summary.session_id for summary in summaries]})
-    return exit_codes.OK
+            turns, title = format_count(summary.turns, "turn"), sanitize_line(summary.title or "")
+            print(f"deleted {session_label(summary)}: {turns}, {title}")
+    return report(options, {"deleted": [summary.session_id for summary in summaries]}, [])
 
 
-def run_expire(arguments: list[str]) -> int:
+def run_expire(name: str, arguments: list[str]) -> int:
     """Delete old sessions."""
-    parser = Parser("sessions expire", "[--older AGE] [--keep N] [--size SIZE]", "Delete old sessions.", EXPIRE_HELP)
+    parser = Parser(name, "[--older AGE] [--keep N] [--size SIZE]", "Delete old sessions.", EXPIRE_HELP)
     parser.add_value("--older", "AGE", "delete sessions without changes for this long")
     parser.add_value("--keep", "N", "delete all but the newest N", type=int)
     parser.add_value("--size", "SIZE", "delete the oldest, until the others have this size")
@@ -188,18 +173,14 @@ async def _expire(options: argparse.Namespace, retention: Retention, store: Stor
         expired = expired_ids(retention, known, timestamp())
     else:
         expired = await store.expire(retention, timestamp())
-    if options.json:
-        print_json({"expired": expired, "dryRun": options.dry_run})
-        return exit_codes.OK
-    for summary in known:
-        if summary.session_id in expired:
-            print(
-                f"{session_label(summary, known)}  {format_age(summary.updated_at)}  "
-                f"{sanitize_line(summary.title or '')}"
-            )
+    lines = [
+        f"{session_label(each, known)}  {format_age(each.updated_at)}  {each.title or ''}"
+        for each in known
+        if each.session_id in expired
+    ]
     verb = "would be deleted" if options.dry_run else "deleted"
-    print(f"{format_count(len(expired), 'session')} {verb}, {len(known) - len(expired)} kept")
-    return exit_codes.OK
+    lines.append(f"{format_count(len(expired), 'session')} {verb}, {len(known) - len(expired)} kept")
+    return report(options, {"expired": expired, "dryRun": options.dry_run}, lines)
 
 
 def _parse_options(parser: Parser, arguments: list[str]) -> argparse.Namespace:
@@ -207,4 +188,97 @@ def _parse_options(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     return parser.read_options(arguments)
 
 
-_ACTIONS = {"fork": run_fork, "rename": run_rename, "delete": run_delete, "expire": run_expire}
+# Lifetime of a link unless given otherwise: a working day. Seconds.
+DEFAULT_LIFETIME = 8 * 3600.0
+
+# Roles, the lowest first.
+ROLE_RANK = ("viewer", "editor", "admin")
+
+SHARE_HELP = f"""\
+A link gives access to this session only, to everybody who has it, until it
+expires or is revoked; they are shown as guests. The link contains a token:
+treat it like a password. With --user, a user with a token of the host becomes a
+permanent member. Only admins of a session can share it; who opened it is one.
+
+Without --host, the default host is used, or else the one on this machine
+(dragoman serve).
+
+{open_store.EXIT_CODES_HELP}
+
+examples:
+  dragoman sessions share roof
+  dragoman sessions share roof --role editor --for 2h --as ann
+  dragoman sessions share roof --user ben --role viewer
+  dragoman sessions share roof --user ben --role none
+  dragoman sessions share roof --list
+  dragoman sessions share roof --revoke k3f9x2m7qd
+
+  # as the guest:
+  dragoman chat --host 'http://127.0.0.1:7437/acp?token=...'"""
+
+
+def run_share(name: str, arguments: list[str]) -> int:
+    """Parse the arguments, then share."""
+    parser = Parser(name, "SESSION [--role ROLE] [--for TIME]", "Share a session on a host.", SHARE_HELP)
+    parser.add_argument("session", metavar="SESSION", help="name or id of the session")
+    parser.add_argument(
+        "--role",
+        default="viewer",
+        choices=("viewer", "editor", "admin", "none"),
+        help="role of the guest or user (viewer)",
+    )
+    parser.add_value("--for", "TIME", "lifetime of the link, as in 45m, 2h or 7d (8h)", dest="lifetime")
+    parser.add_value("--as", "NAME", "name of the guest", dest="name", default="")
+    parser.add_value("--user", "NAME", "no link: make this user a member; --role none removes the user")
+    parser.add_flag("--list", "list the links")
+    parser.add_value("--revoke", "ID", "revoke a link and disconnect its guests")
+    parser.add_flag("--json", "print JSON")
+    add_host_options(parser)
+    options = parser.read_options(arguments)
+    if sum((options.user is not None, options.list, options.revoke is not None)) > 1:
+        parser.error("choose one of --user, --list and --revoke")
+    if options.user is None and options.role in ("admin", "none"):
+        parser.error(f"a link is for a viewer or an editor; use {options.role} with --user NAME")
+    options.seconds = parse_duration(parser, options.lifetime, DEFAULT_LIFETIME)
+    return open_store.run_with_store(parser, options, partial(_share, options), needs_host=True)
+
+
+async def _share(options: argparse.Namespace, store: Store) -> int:
+    host = cast(HostStore, store).host
+    summary = await open_store.find_session(store, options.session)
+    path = f"/api/sessions/{quote(summary.session_id, safe='')}"
+    if options.list:
+        answer = await request_json(host, "GET", f"{path}/shares")
+        lines = []
+        for token in answer["shares"]:
+            state = "revoked" if token.get("revoked") else format_expiry(token.get("expires"))
+            lines.append(f"{token['id']}  {token['user']}  {token['role']}  {state}")
+        return report(options, answer, lines or f"there are no links to {session_label(summary)}")
+    if options.revoke is not None:
+        answer = await request_json(host, "DELETE", f"{path}/shares/{quote(options.revoke, safe='')}")
+        return report(options, answer, f"revoked {options.revoke}")
+    if options.user is not None:
+        role = None if options.role == "none" else options.role
+        answer = await request_json(host, "POST", f"{path}/members", {"user": options.user, "role": role})
+        change = "is no longer a member" if role is None else f"is {role}"
+        return report(
+            options, answer, f"{options.user} {change} of {session_label(summary)}{_token_warning(answer, role)}"
+        )
+    body = {"role": options.role, "seconds": options.seconds, "name": options.name}
+    answer = await request_json(host, "POST", f"{path}/shares", body)
+    link = f"{host.agent_url()}?token={answer['token']}"
+    return report(options, {**answer, "link": link}, link)
+
+
+def _token_warning(membership: Mapping[str, Any], role: str | None) -> str:
+    """Return a warning when the user has no token, or one with a lower role."""
+    if role is None or "token" not in membership:
+        return ""
+    token_role = membership["token"]
+    if token_role is None:
+        return "; this user has no token of the host yet (dragoman tokens create; tokens of an issuer also work)"
+    return (
+        f", but the user's token allows only {token_role}"
+        if ROLE_RANK.index(token_role) < ROLE_RANK.index(role)
+        else ""
+    )

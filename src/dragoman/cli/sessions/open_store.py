@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Awaitable, Callable, Iterable
 
 from dragoman.cli import exit_codes
@@ -12,7 +11,7 @@ from dragoman.cli.connect import record
 from dragoman.cli.messages import with_cli_advice
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.format import print_json
-from dragoman.cli.ui.terminal import sanitize, sanitize_line
+from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.paths import user_paths
 from dragoman.engine.loop import run
 from dragoman.errors import ConnectionFailed, ProtocolError, StoreFault
@@ -50,8 +49,7 @@ def run_with_store(
     except ConnectionFailed as error:
         if getattr(options, "json", False):
             print_json({"error": {"kind": "connection_failed", "message": str(error)}})
-        print(f"{parser.prog}: {sanitize(with_cli_advice(str(error)))}", file=sys.stderr)
-        return exit_codes.DIED
+        return parser.fail(with_cli_advice(str(error)), exit_codes.DIED)
 
 
 async def _run_with_host_store(options: argparse.Namespace, action: Callable[[Store], Awaitable[int]]) -> int:
@@ -79,8 +77,7 @@ def report_failure(parser: Parser, options: argparse.Namespace, error: ProtocolE
     kind = f"store_{error.why}" if isinstance(error, StoreFault) else error.kind
     if getattr(options, "json", False):
         print_json({"error": {"kind": kind, "message": error.message}})
-    print(f"{parser.prog}: {sanitize(error.message)}", file=sys.stderr)
-    return exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED
+    return parser.fail(error.message, exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED)
 
 
 async def find_session(store: Store, name: str) -> Summary:

@@ -15,8 +15,8 @@ from dragoman.cli.connect import json_output
 from dragoman.cli.parser import Parser, add_host_options
 from dragoman.cli.sessions import open_store
 from dragoman.cli.sessions.open_store import session_label
-from dragoman.cli.ui.format import format_age, format_count, print_json
-from dragoman.cli.ui.terminal import OutputStream, clip, sanitize, sanitize_line
+from dragoman.cli.ui.format import format_age, format_count, print_json, report
+from dragoman.cli.ui.terminal import OutputStream, clip, sanitize_line
 from dragoman.cli.ui.transcript_view import TranscriptView
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import encode
@@ -61,19 +61,12 @@ examples:
   dragoman sessions search 'migrat*' --limit 5 --json"""
 
 
-def main(name: str, arguments: list[str]) -> int:
-    """Run one of the actions."""
-    return _ACTIONS[name](arguments)
-
-
 # --- list -------------------------------------------------------------------------------------------------------
 
 
-def run_list(arguments: list[str]) -> int:
+def run_list(name: str, arguments: list[str]) -> int:
     """List the stored sessions."""
-    parser = Parser(
-        "sessions list", "[--here] [--last N] [--json]", "List stored sessions, the newest first.", LIST_HELP
-    )
+    parser = Parser(name, "[--here] [--last N] [--json]", "List stored sessions, the newest first.", LIST_HELP)
     parser.add_flag("--here", "only sessions of this folder")
     parser.add_flag("--all", "also archived sessions")
     parser.add_value("--last", "N", "at most this many", type=int)
@@ -95,16 +88,14 @@ async def _list(options: argparse.Namespace, store: Store) -> int:
         if (options.all or not each.archived)
         and (not options.here or (each.cwd and os.path.realpath(each.cwd) == here))
     ][: options.last]
-    if options.json:
-        print_json([msgspec.to_builtins(summary) for summary in shown])
-    elif options.names:
-        for summary in shown:
-            print(session_label(summary, all_sessions))
+    lines: list[str] = []
+    if options.names:
+        lines = [session_label(summary, all_sessions) for summary in shown]
     elif not shown:
-        print("no sessions are stored" + (" for this folder" if options.here and all_sessions else " yet"))
-    else:
+        lines = ["no sessions are stored" + (" for this folder" if options.here and all_sessions else " yet")]
+    elif not options.json:
         show_table(OutputStream(sys.stdout), shown, all_sessions)
-    return exit_codes.OK
+    return report(options, [msgspec.to_builtins(summary) for summary in shown], lines)
 
 
 def show_table(output: OutputStream, selected: list[Summary], all_sessions: list[Summary]) -> None:
@@ -131,11 +122,9 @@ def show_table(output: OutputStream, selected: list[Summary], all_sessions: list
 # --- show -------------------------------------------------------------------------------------------------------
 
 
-def run_show(arguments: list[str]) -> int:
+def run_show(name: str, arguments: list[str]) -> int:
     """Show one session."""
-    parser = Parser(
-        "sessions show", "SESSION [--thoughts] [--json]", "Show the messages and tool calls of a session.", SHOW_HELP
-    )
+    parser = Parser(name, "SESSION [--thoughts] [--json]", "Show the messages and tool calls of a session.", SHOW_HELP)
     parser.add_argument("session", metavar="SESSION", help="name or id of the session")
     parser.add_flag("--thoughts", "also show the agent's thoughts")
     parser.add_flag("--json", "print the log, one entry per line")
@@ -161,17 +150,15 @@ async def _show(parser: Parser, options: argparse.Namespace, store: Store) -> in
         sys.stdout.flush()
     else:
         TranscriptView(OutputStream(sys.stdout), thoughts=options.thoughts).show_session(summary, lines)
-    if damage:
-        print(f"{parser.prog}: {sanitize(damage)}", file=sys.stderr)
-    return exit_codes.FAILED if damage else exit_codes.OK
+    return parser.fail(damage) if damage else exit_codes.OK
 
 
 # --- search -----------------------------------------------------------------------------------------------------
 
 
-def run_search(arguments: list[str]) -> int:
+def run_search(name: str, arguments: list[str]) -> int:
     """Search in all sessions."""
-    parser = Parser("sessions search", "WORDS [--session SESSION] [OPTIONS]", "Search in stored sessions.", SEARCH_HELP)
+    parser = Parser(name, "WORDS [--session SESSION] [OPTIONS]", "Search in stored sessions.", SEARCH_HELP)
     parser.add_argument("query", nargs="+", metavar="WORDS", help="words to search for")
     parser.add_value("--session", "SESSION", "search only in this session")
     parser.add_value("--limit", "N", f"at most this many hits ({DEFAULT_LIMIT})", type=int, default=DEFAULT_LIMIT)
@@ -193,7 +180,7 @@ async def _search(parser: Parser, options: argparse.Namespace, store: Store) -> 
         known = await store.sessions()
         _show_passages(OutputStream(sys.stdout), hits, known)
         if not hits:
-            print(f"{parser.prog}: nothing was found", file=sys.stderr)
+            parser.fail("nothing was found")
     return exit_codes.OK if hits else exit_codes.FAILED
 
 
@@ -217,6 +204,3 @@ def _show_passages(output: OutputStream, hits: list[Hit], all_sessions: list[Sum
                 end = high
             pieces.append((hit.snippet[end:], ""))
             output.write_pieces([*((sanitize_line(text), style) for text, style in pieces), ("\n", "")])
-
-
-_ACTIONS = {"list": run_list, "show": run_show, "search": run_search}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from dragoman import ClientTurn, RemoteAgent
-from dragoman.cli.ui.diff import MAX_COMPARED, diff_lines
+from dragoman.cli.ui.format import MAX_COMPARED, diff_lines
 from dragoman.cli.ui.key_prompt import KeyChoice, Prompter
 from dragoman.cli.ui.terminal import OutputStream, StyledLine, sanitize_line
 from dragoman.config.paths import UserPaths

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from msgspec import UNSET
 
 from dragoman import ClientSession
-from dragoman.cli.ui.diff import diff_lines, truncate_lines
+from dragoman.cli.ui.format import diff_lines, truncate_lines
 from dragoman.cli.ui.markdown import Markdown
 from dragoman.cli.ui.terminal import OutputStream, StyledLine, TerminalOutput, sanitize_line
 from dragoman.schema.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent

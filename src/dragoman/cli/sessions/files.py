@@ -1,4 +1,4 @@
-"""`dragoman sessions export` and `import`: a session as one file, without credentials."""
+"""`dragoman sessions export`, `import` and `repair`: a session as one file, and a damaged store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from functools import partial
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import msgspec
 
@@ -17,10 +17,12 @@ from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser, add_host_options, reject_host_options
 from dragoman.cli.sessions import open_store
 from dragoman.cli.sessions.open_store import session_label
-from dragoman.cli.ui.format import format_count, print_json
+from dragoman.cli.ui.format import format_count, report
 from dragoman.cli.ui.terminal import sanitize_line
-from dragoman.errors import Kind, ProtocolError
-from dragoman.store.contract import Store
+from dragoman.config.paths import user_paths
+from dragoman.engine.loop import run
+from dragoman.errors import Kind, ProtocolError, StoreFault
+from dragoman.store.contract import LogReport, Store
 from dragoman.store.export import export_session, import_session
 from dragoman.store.session_log import timestamp
 from dragoman.store.summary import check_new_name
@@ -53,14 +55,9 @@ examples:
   curl -s https://example.org/roof.session | dragoman sessions import -"""
 
 
-def main(name: str, arguments: list[str]) -> int:
-    """Run one of the actions."""
-    return (run_export if name == "export" else run_import)(arguments)
-
-
-def run_export(arguments: list[str]) -> int:
+def run_export(name: str, arguments: list[str]) -> int:
     """Write a session to a file."""
-    parser = Parser("sessions export", "SESSION [FILE] [--force]", "Write a session to a file.", EXPORT_HELP)
+    parser = Parser(name, "SESSION [FILE] [--force]", "Write a session to a file.", EXPORT_HELP)
     parser.add_argument("session", metavar="SESSION", help="name or id of the session")
     parser.add_argument("file", nargs="?", metavar="FILE", default="-", help="output file; - is standard output")
     parser.add_flag("--force", "overwrite an existing file")
@@ -94,9 +91,9 @@ async def _export(options: argparse.Namespace, store: Store) -> int:
     return exit_codes.OK
 
 
-def run_import(arguments: list[str]) -> int:
+def run_import(name: str, arguments: list[str]) -> int:
     """Store an exported session."""
-    parser = Parser("sessions import", "FILE [--name NAME] [--json]", "Store an exported session.", IMPORT_HELP)
+    parser = Parser(name, "FILE [--name NAME] [--json]", "Store an exported session.", IMPORT_HELP)
     parser.add_argument("file", metavar="FILE", help="exported file; - is standard input")
     parser.add_value("--name", "NAME", "name of the session here")
     parser.add_flag("--json", "print JSON")
@@ -117,14 +114,13 @@ async def _import(options: argparse.Namespace, store: Store) -> int:
             summary = await import_session(store, file, name=options.name)
     except OSError as error:
         raise _file_error(options.file, error) from None
-    if options.json:
-        print_json(msgspec.to_builtins(summary))
-        return exit_codes.OK
     name = session_label(summary)
-    folder = sanitize_line(summary.cwd) if summary.cwd and os.path.isdir(summary.cwd) else "the current folder"
-    print(f"{name}: {format_count(summary.turns, 'turn')}, {sanitize_line(summary.title or '')}")
-    print(f"continue with: dragoman run --session {shlex.quote(name)} 'PROMPT' (in {folder})")
-    return exit_codes.OK
+    folder = summary.cwd if summary.cwd and os.path.isdir(summary.cwd) else "the current folder"
+    lines = [
+        f"{name}: {format_count(summary.turns, 'turn')}, {summary.title or ''}",
+        f"continue with: dragoman run --session {shlex.quote(name)} 'PROMPT' (in {folder})",
+    ]
+    return report(options, msgspec.to_builtins(summary), lines)
 
 
 def _create_private_file(path: str) -> BinaryIO:
@@ -143,3 +139,88 @@ def _open_source(path: str) -> BinaryIO:
 
 def _file_error(path: str, error: OSError) -> ProtocolError:
     return ProtocolError(Kind.INVALID_PARAMS, f"{sanitize_line(path)}: {error.strerror or error}")
+
+
+REPAIR_HELP = f"""\
+Checks the checksum of every entry. Unreadable entries are replaced by an entry
+that says so; all others keep their numbers. If SQLite cannot read the file, a
+new file is created from what is intact, and the old file is kept next to it.
+Without SESSION, all sessions are checked. An intact store is not changed.
+
+{open_store.EXIT_CODES_HELP}
+
+examples:
+  dragoman sessions repair
+  dragoman sessions repair roof
+  dragoman sessions repair --json | jq '.sessions[] | select(.lost != [])'"""
+
+
+class RepairResult(NamedTuple):
+    """The sessions that were checked, and the path of the old file, if there is a new one."""
+
+    reports: list[LogReport]
+    old_path: str | None = None
+
+
+def run_repair(name: str, arguments: list[str]) -> int:
+    """Parse the arguments, then repair."""
+    parser = Parser(name, "[SESSION] [--json]", "Repair a damaged store.", REPAIR_HELP)
+    parser.add_argument("session", nargs="?", metavar="SESSION", help="check only this session")
+    parser.add_flag("--json", "print JSON")
+    add_host_options(parser)
+    options = parser.read_options(arguments)
+    reject_host_options(parser, options, "stop the host, then run: dragoman sessions repair")
+    path = user_paths().sessions
+    if not os.path.exists(path):
+        return report(options, {"sessions": [], "old": None}, "no sessions are stored yet")
+    try:
+        result = repair_store(path, options.session)
+    except ProtocolError as error:
+        return open_store.report_failure(parser, options, error)
+    return report_result(options, result)
+
+
+def repair_store(path: str, name: str | None) -> RepairResult:
+    """Repair in place what can be repaired; else create a new file."""
+    from dragoman.store.sqlite import rebuild
+
+    try:
+        return run(_repair_in_place(path, name))
+    except ProtocolError as error:
+        is_damaged = error.why == "damaged" if isinstance(error, StoreFault) else error.kind == Kind.SESSION_CORRUPTED
+        if not is_damaged:
+            raise
+    reports, old = rebuild(path)
+    return RepairResult(reports, old)
+
+
+async def _repair_in_place(path: str, name: str | None) -> RepairResult:
+    from dragoman.store.sqlite import SqliteStore
+
+    store = await SqliteStore.open(path)
+    try:
+        known = await store.sessions() if name is None else [await open_store.find_session(store, name)]
+        reports = []
+        for summary in known:
+            checked = await store.verify(summary.session_id)
+            reports.append(checked if checked.is_intact else await store.repair(summary.session_id))
+        if name is None:
+            await store.check_file()  # the list and the index, too
+        return RepairResult(reports)
+    finally:
+        await store.close()
+
+
+def report_result(options: argparse.Namespace, result: RepairResult) -> int:
+    """Print what was kept and what was lost."""
+    damaged = [each for each in result.reports if not each.is_intact]
+    lines = []
+    for each in damaged:
+        lost = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in each.lost)
+        kept = sum(high - low + 1 for low, high in each.kept)
+        lines.append(f"{each.session_id}: {kept} entries kept; lost: {lost}")
+    if result.old_path is not None:
+        lines.append(f"created a new file; the damaged one is {result.old_path}")
+    intact = len(result.reports) - len(damaged)
+    lines.append(f"{format_count(intact, 'session')} intact" + (f", {len(damaged)} repaired" if damaged else ""))
+    return report(options, {"sessions": msgspec.to_builtins(result.reports), "old": result.old_path}, lines)
