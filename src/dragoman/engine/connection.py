@@ -324,7 +324,9 @@ class Connection:
         has_task = is_request if incoming.row is None else incoming.row.request
         if incoming.method == "initialize" and is_request and self.side is Side.AGENT and not self.peer.is_initialized:
             self.peer.note_initialize(incoming.values)
-        handler = self.handlers.get(incoming.method) or self._default_handler(incoming.method)
+        handler = self.handlers.get(incoming.method)
+        if handler is None:
+            handler = self._cancel_running_request if incoming.method == "$/cancel_request" else self.fallback
         if has_task and self.running_requests.is_full:
             done(None, ProtocolError(Kind.RATE_LIMITED, "too many requests are running; wait for some to end"))
             return None
@@ -340,12 +342,6 @@ class Connection:
                 self.running_requests.start(incoming, work, done)
             return None
         return answer_notification(work, done) if is_request else work
-
-    def _default_handler(self, method: str) -> Handler:
-        """Return the handler of a method without an entry: `$/cancel_request` is handled here, the rest by the
-        fallback.
-        """
-        return self._cancel_running_request if method == "$/cancel_request" else self.fallback
 
     def _cancel_running_request(self, incoming: Incoming, _: DoneCallback) -> None:
         self.running_requests.cancel(incoming.params.request_id)

@@ -88,6 +88,28 @@ def close_error(peer: str, reason: str) -> TransportClosed:
     return TransportClosed(f"the connection to {peer} was closed{f': {reason}' if reason else ''}")
 
 
+class ClosedOnce:
+    """The `close` of a transport: the first call releases everything, later ones wait for it."""
+
+    peer: str
+    _closing: asyncio.Future[None] | None = None
+
+    async def close(self, reason: str = "") -> None:
+        """Flush and release everything within a bounded time. Idempotent; raises nothing."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+            return
+        self._closing = asyncio.get_running_loop().create_future()
+        try:
+            await self._release(close_error(self.peer, reason), reason)
+        finally:
+            self._closing.set_result(None)
+
+    async def _release(self, error: ConnectionFailed, reason: str) -> None:
+        """Flush what is queued, end with this error, and release everything."""
+        raise NotImplementedError
+
+
 class WrappedTransport:
     """A transport around another one; a subclass overrides what it changes."""
 

@@ -19,8 +19,8 @@ from dragoman.transport.base import (
     HIGH_WATER,
     READ_SIZE,
     WRITE_STALL,
+    ClosedOnce,
     FrameQueue,
-    close_error,
 )
 from dragoman.transport.burst_writer import COALESCE_SIZE, BurstWriter
 from dragoman.transport.flow_control import FlowControl
@@ -29,7 +29,7 @@ from dragoman.wire.frames import MAX_FRAME, Frame, LineSplitter
 _NEWLINE = memoryview(b"\n")
 
 
-class StreamTransport:
+class StreamTransport(ClosedOnce):
     """A peer behind a readable and a writable descriptor; create it inside a running loop."""
 
     def __init__(
@@ -44,7 +44,6 @@ class StreamTransport:
         self.peer = peer
         self._loop = asyncio.get_running_loop()
         self._stall = stall
-        self._closing: asyncio.Future[None] | None = None
 
         self._read_fd = read_fd
         self._splitter = LineSplitter(max_frame)
@@ -221,18 +220,12 @@ class StreamTransport:
         self._stop_writing(error)
         self._end_reading(error)
 
-    async def close(self, reason: str = "") -> None:
+    async def _release(self, error: ConnectionFailed, reason: str) -> None:
         """Flush for a bounded time, then close both descriptors."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
-        self._closing = self._loop.create_future()
-        closed_error = close_error(self.peer, reason)
         try:
-            await self._close_writing(closed_error)
+            await self._close_writing(error)
         finally:
-            self._release(closed_error)
-            self._closing.set_result(None)
+            self._close_reading(error)
 
     async def _close_writing(self, error: ConnectionFailed, timeout: float = CLOSE_TIMEOUT) -> None:
         """Flush what is queued, then close our output. New frames are refused at once."""
@@ -245,14 +238,11 @@ class StreamTransport:
             pass
         finally:
             self._stop_writing(error)
-            self._close_write_fd()
+            fd, self._write_fd = self._write_fd, -1
+            if fd >= 0 and fd != self._read_fd:
+                os.close(fd)
 
-    def _close_write_fd(self) -> None:
-        fd, self._write_fd = self._write_fd, -1
-        if fd >= 0 and fd != self._read_fd:
-            os.close(fd)
-
-    def _release(self, error: ConnectionFailed) -> None:
+    def _close_reading(self, error: ConnectionFailed) -> None:
         self._end_reading(error)
         fd, self._read_fd = self._read_fd, -1
         if fd >= 0:

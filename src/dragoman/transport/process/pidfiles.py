@@ -1,8 +1,6 @@
 """Records of spawned process trees, so that the next start can end what an earlier one left behind.
 
-One file per tree in $XDG_STATE_HOME/dragoman/run, written at spawn, removed when the tree is gone. A tree is ended only
-if boot, pid and start time (or the token in an environment) prove that it is the recorded one and its owner is dead.
-This backs up the watchdog: a failed write is no error.
+A tree is ended only if boot, pid and start time (or its token) prove that it is ours and that its owner is dead.
 """
 
 from __future__ import annotations

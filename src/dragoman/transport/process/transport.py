@@ -1,7 +1,6 @@
 """An agent as a child process: start it, exchange frames, and end it with everything it started.
 
-The child leads its own session. `close` ends the whole tree (end of input, TERM, KILL, each with a timeout). If we die,
-the watchdog ends it; what still remains is ended at the next start (pidfiles).
+`close` ends the whole tree. If we die, the watchdog ends it, or the next start does (pidfiles).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
-from dragoman.transport.base import HALF_CLOSED_GRACE, close_error
+from dragoman.transport.base import HALF_CLOSED_GRACE
 from dragoman.transport.process import pidfiles
 from dragoman.transport.process.exit_status import ExitWatcher
 from dragoman.transport.process.launch import LaunchedProcess, launch
@@ -115,13 +114,8 @@ class ProcessTransport(StreamTransport):
             raise self._exit_error.result().with_traceback(None)
         raise TransportClosed(self._with_stderr(f"{self.peer} closed its output but is still running"))
 
-    async def close(self, reason: str = "") -> None:
+    async def _release(self, error: ConnectionFailed, reason: str) -> None:
         """End the agent and everything it started, within the timeouts given at spawn."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
-        self._closing = self._loop.create_future()
-        error = close_error(self.peer, reason)
         is_gone = False
         try:
             self._tree.living_members()  # note them while all parents still live
@@ -135,7 +129,6 @@ class ProcessTransport(StreamTransport):
             if not is_gone:
                 self._tree.kill()
             self._release_process(error, is_gone)
-            self._closing.set_result(None)
 
     def _discard_output(self, error: ConnectionFailed) -> None:
         """Read and drop the output: an agent that blocks on full output never sees the end of its input."""
@@ -145,7 +138,7 @@ class ProcessTransport(StreamTransport):
             self._incoming.end(error)
 
     def _release_process(self, error: ConnectionFailed, is_gone: bool) -> None:
-        self._release(error)
+        self._close_reading(error)
         self._stderr_tail.close()
         self._exit_watcher.close()
         self._process.mark_reaped()

@@ -19,7 +19,7 @@ from dragoman.errors import (
     WriteStalled,
 )
 from dragoman.roles.client.reconnect.state import ReconnectState
-from dragoman.transport.base import HIGH_WATER, FrameQueue, Transport, close_error
+from dragoman.transport.base import HIGH_WATER, ClosedOnce, FrameQueue, Transport
 from dragoman.transport.remote.errors import MAX_RETRY_AFTER, ClosedByServer
 from dragoman.transport.remote.retry import Backoff, Outage, RetryLoop
 from dragoman.wire.frames import Frame
@@ -167,7 +167,7 @@ async def dial_reconnecting(
     return ReconnectingTransport(await dial(), dial, backoff or Backoff(), report or (lambda _: None))
 
 
-class ReconnectingTransport:
+class ReconnectingTransport(ClosedOnce):
     """A transport over one connection after another."""
 
     def __init__(self, first: Transport, dial: DialFunction, backoff: Backoff, report: Callable[[str], None]) -> None:
@@ -190,7 +190,6 @@ class ReconnectingTransport:
         self._late_attach_task: asyncio.Task[None] | None = None  # attaches to those
         self._reconnected = asyncio.Event()
         self._failure: ConnectionFailed | None = None
-        self._closing: asyncio.Future[None] | None = None
         first.listen(self._take)
         self._task = self._loop.create_task(self._run(first), name=f"dragoman reconnect {self.peer}")
 
@@ -395,22 +394,15 @@ class ReconnectingTransport:
         self._reconnected.set()
         self._has_room.set()
 
-    async def close(self, reason: str = "") -> None:
+    async def _release(self, error: ConnectionFailed, reason: str) -> None:
         """Close the current connection, and do not reconnect."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
-        self._closing = self._loop.create_future()
         inner = self._inner
-        self._end(close_error(self.peer, reason))
-        try:
-            self._task.cancel()
-            await self._stop_attaching()
-            await asyncio.gather(self._task, return_exceptions=True)
-            if inner is not None:
-                await inner.close(reason)
-        finally:
-            self._closing.set_result(None)
+        self._end(error)
+        self._task.cancel()
+        await self._stop_attaching()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if inner is not None:
+            await inner.close(reason)
 
 
 def _is_refusal(error: ConnectionFailed) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dragoman.errors import ConnectionFailed, StartFailed
-from dragoman.transport.base import FrameQueue, close_error
+from dragoman.transport.base import ClosedOnce, FrameQueue
 from dragoman.transport.remote.address import RemoteAddress, RemoteOptions, parse_address
 from dragoman.transport.remote.retry import Outage
 
@@ -44,7 +44,7 @@ async def dial_remote(
         ) from None
 
 
-class RemoteTransport:
+class RemoteTransport(ClosedOnce):
     """A peer behind a URL; a subclass sends the frames."""
 
     def __init__(
@@ -62,7 +62,6 @@ class RemoteTransport:
         self._space_available = asyncio.Event()
         self._max_message = sys.maxsize  # bytes of a message that the server allows, if it says so
         self._end_error: ConnectionFailed | None = None
-        self._closing: asyncio.Future[None] | None = None
 
     def _note_max_message(self, header: str) -> None:
         self._max_message = int(header) if header.isdigit() else sys.maxsize
@@ -72,17 +71,3 @@ class RemoteTransport:
         self._end_error = self._end_error or error
         self._incoming.end(self._end_error)
         self._space_available.set()
-
-    async def close(self, reason: str = "") -> None:
-        """Close the connection at the server within a bounded time, and release everything."""
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            return
-        self._closing = self._loop.create_future()
-        try:
-            await self._release(close_error(self.peer, reason), reason)
-        finally:
-            self._closing.set_result(None)
-
-    async def _release(self, error: ConnectionFailed, reason: str) -> None:
-        raise NotImplementedError
