@@ -1,7 +1,6 @@
 """Translate one peer's messages: envelopes to the vocabulary, the vocabulary to frames. Stateless, no I/O.
 
-Official v1 takes a short path: params stay raw bytes until they are read, and a Struct is encoded as it is. Every other
-dialect goes through its tables on plain JSON values.
+Official v1 takes a short path: params stay raw bytes until they are read, and a Struct is encoded as it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""The state of a connection and its sessions: which method is allowed when (docs/protocol/dialects.md#y2025-states).
-
-A connection is created, then initialized; a session is idle or processing. A wrong state is an invalid_state error. No
-I/O.
+"""The state of a connection and its sessions: which method is allowed when
+(docs/protocol/dialects.md#y2025-states).
 """
 
 from __future__ import annotations

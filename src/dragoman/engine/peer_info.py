@@ -1,7 +1,6 @@
-"""What the peer can do, and so which methods may be sent to it.
+"""What the peer can do, from the initialize that passes on a connection, and so which methods may be sent to it.
 
-Learns from the initialize that passes on a connection in either direction, and tells the dialect's emulator. A gate is
-the capability path of a method's row; a method that the peer does not offer is refused here and never sent.
+A gate is the capability path of a method's row; a method that the peer does not offer is refused here.
 """
 
 from __future__ import annotations

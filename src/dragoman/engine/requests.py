@@ -1,7 +1,6 @@
 """Open requests: ours by id until they are answered, the peer's as tasks that start at once.
 
-Our ids and the peer's are in separate tables, since both ends count from zero (docs/protocol/peers.md#id-shapes). The
-connection cancels what still runs when it ends.
+Our ids and the peer's are in separate tables: both ends count from zero (docs/protocol/peers.md#id-shapes).
 """
 
 from __future__ import annotations

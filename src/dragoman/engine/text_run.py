@@ -1,8 +1,6 @@
-"""Runs of text chunks: the fast path for most frames of a stream.
+"""Text chunks, and runs of them: the fast path for most frames of a stream, decoded in one step each.
 
-Takes the frames of a block and returns the consecutive text chunks of one message at a position. Each is decoded in one
-step, envelope and params together. The first frame that is anything else ends the run; the connection then decodes that
-frame by the general path.
+The first frame that is anything else ends a run; the connection then decodes that frame by the general path.
 """
 
 from __future__ import annotations

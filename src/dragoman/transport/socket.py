@@ -1,7 +1,6 @@
 """Connect to a running agent on this machine by its address: `unix:/path` or `tcp://127.0.0.1:port`.
 
-Frames are lines, without authentication or encryption: a Unix socket is protected by its file permissions, and TCP is
-allowed on loopback only.
+Frames are lines. A Unix socket is protected by its file permissions; TCP is allowed on loopback only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Frames over two file descriptors (pipes, sockets, ttys, files): one read per block, one write per burst.
 
-Owns the descriptors. Uses only `os.read`, `os.write` and the loop's readiness callbacks, since asyncio streams would
-copy and wake once more for each block.
+Uses `os.read` and `os.write`, since asyncio streams would copy and wake once more for each block.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""A small shell process that ends the agents we leave behind when we die.
+"""A small shell process that ends the agents we leave behind when we die, also by SIGKILL: it reads a pipe of ours.
 
-One per process of ours, started with the first agent. It reads a pipe that only we hold. We tell it each tree; when the
-pipe closes because we died (also by SIGKILL), it ends the trees on its list. It is /bin/sh, since a second interpreter
-would slow every start.
+It is /bin/sh, since a second interpreter would slow every start.
 """
 
 from __future__ import annotations

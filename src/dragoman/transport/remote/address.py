@@ -1,8 +1,4 @@
-"""The address of a remote agent: URL, token, headers, TLS.
-
-Parses what the user wrote and makes a name that can be shown: secrets in a URL (a password, `?token=`) are in no
-message.
-"""
+"""The address of a remote agent: URL, token, headers, TLS. Secrets in a URL are in no message."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Errors of a remote connection that say what to do next. Pure.
-
-Takes statuses, headers and exceptions, returns Unreachable. What a server says about a refusal is quoted when it is
-short and plain.
-"""
+"""Errors of a remote connection that say what to do next, from statuses, headers and exceptions. Pure."""
 
 from __future__ import annotations
 

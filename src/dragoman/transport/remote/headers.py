@@ -1,7 +1,6 @@
 """Names that both ends of a remote connection use: headers, close codes, and a field of SSE events.
 
-Names that begin with Acp- are the protocol's (docs/protocol/http.md#requests). Names that begin with Dragoman- are
-ours; peers that do not know them only lose resumption.
+Names with Acp- are the protocol's (docs/protocol/http.md#requests); peers that do not know ours only lose resumption.
 """
 
 from __future__ import annotations

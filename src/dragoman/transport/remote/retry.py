@@ -1,7 +1,6 @@
 """Retry with growing delays until it works or the time is over, with at most two reports to the user.
 
-Reports the first failure and the success; a cut that the first try repairs is one line. Gives up at once on errors that
-no delay can fix (a refused token, a connection that the server forgot).
+Gives up at once on errors that no delay can fix (a refused token, a connection that the server forgot).
 """
 
 from __future__ import annotations

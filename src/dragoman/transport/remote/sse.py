@@ -1,7 +1,6 @@
-"""Server-sent events: encode numbered frames, and parse a stream of events. Pure, no I/O.
+"""Server-sent events: encode numbered frames, many to a chunk, and parse a stream of events. Pure, no I/O.
 
-Many events are joined into one body chunk, since a write is expensive. An update from a session log has the log's
-number after its own in the id: `N.SEQ`.
+An update from a session log has the log's number after its own in the id: `N.SEQ`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Choose the stream of an HTTP connection for each frame (docs/protocol/http.md#streams). No I/O.
 
-Remembers the session of each open request, so that its answer goes to that session's stream; answers that open a
-session go to the connection's stream.
+An answer goes to the stream of its request's session; answers that open a session go to the connection's stream.
 """
 
 from __future__ import annotations

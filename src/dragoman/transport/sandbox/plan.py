@@ -1,7 +1,6 @@
 """Plan a sandbox for this machine, and keep it active with its private folder.
 
-`plan_sandbox` is pure: a Sandbox and what this machine supports become a plan, or SandboxUnavailable with what to do.
-An ActiveSandbox wraps a command into the launcher, which applies the plan and executes the command.
+`plan_sandbox` is pure. An ActiveSandbox wraps a command into the launcher, which applies the plan.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Follow one event stream of a server across interruptions: the connection's, or that of a session.
 
-Gives events in order to a callback. Events with ids are resumed after the last one (Last-Event-ID). Without ids a
-stream that broke is the end, since nobody knows what was missed.
+Events with ids are resumed (Last-Event-ID). Without ids a stream that broke is the end: nobody knows what was missed.
 """
 
 from __future__ import annotations

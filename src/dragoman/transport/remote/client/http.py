@@ -1,7 +1,6 @@
 """A transport to an agent behind Streamable HTTP: POSTs one after the other, answers on event streams.
 
-Every POST names its session (docs/protocol/http.md); a session gets a stream as soon as it is known. Deviations of the
-official servers (docs/protocol/http.md#python-sdk, docs/protocol/http.md#typescript-sdk) are handled here.
+Handles deviations of the official servers (docs/protocol/http.md#python-sdk, docs/protocol/http.md#typescript-sdk).
 """
 
 from __future__ import annotations

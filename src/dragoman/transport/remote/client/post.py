@@ -1,7 +1,6 @@
-"""Send POSTs to one server, and retry where that is safe.
+"""Send POSTs to one server, and retry temporary failures.
 
-Temporary failures (busy, rate limited, unreachable) are retried. A message that was interrupted may have arrived: it is
-sent again only if the server counts messages.
+A message that was interrupted may have arrived: it is sent again only if the server counts messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read the response to a POST: an answer of the agent, or a refusal of the server. Pure.
 
-The official servers answer in plain text, ours in JSON with a kind. A request that was refused by a status gets an
-error in the server's place, so that its sender does not wait.
+A request that was refused by a status gets an error in the server's place, so that its sender does not wait.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """A transport to an agent behind a WebSocket: one connection that may outlive its sockets.
 
-With a server that can resume, every frame is kept until it is acknowledged. After a cut the socket is opened again,
-both sides say how many frames they have, and no frame is lost or doubled. With any other server the connection ends
-with its socket.
+With a server that can resume, frames are kept until they are acknowledged, and none is lost or doubled after a cut.
 """
 
 from __future__ import annotations

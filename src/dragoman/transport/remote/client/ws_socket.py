@@ -1,7 +1,6 @@
-"""One WebSocket to a server: connect, handshake, then messages in and out.
+"""One WebSocket to a server: connect, handshake, then messages in and out, several at once.
 
-Gives frames to a callback, several at once, straight from the loop's read. When the socket is lost it says so once;
-websocket.py decides what follows.
+When the socket is lost it says so once; websocket.py decides what follows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Who makes a request, who is allowed in, and how a request is refused.
-
-An `Authenticate` turns an AuthRequest into a Principal or raises Refused. Tokens and roles are checked above, by the
-host.
-"""
+"""Who makes a request, who is allowed in, and how a request is refused. The host checks tokens and roles."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """An ASGI app for remote clients that answers POST, GET, DELETE and WebSocket (docs/protocol/http.md).
 
-Authenticates requests and gives each connection once to `accept`, as a transport. A request that cannot be served gets
-the status of docs/protocol/http.md#status-codes and a JSON body that says why. http_requests and ws_requests serve the
-two kinds of request.
+A request that cannot be served gets a status (docs/protocol/http.md#status-codes) and a JSON body that says why.
 """
 
 from __future__ import annotations

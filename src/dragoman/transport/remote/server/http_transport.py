@@ -1,8 +1,5 @@
 """The server's end of a Streamable HTTP connection: POSTs bring frames, event streams send them
-(docs/protocol/http.md#streams).
-
-The connection and each session have a stream with its own numbers. A frame waits in its stream until a GET reads it,
-and is kept for a while, so that an interrupted stream resumes by Last-Event-ID.
+(docs/protocol/http.md#streams). Frames are kept for a while, so that a stream resumes by Last-Event-ID.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""hypercorn's HTTP/2 for one socket, with limits that an exposed server needs and hypercorn lacks.
-
-Refuses floods before they are processed, limits headers and their table, ignores priorities, ends sockets whose window
-never opens, and reads only part of a refused body.
-"""
+"""hypercorn's HTTP/2 for one socket, with limits that an exposed server needs and it lacks (decision 0014)."""
 
 from __future__ import annotations
 

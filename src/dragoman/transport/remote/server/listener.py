@@ -1,7 +1,6 @@
 """The server under an endpoint: one port for HTTP/1.1, HTTP/2 and WebSocket, with or without TLS.
 
-It accepts and limits sockets; protocol_switch.py finds the protocol of each (decision 0014). It refuses to bind an
-address that other machines can reach without TLS.
+It accepts and limits sockets; protocol_switch.py finds the protocol of each (decision 0014).
 """
 
 from __future__ import annotations

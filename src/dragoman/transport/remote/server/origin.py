@@ -1,7 +1,6 @@
 """Checks of Host and Origin, of the local user behind a socket, and of the address to bind.
 
-A web page can reach every port of the machine it is shown on, under any host name. So the name it used (Host) and its
-origin must be allowed. The host checks tokens.
+A web page can reach every port of its machine under any host name, so Host and Origin must be allowed.
 """
 
 from __future__ import annotations

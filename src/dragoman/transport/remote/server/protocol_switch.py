@@ -1,7 +1,5 @@
-"""An accepted socket until its protocol is known.
-
-Starts TLS if the server has it. Then ALPN or the first bytes decide between uvicorn's protocols (HTTP/1.1, WebSocket)
-and hypercorn's (HTTP/2); both run the same ASGI app (decision 0014).
+"""An accepted socket until its protocol is known: starts TLS, then ALPN or the first bytes decide between uvicorn's
+protocols (HTTP/1.1, WebSocket) and hypercorn's (HTTP/2). Both run the same ASGI app (decision 0014).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""uvicorn's HTTP/1.1 for one socket, with limits that an exposed server needs and uvicorn lacks.
-
-Headers must come in time, and so must the rest of a refused body. A head that a proxy could parse differently is
-refused.
-"""
+"""uvicorn's HTTP/1.1 for one socket, with limits that an exposed server needs and it lacks (decision 0017)."""
 
 from __future__ import annotations
 

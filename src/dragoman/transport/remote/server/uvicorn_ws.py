@@ -1,7 +1,6 @@
-"""uvicorn's WebSocket protocol, with flood limits and a direct path for frames.
+"""uvicorn's WebSocket protocol, with flood limits.
 
-It is plain ASGI for every app. Ours gets a socket (`dragoman.direct`) that takes many frames in one write, without a
-call and a task for each. Handshake, pings, closing and reading stay those of the websockets library.
+Our app also gets a socket (`dragoman.direct`) that takes many frames in one write, without a call and a task for each.
 """
 
 from __future__ import annotations

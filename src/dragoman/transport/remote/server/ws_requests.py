@@ -1,7 +1,6 @@
 """The WebSocket of an endpoint: who may upgrade, and whether the socket opens or resumes a connection.
 
-A client that sends Dragoman-Resume (or resume=1) may come back: it names the connection and how many frames it has, and
-gets how many we have. For all others the connection ends with the socket.
+A client that sends Dragoman-Resume (or resume=1) may come back: both ends then say how many frames they have.
 """
 
 from __future__ import annotations

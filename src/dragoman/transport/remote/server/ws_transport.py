@@ -1,7 +1,6 @@
-"""The server's end of a WebSocket connection, which may outlive its sockets.
+"""The server's end of a WebSocket connection, which may outlive its sockets: a new one gets what was not received.
 
-A ServerSocket is one socket. When a client that asked for it comes back, the transport takes the new socket and sends
-again what the client has not received. Binary messages are ignored (docs/protocol/http.md#websocket).
+Binary messages are ignored (docs/protocol/http.md#websocket).
 """
 
 from __future__ import annotations
