@@ -1,4 +1,4 @@
-"""Requests find their answers, messages their turn and tool call, and faults are seen, in every dialect."""
+"""The analysis pairs requests and answers, assigns messages to turns and tool calls, and finds flaws."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_answers_are_paired_with_their_requests_in_both_directions() -> None:
     assert observer.pending == {}
 
 
-def test_turns_and_tool_calls_gather_what_belongs_to_them() -> None:
+def test_messages_are_assigned_to_turns_and_tool_calls() -> None:
     observer, events = observed()
     (turn,) = observer.turns
     assert (turn.stop_reason, turn.duration, turn.session, turn.prompt) == ("end_turn", 7000, "s1", "hello")
@@ -43,7 +43,7 @@ def test_turns_and_tool_calls_gather_what_belongs_to_them() -> None:
     assert [event.line for event in events if event.turn is turn] == [6, 7, 8, 9, 10, 11, 12, 13]
 
 
-def test_a_sound_conversation_has_no_faults() -> None:
+def test_a_valid_conversation_has_no_flaws() -> None:
     assert flaws(*TALK) == []
 
 
@@ -65,12 +65,12 @@ def test_a_sound_conversation_has_no_faults() -> None:
         ([*TALK[:5], ("a2c", answer(2, {}))], "stopReason is missing"),
     ],
 )
-def test_faults_are_seen(talk: list[tuple[str, Any]], fault: str) -> None:
+def test_each_flaw_is_reported(talk: list[tuple[str, Any]], fault: str) -> None:
     assert [each for each in flaws(*talk) if fault in each], flaws(*talk)
 
 
 @pytest.mark.parametrize("name", ["v1", "banjo", "2025.1", "crow", "draft"])
-def test_every_dialect_is_found_out_and_understood(name: str) -> None:
+def test_every_dialect_is_detected_and_decoded(name: str) -> None:
     spoken = load_dialect(name)
 
     def said(id: Any, method: str, params: Any) -> tuple[str, Any]:
@@ -119,7 +119,7 @@ methods = st.sampled_from(sorted({name for _, name in METHODS} | {"cancel", "x"}
     st.lists(st.tuples(st.sampled_from(["c2a", "a2c"]), methods, anything, anything), max_size=4),
     st.sampled_from(DIALECT_NAMES),
 )
-def test_nothing_a_peer_says_makes_looking_at_it_fail(said: list[tuple[str, str, Any, Any]], spoken: str) -> None:
+def test_no_input_makes_the_analysis_fail(said: list[tuple[str, str, Any, Any]], spoken: str) -> None:
     observer, cleaner, talk = Analyzer(spoken), RecordingRedactor(), []
     for number, (way, method, params, result) in enumerate(said):
         talk += [(way, call(number, method, params)), ("a2c" if way == "c2a" else "c2a", answer(number, result))]
@@ -133,7 +133,7 @@ def test_nothing_a_peer_says_makes_looking_at_it_fail(said: list[tuple[str, str,
 
 
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.ndjson")), ids=lambda path: path.stem)
-def test_recordings_of_real_peers_are_read_whole(path: Any) -> None:
+def test_recordings_of_real_peers_are_read_completely(path: Any) -> None:
     reader, observer = RecordingReader(), Analyzer()
     with open_recording(str(path)) as file:
         events = [observer.analyze_line(each) for each in reader.read(read_lines(file, reader))]

@@ -1,4 +1,4 @@
-"""The commands that look at a recording, as people and machines use them."""
+"""The `dragoman inspect` actions that read a recording, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shown(*words: str | Path) -> str:
     return done.stdout.decode()
 
 
-def test_the_timeline_pairs_answers_and_folds_chunks(talk: Path) -> None:
+def test_the_timeline_pairs_answers_and_merges_chunks(talk: Path) -> None:
     text = shown("show", talk)
     assert "✓ session/prompt #2 7 ms  end_turn" in text
     assert "agent_message_chunk ×2  Hello" in text
@@ -49,7 +49,7 @@ def test_the_tree_has_turns_and_tool_calls(talk: Path) -> None:
         (["--faults"], []),
     ],
 )
-def test_filters_choose_messages(
+def test_filters_select_messages(
     filter: list[str], found: list[int], talk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["inspect", "show", str(talk), "--json", *filter]) == 0
@@ -57,7 +57,7 @@ def test_filters_choose_messages(
     assert [row["line"] for row in rows] == found
 
 
-def test_peer_text_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_messages_are_escaped(tmp_path: Path) -> None:
     path = write(tmp_path / "r", [*TALK[:5], ("a2c", chunk("\x1b]0;owned\x07 \u202e")), ("a2c", b"\x1b[2J")])
     looks: list[list[str]] = [["show"], ["show", "--full"], ["validate"], ["stats"]]
     for words in looks:
@@ -66,14 +66,14 @@ def test_peer_text_cannot_act_on_the_terminal(tmp_path: Path) -> None:
         assert "\u202e" not in out.decode()
 
 
-def test_stats_for_people_and_machines(talk: Path) -> None:
+def test_stats_are_printed_as_text_and_as_json(talk: Path) -> None:
     assert "1 turns: end_turn ×1" in shown("stats", talk)
     figures = json.loads(shown("stats", talk, "--json"))
     assert figures["frames"] == {"c2a": 4, "a2c": 8}
     assert figures["turns"]["count"] == 1
 
 
-def test_validate_says_where_and_exits_3(tmp_path: Path, talk: Path) -> None:
+def test_validate_reports_the_line_and_exits_with_3(tmp_path: Path, talk: Path) -> None:
     assert inspect("validate", talk).returncode == 0
     broken = write(tmp_path / "b", [*TALK[:5], ("a2c", news({"sessionUpdate": "tool_call"})), ("a2c", answer(2, {}))])
     done = inspect("validate", broken)
@@ -82,7 +82,7 @@ def test_validate_says_where_and_exits_3(tmp_path: Path, talk: Path) -> None:
     assert b"line 8: a2c session/prompt" in done.stdout
 
 
-def test_a_recording_that_is_cut_is_shown_with_where_and_why(tmp_path: Path) -> None:
+def test_a_truncated_recording_is_shown_with_the_line_and_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "cut"
     path.write_bytes(b"".join(lines())[:-30])
     for action in ("show", "stats", "validate"):
@@ -91,7 +91,7 @@ def test_a_recording_that_is_cut_is_shown_with_where_and_why(tmp_path: Path) -> 
         assert done.stdout
 
 
-def test_two_recordings_differ_by_what_was_said_not_by_ids_times_and_cuts(tmp_path: Path, talk: Path) -> None:
+def test_diff_compares_content_and_ignores_ids_times_and_chunk_limits(tmp_path: Path, talk: Path) -> None:
     text = b"".join(lines(step=77)).replace(b"s1", b"other").replace(b'"text": "Hel"', b'"text": "He"')
     same = tmp_path / "same"
     same.write_bytes(text.replace(b'"text": "lo "', b'"text": "llo "').replace(b"t1", b"t9"))
@@ -107,7 +107,7 @@ def test_two_recordings_differ_by_what_was_said_not_by_ids_times_and_cuts(tmp_pa
     ]
 
 
-def test_tail_follows_what_is_written(tmp_path: Path) -> None:
+def test_tail_follows_a_growing_file(tmp_path: Path) -> None:
     path = tmp_path / "growing"
     whole = lines()
     path.write_bytes(b"".join(whole[:2]))
@@ -129,14 +129,14 @@ def test_tail_follows_what_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_every_action_teaches_by_example_and_refuses_in_one_line(action: str) -> None:
+def test_every_action_has_examples_and_reports_errors_in_one_line(action: str) -> None:
     assert b"example" in inspect(action, "--help").stdout
     wrong = inspect(action, "--no-such-option")
     assert wrong.returncode == 2
     assert wrong.stderr.count(b"\n") == 1
 
 
-def test_a_file_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_reported_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for action in ("show", "stats", "validate", "export"):
         for path in (tmp_path / "gone", tmp_path):
             assert main(["inspect", action, str(path)]) == 1

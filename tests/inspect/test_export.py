@@ -1,4 +1,4 @@
-"""Copies to hand on: no secret in them, and a page that nothing in a recording can break out of."""
+"""Exports: secrets are redacted, and nothing in a recording can run in the page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def exported(path: Path, *options: str) -> bytes:
     return done.stdout
 
 
-def test_what_mcp_servers_are_given_is_taken_out_wherever_it_is_repeated(tmp_path: Path) -> None:
+def test_settings_of_mcp_servers_are_redacted_wherever_they_occur(tmp_path: Path) -> None:
     opening = call(1, "session/new", {"cwd": "/w", "mcpServers": [SERVER, HEADERS]})
     talk = [("a2c", chunk(f"early {SECRET}")), ("c2a", opening), ("a2c", f"noise {SECRET}".encode())]
     copy = exported(write(tmp_path / "r", [*talk, ("a2c", chunk("late very-secret-token"))]))
@@ -51,25 +51,25 @@ def test_what_mcp_servers_are_given_is_taken_out_wherever_it_is_repeated(tmp_pat
         {"method": "login", "credentials": {"user": "u", "deep": ["tok-1234567890"]}},
     ],
 )
-def test_what_is_given_to_sign_in_with_is_taken_out(params: dict[str, Any], tmp_path: Path) -> None:
+def test_login_credentials_are_redacted(params: dict[str, Any], tmp_path: Path) -> None:
     copy = exported(write(tmp_path / "r", [("c2a", call(1, "authenticate", params))]))
     assert b"tok-1234567890" not in copy
     assert b"login" in copy
 
 
-def test_known_shapes_of_keys_are_taken_out(tmp_path: Path) -> None:
+def test_known_formats_of_keys_are_redacted(tmp_path: Path) -> None:
     copy = exported(write(tmp_path / "r", [("a2c", chunk("use sk-abcdefghijklmnopqrstuv please"))]))
     assert b"sk-abcdefghijkl" not in copy
 
 
-def test_what_holds_no_secret_stays_as_it_is(tmp_path: Path) -> None:
+def test_text_without_secrets_is_unchanged(tmp_path: Path) -> None:
     path = write(tmp_path / "r")
     before = [each.data for each in RecordingReader().read(path.read_bytes().splitlines(keepends=True))]
     after = [each.data for each in RecordingReader().read(exported(path).splitlines(keepends=True))]
     assert after == before
 
 
-def test_secrets_stay_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_secrets_are_kept_with_the_option(tmp_path: Path) -> None:
     path = write(tmp_path / "r", [("c2a", call(1, "session/new", {"cwd": "/", "mcpServers": [SERVER]}))])
     assert SECRET.encode() in exported(path, "--keep-secrets")
 
@@ -82,7 +82,7 @@ def embedded(text: str) -> Any:
     return json.loads(data)
 
 
-def test_hostile_content_stays_data() -> None:
+def test_hostile_content_cannot_run_in_the_page() -> None:
     talk: list[tuple[str, Any]] = [*TALK[:5], ("a2c", chunk(HOSTILE)), ("a2c", HOSTILE.encode())]
     _, events = observed(talk)
     text = render_page([(Header(command=[HOSTILE]), events)], HOSTILE)
@@ -92,7 +92,7 @@ def test_hostile_content_stays_data() -> None:
     assert HOSTILE.strip("\x00") in json.loads(embedded(text)["rows"][5][13])["params"]["update"]["content"]["text"]
 
 
-def test_the_page_lets_only_its_own_script_run_and_loads_nothing() -> None:
+def test_the_page_runs_only_its_own_script_and_loads_nothing() -> None:
     text = render_page([(Header(), observed()[1])], "talk")
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
@@ -102,7 +102,7 @@ def test_the_page_lets_only_its_own_script_run_and_loads_nothing() -> None:
     assert "innerHTML" not in text
 
 
-def test_the_page_pairs_requests_and_gathers_turns_and_tool_calls() -> None:
+def test_the_page_pairs_requests_and_lists_turns_and_tool_calls() -> None:
     data = embedded(render_page([(Header(), observed()[1])], "talk"))
     assert data["lines"] == ["Client", "Agent"]
     assert [row[8] for row in data["rows"]] == [1, 0, 3, 2, 11, None, None, None, 9, 8, None, 4]
@@ -110,7 +110,7 @@ def test_the_page_pairs_requests_and_gathers_turns_and_tool_calls() -> None:
     assert [call[:5] for call in data["calls"]] == [["Read", "read", "completed", 7, 10]]
 
 
-def test_both_sides_of_a_proxy_make_three_lifelines_in_order_of_time() -> None:
+def test_two_recordings_of_a_proxy_make_three_lifelines_sorted_by_time() -> None:
     behind = Header(epoch=501)
     data = embedded(render_page([(Header(epoch=1), observed()[1]), (behind, observed()[1])], "talk"))
     assert data["lines"] == ["Client", "Proxy", "Agent"]
@@ -119,12 +119,12 @@ def test_both_sides_of_a_proxy_make_three_lifelines_in_order_of_time() -> None:
     assert len(data["turns"]) == 1  # what happens behind the proxy is the same turn
 
 
-def test_an_empty_recording_makes_a_page_too(tmp_path: Path) -> None:
+def test_an_empty_recording_can_be_exported(tmp_path: Path) -> None:
     assert embedded(exported(write(tmp_path / "r", []), "--html").decode())["rows"] == []
 
 
 @pytest.mark.parametrize("options", [[], ["--html"], ["--html", "--with"]])
-def test_an_export_never_takes_the_place_of_what_it_is_made_of(options: list[str], tmp_path: Path) -> None:
+def test_an_export_never_overwrites_its_source(options: list[str], tmp_path: Path) -> None:
     path = write(tmp_path / "r")
     before = path.read_bytes()
     (tmp_path / "link").symlink_to(path)
@@ -136,7 +136,7 @@ def test_an_export_never_takes_the_place_of_what_it_is_made_of(options: list[str
     assert path.read_bytes() == before
 
 
-def test_what_was_exported_before_stays_until_the_new_copy_is_whole(tmp_path: Path) -> None:
+def test_an_earlier_export_is_replaced_only_by_a_complete_one(tmp_path: Path) -> None:
     target = tmp_path / "copy"
     target.write_bytes(b"the copy of yesterday")
 
@@ -154,7 +154,7 @@ def test_what_was_exported_before_stays_until_the_new_copy_is_whole(tmp_path: Pa
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_page_that_a_browser_takes_long_to_open_is_said_to_be_one(
+def test_a_warning_is_printed_for_a_very_large_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(export, "LARGE_PAGE", 1000)
@@ -165,7 +165,7 @@ def test_a_page_that_a_browser_takes_long_to_open_is_said_to_be_one(
     assert said.endswith("KiB: browsers need some time to open it\n")
 
 
-def test_names_that_tell_of_a_secret_and_repeated_words_are_looked_at_alike() -> None:
+def test_secret_names_and_cached_strings_are_redacted_alike() -> None:
     cleaner = RecordingRedactor(["repeated-secret"])
     said = b'{"a":["repeated-secret","plain"],"b":"plain","n":1,"none":null,"apiKey":"plain","x":"repeated-secret"}'
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What is missing from a file is said: its header, its end, or everything that makes it a recording."""
+"""Incomplete files: a missing header, a missing end, and files that are not recordings are reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(path: Path, *parts: bytes) -> str:
 
 @pytest.mark.parametrize("words", READERS, ids=" ".join)
 @pytest.mark.parametrize("content", [b"", b"MIT License\n\nCopyright\n", b'{"name": "package"}\n'])
-def test_a_file_that_is_no_recording_is_an_error_to_every_reader(
+def test_every_action_refuses_a_file_that_is_not_a_recording(
     words: list[str], content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = made(tmp_path / "LICENSE", content)
@@ -37,12 +37,12 @@ def test_a_file_that_is_no_recording_is_an_error_to_every_reader(
     assert said.err.count("\n") == 1
 
 
-def test_two_files_that_are_no_recordings_are_not_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_refuses_two_files_that_are_not_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "diff", str(write(tmp_path / "r")), made(tmp_path / "none")]) == 1
     assert "none: empty; give a file" in capsys.readouterr().err
 
 
-def test_a_recording_in_which_nobody_said_anything_is_shown_as_that_and_passes_no_check(
+def test_a_recording_without_messages_is_shown_as_empty_and_fails_validation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(write(tmp_path / "r", []))
@@ -55,7 +55,7 @@ def test_a_recording_in_which_nobody_said_anything_is_shown_as_that_and_passes_n
 
 
 @pytest.mark.parametrize("header", [b"", b'{"dragoman":"recording","format":"x"}\n'])
-def test_without_a_usable_header_times_are_still_right_and_that_is_said(
+def test_times_are_right_without_a_usable_header_and_a_problem_is_reported(
     header: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = made(tmp_path / "r", header, *lines()[1:], END)
@@ -67,7 +67,7 @@ def test_without_a_usable_header_times_are_still_right_and_that_is_said(
         assert ("✓ session/prompt #2 7 ms" if action == "show" else "12 lines in 11 ms") in said.out
 
 
-def test_whole_numbers_of_another_recorder_are_not_taken_for_a_time() -> None:
+def test_integer_times_of_another_recorder_are_not_used() -> None:
     reader = RecordingReader()
     (found,) = reader.read([b'{"t": 17, "direction": "client", "msg": {"jsonrpc": "2.0", "method": "x"}}\n'])
     assert found.t is None
@@ -75,7 +75,7 @@ def test_whole_numbers_of_another_recorder_are_not_taken_for_a_time() -> None:
 
 
 @pytest.mark.parametrize("action", ["show", "stats", "validate", "export"])
-def test_a_recording_without_its_end_is_said_to_be_incomplete(
+def test_a_recording_without_an_end_is_reported_as_incomplete(
     action: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = made(tmp_path / "r", *lines())
@@ -84,7 +84,7 @@ def test_a_recording_without_its_end_is_said_to_be_incomplete(
     assert capsys.readouterr().err == expected
 
 
-def test_strictly_a_recording_must_be_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_validation_requires_a_complete_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole, cut = write(tmp_path / "whole"), made(tmp_path / "cut", *lines())
     lossy = made(tmp_path / "lossy", *lines(), gap_line(1, 5), END)
     found = [main(["inspect", "validate", "--strict", str(path)]) for path in (whole, cut, lossy)]
@@ -110,7 +110,7 @@ def read(path: str) -> RecordingReader:
 
 @pytest.fixture
 def two(tmp_path: Path) -> str:
-    """Two recordings in one file; in the first, nobody answers the prompt."""
+    """Two recordings in one file; the prompt in the first has no answer."""
     later = header_line(Header(command=["another"], start="2026-01-02T00:00:00Z", epoch=3_600_000_001))
     return made(tmp_path / "two", *lines()[:6], END, later, *lines()[1:], END)
 
@@ -125,7 +125,7 @@ def test_two_recordings_in_one_file_are_counted_together(two: str, capsys: pytes
     assert (found["recordings"], found["length_us"], found["complete"]) == (2, 15_000, True)
 
 
-def test_two_recordings_in_one_file_are_shown_apart(two: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_recordings_in_one_file_are_shown_separately(two: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "show", two]) == 0
     said = capsys.readouterr()
     assert said.err == ""
@@ -142,7 +142,7 @@ def test_a_copy_of_two_recordings_is_two_recordings(two: str, tmp_path: Path) ->
     assert (after.endings, after.line_count) == (before.endings, before.line_count)
 
 
-def test_one_recording_after_another_that_was_cut_is_said() -> None:
+def test_a_recording_after_a_truncated_one_is_reported() -> None:
     reader = RecordingReader()
     list(reader.read([*lines()[:4], *lines(), END]))
     assert [(trouble.line, "has no end" in trouble.reason) for trouble in reader.problems] == [(5, True)]
@@ -170,7 +170,7 @@ def test_tail_shows_the_last_lines_first_when_it_follows_and_waits_for_a_file(tm
 
 
 @pytest.mark.parametrize("number", ["-3", "x"])
-def test_a_number_of_lines_that_is_none_is_one_line(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_number_of_lines_is_reported_in_one_line(number: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["inspect", "tail", "-n", number, "r"])
     assert ended.value.code == 2

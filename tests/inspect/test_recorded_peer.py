@@ -1,4 +1,4 @@
-"""Recorded peers: a recording plays the agent for a client, or the client for an agent, and says who departed."""
+"""Recorded peers: a recording plays the agent for a client, or the client for an agent, and reports deviations."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def client(transport: Transport, text: str = "hello") -> str:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_a_client_meets_the_recorded_agent(talk: Path, strict: bool) -> None:
+def test_a_recording_plays_the_agent_for_a_client(talk: Path, strict: bool) -> None:
     async def scene() -> str:
         async with Recording(talk).as_agent(strict=strict) as transport:
             return await client(transport)
@@ -62,7 +62,7 @@ def test_a_client_meets_the_recorded_agent(talk: Path, strict: bool) -> None:
     assert asyncio.run(scene()) == "hello"
 
 
-def test_a_strict_recording_tells_where_a_client_departed(talk: Path) -> None:
+def test_a_strict_recording_reports_where_a_client_deviated(talk: Path) -> None:
     async def scene() -> None:
         async with Recording(talk).as_agent(strict=True) as transport:
             with pytest.raises(Exception, match="expected session/prompt"):
@@ -75,19 +75,19 @@ def test_a_strict_recording_tells_where_a_client_departed(talk: Path) -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_an_agent_meets_the_recorded_client(talk: Path, strict: bool) -> None:
+def test_a_recording_plays_the_client_for_an_agent(talk: Path, strict: bool) -> None:
     said = asyncio.run(Recording(talk).play_to_agent(echo_agent(), strict=strict))
     assert any(b"agent_message_chunk" in frame for frame in said)
 
 
-def test_an_agent_that_says_something_else_departs_only_when_strict(talk: Path) -> None:
+def test_different_content_of_an_agent_fails_only_in_strict_mode(talk: Path) -> None:
     asyncio.run(Recording(talk).play_to_agent(echo_agent("!")))
     with pytest.raises(AssertionError, match="the agent deviated from the recording"):
         asyncio.run(Recording(talk).play_to_agent(echo_agent("!"), strict=True))
     asyncio.run(Recording(talk).play_to_agent(echo_agent("!"), strict=True, ignore=["params.update.content.text"]))
 
 
-def test_an_agent_that_leaves_departs(talk: Path) -> None:
+def test_an_agent_that_exits_early_fails(talk: Path) -> None:
     async def scene() -> None:
         ours, theirs = memory_pair()
         await theirs.close("no")
@@ -97,13 +97,13 @@ def test_an_agent_that_leaves_departs(talk: Path) -> None:
         asyncio.run(scene())
 
 
-def test_a_file_without_messages_says_how_to_record_one(tmp_path: Path) -> None:
+def test_a_file_without_messages_is_refused_with_the_command_to_record_one(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(NotARecording, match="dragoman inspect run"):
         Recording(tmp_path / "empty")
 
 
-def test_tests_take_recordings_from_their_folder_and_make_them(pytester: pytest.Pytester, talk: Path) -> None:
+def test_pytest_tests_can_replay_and_make_recordings(pytester: pytest.Pytester, talk: Path) -> None:
     pytester.path.joinpath("talk.ndjson").write_bytes(talk.read_bytes())
     pytester.makepyfile(
         f"""

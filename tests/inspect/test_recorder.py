@@ -1,4 +1,4 @@
-"""The writer of a recording: the end waits for a disk that goes on taking, and not for one that takes nothing."""
+"""The recorder: close waits for a slow disk that makes progress, and not for one that makes none."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dragoman.inspect.recorder import NotWritable, Recorder
 from dragoman.inspect.tap import trace_to
 
 
-def test_a_slow_disk_is_waited_for_as_long_as_it_goes_on(tmp_path: Path) -> None:
+def test_close_waits_for_a_slow_disk_that_makes_progress(tmp_path: Path) -> None:
     said: list[str] = []
     recording = Recorder(str(tmp_path / "r"), ["agent"], said.append)
 
     class Slow:
-        """A writer that needs three times the patience, and gets on meanwhile."""
+        """A writer thread that takes three times the close timeout and makes progress."""
 
         joined = 0
 
@@ -38,9 +38,7 @@ def test_a_slow_disk_is_waited_for_as_long_as_it_goes_on(tmp_path: Path) -> None
     assert (slow.joined, said) == (3, [])
 
 
-def test_a_disk_that_takes_nothing_is_given_up_and_that_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_stops_waiting_for_a_stuck_disk_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "CLOSE_TIMEOUT", 0.05)
     said: list[str] = []
     path = tmp_path / "pipe"
@@ -54,7 +52,7 @@ def test_a_disk_that_takes_nothing_is_given_up_and_that_is_said(
     assert said[0] == f"the recording {path} is incomplete: the disk was too slow"
 
 
-def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
+def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
     said: list[str] = []
     path = tmp_path / "talk.ndjson"
     for number in range(3):
@@ -67,7 +65,7 @@ def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
     assert said == [f"{path} exists; recording to {tmp_path}/talk-{number}.ndjson" for number in (2, 3)]
 
 
-def test_an_empty_file_that_was_made_for_it_is_used_by_one_recording_alone(tmp_path: Path) -> None:
+def test_an_empty_file_is_used_by_one_recording_only(tmp_path: Path) -> None:
     path = tmp_path / "made"
     path.touch(0o644)
     both = [Recorder(str(path), ["agent"], print) for _ in range(2)]
@@ -77,6 +75,6 @@ def test_an_empty_file_that_was_made_for_it_is_used_by_one_recording_alone(tmp_p
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_recording_that_cannot_be_begun_says_what_to_try(tmp_path: Path) -> None:
+def test_a_recording_that_cannot_start_says_what_to_try(tmp_path: Path) -> None:
     with pytest.raises(NotWritable, match="No such file or directory; choose another file, or create the folder"):
         Recorder(str(tmp_path / "no" / "r"), ["agent"], print)

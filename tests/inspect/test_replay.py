@@ -1,4 +1,4 @@
-"""Recordings played as mock peers: to real clients and agents, strictly and leniently."""
+"""Recordings replayed as mock peers to real clients and agents, in strict and lenient mode."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def heard(play: ReplayScript, message: dict[str, Any]) -> list[dict[str, Any]]:
     return said(reaction.frames)
 
 
-def test_an_agent_is_played_under_the_clients_own_ids() -> None:
+def test_the_replayed_agent_uses_the_ids_of_the_client() -> None:
     play = script()
     assert play.begin() == []
     assert heard(play, {**TALK[0][1], "id": "one"}) == [{**TALK[1][1], "id": "one"}]
@@ -43,7 +43,7 @@ def test_an_agent_is_played_under_the_clients_own_ids() -> None:
     assert play.missing_messages() == []
 
 
-def test_strict_names_what_differs() -> None:
+def test_strict_mode_reports_what_differs() -> None:
     play = script()
     other = call(0, "initialize", {"protocolVersion": 2, "clientCapabilities": {}})
     reaction = play.receive(json.dumps(other).encode())
@@ -52,23 +52,23 @@ def test_strict_names_what_differs() -> None:
     assert said(reaction.frames)[0]["error"]["code"] == -32600
 
 
-def test_strict_wants_the_recorded_order() -> None:
+def test_strict_mode_requires_the_recorded_order() -> None:
     assert "received session/new" in script().receive(json.dumps(TALK[2][1]).encode()).problem
 
 
-def test_lenient_takes_requests_in_any_order_and_once_more() -> None:
+def test_lenient_mode_accepts_requests_in_any_order_and_repeated() -> None:
     play = script(strict=False)
     assert heard(play, {**TALK[2][1], "id": 5})[0] == {**TALK[3][1], "id": 5}
     assert heard(play, {**TALK[0][1], "id": 6})[0] == {**TALK[1][1], "id": 6}
     assert heard(play, {**TALK[2][1], "id": 7})[0] == {**TALK[3][1], "id": 7}
 
 
-def test_lenient_refuses_what_was_never_asked() -> None:
+def test_lenient_mode_refuses_a_request_that_was_never_recorded() -> None:
     (refusal,) = heard(script(strict=False), call(9, "session/list", {}))
     assert refusal["error"]["code"] == -32601
 
 
-def test_a_client_is_played_with_the_sessions_of_the_real_agent() -> None:
+def test_the_replayed_client_uses_the_session_ids_of_the_agent() -> None:
     play = script("c2a")
     assert said(play.begin()) == [TALK[0][1]]
     assert heard(play, TALK[1][1]) == [TALK[2][1]]
@@ -77,7 +77,7 @@ def test_a_client_is_played_with_the_sessions_of_the_real_agent() -> None:
 
 
 @pytest.mark.parametrize("way", ["--strict", "--lenient"])
-def test_a_real_client_cannot_tell_a_replay_from_its_agent(way: str, tmp_path: Path) -> None:
+def test_a_real_client_works_with_a_replayed_agent(way: str, tmp_path: Path) -> None:
     path = write(tmp_path / "r")
 
     async def converse() -> str:
@@ -90,7 +90,7 @@ def test_a_real_client_cannot_tell_a_replay_from_its_agent(way: str, tmp_path: P
     assert asyncio.run(asyncio.wait_for(converse(), PATIENCE)) == "Hello "
 
 
-def test_a_real_agent_is_held_to_its_recording(tmp_path: Path) -> None:
+def test_a_real_agent_is_compared_with_its_recording(tmp_path: Path) -> None:
     path, talk = tmp_path / "r", tmp_path / "in"
     frames = [
         call(0, "initialize", {"protocolVersion": 1, "clientCapabilities": {}}),
@@ -107,13 +107,13 @@ def test_a_real_agent_is_held_to_its_recording(tmp_path: Path) -> None:
     assert b"agentCapabilities" in other.stderr
 
 
-def test_an_agent_that_leaves_early_is_reported(tmp_path: Path) -> None:
+def test_an_agent_that_disconnects_early_is_reported(tmp_path: Path) -> None:
     done = inspect("replay", write(tmp_path / "r"), "--as", "client", "--", sys.executable, "-c", "pass")
     assert done.returncode == 3
     assert b"the peer disconnected before it sent an answer (line 3" in done.stderr
 
 
-def test_in_original_time_an_answer_comes_no_sooner_than_it_did(tmp_path: Path) -> None:
+def test_with_original_timing_an_answer_is_not_sent_earlier(tmp_path: Path) -> None:
     play = script()
     play.begin()
     reaction = play.receive(json.dumps(TALK[0][1]).encode())

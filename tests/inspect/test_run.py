@@ -1,4 +1,4 @@
-"""`dragoman inspect run` as a client sees it: as if the agent had been started directly."""
+"""`dragoman inspect run` as a client sees it: like the agent started directly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(path: Path) -> tuple[RecordingReader, list[RecordedLine]]:
 
 
 def traffic(seed: int, size: int) -> bytes:
-    """Messages, noise, blank lines, CR LF, broken UTF-8 and a giant, in any mixture."""
+    """Messages, noise, blank lines, CR LF, broken UTF-8 and a huge line, in any mixture."""
     dice = random.Random(seed)
     kinds = (
         lambda: b'{"jsonrpc":"2.0","id":%d,"method":"x"}\n' % dice.randrange(1000),
@@ -50,7 +50,7 @@ def traffic(seed: int, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_bytes_pass_and_are_recorded_as_they_are_in_any_chunking(seed: int, tmp_path: Path) -> None:
+def test_bytes_are_forwarded_and_recorded_unchanged_in_any_chunking(seed: int, tmp_path: Path) -> None:
     data, dice = traffic(seed, 600_000), random.Random(seed)
     process = under_inspection(tmp_path / "r", *CAT)
     assert process.stdin is not None
@@ -94,7 +94,7 @@ def test_stderr_and_the_exit_code_are_those_of_the_agent(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-def test_an_agent_ended_by_a_signal_looks_so_to_the_client(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_that_killed_the_agent_is_visible_to_the_client(number: signal.Signals, tmp_path: Path) -> None:
     process = under_inspection(tmp_path / "r", "sh", "-c", f"kill -{number.value} $$")
     process.communicate(timeout=PATIENCE)
     assert process.returncode == -number
@@ -111,13 +111,13 @@ def test_signals_reach_the_agent(tmp_path: Path) -> None:
     assert (out, process.returncode) == (b"heard\n", 3)
 
 
-def test_the_end_of_the_clients_input_is_the_end_of_the_agents(tmp_path: Path) -> None:
+def test_end_of_file_of_the_client_is_passed_to_the_agent(tmp_path: Path) -> None:
     process = under_inspection(tmp_path / "r", "sh", "-c", "cat; echo seen the end")
     out, _ = process.communicate(b"a\n", timeout=PATIENCE)
     assert out == b"a\nseen the end\n"
 
 
-def test_an_agent_that_closes_its_output_shows_that_to_the_client_at_once(tmp_path: Path) -> None:
+def test_end_of_file_of_the_agent_is_passed_to_the_client_at_once(tmp_path: Path) -> None:
     process = under_inspection(tmp_path / "r", "sh", "-c", "exec >&-; read line; exit 5")
     assert process.stdout is not None
     assert process.stdout.read() == b""  # while the agent still runs
@@ -138,7 +138,7 @@ def test_a_client_that_does_not_read_slows_the_agent_and_loses_nothing(tmp_path:
     assert process.wait(PATIENCE) == 0
 
 
-def test_nothing_of_the_agent_is_left_when_the_client_is_gone(tmp_path: Path) -> None:
+def test_no_process_of_the_agent_is_left_when_the_client_is_gone(tmp_path: Path) -> None:
     agent = "trap '' TERM; sleep 1000 & echo $!; while :; do sleep 0.1; done"
     process = under_inspection(tmp_path / "r", "sh", "-c", agent)
     assert process.stdout is not None
@@ -153,7 +153,7 @@ def test_nothing_of_the_agent_is_left_when_the_client_is_gone(tmp_path: Path) ->
     assert not os.path.exists(f"/proc/{child}")
 
 
-def test_a_full_disk_ends_the_recording_and_not_the_traffic() -> None:
+def test_a_full_disk_ends_the_recording_but_not_the_traffic() -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     data = b'{"a":1}\n' * 5000
@@ -164,7 +164,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_traffic() -> None:
     assert process.returncode == 0
 
 
-def test_an_agent_that_cannot_be_started_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+def test_a_failed_start_of_the_agent_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     process = under_inspection(tmp_path / "r", "no-such-agent-anywhere")
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
@@ -172,7 +172,7 @@ def test_an_agent_that_cannot_be_started_is_one_line_and_exit_code_1(tmp_path: P
     assert "no such command" in err.decode()
 
 
-def test_a_recording_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_a_recording(tmp_path: Path) -> None:
     process = under_inspection(tmp_path / "r", "true")
     process.communicate(timeout=PATIENCE)
     assert (tmp_path / "r").stat().st_mode & 0o777 == 0o600

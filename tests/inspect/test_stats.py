@@ -1,4 +1,4 @@
-"""The fast count says what a slow one would."""
+"""The fast statistics agree with a slow count."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_messages_sizes_and_latencies_are_counted_by_method() -> None:
     assert (figures.first_time, figures.last_time) == (1000, 12000)
 
 
-def test_one_odd_line_does_not_change_the_count_of_the_others() -> None:
+def test_one_invalid_line_does_not_change_the_count_of_the_others() -> None:
     whole = lines()
     figures = counted([*whole[:5], b"noise\n", b'{"t":5,"dir":"a2c","raw":"Loading"}\n', *whole[5:]])
     plain = counted(whole)
@@ -42,7 +42,7 @@ def test_one_odd_line_does_not_change_the_count_of_the_others() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.ndjson")), ids=lambda path: path.stem)
-def test_counting_agrees_with_observing(path: Any) -> None:
+def test_the_statistics_agree_with_the_analysis(path: Any) -> None:
     figures, reader, observer = RecordingStats(), RecordingReader(), Analyzer()
     with open_recording(str(path)) as file:
         figures.count(read_blocks(file, figures.reader))

@@ -1,4 +1,4 @@
-"""What a client says and hears, overheard: as a recording, and as OpenTelemetry spans."""
+"""A tap reports the frames of a client: as a recording, and as OpenTelemetry spans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, call, inspect
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
 
 
-async def test_a_client_records_what_it_says_and_hears(tmp_path: Path) -> None:
+async def test_a_client_records_what_it_sends_and_receives(tmp_path: Path) -> None:
     path = tmp_path / "trace"
 
     with trace_to(str(path), EVERYTHING, print) as tap:
@@ -78,7 +78,7 @@ def test_a_span_continues_the_trace_of_the_message() -> None:
     assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"
 
 
-def test_failures_and_silence_are_errors() -> None:
+def test_failed_and_unanswered_requests_are_error_spans() -> None:
     error = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32603, "message": "broken"}}
     found = spans(TALK[0], ("a2c", error), TALK[2])
     assert [(span.name, span.status.description) for span in found] == [

@@ -168,7 +168,7 @@ def test_a_grant_for_starting_a_server_is_for_the_same_variables() -> None:
     assert not covered(question("mcp_start", "npx docs", server="docs"), given)
 
 
-def test_a_denial_wins_over_an_allowance() -> None:
+def test_deny_wins_over_allow() -> None:
     both = [grant(question()), grant(question(), "session", DENY), grant(question())]
     for grants in (both, both[::-1]):
         decided = decide_by_grants(grants, question(), NOW, "r")

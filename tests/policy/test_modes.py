@@ -40,7 +40,7 @@ def verdict(asked: Question) -> str:
 
 
 @pytest.mark.parametrize(("name", "operation", "sign"), CELLS)
-def test_each_cell(name: str, operation: str, sign: str) -> None:
+def test_each_cell_of_the_mode_table(name: str, operation: str, sign: str) -> None:
     assert verdict(question(operation, mode=name)) == SIGNS[sign]
 
 
@@ -79,7 +79,7 @@ def test_a_link_that_leads_in_from_outside_is_not_inside() -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("name", MODES)
 @pytest.mark.parametrize("own", [*MODES, "yolo", "read-only", ""])
-def test_the_agents_own_mode_makes_nothing_looser(own: str, name: str, operation: str) -> None:
+def test_the_agents_own_mode_never_allows_more(own: str, name: str, operation: str) -> None:
     alone = decide(Policy(), question(operation, mode=name)).verdict
     both = decide(Policy(), question(operation, mode=name, agent_mode=own)).verdict
     assert both >= alone

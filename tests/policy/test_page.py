@@ -15,13 +15,13 @@ PAGE = (DOCS / "policy.md").read_text(encoding="utf-8")
 EXAMPLE = (DOCS / "policy.toml").read_text(encoding="utf-8")
 
 
-def test_the_example_is_the_file_and_can_be_read() -> None:
+def test_the_documented_example_is_the_file_and_can_be_parsed() -> None:
     assert f"```toml\n{EXAMPLE}```" in PAGE
     parsed = parse_policy(EXAMPLE, "policy.toml")
     assert (parsed.mode, len(parsed.rules)) == ("default", 10)
 
 
-def test_the_example_does_what_it_says() -> None:
+def test_the_documented_example_decides_as_described() -> None:
     policy = Policy(files=(parse_rule_file(EXAMPLE, "policy.toml", home="/home/me"),))
 
     def verdict(operation: str, resource: str, **more: str) -> str:
@@ -44,7 +44,7 @@ def test_the_example_does_what_it_says() -> None:
     assert verdict("mcp_tool", "", server="docs", tool="delete_all") == "ask"
 
 
-def test_the_table_of_modes_is_the_table() -> None:
+def test_the_documented_table_of_modes_is_the_table() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ((?:allow|ask|deny)(?: \| \w+)*) \|$", PAGE, re.M)
     assert {name: cells.split(" | ") for name, cells in rows} == {
         name: [mode.verdicts[operation].label for operation in OPERATIONS] for name, mode in MODES.items()

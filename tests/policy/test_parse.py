@@ -20,7 +20,7 @@ def faults(text: str, *, is_project: bool = False) -> list[str]:
     return raised.value.faults
 
 
-def test_an_empty_file_says_nothing() -> None:
+def test_an_empty_file_has_no_rules() -> None:
     assert parse_policy("", "p.toml").rules == ()
     assert parse_policy("version = 1", "p.toml").mode is None
 
@@ -80,7 +80,7 @@ def test_the_mode_of_the_user() -> None:
         ),
     ],
 )
-def test_a_fault_names_the_key_and_the_line(text: str, expected: str) -> None:
+def test_an_error_names_the_key_and_the_line(text: str, expected: str) -> None:
     found = faults(text)
     assert len(found) == 1
     assert found[0].startswith(expected)
@@ -137,7 +137,7 @@ def test_lines_are_found_past_strings_that_look_like_tables() -> None:
     assert ("rule", 2) not in found
 
 
-def test_rules_know_their_line() -> None:
+def test_rules_have_their_line_number() -> None:
     text = '\n[[rule]]\ndecision = "deny"\n\n[[rule]]\ndecision = "allow"\n'
     assert [rule.line for rule in parse_policy(text, "p.toml").rules] == [2, 5]
 

@@ -46,7 +46,7 @@ def offered(*options: str | tuple[str, str]) -> list[PermissionOption]:
         (ALLOW, "once", (), None),
     ],
 )
-def test_the_table(verdict: Verdict, scope: str, kinds: tuple[str, ...], chosen: str | None) -> None:
+def test_the_option_for_each_decision(verdict: Verdict, scope: str, kinds: tuple[str, ...], chosen: str | None) -> None:
     assert choose_option(offered(*kinds), verdict, scope) == (chosen and f"id-{chosen}")
 
 

@@ -103,7 +103,7 @@ def test_allow_rules_match_the_resolved_path_and_deny_rules_either_path() -> Non
     ("operation", "members"),
     [("file_write", {"path": "secret"}), ("terminal_execute", {"command": ["rm"]}), ("network_access", {"host": "x"})],
 )
-def test_an_agent_that_names_no_resource_is_asked_about(operation: str, members: dict[str, Any]) -> None:
+def test_an_unnamed_resource_asks(operation: str, members: dict[str, Any]) -> None:
     wide = rule("allow", operation=operation)
     assert verdict(question(operation, ""), file(rule("deny", **members) + wide)) == "ask"
     assert verdict(question(operation, ""), file(rule("allow", **members))) == "ask"
@@ -230,14 +230,14 @@ def test_a_denied_server_is_denied_whatever_else_it_has() -> None:
     assert verdict(question(**START, resource="https://good.org/", url="https://good.org/"), denies) == "allow"
 
 
-def test_a_rule_for_commands_is_none_for_servers_that_have_such_a_command() -> None:
+def test_a_rule_for_commands_does_not_apply_to_servers_with_such_a_command() -> None:
     assert verdict(question(**START, resource="git status"), file(rule("allow", command=["git"]))) == "ask"
     both = file(rule("allow", operation=["terminal_execute", "mcp_start"], command=["git"]))
     assert verdict(question(**START, resource="git status"), both) == "allow"
     assert verdict(question("terminal_execute", "git status"), both) == "allow"
 
 
-def test_a_rule_that_goes_by_the_name_of_a_server_alone_is_warned_about() -> None:
+def test_a_rule_that_names_only_a_server_gives_a_warning() -> None:
     text = rule("allow", server="docs") + rule("allow", server="docs", operation="mcp_tool")
     text += rule("allow", server="docs", url="https://x.org") + rule("ask", server="docs", operation="mcp_start")
     (warning,) = file(text, "mine").warnings()
@@ -245,7 +245,7 @@ def test_a_rule_that_goes_by_the_name_of_a_server_alone_is_warned_about() -> Non
     assert "any program could start as docs" in warning
 
 
-def test_an_opaque_line_is_asked_about_if_a_command_is_denied() -> None:
+def test_an_opaque_line_asks_if_a_command_is_denied() -> None:
     rules = file(rule("deny", command=["rm"]) + rule("allow", operation="terminal_execute"))
     assert verdict(question("terminal_execute", "echo $(rm x)"), rules) == "deny"
     assert verdict(question("terminal_execute", "echo $X"), rules) == "ask"
@@ -253,7 +253,7 @@ def test_an_opaque_line_is_asked_about_if_a_command_is_denied() -> None:
     assert verdict(question("terminal_execute", "a && sudo rm x"), rules) == "deny"
 
 
-def test_a_line_that_is_too_long_is_asked_about_if_a_command_is_denied() -> None:
+def test_a_line_that_is_too_long_asks_if_a_command_is_denied() -> None:
     rules = file(rule("deny", command=["rm"]) + rule("allow", command=["echo"]))
     assert verdict(question("terminal_execute", f"echo {'x' * 200_000}"), rules) == "ask"
     assert verdict(question("terminal_execute", f"echo {'x' * 100_000}"), rules) == "allow"
@@ -316,7 +316,7 @@ def test_deny_rules_hold_in_every_mode_and_allow_rules_not_in_firm_modes() -> No
     assert decide(ask, question(mode="acceptEdits")).verdict is Verdict.ASK
 
 
-def test_of_things_asked_for_together_the_strictest_decides() -> None:
+def test_for_questions_asked_together_the_strictest_decision_wins() -> None:
     policy = Policy(files=(file(rule("deny", path="b") + rule("allow", path="a")),))
     both = [question(resource="/w/a"), question(resource="/w/b")]
     assert decide_all(policy, both[:1]).verdict is Verdict.ALLOW

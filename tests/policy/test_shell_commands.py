@@ -31,7 +31,7 @@ from dragoman.policy.shell_commands import CommandPattern, behavior_variables, c
         (r'echo "a\"b\\c\d"', [("echo", 'a"b\\c\\d')]),
     ],
 )
-def test_lines_that_are_understood(line: str, commands: list[tuple[str, ...]]) -> None:
+def test_lines_are_split_into_commands(line: str, commands: list[tuple[str, ...]]) -> None:
     apart = parse_command_line(line)
     assert list(apart.commands) == commands
     assert not apart.is_opaque
@@ -94,12 +94,12 @@ def test_any_text_can_be_parsed(line: str) -> None:
         ("bash -lc 'a && b'", "a && b"),
     ],
 )
-def test_one_command_has_one_spelling(one: str, other: str) -> None:
+def test_the_same_command_has_one_canonical_form(one: str, other: str) -> None:
     assert canonical_command(one) == canonical_command(other)
 
 
 @pytest.mark.parametrize(("one", "other"), [("rm *", "rm '*'"), ("echo $A", "echo '$A'"), ("a; b", "a ';' b")])
-def test_different_commands_keep_different_spellings(one: str, other: str) -> None:
+def test_different_commands_have_different_canonical_forms(one: str, other: str) -> None:
     assert canonical_command(one) != canonical_command(other)
 
 
@@ -129,7 +129,7 @@ def test_patterns_are_compared_word_by_word(pattern: str | list[str], words: str
     assert CommandPattern.parse(pattern).matches(tuple(words.split())) is allowed
 
 
-def test_what_a_shell_expands_does_not_fit_a_pattern_of_so_many_words() -> None:
+def test_words_that_a_shell_expands_do_not_match_a_pattern_with_a_fixed_number_of_words() -> None:
     assert not CommandPattern.parse("rm ?").matches(("rm", "*"), is_wild=True)
     assert CommandPattern.parse(["ls"]).matches(("ls", "*"), is_wild=True)
 

@@ -29,7 +29,7 @@ def asked(side: dict[str, Any] | None = None, **members: Any) -> list[tuple[str,
     [({}, ""), ({"cwd": "sub"}, "/w/sub"), ({"workdir": "/w/link"}, "/real"), ({"directory": 5}, "")],
 )
 @pytest.mark.parametrize("side", [{}, {"operation": "terminal_execute", "resource": "make"}])
-def test_a_command_is_asked_for_in_the_folder_that_it_names(
+def test_the_question_for_a_command_has_the_folder_that_it_names(
     given: dict[str, Any], folder: str, side: dict[str, Any]
 ) -> None:
     call = ToolCall(tool_call_id="c", kind="execute", raw_input={"command": "make", **given})
@@ -69,7 +69,7 @@ def at(*paths: str) -> list[ToolCallLocation]:
         ({"kind": "read", "name": "mcp__github__get", "locations": at("a")}, [("mcp_tool", "")]),
     ],
 )
-def test_what_is_asked_for(members: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_a_tool_call_becomes_these_questions(members: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     assert asked(**members) == expected
 
 
@@ -97,7 +97,7 @@ def test_the_requested_path_is_kept_with_the_resolved_path() -> None:
     assert (plain.resource, plain.requested_path) == ("/w/b", "")
 
 
-def test_the_tools_of_mcp_servers_are_known_by_their_names() -> None:
+def test_tools_of_mcp_servers_are_recognized_by_their_names() -> None:
     call = ToolCall(tool_call_id="c", name="mcp__github__create__issue", title="Create")
     (found,) = questions_for_call(call, {}, str, str)
     assert (found.server, found.tool, found.title) == ("github", "create__issue", "Create")

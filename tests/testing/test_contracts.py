@@ -1,4 +1,4 @@
-"""The contract checks find what they are for: a sound thing passes, a broken one does not."""
+"""The contract checks pass correct transports and stores, and fail broken ones."""
 
 from __future__ import annotations
 

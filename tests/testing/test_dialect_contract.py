@@ -1,4 +1,4 @@
-"""check_dialect passes ours and finds what is wrong with others, with no example written for either."""
+"""check_dialect passes our dialects and fails broken ones; neither needs example messages."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_broken_codec_fails(broken: Dialect, found: str) -> None:
 
 
 class Sharing(Emulator):
-    """What one connection told is remembered for all."""
+    """Shares state between connections."""
 
     told: ClassVar[list[str]] = []
 
@@ -111,7 +111,7 @@ class Sharing(Emulator):
 
 
 class Shouting(Emulator):
-    """Yields what is no effect."""
+    """Yields something that is not an effect."""
 
     def prompt(self, params: Any) -> Flow:
         yield "print this"
@@ -120,7 +120,7 @@ class Shouting(Emulator):
 
 
 class Confused(Emulator):
-    """Waits at the wrong door."""
+    """Has a flow for a method of the wrong side."""
 
     outgoing: ClassVar[dict[str, FlowMaker]] = {"session/prompt": Shouting.prompt}
 

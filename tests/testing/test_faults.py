@@ -1,4 +1,4 @@
-"""Faults do what they say, the same for the same seed, over any transport, without a clock."""
+"""Faults: each has its effect, the same for the same seed, over any transport, without a clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FRAMES = [b'{"n":%d}' % number for number in range(1, 7)]
 
 
 async def passed(sending: Sequence[Fault] = (), receiving: Sequence[Fault] = (), seed: int = 0) -> list[bytes]:
-    """What comes out of a line into which FRAMES went, one in each pass of the loop."""
+    """Return what a faulty transport delivers of FRAMES, sent one in each pass of the loop."""
     left, right = memory_pair()
     near, far = faulty(left, sending=sending, seed=seed), faulty(right, receiving=receiving, seed=seed)
     heard: list[bytes] = []
@@ -135,7 +135,7 @@ def test_receiving_cannot_stall() -> None:
 
 
 def test_split_and_merged_frames_reach_a_real_process() -> None:
-    """`dd` reads once a block: what it was given in one write is what one read of it gives."""
+    """`dd` reads one block at a time, so one read returns what one write sent."""
     reader = "import os\nwhile b := os.read(0, 65536): os.write(1, repr(b).encode() + b'\\n')"
 
     async def scene() -> list[str]:

@@ -1,4 +1,4 @@
-"""Every public name of the testing kit is in order, really there, says what it is, and is on the page about it."""
+"""Every public name of dragoman.testing exists, has a docstring, and is on the testing page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = sorted(kit.__all__)
 
 
 def fixtures() -> list[str]:
-    """The names of everything that the two halves of the plug-in give to tests."""
+    """Return the names of the fixtures of both plug-ins."""
     return sorted(
         node.name
         for module in (pytest_plugin, recordings)

@@ -1,4 +1,4 @@
-"""The pytest plug-in: plain test functions for agents and clients, and no trace of it in runs that do not use it."""
+"""The pytest plug-in: plain test functions for agents and clients, and no effect on runs that do not use it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TESTS = """
 
 
 def run(pytester: pytest.Pytester, *arguments: str, **outcomes: int) -> pytest.RunResult:
-    """A run of pytest in the folder of the test, which must come out so."""
+    """Run pytest in the folder of the test; it must have these outcomes."""
     result = pytester.runpytest_inprocess("--strict-markers", "-p", "no:cacheprovider", *arguments)
     result.assert_outcomes(**outcomes)
     return result

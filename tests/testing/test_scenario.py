@@ -1,4 +1,4 @@
-"""Scenarios: they read like the conversation they hold, over memory and over pipes, and show where it went astray."""
+"""Scenarios: in memory and over pipes, for agents and clients; a failure shows where the peer deviated."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ways out of a folder that were tried on others: each a path, and what must be there for it to work.
+"""Known ways to escape a folder: each a path, and what must exist for it to work.
 
-A place has a folder `inside`, which is lent, and beside it `outside`, which holds the canary. `PATHS` are refused for
+A place has a folder `inside`, which is shared, and next to it `outside`, which has the canary. `PATHS` are refused for
 every operation; `HARMLESS` may do something inside, and nothing else. Nothing here knows how paths are walked.
 """
 
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
     @classmethod
     def make(cls, top: Path) -> Place:
-        """Both folders, with something in them."""
+        """Create both folders with content."""
         place = cls(top, top / "inside", top / "outside")
         for folder in (place.inside, place.inside / "sub", place.outside, place.outside / "sub", top / "inside-too"):
             folder.mkdir()
@@ -41,7 +41,7 @@ class Place(NamedTuple):
         )
 
     def beyond(self) -> dict[str, tuple[int, int, int, str]]:
-        """Everything that must not change: what lies beside the lent folder, and what it is."""
+        """Return everything outside the shared folder, which must not change."""
         found = {}
         for path in [self.top, *self.top.rglob("*")]:
             if path == self.inside or self.inside in path.parents:
@@ -64,7 +64,7 @@ class Attack(NamedTuple):
     setup: Setup | None = None
 
     def prepare(self, place: Place) -> str:
-        """Lay the trap; gives the path to use."""
+        """Create the links of an attack; return the path to use."""
         for name, target in self.links.items():
             os.symlink(place.spelled(target), place.inside / name)
         if self.setup is not None:
@@ -81,7 +81,7 @@ def hard_link(path: str) -> Setup:
 
 
 def open_outside(name: str, flags: int) -> Setup:
-    """Leave a descriptor of something outside open, and a link inside that names it."""
+    """Keep a descriptor of something outside open, with a link inside that names it."""
 
     def leave(place: Place) -> None:
         fd = os.open(place.outside / ("sub" if flags & os.O_DIRECTORY else "file"), flags)
@@ -225,5 +225,5 @@ HARMLESS: dict[str, list[Attack]] = {
 
 
 def each(table: dict[str, list[Attack]]) -> list[tuple[str, Attack]]:
-    """The rows of a table with names that say what they are."""
+    """Return the rows of a table as named test parameters."""
     return [(f"{kind} {number}", attack) for kind, attacks in table.items() for number, attack in enumerate(attacks)]

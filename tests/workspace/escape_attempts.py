@@ -1,7 +1,7 @@
-"""Tries every known way out of a sandbox, from inside, and prints what each one got as one line of JSON.
+"""Tries every known way to escape a sandbox, from inside, and prints the results as one line of JSON.
 
-Run as a program, with a JSON text that says where things are. Each attempt has a folder of its own outside, with a
-canary in it, so that what it did can be told apart. Standard library only; the same program is run without a sandbox,
+Run as a program, with a JSON text that has the paths. Each attempt has its own folder outside, with a canary in it,
+so that its effect can be seen. Standard library only; the same program is run without a sandbox,
 where the attempts must succeed, or they would show nothing.
 """
 
@@ -226,7 +226,7 @@ MET = 50
 
 
 def at_a_swapped_door(site: Site, use: Callable[[str], object], rounds: int = ROUNDS) -> list[object]:
-    """Use `door` again and again while it is a folder inside and a link outside, by turns; gives what came of it."""
+    """Use `door` repeatedly while it alternates between a folder inside and a link outside; return the results."""
     door = os.path.join(site.inside, "door")
     os.mkdir(door)
     write(os.path.join(door, "file"))

@@ -1,4 +1,4 @@
-"""Bytes by pieces, listings, folders, and several files written together."""
+"""Byte ranges, listings, folders, and several files written together."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def files(inside: Path) -> Files:
         (0, 0, ByteRange(b"", 4, True)),
     ],
 )
-def test_bytes_come_by_pieces_exactly_as_they_are(
+def test_byte_ranges_are_returned_exactly(
     files: Files, inside: Path, offset: int | None, length: int | None, piece: ByteRange
 ) -> None:
     (inside / "f").write_bytes(b"\x00\xff\n\r")
     assert files.read_bytes(str(inside / "f"), offset, length) == piece
 
 
-def test_a_file_larger_than_a_message_is_read_piece_by_piece(
+def test_a_file_larger_than_a_message_is_read_in_ranges(
     files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files_module, "MAX_RANGE_BYTES", 3)
@@ -74,7 +74,7 @@ def test_a_file_larger_than_a_message_is_read_piece_by_piece(
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-1, None), (None, -1)])
-def test_negative_places_are_invalid(files: Files, inside: Path, offset: int | None, length: int | None) -> None:
+def test_negative_offsets_are_invalid(files: Files, inside: Path, offset: int | None, length: int | None) -> None:
     (inside / "f").write_bytes(b"1")
     assert refusal(lambda: files.read_bytes(str(inside / "f"), offset, length)).kind == Kind.INVALID_PARAMS
 
@@ -116,7 +116,7 @@ def test_a_folder_is_listed_with_kinds_sizes_and_times(files: Files, inside: Pat
     assert not truncated
 
 
-def test_a_tree_is_listed_nearer_names_first_and_links_are_not_followed(files: Files, inside: Path) -> None:
+def test_a_tree_is_listed_breadth_first_without_following_links(files: Files, inside: Path) -> None:
     tree(inside)
     os.symlink(inside, inside / "b" / "ring")
     entries, truncated = files.list(str(inside) + "/", recursive=True)
@@ -125,15 +125,13 @@ def test_a_tree_is_listed_nearer_names_first_and_links_are_not_followed(files: F
 
 
 @pytest.mark.parametrize(("limit", "count", "truncated"), [(0, 0, True), (3, 3, True), (6, 6, False), (7, 6, False)])
-def test_a_listing_is_bounded_and_says_so(files: Files, inside: Path, limit: int, count: int, truncated: bool) -> None:
+def test_a_truncated_listing_says_so(files: Files, inside: Path, limit: int, count: int, truncated: bool) -> None:
     tree(inside)
     found = files.list(str(inside), recursive=True, limit=limit)
     assert (len(found.entries), found.truncated) == (count, truncated)
 
 
-def test_listings_are_bounded_even_when_no_limit_is_asked_for(
-    files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_listings_are_bounded_without_a_limit(files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abcd":
         (inside / name).mkdir()
     monkeypatch.setattr(listing, "MAX_ENTRIES", 3)
@@ -146,7 +144,7 @@ def test_listings_are_bounded_even_when_no_limit_is_asked_for(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_closed_to_us_is_left_out_and_told(files: Files, inside: Path) -> None:
+def test_an_unreadable_folder_is_left_out_and_reported(files: Files, inside: Path) -> None:
     (inside / "closed").mkdir(mode=0o000)
     try:
         found = files.list(str(inside), recursive=True)
@@ -155,7 +153,7 @@ def test_a_folder_closed_to_us_is_left_out_and_told(files: Files, inside: Path) 
         (inside / "closed").chmod(0o700)
 
 
-def test_a_name_that_is_no_text_is_listed_marked(files: Files, inside: Path) -> None:
+def test_a_name_that_is_not_utf8_is_listed_with_replacement_characters(files: Files, inside: Path) -> None:
     with open(os.fsencode(inside) + b"/a\xff", "w"):
         pass
     assert [entry.name for entry in files.list(str(inside)).entries] == ["a\ufffd"]
@@ -171,7 +169,7 @@ def test_only_folders_are_listed(files: Files, inside: Path) -> None:
 # --- folders ------------------------------------------------------------------------------------------------------
 
 
-def test_folders_are_made_one_at_a_time_unless_parents_are_asked_for(files: Files, inside: Path) -> None:
+def test_parent_folders_are_created_only_with_the_option(files: Files, inside: Path) -> None:
     assert files.make_directory(str(inside / "a")) is True
     assert files.make_directory(str(inside / "a") + "/") is False
     assert files.make_directory(str(inside)) is False
@@ -184,7 +182,7 @@ def test_folders_are_made_one_at_a_time_unless_parents_are_asked_for(files: File
     assert files.make_directory(str(inside / "link")) is False
 
 
-def test_nothing_is_made_where_the_client_keeps_its_own(inside: Path) -> None:
+def test_no_folder_is_created_in_a_protected_place(inside: Path) -> None:
     (inside / "own").mkdir()
     files = Files([str(inside)], protected=[str(inside / "own")])
     calls: list[Callable[[], object]] = [
@@ -233,7 +231,7 @@ def snapshot(folder: Path) -> dict[str, tuple[str, int, int]]:
     ["{in}/missing/f", "{in}/folder", "{in}/pipe", "{in}/../f", "relative", "{in}/old", "{in}/" + "n" * 300],
     ids=["no folder", "a folder", "a pipe", "outside", "relative", "twice", "long"],
 )
-def test_one_that_cannot_be_written_leaves_all_as_they_were(files: Files, inside: Path, bad: str) -> None:
+def test_if_one_file_cannot_be_written_none_is_changed(files: Files, inside: Path, bad: str) -> None:
     (inside / "old").write_text("old")
     (inside / "folder").mkdir()
     os.mkfifo(inside / "pipe")
@@ -251,7 +249,7 @@ def test_one_that_cannot_be_written_leaves_all_as_they_were(files: Files, inside
     assert os.listdir(inside.parent) == ["inside"]
 
 
-def test_folders_made_for_a_batch_that_fails_are_gone_again(files: Files, inside: Path) -> None:
+def test_folders_created_for_a_failed_batch_are_removed(files: Files, inside: Path) -> None:
     (inside / "kept").mkdir()
     with pytest.raises(ProtocolError):
         files.write_many(
@@ -264,7 +262,7 @@ def test_folders_made_for_a_batch_that_fails_are_gone_again(files: Files, inside
 
 @pytest.mark.parametrize("failing", range(6))
 @pytest.mark.parametrize("links", [True, False], ids=["with hard links", "without"])
-def test_a_failure_in_the_middle_puts_everything_back(
+def test_a_failure_in_the_middle_restores_everything(
     files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch, failing: int, links: bool
 ) -> None:
     for name in ("one", "two", "three"):
@@ -296,9 +294,7 @@ def test_a_failure_in_the_middle_puts_everything_back(
         assert {path: text for path, (text, *_) in snapshot(inside).items()} == {path: "new" for path, _ in batch}
 
 
-def test_a_disk_that_is_full_leaves_all_as_they_were(
-    files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_changes_no_file(files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (inside / "old").write_text("old")
     write, count = os.write, 0
 
@@ -316,7 +312,9 @@ def test_a_disk_that_is_full_leaves_all_as_they_were(
     assert {path: text for path, (text, *_) in snapshot(inside).items()} == {f"{inside}/old": "old"}
 
 
-def test_a_file_that_appears_meanwhile_is_not_lost(files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_created_meanwhile_is_not_overwritten(
+    files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked = PathTarget.stat
     seen: list[str] = []
 

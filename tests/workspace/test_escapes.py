@@ -1,4 +1,4 @@
-"""Escapes: whatever links there are, and however they change meanwhile, nothing outside is touched."""
+"""Escapes: no link, and no change of a link meanwhile, leads outside the shared folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ items = st.tuples(
 
 
 def build(inside: Path, tree: list[tuple[str, str]], spell: dict[str, str]) -> None:
-    """Make what can be made of a tree; what collides is left out."""
+    """Create a tree; skip entries that collide."""
     for name, kind in tree:
         place = inside / name
         # The tree is built by ordinary means, which follow links: nothing may be made outside.
@@ -173,7 +173,7 @@ def test_no_attack_leads_outside(place: Place, attack: Attack, operation: str) -
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(("name", "attack"), [pytest.param(*row, id=row[0]) for row in each(HARMLESS)])
-def test_what_stays_inside_changes_nothing_else(place: Place, name: str, attack: Attack, operation: str) -> None:
+def test_paths_that_stay_inside_change_nothing_else(place: Place, name: str, attack: Attack, operation: str) -> None:
     path = attack.prepare(place)
     before = place.beyond()
     with suppress(ProtocolError):
@@ -185,7 +185,7 @@ def test_what_stays_inside_changes_nothing_else(place: Place, name: str, attack:
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/dev/full", "/dev/random", "/dev/tty"])
-def test_a_device_is_no_file_even_where_devices_are_lent(path: str) -> None:
+def test_a_device_is_refused_even_if_devices_are_inside_the_roots(path: str) -> None:
     files = Files(["/dev"])
     calls: list[Callable[[], object]] = [
         lambda: files.read_text(path),
@@ -232,7 +232,7 @@ def test_a_root_that_is_swapped_for_a_link_is_not_followed(place: Place) -> None
         (["{in}/nowhere"], "{in}/nowhere/../file"),
     ],
 )
-def test_only_what_is_below_a_root_is_lent(place: Place, roots: list[str], path: str) -> None:
+def test_only_paths_below_a_root_are_shared(place: Place, roots: list[str], path: str) -> None:
     os.symlink("sub", place.inside / "here")
     files = Files([place.spelled(root) for root in roots])
     before, inside = place.beyond(), names(place.inside)
@@ -245,7 +245,7 @@ def test_only_what_is_below_a_root_is_lent(place: Place, roots: list[str], path:
     assert names(place.inside) == inside
 
 
-def test_the_folder_we_run_in_means_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_current_directory_is_irrelevant(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place.outside)
     files = Files([str(place.inside)])
     based = Files([str(place.inside)], base=str(place.inside))
@@ -313,7 +313,7 @@ RENAME = getattr(ctypes.CDLL(None), "renameat2", None)
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Swap two names at once, so that both are always there; where the system cannot, by way of a third name."""
+    """Swap two names atomically, or through a third name if the system cannot."""
     if RENAME is None or RENAME(AT_FDCWD, bytes(one), AT_FDCWD, bytes(other), RENAME_EXCHANGE) != 0:
         os.rename(one, f"{one}.away")
         os.rename(other, one)
@@ -322,7 +322,7 @@ def exchange(one: Path, other: Path) -> None:
 
 @contextmanager
 def swapping(swap: Callable[[], None]) -> Iterator[None]:
-    """Swap on a thread, as fast as it can, all the while."""
+    """Swap the names on a thread, as fast as possible."""
     stop = threading.Event()
 
     def run() -> None:
@@ -339,7 +339,7 @@ def swapping(swap: Callable[[], None]) -> Iterator[None]:
 
 
 def attempts(rounds: int, *calls: Callable[[], object]) -> set[str]:
-    """What came of calling these again and again: results and kinds of errors."""
+    """Call these repeatedly; return the results and the kinds of errors."""
     seen: set[str] = set()
     for _ in range(rounds):
         for call in calls:
@@ -352,7 +352,7 @@ def attempts(rounds: int, *calls: Callable[[], object]) -> set[str]:
 
 @pytest.fixture
 def door(place: Place) -> Callable[[], None]:
-    """`inside/door` is a folder inside and a link outside, by turns."""
+    """`inside/door` alternates between a folder inside and a link outside."""
     (place.inside / "door").mkdir()
     (place.inside / "door" / "file").write_text("inside")
     os.symlink(place.outside, place.inside / "link")
@@ -360,7 +360,7 @@ def door(place: Place) -> Callable[[], None]:
 
 
 def real(place: Place) -> Path:
-    """The folder of the two, once nobody swaps."""
+    """Return which of the two is the folder, after the swapping."""
     return next(path for path in (place.inside / "door", place.inside / "link") if not path.is_symlink())
 
 
@@ -470,7 +470,7 @@ def test_a_file_that_is_swapped_for_a_link_is_never_outside(place: Place) -> Non
 
 
 def test_a_folder_that_is_moved_out_and_in_again_is_never_used_outside(place: Place) -> None:
-    """A folder that leaves takes its '..' along: going up must lead back inside, or nowhere."""
+    """The '..' of a folder that was moved out leads outside: going up must stay inside."""
     deep = place.inside / "deep"
     (deep / "er").mkdir(parents=True)
     (deep / "er" / "file").write_text("inside")

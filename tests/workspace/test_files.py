@@ -1,4 +1,4 @@
-"""Files: text comes and goes exactly as it is, by lines when asked for, and never outside."""
+"""Files: text is read and written exactly, also by lines, and never outside the roots."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ THREE = "line one\nline two\nline three\n"
         ("a\u2028b\x0cc\rd\n", 1, 1, LineRange("a\u2028b\x0cc\rd", 1, False)),
     ],
 )
-def test_lines_are_counted_from_one_and_cut_without_the_last_newline(
+def test_lines_are_counted_from_one_and_selected_without_the_last_newline(
     files: Files, inside: Path, content: str, line: int | None, limit: int | None, page: LineRange
 ) -> None:
     (inside / "f").write_bytes(content.encode())
@@ -80,7 +80,7 @@ def test_negative_lines_are_invalid(files: Files, inside: Path, line: int | None
 
 @pytest.mark.parametrize("text", ["", "a\r\nb\rc\n", "\ufeffmarked", "tab\tand\x00nul", "日本語🙂\n", "\u2028"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "UTF-16-LE"])
-def test_text_comes_back_exactly_as_it_was_written(files: Files, inside: Path, text: str, encoding: str) -> None:
+def test_text_is_read_exactly_as_it_was_written(files: Files, inside: Path, text: str, encoding: str) -> None:
     path = str(inside / "f")
     size = len(text.encode(encoding))
     assert files.write_text(path, text, encoding) == WriteResult(size, created=True)
@@ -99,7 +99,7 @@ def test_another_encoding_is_used_when_named(files: Files, inside: Path) -> None
 
 
 @pytest.mark.parametrize("encoding", ["klingon", "hex", "zlib", "", "a\0b", "ascii"])
-def test_an_encoding_that_cannot_say_it_is_invalid_and_writes_nothing(
+def test_text_that_the_encoding_cannot_express_is_refused_and_nothing_is_written(
     files: Files, inside: Path, encoding: str
 ) -> None:
     error = refusal(lambda: files.write_text(str(inside / "f"), "grün", encoding))
@@ -129,7 +129,7 @@ def test_a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own(files
         assert stat.S_IMODE((inside / "new").stat().st_mode) == mode
 
 
-def test_a_file_is_replaced_at_once_and_no_other_file_is_left(files: Files, inside: Path) -> None:
+def test_a_file_is_replaced_atomically_and_no_other_file_is_left(files: Files, inside: Path) -> None:
     (inside / "f").write_text("old")
     with (inside / "f").open() as reader:
         files.write_text(str(inside / "f"), "new")
@@ -152,7 +152,7 @@ def test_a_write_that_fails_leaves_nothing_behind(files: Files, inside: Path, mo
     assert (inside / "f").read_text() == "old"
 
 
-def test_a_hard_link_to_a_file_outside_is_cut_not_written_through(files: Files, inside: Path) -> None:
+def test_writing_breaks_a_hard_link_to_a_file_outside(files: Files, inside: Path) -> None:
     outside = inside.parent / "outside" / "file"
     os.link(outside, inside / "f")
     files.write_text(str(inside / "f"), "changed")
@@ -201,7 +201,7 @@ def test_pipes_sockets_and_folders_are_refused_without_waiting(
     assert stat.S_ISFIFO((inside / "fifo").stat().st_mode)
 
 
-def test_what_is_no_file_is_not_even_opened(files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_regular_files_are_opened(files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(inside / "fifo")
     opened: list[str] = []
     monkeypatch.setattr(PathTarget, "open", lambda spot, *_: opened.append(spot.name))
@@ -210,7 +210,7 @@ def test_what_is_no_file_is_not_even_opened(files: Files, inside: Path, monkeypa
     assert opened == []
 
 
-def test_a_file_that_turns_into_a_pipe_is_refused_without_waiting(
+def test_a_file_that_becomes_a_pipe_is_refused_without_waiting(
     files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (inside / "file").write_text("")
@@ -222,13 +222,13 @@ def test_a_file_that_turns_into_a_pipe_is_refused_without_waiting(
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no device to refuse")
-def test_a_device_is_refused_even_where_devices_are_inside() -> None:
+def test_a_device_inside_the_roots_is_refused() -> None:
     files = Files(["/dev"])
     assert refusal(lambda: files.read_text("/dev/zero")).kind == Kind.INVALID_PARAMS
     assert refusal(lambda: files.write_text("/dev/zero", "x")).kind == Kind.INVALID_PARAMS
 
 
-def test_what_is_too_large_is_neither_read_nor_written(inside: Path) -> None:
+def test_too_much_text_is_neither_read_nor_written(inside: Path) -> None:
     files = Files([str(inside)], max_bytes=10)
     files.write_text(str(inside / "f"), "0123456789")
     assert files.read_text(str(inside / "f")) == "0123456789"
@@ -239,14 +239,14 @@ def test_what_is_too_large_is_neither_read_nor_written(inside: Path) -> None:
     assert error.data == {"size": 11, "limit": 10}
 
 
-def test_a_file_that_says_no_size_is_still_bounded() -> None:
+def test_a_file_without_a_size_is_still_bounded() -> None:
     if not os.path.exists("/proc/cpuinfo"):
         pytest.skip("no file without a size")
     assert os.stat("/proc/cpuinfo").st_size == 0
     assert refusal(lambda: Files(["/proc"], max_bytes=10).read_text("/proc/cpuinfo")).kind == Kind.TOO_LARGE
 
 
-def test_an_existing_file_is_kept_when_overwriting_is_not_wanted(files: Files, inside: Path) -> None:
+def test_an_existing_file_is_kept_without_overwrite(files: Files, inside: Path) -> None:
     path = str(inside / "f")
     assert files.write_text(path, "first", overwrite=False) == WriteResult(5, created=True)
     error = refusal(lambda: files.write_text(path, "second", overwrite=False))
@@ -255,7 +255,7 @@ def test_an_existing_file_is_kept_when_overwriting_is_not_wanted(files: Files, i
     assert files.read_text(path) == "first"
 
 
-def test_missing_folders_are_made_only_when_asked_for(files: Files, inside: Path) -> None:
+def test_missing_folders_are_created_only_with_the_option(files: Files, inside: Path) -> None:
     path = str(inside / "a" / "b" / "f")
     error = refusal(lambda: files.write_text(path, "x"))
     assert error.kind == Kind.RESOURCE_NOT_FOUND
@@ -265,13 +265,13 @@ def test_missing_folders_are_made_only_when_asked_for(files: Files, inside: Path
     assert files.read_text(path) == "x"
 
 
-def test_a_missing_file_is_told_with_its_uri(files: Files, inside: Path) -> None:
+def test_the_error_for_a_missing_file_has_its_uri(files: Files, inside: Path) -> None:
     error = refusal(lambda: files.read_text(str(inside / "AGENTS.md")))
     assert error.kind == Kind.RESOURCE_NOT_FOUND
     assert error.data == {"uri": f"file://{inside}/AGENTS.md"}
 
 
-def test_what_belongs_to_the_client_is_read_but_never_written(inside: Path) -> None:
+def test_protected_files_are_read_but_never_written(inside: Path) -> None:
     (inside / "own").mkdir()
     (inside / "x").mkdir()
     (inside / "own" / "policy.toml").write_text("strict")
@@ -284,7 +284,7 @@ def test_what_belongs_to_the_client_is_read_but_never_written(inside: Path) -> N
     assert files.write_text(str(inside / "owner"), "x").created
 
 
-def test_a_name_that_is_closed_is_closed_in_a_root_and_not_above_it(tmp_path: Path) -> None:
+def test_a_protected_name_is_protected_in_a_root_and_not_above_it(tmp_path: Path) -> None:
     work = tmp_path / ".ours" / "work"
     (work / "sub" / ".ours").mkdir(parents=True)
     files = Files([str(work)], protected=[".ours"])
@@ -295,7 +295,7 @@ def test_a_name_that_is_closed_is_closed_in_a_root_and_not_above_it(tmp_path: Pa
     assert refusal(partial(itself.write_text, str(work.parent / "file"), "x")).kind == Kind.ACCESS_DENIED
 
 
-def test_a_read_only_file_stays_as_it_is(files: Files, inside: Path) -> None:
+def test_a_read_only_file_is_not_changed(files: Files, inside: Path) -> None:
     (inside / "f").write_text("old")
     (inside / "f").chmod(0o444)
     if os.access(inside / "f", os.W_OK):
@@ -304,7 +304,7 @@ def test_a_read_only_file_stays_as_it_is(files: Files, inside: Path) -> None:
     assert (inside / "f").read_text() == "old"
 
 
-def test_relative_paths_are_taken_against_the_base(inside: Path) -> None:
+def test_relative_paths_start_at_the_base(inside: Path) -> None:
     files = Files([str(inside)], base=str(inside))
     files.write_text("f", "x")
     assert files.read_text(str(inside / "f")) == "x"

@@ -1,4 +1,4 @@
-"""Tail: the end of a stream, as text, never more than the limit and never half a character."""
+"""OutputTail: the end of a stream as text, never more than the limit and never half a character."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def tail_of(data: bytes, limit: int, final: bool = True) -> tuple[str, bool]:
         ("日本", 5, "本", True),
     ],
 )
-def test_the_start_is_dropped_between_characters(text: str, limit: int, kept: str, truncated: bool) -> None:
+def test_the_start_is_cut_between_characters(text: str, limit: int, kept: str, truncated: bool) -> None:
     assert tail_of(text.encode(), limit) == (kept, truncated)
 
 
-def test_a_character_still_arriving_is_held_back_until_the_end() -> None:
+def test_an_incomplete_character_is_omitted_until_the_end() -> None:
     tail = OutputTail(10)
     tail.feed("a🙂".encode()[:3])
     assert tail.read(final=False) == ("a", False)
@@ -44,7 +44,7 @@ def test_a_character_still_arriving_is_held_back_until_the_end() -> None:
     assert tail.read(final=False) == ("a🙂", False)
 
 
-def test_bytes_that_are_no_text_are_marked_and_still_counted() -> None:
+def test_invalid_bytes_are_replaced_and_still_counted() -> None:
     assert tail_of(b"\xff\xfe", 10) == ("\ufffd\ufffd", False)
     assert tail_of(b"\xff" * 4, 4) == ("\ufffd", True)
 
@@ -60,7 +60,7 @@ def test_no_stream_gives_more_than_the_limit(chunks: list[bytes], limit: int, fi
 
 
 @given(st.text(max_size=200), st.integers(0, 100), st.integers(1, 7))
-def test_what_is_kept_is_the_end_of_the_text_whatever_the_chunks(text: str, limit: int, size: int) -> None:
+def test_the_end_of_the_text_is_kept_in_any_chunking(text: str, limit: int, size: int) -> None:
     text = text.encode(errors="replace").decode()
     data = text.encode()
     tail = OutputTail(limit)

@@ -1,4 +1,4 @@
-"""Paths: what leads inside is opened, what leads outside is refused, whatever links say."""
+"""Paths: paths that end inside the roots are opened, and others are refused, through any links."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_file_inside_is_opened_and_its_descriptor_is_not_inherited(place: Plac
         "{in}/../outside/../inside/file",
     ],
 )
-def test_a_roundabout_path_that_ends_inside_is_opened(place: Place, path: str) -> None:
+def test_a_path_with_detours_that_ends_inside_is_opened(place: Place, path: str) -> None:
     (place.inside / "sub").mkdir()
     assert place.read(path.replace("{in}", str(place.inside))) == "in"
 
@@ -117,7 +117,7 @@ def test_a_folder_link_that_leads_outside_is_denied(place: Place) -> None:
     assert refusal(lambda: place.read(path + "/file")).kind == Kind.ACCESS_DENIED
 
 
-def test_a_chain_of_links_is_judged_by_where_it_ends(place: Place) -> None:
+def test_the_end_of_a_chain_of_links_decides(place: Place) -> None:
     place.link("c", "../outside/file")
     place.link("b", place.inside / "c")
     assert refusal(lambda: place.read(place.link("a", "b"))).kind == Kind.ACCESS_DENIED
@@ -132,7 +132,7 @@ def test_going_up_from_a_linked_folder_goes_to_the_parent_of_its_target(place: P
     assert place.read(path + "/../file") == "deep"
 
 
-def test_a_ring_of_links_is_told_and_a_long_chain_is_followed(place: Place) -> None:
+def test_a_cycle_of_links_is_an_error_and_a_long_chain_is_followed(place: Place) -> None:
     place.link("ring", "ring")
     assert refusal(lambda: place.read(str(place.inside / "ring"))).kind == Kind.INVALID_PARAMS
     place.link("l0", "file")
@@ -151,7 +151,7 @@ def test_creating_through_a_dangling_link_works_inside_and_is_denied_outside(pla
     assert not (place.outside / "new").exists()
 
 
-def test_what_is_missing_is_told_with_its_uri(place: Place) -> None:
+def test_the_error_for_a_missing_path_has_its_uri(place: Place) -> None:
     error = refusal(lambda: place.read(f"{place.inside}/no such"))
     assert error.kind == Kind.RESOURCE_NOT_FOUND
     assert error.data == {"uri": f"file://{place.inside}/no%20such"}
@@ -160,7 +160,7 @@ def test_what_is_missing_is_told_with_its_uri(place: Place) -> None:
     assert "create it first" in deeper.message
 
 
-def test_a_file_is_no_folder(place: Place) -> None:
+def test_a_file_is_not_a_folder(place: Place) -> None:
     for path in ("file/", "file/.", "file/x", "file/../file"):
         with pytest.raises(ProtocolError) as caught:
             place.read(f"{place.inside}/{path}")
@@ -171,13 +171,13 @@ def test_a_file_is_no_folder(place: Place) -> None:
 @pytest.mark.parametrize(
     "path", ["", "file", "./file", "../x", "~/x", "/a\0b", "/" + "x" * MAX_PATH, "/\ud800", "/" + "y" * 300]
 )
-def test_a_path_that_is_no_absolute_path_is_invalid(tmp_path: Path, path: str) -> None:
+def test_a_path_that_is_not_absolute_is_invalid(tmp_path: Path, path: str) -> None:
     error = refusal(lambda: open_inside(Roots(["/"]), path, os.O_RDONLY))
     assert error.kind == Kind.INVALID_PARAMS
 
 
 @pytest.mark.item("004-55")
-def test_a_relative_path_is_taken_against_a_base_and_cannot_leave_either(place: Place) -> None:
+def test_a_relative_path_starts_at_a_base_and_cannot_leave_the_roots(place: Place) -> None:
     base = str(place.inside)
     (place.inside / "sub").mkdir()
     assert place.read("file", base) == "in"
@@ -197,7 +197,7 @@ def test_a_root_that_is_a_link_is_known_by_both_its_paths(tmp_path: Path) -> Non
     assert resolve_inside(place.roots, f"{tmp_path}/alias/file") == str(place.inside / "file")
 
 
-def test_a_root_that_is_swapped_for_a_link_later_leads_nowhere(tmp_path: Path) -> None:
+def test_a_root_that_is_later_replaced_by_a_link_leads_nowhere(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.inside.rename(tmp_path / "moved")
     place.inside.symlink_to("outside")
@@ -224,7 +224,7 @@ def test_the_whole_file_system_can_be_a_root(place: Place) -> None:
     assert resolve_inside(place.roots, "/") == "/"
 
 
-def test_the_canonical_path_is_told_for_what_exists_and_for_what_does_not_yet(place: Place) -> None:
+def test_existing_and_missing_paths_have_a_canonical_path(place: Place) -> None:
     (place.inside / "sub").mkdir()
     folder = place.link("folder", "sub")
     inside = str(place.inside)
@@ -237,7 +237,7 @@ def test_the_canonical_path_is_told_for_what_exists_and_for_what_does_not_yet(pl
     assert refusal(lambda: resolve_inside(place.roots, f"{out}/a/b")).kind == Kind.ACCESS_DENIED
 
 
-def test_folders_are_made_only_when_asked_for_and_only_inside(place: Place) -> None:
+def test_folders_are_created_only_with_the_option_and_only_inside(place: Place) -> None:
     with find_target(place.roots, f"{place.inside}/a/b/c", make_directories=True) as spot:
         assert (spot.name, spot.path) == ("c", f"{place.inside}/a/b/c")
     assert stat.S_ISDIR(os.stat(place.inside / "a" / "b").st_mode)

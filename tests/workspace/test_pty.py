@@ -1,4 +1,4 @@
-"""Terminals that are real ones: a command that asks is told so, is typed to, and ends with all it started."""
+"""Real terminals (ptys): a command sees a terminal, takes input, and ends with its process group."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_command_in_a_pty_is_in_a_terminal_of_its_size_and_others_are_no
         assert caught.value.kind == Kind.INVALID_STATE
 
 
-async def test_the_terminal_is_its_own_and_both_streams_are_one(tmp_path: Path) -> None:
+async def test_a_pty_command_controls_its_terminal_and_has_one_stream(tmp_path: Path) -> None:
 
     async with opened(tmp_path, environ={"PATH": os.environ["PATH"]}) as terminals:
         line = 'echo out; echo err >&2; echo "to $TERM" >/dev/tty; exit 3'
@@ -73,7 +73,7 @@ async def test_the_terminal_is_its_own_and_both_streams_are_one(tmp_path: Path) 
         assert terminal.streams() == {}
 
 
-async def test_what_is_typed_is_read_and_the_size_can_change(tmp_path: Path) -> None:
+async def test_a_pty_takes_input_and_can_be_resized(tmp_path: Path) -> None:
 
     async with opened(tmp_path) as terminals:
         terminal = await terminals.create("/bin/sh", ["-c", 'read a; stty size; echo "got $a"'], pty=True)
@@ -82,7 +82,7 @@ async def test_what_is_typed_is_read_and_the_size_can_change(tmp_path: Path) -> 
         assert await output(terminal) == "grüße\r\n11 22\r\ngot grüße\r\n"
 
 
-async def test_a_key_interrupts_as_it_does_for_a_user(tmp_path: Path) -> None:
+async def test_ctrl_c_interrupts_a_pty_command(tmp_path: Path) -> None:
 
     async with opened(tmp_path) as terminals:
         # No fork after the word: a shell that is interrupted between fork and wait waits its child out.
@@ -103,7 +103,7 @@ async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["kill", "release", "close"])
-async def test_it_ends_with_all_it_started(tmp_path: Path, way: str) -> None:
+async def test_releasing_a_pty_ends_its_whole_process_group(tmp_path: Path, way: str) -> None:
 
     async with opened(tmp_path) as terminals:
         line = "sleep 1000 & echo $!; wait"
@@ -135,9 +135,7 @@ def is_gone(pid: int) -> bool:
         ("./file", Kind.ACCESS_DENIED),
     ],
 )
-async def test_a_command_that_cannot_start_is_told_and_leaves_nothing_open(
-    tmp_path: Path, command: str, kind: str
-) -> None:
+async def test_a_failed_start_is_an_error_and_leaves_nothing_open(tmp_path: Path, command: str, kind: str) -> None:
     (tmp_path / "file").write_text("")
 
     async with opened(tmp_path) as terminals:
@@ -149,7 +147,7 @@ async def test_a_command_that_cannot_start_is_told_and_leaves_nothing_open(
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 80), (24, -1), (1 << 16, 80)])
-async def test_a_size_that_no_terminal_has_is_invalid(tmp_path: Path, rows: int, columns: int) -> None:
+async def test_an_impossible_terminal_size_is_invalid(tmp_path: Path, rows: int, columns: int) -> None:
 
     async with opened(tmp_path) as terminals:
         with pytest.raises(ProtocolError) as caught:

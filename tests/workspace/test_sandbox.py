@@ -1,4 +1,4 @@
-"""Escapes under a sandbox: real processes try every known way out, and the same attempts succeed without one."""
+"""The sandbox: real processes try every known way to escape; the same attempts succeed without a sandbox."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SIGNALS = {"signal_parent", "signal_parent_by_descriptor"}
 
 
 def need(mechanism: str) -> None:
-    """Skip where this machine does not have it."""
+    """Skip the test if this machine does not have it."""
     if mechanism == "landlock" and landlock.abi_version() < landlock.TCP_MIN_ABI:
         pytest.skip(f"Landlock of this kernel has version {landlock.abi_version()}; this takes {landlock.TCP_MIN_ABI}")
     if mechanism == "bubblewrap" and bubblewrap.find_bubblewrap()[0] is None:
@@ -69,20 +69,20 @@ def mechanism(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Path]:
-    """A short path: names of sockets have a bound."""
+    """Return a folder with a short path, because the length of socket paths is limited."""
     with tempfile.TemporaryDirectory(prefix="ground-") as folder:
         yield Path(os.path.realpath(folder))
 
 
 class Run(NamedTuple):
-    """What the attempts of one run gave, and what was there afterwards."""
+    """The results of the attempts of one run, and the state afterwards."""
 
     got: dict[str, dict[str, Any]]
     outside: Path
     home: Path
 
     def escape(self, name: str) -> str:
-        """How an attempt got out; empty if it did not."""
+        """Return how an attempt escaped; empty if it did not."""
         gave = json.dumps(self.got[name].get("gave"))
         if CANARY in gave:
             return f"it got {gave}"
@@ -131,7 +131,7 @@ def probe(top: Path, mechanism: str | None) -> Run:
 
 
 def prepare(top: Path, stack: ExitStack) -> dict[str, Any]:
-    """Everything that the attempts look for."""
+    """Create everything that the attempts look for."""
     home, outside, inside = top / "home", top / "outside", top / "inside"
     for folder in (inside, home / ".ssh", home / ".config/dragoman", home / ".local/state/dragoman"):
         folder.mkdir(parents=True)
@@ -177,7 +177,7 @@ RUNS: dict[str, Run] = {}
 
 
 def run_of(ground: Path, mechanism: str | None) -> Run:
-    """The run of a mechanism; made once, for all attempts are in it."""
+    """Return the run of a mechanism, which is cached because it has all attempts."""
     name = mechanism or "open"
     if mechanism is not None:
         need(mechanism)
@@ -188,14 +188,14 @@ def run_of(ground: Path, mechanism: str | None) -> Run:
 
 @pytest.mark.parametrize("name", WAYS_OUT)
 @pytest.mark.parametrize("how", MECHANISMS)
-def test_nothing_gets_out_of_a_sandbox(ground: Path, how: str, name: str) -> None:
+def test_no_attempt_escapes_a_sandbox(ground: Path, how: str, name: str) -> None:
     if how == "landlock" and name in SIGNALS and landlock.abi_version() < 6:
         pytest.skip("signals to others are refused by Landlock from version 6 on")
     assert run_of(ground, how).escape(name) == ""
 
 
 @pytest.mark.parametrize("name", escape_attempts.ATTEMPTS)
-def test_without_a_sandbox_the_same_attempt_gets_out(ground: Path, name: str) -> None:
+def test_without_a_sandbox_the_same_attempts_succeed(ground: Path, name: str) -> None:
     if os.geteuid() != 0 and name in PRIVILEGED | RAISING:
         pytest.skip("takes root")
     run = run_of(ground, None)
@@ -217,7 +217,7 @@ def test_the_races_were_run(ground: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", MECHANISMS)
-def test_the_private_home_is_gone_afterwards(ground: Path, how: str) -> None:
+def test_the_private_home_is_removed_afterwards(ground: Path, how: str) -> None:
     home = run_of(ground, how).got["find_home"]["gave"]
     assert os.path.basename(os.path.dirname(home)).startswith(FOLDER_PREFIX)
     assert not os.path.exists(os.path.dirname(home))
@@ -227,7 +227,7 @@ def test_the_private_home_is_gone_afterwards(ground: Path, how: str) -> None:
 
 
 def output_of(folder: Path, confined: Sandbox, command: str, **more: Any) -> tuple[str, int | None]:
-    """What a command prints, and its exit code."""
+    """Return the output and exit code of a command."""
 
     async def main() -> tuple[str, int | None]:
         terminals = Terminals([str(folder)], sandbox=confined)
@@ -242,7 +242,7 @@ def output_of(folder: Path, confined: Sandbox, command: str, **more: Any) -> tup
     return asyncio.run(main())
 
 
-def test_a_command_works_in_its_folder_and_its_private_ones(tmp_path: Path, mechanism: str) -> None:
+def test_a_command_can_use_its_folder_and_its_private_folders(tmp_path: Path, mechanism: str) -> None:
     line = "mkdir a b && echo hello > a/x && mv a/x b/y && cat b/y && echo t > $TMPDIR/t && echo h > ~/h && cat ~/h"
     text, code = output_of(tmp_path, sandbox(mechanism), line)
     assert (text, code) == ("hello\nh\n", 0)
@@ -261,7 +261,7 @@ def test_a_command_in_a_real_terminal_is_confined_too(tmp_path: Path, mechanism:
     assert code == 1
 
 
-def test_what_the_user_names_can_be_read_or_written_and_found_in_the_home(
+def test_paths_that_the_user_allows_are_available_in_the_home(
     tmp_path: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
@@ -293,13 +293,13 @@ def test_variables_that_the_agent_sets_are_seen_by_the_command_and_by_nothing_be
         box.close()
 
 
-def test_a_command_that_is_not_there_is_told_as_without_a_sandbox(tmp_path: Path, mechanism: str) -> None:
+def test_a_missing_command_gives_the_same_error_as_without_a_sandbox(tmp_path: Path, mechanism: str) -> None:
     with pytest.raises(ProtocolError) as raised:
         output_of(tmp_path, sandbox(mechanism), "no-such-command-at-all")
     assert raised.value.kind == Kind.RESOURCE_NOT_FOUND
 
 
-def test_a_second_sandbox_stands_in_the_first(tmp_path: Path) -> None:
+def test_a_sandbox_can_be_used_inside_another(tmp_path: Path) -> None:
     need("landlock")
     inner = str(_made(tmp_path / "inner"))
     code = (
@@ -326,7 +326,7 @@ def test_a_second_sandbox_stands_in_the_first(tmp_path: Path) -> None:
     assert not (tmp_path / "z").exists()
 
 
-def test_where_no_sandbox_can_be_had_no_command_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_available_sandbox_no_command_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = SandboxSupport(0, lambda _: (None, "bubblewrap (bwrap) is not installed"), "x86_64")
     monkeypatch.setattr("dragoman.transport.sandbox.plan.detect_support", lambda: nothing)
     with pytest.raises(ProtocolError, match="no Landlock") as raised:
@@ -335,7 +335,7 @@ def test_where_no_sandbox_can_be_had_no_command_is_started(tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_limits_are_those_that_were_set(tmp_path: Path, mechanism: str) -> None:
+def test_the_configured_limits_apply(tmp_path: Path, mechanism: str) -> None:
     confined = sandbox(mechanism, limits=Limits(open_files=321, cpu_seconds=1234, memory=1 << 31))
     line = "ulimit -Hn; ulimit -Hc; ulimit -Ht; ulimit -Hv; ulimit -Sn"
     assert output_of(tmp_path, confined, line)[0].split() == ["321", "0", "1234", str(1 << 21), "321"]
@@ -381,7 +381,7 @@ def test_a_folder_that_becomes_a_link_while_a_command_is_started_opens_nothing(t
         box.close()
 
 
-def test_who_names_a_link_as_the_folder_of_a_sandboxed_agent_means_where_it_leads(tmp_path: Path) -> None:
+def test_a_link_as_the_folder_of_a_sandboxed_agent_is_resolved(tmp_path: Path) -> None:
     need("landlock")
     work = _made(tmp_path / "work")
     (tmp_path / "link").symlink_to(work)
@@ -398,7 +398,7 @@ def test_who_names_a_link_as_the_folder_of_a_sandboxed_agent_means_where_it_lead
 # --- the private folder ---------------------------------------------------------------------------------------
 
 
-def test_folders_whose_owner_died_are_removed_and_those_in_use_stay(
+def test_folders_of_dead_processes_are_removed_and_those_in_use_stay(
     tmp_path: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -418,7 +418,7 @@ def test_folders_whose_owner_died_are_removed_and_those_in_use_stay(
         os.close(fd)
 
 
-def test_the_private_folder_goes_also_when_its_rights_were_taken_away(tmp_path: Path, mechanism: str) -> None:
+def test_the_private_folder_is_removed_even_without_permissions(tmp_path: Path, mechanism: str) -> None:
     line = "mkdir -p ~/a/b && touch ~/a/b/c && chmod 000 ~/a/b ~/a && echo $HOME"
     text, code = output_of(tmp_path, sandbox(mechanism), line)
     assert code == 0
@@ -439,7 +439,7 @@ sys.stdin.read()
 """
 
 
-def test_an_agent_is_confined_and_leaves_nothing(
+def test_a_sandboxed_agent_is_confined_and_leaves_nothing(
     tmp_path: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_CANARY_TOKEN", CANARY)
@@ -469,7 +469,7 @@ def test_an_agent_is_confined_and_leaves_nothing(
     assert left == []
 
 
-def test_a_command_whose_interpreter_is_not_there_says_so(tmp_path: Path) -> None:
+def test_a_missing_interpreter_is_reported(tmp_path: Path) -> None:
     need("landlock")
     tool = tmp_path / "agent"
     tool.write_text(f"#!{tmp_path}/wrapper\n")
@@ -481,7 +481,7 @@ def test_a_command_whose_interpreter_is_not_there_says_so(tmp_path: Path) -> Non
     assert "interpreter" in text
 
 
-def test_this_machine_tells_what_it_has() -> None:
+def test_the_sandbox_of_this_machine_is_shown() -> None:
     found = detect_support()
     assert found.landlock_abi == landlock.abi_version() >= 0
     where, why = found.find_bubblewrap(())

@@ -1,4 +1,4 @@
-"""Terminals: commands really run, are read, waited for, killed with all they started, and forgotten."""
+"""Terminals: real commands run, have output, are waited for, killed with their process group, and released."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def finished(terminal: Terminal) -> CommandOutput:
 
 
 class Alarm:
-    """A named pipe that a process holds open: tells that the process is up, and later that it is gone."""
+    """A named pipe that a process holds open: shows that the process runs, and later that it has ended."""
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "alarm")
@@ -72,7 +72,7 @@ def alarm(tmp_path: Path) -> Iterator[Alarm]:
     os.close(alarm.fd)
 
 
-async def test_a_command_with_arguments_runs_and_tells_its_output_and_code(tmp_path: Path) -> None:
+async def test_a_command_with_arguments_has_output_and_an_exit_code(tmp_path: Path) -> None:
 
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create(sys.executable, ["-c", "print('a b'); raise SystemExit(7)"])
@@ -101,7 +101,7 @@ async def test_a_command_alone_may_be_a_shell_line(tmp_path: Path, command: str,
     await terminals.close()
 
 
-async def test_a_program_whose_path_has_a_space_is_no_shell_line(tmp_path: Path) -> None:
+async def test_a_program_with_a_space_in_its_path_is_not_a_shell_line(tmp_path: Path) -> None:
     program = tmp_path / "my tool"
     program.write_text("#!/bin/sh\necho ran\n")
     program.chmod(0o755)
@@ -142,7 +142,7 @@ async def test_a_command_starts_in_the_first_root_or_in_a_folder_inside(tmp_path
     await terminals.close()
 
 
-async def test_the_environment_is_the_clients_and_what_the_agent_adds(tmp_path: Path) -> None:
+async def test_the_environment_is_that_of_the_client_with_the_variables_of_the_agent(tmp_path: Path) -> None:
 
     terminals = Terminals([str(tmp_path)], environ={"PATH": os.environ["PATH"], "A": "1", "B": "1"})
     for env in ({"B": "2", "C": "x=y"}, [("B", "1"), ("B", "2"), ("C", "x=y")]):
@@ -166,7 +166,7 @@ async def test_the_environment_is_the_clients_and_what_the_agent_adds(tmp_path: 
         ("echo", ["x" * 3_000_000], Kind.TOO_LARGE),
     ],
 )
-async def test_a_command_that_cannot_start_is_told_and_leaves_nothing_open(
+async def test_a_failed_start_is_an_error_and_leaves_nothing_open(
     tmp_path: Path, command: str, args: list[str], kind: str
 ) -> None:
 
@@ -190,7 +190,7 @@ async def test_output_is_the_tail_cut_between_characters(tmp_path: Path) -> None
     await terminals.close()
 
 
-async def test_an_agent_cannot_ask_for_more_memory_than_the_ceiling(tmp_path: Path) -> None:
+async def test_the_output_limit_of_an_agent_is_bounded(tmp_path: Path) -> None:
 
     terminals = Terminals([str(tmp_path)])
     size = MAX_OUTPUT_LIMIT + 1_000_000
@@ -219,7 +219,7 @@ async def test_nothing_written_before_the_end_is_missing_after_it(tmp_path: Path
     await terminals.close()
 
 
-async def test_what_still_lies_in_the_pipe_at_the_end_is_read_first(
+async def test_output_that_is_still_in_the_pipe_is_read_before_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.workspace.terminal._READ_SIZE", 4)
@@ -229,7 +229,7 @@ async def test_what_still_lies_in_the_pipe_at_the_end_is_read_first(
     await terminals.close()
 
 
-async def test_a_command_has_ended_though_a_child_it_left_still_holds_its_output(tmp_path: Path, alarm: Alarm) -> None:
+async def test_a_command_has_ended_even_if_a_child_holds_its_output(tmp_path: Path, alarm: Alarm) -> None:
 
     terminals = Terminals([str(tmp_path)])
     line = "(echo up > alarm; read x < more; echo late; exec sleep 1000 > alarm) & echo first"
@@ -244,7 +244,7 @@ async def test_a_command_has_ended_though_a_child_it_left_still_holds_its_output
     assert alarm.gone()
 
 
-async def test_waiting_can_be_given_up_and_taken_up_again(tmp_path: Path) -> None:
+async def test_waiting_can_be_cancelled_and_repeated(tmp_path: Path) -> None:
 
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("exec sleep 1000")
@@ -266,7 +266,7 @@ async def test_waiting_can_be_given_up_and_taken_up_again(tmp_path: Path) -> Non
         ("SIGTERM", True, "SIGKILL"),
     ],
 )
-async def test_a_killed_command_names_its_signal_and_stays_known(
+async def test_a_killed_command_has_its_signal_and_keeps_its_id(
     tmp_path: Path, name: str, force: bool, ended: str
 ) -> None:
 
@@ -290,7 +290,7 @@ async def test_a_signal_that_does_not_exist_is_invalid(tmp_path: Path) -> None:
     await terminals.close()
 
 
-async def test_a_command_that_ignores_the_polite_signal_is_killed_after_the_grace(tmp_path: Path) -> None:
+async def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path) -> None:
 
     terminals = Terminals([str(tmp_path)], grace=0.05)
     line = "trap '' TERM; echo deaf; while :; do read x < /dev/zero; done"
@@ -321,9 +321,7 @@ async def test_children_of_a_command_end_with_it(tmp_path: Path, alarm: Alarm, w
     await terminals.close()
 
 
-async def test_a_child_that_ignores_the_polite_signal_ends_too_when_its_parent_obeys(
-    tmp_path: Path, alarm: Alarm
-) -> None:
+async def test_a_child_that_ignores_sigterm_is_killed_with_its_parent(tmp_path: Path, alarm: Alarm) -> None:
 
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("(trap '' TERM; echo up; exec sleep 1000) > alarm & wait")
@@ -333,7 +331,7 @@ async def test_a_child_that_ignores_the_polite_signal_ends_too_when_its_parent_o
     assert alarm.gone()
 
 
-async def test_an_ended_process_keeps_its_number_until_it_is_released(tmp_path: Path) -> None:
+async def test_the_pid_of_an_ended_process_is_not_reused_before_its_release(tmp_path: Path) -> None:
     # Or another process could get the number, and be killed as a group when this one is released.
 
     terminals = Terminals([str(tmp_path)])
@@ -358,14 +356,14 @@ async def test_a_released_terminal_is_unknown_and_its_process_is_reaped(tmp_path
     assert not terminal.kill()
 
 
-def test_an_id_nobody_made_is_unknown(tmp_path: Path) -> None:
+def test_an_unknown_id_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError) as caught:
         Terminals([str(tmp_path)]).get("call_1")
     assert caught.value.kind == Kind.RESOURCE_NOT_FOUND
     assert caught.value.data == {"terminalId": "call_1"}
 
 
-async def test_a_timeout_kills_and_is_remembered(tmp_path: Path) -> None:
+async def test_a_timeout_kills_the_command_and_is_recorded(tmp_path: Path) -> None:
 
     terminals = Terminals([str(tmp_path)])
     slow = await terminals.create("exec sleep 1000", timeout=0.01)
@@ -377,7 +375,7 @@ async def test_a_timeout_kills_and_is_remembered(tmp_path: Path) -> None:
     await terminals.close()
 
 
-async def test_no_more_than_so_many_are_open_at_a_time(tmp_path: Path) -> None:
+async def test_the_number_of_open_terminals_is_limited(tmp_path: Path) -> None:
 
     terminals = Terminals([str(tmp_path)], max_open=2)
     first = await terminals.create("true")
@@ -393,7 +391,7 @@ async def test_no_more_than_so_many_are_open_at_a_time(tmp_path: Path) -> None:
     assert len(terminals) == 0
 
 
-async def test_closing_ends_all_leaves_nothing_open_and_lets_nothing_start(tmp_path: Path) -> None:
+async def test_closing_ends_all_commands_and_prevents_new_ones(tmp_path: Path) -> None:
 
     before = len(os.listdir("/dev/fd"))
     terminals = Terminals([str(tmp_path)])
@@ -410,7 +408,7 @@ async def test_closing_ends_all_leaves_nothing_open_and_lets_nothing_start(tmp_p
     assert (await refusal(terminals.create("true"))).kind == Kind.INVALID_STATE
 
 
-async def test_closing_waits_for_a_release_that_is_under_way(tmp_path: Path) -> None:
+async def test_closing_waits_for_a_running_release(tmp_path: Path) -> None:
 
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("exec sleep 1000")
@@ -434,7 +432,7 @@ async def test_a_release_that_is_cancelled_still_kills(tmp_path: Path, alarm: Al
 
 
 @pytest.mark.parametrize("waitid", [True, False])
-async def test_where_processes_have_no_descriptors_a_thread_watches(
+async def test_without_pidfd_a_thread_waits_for_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waitid: bool
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
@@ -456,7 +454,7 @@ async def test_where_processes_have_no_descriptors_a_thread_watches(
             assert not thread.is_alive()
 
 
-async def test_a_signal_without_a_name_is_told_by_its_number(tmp_path: Path) -> None:
+async def test_a_signal_without_a_name_is_shown_by_its_number(tmp_path: Path) -> None:
 
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create(f"kill -{int(signal.SIGRTMIN) + 1} $$")

@@ -1,4 +1,4 @@
-"""Watches: what changes in a folder is told soon, once for each path, and never from outside."""
+"""Watches: changes in a folder are reported soon, once for each path, and never from outside."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from dragoman.workspace.watch import DirectoryWatch
 
 BOUND = 20.0
 
-# None: as the kernel tells; a number: by looking that often. Seconds.
-WAYS = pytest.mark.parametrize("interval", [None, 0.01], ids=["the kernel tells", "by looking"])
+# None: inotify; a number: seconds between two polls.
+WAYS = pytest.mark.parametrize("interval", [None, 0.01], ids=["inotify", "polling"])
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -31,8 +31,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
-async def told(seen: DirectoryWatch, done: Callable[[dict[str, str]], bool]) -> dict[str, str]:
-    """The changes until they are all there, merged as a reader would."""
+async def changes_until(seen: DirectoryWatch, done: Callable[[dict[str, str]], bool]) -> dict[str, str]:
+    """Return the merged changes as soon as `done` accepts them."""
     found: dict[str, str] = {}
     while not done(found):
         batch = await seen.next_changes()
@@ -42,7 +42,7 @@ async def told(seen: DirectoryWatch, done: Callable[[dict[str, str]], bool]) -> 
 
 
 @WAYS
-async def test_what_is_created_modified_and_deleted_is_told(tmp_path: Path, interval: float | None) -> None:
+async def test_created_modified_and_deleted_files_are_reported(tmp_path: Path, interval: float | None) -> None:
 
     (tmp_path / "old").write_text("old")
     (tmp_path / "gone").write_text("gone")
@@ -50,7 +50,7 @@ async def test_what_is_created_modified_and_deleted_is_told(tmp_path: Path, inte
     (tmp_path / "new").write_text("new")
     (tmp_path / "old").write_text("changed")
     (tmp_path / "gone").unlink()
-    found = await told(seen, lambda found: len(found) == 3)
+    found = await changes_until(seen, lambda found: len(found) == 3)
     assert {os.path.basename(path): kind for path, kind in found.items()} == {
         "new": "created",
         "old": "modified",
@@ -62,56 +62,54 @@ async def test_what_is_created_modified_and_deleted_is_told(tmp_path: Path, inte
 
 
 @WAYS
-async def test_folders_below_are_watched_when_asked_for_also_those_made_later(
-    tmp_path: Path, interval: float | None
-) -> None:
+async def test_a_recursive_watch_includes_folders_created_later(tmp_path: Path, interval: float | None) -> None:
 
     (tmp_path / "a" / "b").mkdir(parents=True)
     seen = await Files([str(tmp_path)]).watch(str(tmp_path), True, interval=interval)
     (tmp_path / "a" / "b" / "deep").write_text("1")
-    await told(seen, lambda found: f"{tmp_path}/a/b/deep" in found)
+    await changes_until(seen, lambda found: f"{tmp_path}/a/b/deep" in found)
     (tmp_path / "fresh").mkdir()
     (tmp_path / "fresh" / "one").write_text("1")
-    found = await told(seen, lambda found: f"{tmp_path}/fresh/one" in found)
+    found = await changes_until(seen, lambda found: f"{tmp_path}/fresh/one" in found)
     assert found[f"{tmp_path}/fresh"] == "created"
     (tmp_path / "fresh" / "two").write_text("2")
-    await told(seen, lambda found: f"{tmp_path}/fresh/two" in found)
+    await changes_until(seen, lambda found: f"{tmp_path}/fresh/two" in found)
     os.rename(tmp_path / "fresh", tmp_path / "a" / "moved")
-    found = await told(seen, lambda found: f"{tmp_path}/a/moved/two" in found and f"{tmp_path}/fresh" in found)
+    found = await changes_until(seen, lambda found: f"{tmp_path}/a/moved/two" in found and f"{tmp_path}/fresh" in found)
     assert found[f"{tmp_path}/fresh"] == found[f"{tmp_path}/fresh/one"] == "deleted"
     assert found[f"{tmp_path}/a/moved"] == found[f"{tmp_path}/a/moved/one"] == "created"
     (tmp_path / "a" / "moved" / "two").write_text("again")
-    found = await told(seen, lambda found: f"{tmp_path}/a/moved/two" in found)
+    found = await changes_until(seen, lambda found: f"{tmp_path}/a/moved/two" in found)
     seen.close()
 
 
 @WAYS
-async def test_folders_below_are_not_watched_otherwise(tmp_path: Path, interval: float | None) -> None:
+async def test_a_watch_is_not_recursive_by_default(tmp_path: Path, interval: float | None) -> None:
 
     (tmp_path / "a").mkdir()
     seen = await Files([str(tmp_path)]).watch(str(tmp_path), interval=interval)
     (tmp_path / "a" / "inner").write_text("1")
     (tmp_path / "last").write_text("1")
-    assert await told(seen, bool) == {f"{tmp_path}/last": "created"}
+    assert await changes_until(seen, bool) == {f"{tmp_path}/last": "created"}
     seen.close()
 
 
 @WAYS
-async def test_a_single_file_can_be_watched_and_may_come_back(tmp_path: Path, interval: float | None) -> None:
+async def test_a_single_file_can_be_watched_and_created_again(tmp_path: Path, interval: float | None) -> None:
 
     file = tmp_path / "file"
     file.write_text("1")
     seen = await Files([str(tmp_path)]).watch(str(file), interval=interval)
     (tmp_path / "other").write_text("1")
     file.unlink()
-    assert await told(seen, bool) == {str(file): "deleted"}
+    assert await changes_until(seen, bool) == {str(file): "deleted"}
     file.write_text("2")
-    assert await told(seen, bool) == {str(file): "created"}
+    assert await changes_until(seen, bool) == {str(file): "created"}
     seen.close()
 
 
 @WAYS
-async def test_a_watch_ends_with_what_it_watches(tmp_path: Path, interval: float | None) -> None:
+async def test_a_watch_ends_when_its_folder_is_deleted(tmp_path: Path, interval: float | None) -> None:
 
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -119,7 +117,7 @@ async def test_a_watch_ends_with_what_it_watches(tmp_path: Path, interval: float
     seen = await Files([str(tmp_path)]).watch(str(folder), True, interval=interval)
     (folder / "file").unlink()
     folder.rmdir()
-    found = await told(seen, lambda found: str(folder) in found)
+    found = await changes_until(seen, lambda found: str(folder) in found)
     assert found == {str(folder): "deleted", f"{folder}/file": "deleted"}
     assert await seen.next_changes() == []
     assert [batch async for batch in seen] == []
@@ -137,9 +135,9 @@ async def test_a_folder_that_leaves_the_roots_is_not_followed(tmp_path: Path, in
     os.rename(inside / "a", outside / "a")
     (outside / "a" / "secret").write_text("canary")
     (inside / "last").write_text("1")
-    found = await told(seen, lambda found: f"{inside}/last" in found and f"{inside}/a" in found)
+    found = await changes_until(seen, lambda found: f"{inside}/last" in found and f"{inside}/a" in found)
     assert found == {f"{inside}/a": "deleted", f"{inside}/a/file": "deleted", f"{inside}/last": "created"}
-    assert await told(alone, lambda found: f"{inside}/a" in found) == {
+    assert await changes_until(alone, lambda found: f"{inside}/a" in found) == {
         f"{inside}/a": "deleted",
         f"{inside}/a/file": "deleted",
     }
@@ -148,7 +146,7 @@ async def test_a_folder_that_leaves_the_roots_is_not_followed(tmp_path: Path, in
 
 
 @WAYS
-async def test_a_link_to_a_folder_outside_is_an_entry_and_nothing_behind_it_is_told(
+async def test_a_link_to_a_folder_outside_is_an_entry_and_is_not_followed(
     tmp_path: Path, interval: float | None
 ) -> None:
 
@@ -160,12 +158,12 @@ async def test_a_link_to_a_folder_outside_is_an_entry_and_nothing_behind_it_is_t
     os.symlink(outside, inside / "new")
     (outside / "secret").write_text("canary")
     (inside / "last").write_text("1")
-    found = await told(seen, lambda found: f"{inside}/last" in found and f"{inside}/new" in found)
+    found = await changes_until(seen, lambda found: f"{inside}/last" in found and f"{inside}/new" in found)
     assert found == {f"{inside}/new": "created", f"{inside}/last": "created"}
     seen.close()
 
 
-def test_a_file_written_again_at_once_is_told_though_it_looks_the_same(tmp_path: Path) -> None:
+def test_a_written_file_is_reported_even_if_its_state_is_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("1")
     looked = DirectorySnapshot(Roots([str(tmp_path)]), str(tmp_path), None, False)
     looked.begin()
@@ -185,7 +183,7 @@ def test_a_file_written_again_at_once_is_told_though_it_looks_the_same(tmp_path:
         (["created", "deleted", "created"], "created"),
     ],
 )
-def test_changes_that_nobody_has_read_are_merged(changes: list[str], left: str | None) -> None:
+def test_unread_changes_are_merged(changes: list[str], left: str | None) -> None:
     waiting: dict[str, str] = {}
     for kind in changes:
         merge_changes(waiting, [WatchChange("/p", kind)])
@@ -225,7 +223,7 @@ async def test_a_tree_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: 
         ("missing/deeper", Kind.RESOURCE_NOT_FOUND),
     ],
 )
-async def test_what_cannot_be_watched_is_refused(tmp_path: Path, path: str, kind: str) -> None:
+async def test_a_path_outside_or_missing_cannot_be_watched(tmp_path: Path, path: str, kind: str) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (tmp_path / "outside").mkdir()
@@ -236,15 +234,13 @@ async def test_what_cannot_be_watched_is_refused(tmp_path: Path, path: str, kind
     assert caught.value.kind == kind
 
 
-async def test_where_the_kernel_has_no_room_the_watch_looks_for_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_watch_polls_if_inotify_has_no_more_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.workspace.inotify._MASK", 0)  # no watch can be added
     monkeypatch.setattr(watch, "POLL_INTERVAL", 0.01)
 
     seen = await Files([str(tmp_path)]).watch(str(tmp_path))
     (tmp_path / "new").write_text("1")
-    assert await told(seen, bool) == {f"{tmp_path}/new": "created"}
+    assert await changes_until(seen, bool) == {f"{tmp_path}/new": "created"}
     seen.close()
 
 
