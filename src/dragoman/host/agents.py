@@ -107,7 +107,6 @@ class AgentCatalog:
             callbacks,
             workspace=workspace,
             on={method: partial(caller.notify, method) for method in CLIENT_NOTIFICATIONS} if caller else {},
-            terminal_login=None,
             settings=SessionSettings(timeout=self._start_timeout),
         )
         await agent.start(initialize_params(workspace, callbacks))

@@ -163,10 +163,10 @@ async def test_a_queued_turn_does_not_time_out_as_silent(tmp_path: Path) -> None
         async with one.prompt("wait gate", idle_timeout=30.0) as turn:
             await until(lambda: turn._received_count)
             before = turn._received_count + turn._foreign_count
-            one.note_host_turn("started", "another")
-            one.receive(AgentMessageChunk(content=TextContent(text="theirs")))
+            one._note_host_turn("started", "another")
+            one._receive(AgentMessageChunk(content=TextContent(text="theirs")))
             assert turn._received_count + turn._foreign_count == before + 1
-            one.note_host_turn("ended", "another")
+            one._note_host_turn("ended", "another")
             hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
             messages_of = [getattr(update, "content", None) async for update in turn]
         assert TextContent(text="theirs") not in messages_of

@@ -146,14 +146,14 @@ async def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
 
     async def think(question: RequestPermissionParams) -> str:
         await asyncio.sleep(0)
-        waits.append(session.keeps_agent_waiting)
+        waits.append(session._keeps_agent_waiting)
         return question.options[0].option_id
 
     async with connect_in_memory(agent, idle_timeout=10, permission=think) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("go") == "yes"
         assert waits == [True]
-        assert not session.keeps_agent_waiting
+        assert not session._keeps_agent_waiting
 
 
 async def test_without_timeouts_there_is_no_timer() -> None:

@@ -51,8 +51,6 @@ def create_agent(
         dial,
         callbacks,
         workspace=workspace,
-        on={},
-        terminal_login=None,
         settings=SessionSettings(
             timeout=timeout,
             keeps_messages=False,  # members get them from log entries, or read them from the store

@@ -97,9 +97,9 @@ class Agent:
         self.options = list(options)
         self.commands = list(commands)
         self.auth_methods = list(auth_methods)
-        self.auth_hooks: dict[str, Callable[..., Any]] = {}
-        self.method_handlers: dict[str, Callable[..., Any]] = {}
-        self.middleware_chain: list[Middleware] = []
+        self._auth_hooks: dict[str, Callable[..., Any]] = {}
+        self._method_handlers: dict[str, Callable[..., Any]] = {}
+        self._middleware_chain: list[Middleware] = []
         self._hooks: dict[str, Callable[..., Any]] = {}
         self.auth_required = auth_required  # True: sessions need a login that is valid
         self.providers = {provider.id: provider for provider in providers}  # with their current configuration
@@ -181,7 +181,7 @@ class Agent:
         """
 
         def register(function: F) -> F:
-            self.auth_hooks[method] = function
+            self._auth_hooks[method] = function
             if all(known.id != method for known in self.auth_methods):
                 self.auth_methods.append(AuthMethod(id=method, name=name or method, description=description or UNSET))
             return function
@@ -206,7 +206,7 @@ class Agent:
         """Decorator: handle a method, an extension or one that the library would handle."""
 
         def register(function: F) -> F:
-            self.method_handlers[method] = function
+            self._method_handlers[method] = function
             return function
 
         return register
@@ -217,7 +217,7 @@ class Agent:
         `return await call_next()` passes the message on, with changes to `message.params`. Any other return value is
         the answer.
         """
-        self.middleware_chain.append(function)
+        self._middleware_chain.append(function)
         return function
 
     # --- calling hooks ----------------------------------------------------------------------------------------
@@ -226,16 +226,16 @@ class Agent:
         self._hooks[name] = function
         return function
 
-    def has_hook(self, name: str) -> bool:
+    def _has_hook(self, name: str) -> bool:
         """Return whether this hook is registered."""
         return name in self._hooks
 
-    async def call_hook(self, name: str, *arguments: Any) -> Any:
+    async def _call_hook(self, name: str, *arguments: Any) -> Any:
         """Call a hook if it is registered."""
         hook = self._hooks.get(name)
-        return None if hook is None else await self.call_function(hook, *arguments)
+        return None if hook is None else await self._call_function(hook, *arguments)
 
-    async def call_function(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def _call_function(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function and await the result if it is awaitable."""
         result = function(*arguments)
         return await result if inspect.isawaitable(result) else result

@@ -55,9 +55,9 @@ class ClientLogin:
     async def require(self) -> None:
         """Raise auth_required unless the client has authenticated or the agent has a stored login."""
         agent = self._client.agent
-        if self.allows_sessions or self._apply_validity(await agent.call_hook("logged_in")):
+        if self.allows_sessions or self._apply_validity(await agent._call_hook("logged_in")):
             return
-        known = [method.id for method in agent.auth_methods] or list(agent.auth_hooks)
+        known = [method.id for method in agent.auth_methods] or list(agent._auth_hooks)
         why = "the login has expired; authenticate again" if self._is_logged_in else "authenticate first"
         raise ProtocolError(Kind.AUTH_REQUIRED, f"{why} ({', '.join(known)})", {"authMethods": known})
 
@@ -67,7 +67,7 @@ class ClientLogin:
         if check is None:
             return types.AuthenticateResult()
         credentials = side_data_of(params).get("credentials")
-        verdict = await self._client.agent.call_function(check, credentials if isinstance(credentials, dict) else {})
+        verdict = await self._client.agent._call_function(check, credentials if isinstance(credentials, dict) else {})
         is_accepted = self._apply_validity(True if verdict is None else verdict)
         await self.notify_status()
         if not is_accepted:
@@ -89,20 +89,20 @@ class ClientLogin:
 
     def _find_auth_hook(self, method_id: str) -> Any:
         agent = self._client.agent
-        check = agent.auth_hooks.get(method_id)
+        check = agent._auth_hooks.get(method_id)
         if check is not None:
             return check
         declared = {method.id: method for method in agent.auth_methods}
         if not self._client.dialect.names_auth_method or not method_id:
             # Banjo's params have no meaning (docs/protocol/dialects.md#banjo-authenticate): the first hook decides.
-            return next(iter(agent.auth_hooks.values()), None)
+            return next(iter(agent._auth_hooks.values()), None)
         if method_id in declared and declared[method_id].form == types.AuthForm.TERMINAL:
             raise ProtocolError(
                 Kind.INVALID_PARAMS,
                 f"{method_id} needs a terminal: run the agent there with the arguments of the method",
             )
         known = [id for id, method in declared.items() if method.form != types.AuthForm.TERMINAL] + [
-            id for id in agent.auth_hooks if id not in declared
+            id for id in agent._auth_hooks if id not in declared
         ]
         if (known and method_id not in declared) or agent.auth_required:
             raise ProtocolError(
@@ -112,7 +112,7 @@ class ClientLogin:
 
     async def logout(self, _: Any) -> types.LogoutResult:
         """Handle logout: session calls need a login again."""
-        await self._client.agent.call_hook("logout")
+        await self._client.agent._call_hook("logout")
         self._is_logged_in, self._expires_at = False, None
         await self.notify_status()
         return types.LogoutResult()
@@ -126,13 +126,13 @@ class ClientLogin:
         agent = self._client.agent
         if not agent.auth_required:
             return types.AuthStatusResult(
-                state=types.AuthState.NOT_REQUIRED if not agent.auth_hooks else types.AuthState.UNKNOWN
+                state=types.AuthState.NOT_REQUIRED if not agent._auth_hooks else types.AuthState.UNKNOWN
             )
         try:
             await self.require()
         except ProtocolError:
             return types.AuthStatusResult(state=types.AuthState.UNAUTHENTICATED)
-        accounts = await agent.call_hook("accounts")
+        accounts = await agent._call_hook("accounts")
         return types.AuthStatusResult(
             state=types.AuthState.AUTHENTICATED, accounts=list(accounts) if accounts else UNSET
         )

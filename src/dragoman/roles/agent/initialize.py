@@ -107,7 +107,7 @@ def _system_prompt_capabilities(agent: Agent, is_official: bool) -> Any:
 
 
 def _auth_capabilities(agent: Agent) -> Any:
-    has_logout = agent.auth_methods or agent.has_hook("logout") or "logout" in agent.method_handlers
+    has_logout = agent.auth_methods or agent._has_hook("logout") or "logout" in agent._method_handlers
     if not has_logout and not agent.unstable:
         return UNSET
     return types.AgentAuthCapabilities(

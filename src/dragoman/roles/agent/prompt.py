@@ -72,7 +72,7 @@ class PromptCalls:
 
     def with_cancellation(self, handler: Handler) -> Handler:
         """Let session/cancel reach a prompt before its turn has begun, if middleware or a login can delay it."""
-        if not self._agent.middleware_chain and not self._agent.auth_required:
+        if not self._agent._middleware_chain and not self._agent.auth_required:
             return handler
 
         def wrapped(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
@@ -111,7 +111,7 @@ class PromptCalls:
         self._check_content(params)
         if session.turn is not None:
             raise busy_error(session)
-        session.bind(client.connection)
+        session._bind(client.connection)
         session.turn_count += 1
         session.turn = turn = Turn(session, params.prompt)
         session.history.end_message()
@@ -120,7 +120,7 @@ class PromptCalls:
         client.lifecycle.begin_turn(session.id)
         task = asyncio.current_task()
         assert task is not None
-        turn.running = (task, done)
+        turn._running = (task, done)
         try:
             if session.log.store is not None:
                 await _log_turn_started(session, params.prompt)
@@ -130,7 +130,7 @@ class PromptCalls:
             await _log_turn_ended(session, None, error)
             raise
         finally:
-            session.turn = turn.running = None
+            session.turn = turn._running = None
             session.updated_at = now()
             session.history.end_message()
             client.lifecycle.end_turn(session.id)
@@ -153,10 +153,10 @@ class PromptCalls:
             if reason is not None:
                 turn.stop_reason = reason
         finally:
-            turn.finish()
+            turn._finish()
             while task.cancelling():  # also if the author's code swallowed the cancel
                 task.uncancel()
-        return turn.result()
+        return turn._result()
 
     def _check_content(self, params: PromptParams) -> None:
         """Raise if the prompt has content that the agent does not support."""
@@ -191,9 +191,9 @@ class PromptCalls:
     def _cancel_turn(self, session: Session, reason: str | None = None) -> asyncio.Task[Any] | None:
         """Cancel the author's code of a running turn; return its task."""
         turn = session.turn
-        if turn is None or turn.running is None:
+        if turn is None or turn._running is None:
             return None
-        task, done = turn.running
+        task, done = turn._running
         if not turn.cancelled:  # a second cancel must not interrupt the cleanup after the first
             turn.cancelled = True
             turn.cancel_reason = reason
@@ -208,8 +208,8 @@ class PromptCalls:
         session.connection.sender.report(
             f"the cancelled turn of session {session.id} does not end; the client is answered anyway"
         )
-        turn.finish()
-        done(turn.result(), None)
+        turn._finish()
+        done(turn._result(), None)
         task.cancel()
 
     # --- settings ---------------------------------------------------------------------------------------------
@@ -220,12 +220,12 @@ class PromptCalls:
         before = session.mode
         session.set_mode(params.mode_id, notify=False)
         try:
-            await self._agent.call_hook("mode_changed", session, params.mode_id)
+            await self._agent._call_hook("mode_changed", session, params.mode_id)
         except BaseException:
             if before is not None:
                 session.set_mode(before, notify=False)
             raise
-        session.send_mode()
+        session._send_mode()
         await session.log.wait_stored()
         return SetModeResult()
 
@@ -235,16 +235,16 @@ class PromptCalls:
         before = list(session.options)
         session.set_option(params.config_id, side_data_of(params).get("value", params.value), notify=False)
         try:
-            await self._agent.call_hook(
+            await self._agent._call_hook(
                 "option_changed", session, params.config_id, session.get_option(params.config_id)
             )
         except BaseException:
             session.options = before
             raise
-        session.clear_log_fault()
+        session._clear_log_fault()
         update = ConfigOptionUpdate(config_options=session.options)
         await session.log.append_and_wait(EntryKind.UPDATE, to_json(update), actor="user")
-        return SetConfigOptionResult(config_options=session.options_for_client)
+        return SetConfigOptionResult(config_options=session._options_for_client)
 
 
 async def _log_turn_started(session: Session, prompt: list[Any]) -> None:

@@ -75,7 +75,7 @@ class ProviderCalls:
         changed = msgspec.structs.replace(provider, **members)
         self._agent.providers[provider.id] = changed
         try:
-            await self._agent.call_hook("provider_changed", changed)
+            await self._agent._call_hook("provider_changed", changed)
         except BaseException:
             self._agent.providers[provider.id] = provider
             raise

@@ -119,7 +119,7 @@ class ServedClient:
             "session/cancel": self.prompt_calls.cancel,
             "session/set_mode": self.prompt_calls.set_mode,
             "session/set_config_option": self.prompt_calls.set_config_option,
-            **self.agent.method_handlers,
+            **self.agent._method_handlers,
         }
 
     @cached_property
@@ -230,11 +230,15 @@ class ServedClient:
         """Set the current request for the author's code. Turns do not need it."""
         if name == "session/prompt":
             return handler
-        skips_hook = name == "session/new" and not self.agent.middleware_chain
+        skips_hook = name == "session/new" and not self.agent._middleware_chain
 
         def wrapped(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             work = handler(incoming, done)
-            if work is None or isinstance(incoming.id, UnsetType) or (skips_hook and not self.agent.has_hook("opened")):
+            if (
+                work is None
+                or isinstance(incoming.id, UnsetType)
+                or (skips_hook and not self.agent._has_hook("opened"))
+            ):
                 return work
             return run_with_request(CurrentRequest(self.connection, incoming.id), work)
 
@@ -242,7 +246,7 @@ class ServedClient:
 
     def _with_middleware(self, handler: Handler) -> Handler:
         """Wrap a handler in the author's middleware, if there is any."""
-        chain = list(self.agent.middleware_chain)
+        chain = list(self.agent._middleware_chain)
         if not chain:
             return handler
 

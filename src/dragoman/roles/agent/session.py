@@ -121,7 +121,7 @@ class Session:
     ) -> None:
         """With a `store`, every update and request is sent only after it is stored, in order."""
         self.id = id
-        self.sequence_number = next(_session_numbers)  # increases with every session; session/list sorts by it
+        self._sequence_number = next(_session_numbers)  # increases with every session; session/list sorts by it
         self.cwd = cwd
         self.directories = list(directories)
         self.mcp_servers = list(mcp_servers)
@@ -139,7 +139,7 @@ class Session:
         self.history = History()
         self.state: dict[str, Any] = {}  # for the author
         self.log: SessionLog | NoLog = NoLog() if store is None else SessionLog(store, id)
-        self.is_restored = True  # whether settings and history are loaded from the log
+        self._is_restored = True  # whether settings and history are loaded from the log
         self._logs_text = store is not None and streaming
         self._connection: Connection | None = None
         self._text_senders: dict[Any, Callable[[str], bool]] = {}  # a send function for each kind of chunk
@@ -152,7 +152,7 @@ class Session:
 
     # --- the client -------------------------------------------------------------------------------------------
 
-    def bind(self, connection: Connection) -> None:
+    def _bind(self, connection: Connection) -> None:
         """Send to this client from now on."""
         self._connection = connection
         self._supports_switches = not connection.dialect.official or connection.offers(SWITCH_CAPABILITY)
@@ -199,7 +199,7 @@ class Session:
         """
         if timeout is None and find_method(Side.CLIENT, method) is None:
             timeout = EXTENSION_TIMEOUT
-        self.finish_message()
+        self._finish_message()
         log = self.log
         if method not in QUESTION_BODIES:
             await log.wait_stored()
@@ -211,7 +211,7 @@ class Session:
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification to the client, after everything before."""
-        self.finish_message()
+        self._finish_message()
         connection = self.connection
         self.log.call_after(lambda: connection.notify(method, params))
 
@@ -257,12 +257,12 @@ class Session:
 
     def _buffer_text(self, kind: Any, text: str) -> bool:
         if kind is not self._buffered_kind:
-            self.finish_message()
+            self._finish_message()
         self._buffered_kind = kind
         self._buffered.append(text)
         return False
 
-    def finish_message(self) -> None:
+    def _finish_message(self) -> None:
         """Send the buffered message, if messages are not streamed."""
         if self._buffered:
             update = self._buffered_kind(content=TextContent(text="".join(self._buffered)))
@@ -275,7 +275,7 @@ class Session:
     def send_update(self, update: Any) -> None:
         """Send an update and add it to the history. A client without support gets the fallback or nothing."""
         if self._buffered:
-            self.finish_message()
+            self._finish_message()
         if self.log.store is None:
             self.history.add(update)
             self._notify_update(update)
@@ -307,7 +307,7 @@ class Session:
         await self.log.wait_for_space()
         await self.connection.sender.outbox.throttle()
 
-    def replay(self) -> None:
+    def _replay(self) -> None:
         """Send the whole history, in order."""
         for update in self.history:
             self._notify_update(update)
@@ -328,11 +328,11 @@ class Session:
             raise ProtocolError(Kind.INVALID_PARAMS, f"unknown mode {mode_id!r}; available: {known}")
         self.modes.current_mode_id = mode_id
         if notify:
-            self.send_mode()
+            self._send_mode()
 
-    def send_mode(self, reason: str = "") -> None:
+    def _send_mode(self, reason: str = "") -> None:
         """Send the current mode to the client. Only some dialects can carry the reason."""
-        self.clear_log_fault()
+        self._clear_log_fault()
         if self.modes is not None:
             meta: Any = {SIDE_DATA_KEY: {"reason": reason}} if reason else UNSET
             self.send_update(updates.CurrentModeUpdate(current_mode_id=self.modes.current_mode_id, meta=meta))
@@ -354,10 +354,10 @@ class Session:
             known = ", ".join(option.id for option in self.options) or "none"
             raise ProtocolError(Kind.INVALID_PARAMS, f"unknown option {config_id!r}; available: {known}")
         if notify:
-            self.send_update(updates.ConfigOptionUpdate(config_options=self.options_for_client))
+            self.send_update(updates.ConfigOptionUpdate(config_options=self._options_for_client))
 
     @property
-    def options_for_client(self) -> list[SessionConfigOption]:
+    def _options_for_client(self) -> list[SessionConfigOption]:
         """The options for this client: a boolean becomes a choice of two if the client does not support booleans."""
         return list(self.options) if self._supports_switches else [switch_as_select(option) for option in self.options]
 
@@ -368,7 +368,7 @@ class Session:
 
     def set_title(self, title: str) -> None:
         """Set the title and tell the client, if there is one."""
-        self.clear_log_fault()
+        self._clear_log_fault()
         self.title = title
         update = updates.SessionInfoUpdate(title=title, updated_at=self.updated_at)
         if self.is_bound:
@@ -379,7 +379,7 @@ class Session:
 
     # --- the log ----------------------------------------------------------------------------------------------
 
-    def clear_log_fault(self) -> None:
+    def _clear_log_fault(self) -> None:
         """Try the store again between turns: a fault of an earlier turn must not fail a later change."""
         if self.turn is None:
             self.log.clear_fault()

@@ -66,7 +66,7 @@ class OpenCalls:
     async def load(self, params: Any) -> types.LoadSessionResult:
         """Handle session/load: replay the whole history, then answer."""
         session = await self._reopen(params)
-        session.replay()
+        session._replay()
         await session.drain()
         result = types.LoadSessionResult(**_modes_and_options(session))
         return with_side_data(result, workingDirectory=session.cwd) if "cwd" in inferred_members(params) else result
@@ -91,7 +91,9 @@ class OpenCalls:
         self._apply_params(session, params)
         session.history = origin.history.copy()
         session.title = origin.title
-        await self._register_session(session, "forked" if self._agent.has_hook("forked") else "opened", session, origin)
+        await self._register_session(
+            session, "forked" if self._agent._has_hook("forked") else "opened", session, origin
+        )
         return session
 
     def _previous_session(self, session: Session) -> Session | None:
@@ -112,10 +114,10 @@ class OpenCalls:
         client = self._client
         self._agent.sessions[session.id] = session
         client.lifecycle.open_session(session.id)
-        session.bind(client.connection)
+        session._bind(client.connection)
         try:
             await self._log_opened(session, "session/new" if len(sessions) == 1 else "session/fork", *sessions[1:])
-            await self._agent.call_hook(hook, *sessions[: 2 if hook == "forked" else 1])
+            await self._agent._call_hook(hook, *sessions[: 2 if hook == "forked" else 1])
         except BaseException:
             self._agent.sessions.pop(session.id, None)
             client.lifecycle.close_session(session.id)
@@ -137,11 +139,11 @@ class OpenCalls:
         self._apply_params(session, params)
         lifecycle = self._client.lifecycle
         was_open = session.id in lifecycle.sessions
-        session.bind(self._client.connection)
+        session._bind(self._client.connection)
         lifecycle.open_session(session.id)
         try:
             await self._log_opened(session, "session/load")
-            await self._agent.call_hook("reopened", session)
+            await self._agent._call_hook("reopened", session)
         except BaseException:
             if not was_open:
                 lifecycle.close_session(session.id)
@@ -200,7 +202,7 @@ class OpenCalls:
 
 
 def _modes_and_options(session: Session) -> dict[str, Any]:
-    return {"modes": session.modes or UNSET, "config_options": session.options_for_client or UNSET}
+    return {"modes": session.modes or UNSET, "config_options": session._options_for_client or UNSET}
 
 
 def _copy_options(options: list[SessionConfigOption]) -> list[SessionConfigOption]:
@@ -235,7 +237,7 @@ async def restore_sessions(agent: Agent, session_id: str | None = None) -> None:
             if summary.session_id not in agent.sessions:
                 agent.sessions[summary.session_id] = _session_from_summary(agent, summary)
     known = agent.sessions.get(session_id or "")
-    if known is not None and not known.is_restored:
+    if known is not None and not known._is_restored:
         await _restore(known, store)
 
 
@@ -245,7 +247,7 @@ def _session_from_summary(agent: Agent, summary: Summary) -> Session:
     session.updated_at = summary.updated_at
     session.turn_count = summary.turns
     session.archived = summary.archived
-    session.is_restored = False
+    session._is_restored = False
     return session
 
 
@@ -265,7 +267,7 @@ async def _restore(session: Session, store: Store) -> None:
     for update in decode_updates(lines):
         _apply_stored_update(session, update)
     session.mcp_servers = restore_secrets(servers, (await store.credentials(session.id)).get("mcp", {}))
-    session.is_restored = True
+    session._is_restored = True
 
 
 def _apply_stored_update(session: Session, update: Any) -> None:
@@ -327,14 +329,14 @@ class SessionCalls:
         found = [
             session
             for session in self._agent.sessions.values()
-            if session.sequence_number < before and is_listed(params, session.cwd, session.archived)
+            if session._sequence_number < before and is_listed(params, session.cwd, session.archived)
         ]
-        found.sort(key=lambda session: session.sequence_number, reverse=True)
+        found.sort(key=lambda session: session._sequence_number, reverse=True)
         page = found[:PAGE_SIZE]
         more = len(found) > PAGE_SIZE
         return types.ListSessionsResult(
             sessions=[_session_info(session) for session in page],
-            next_cursor=str(page[-1].sequence_number) if more else UNSET,
+            next_cursor=str(page[-1]._sequence_number) if more else UNSET,
         )
 
     async def close(self, params: Any) -> types.CloseSessionResult:
@@ -347,7 +349,7 @@ class SessionCalls:
         session = self._agent.sessions.pop(params.session_id, None)  # another delete may have been faster
         if session is not None:
             await self._close_session(session)
-            await self._agent.call_hook("deleted", session)
+            await self._agent._call_hook("deleted", session)
         if self._agent.store is not None:
             await self._agent.store.delete(params.session_id)
         return types.DeleteSessionResult()
@@ -357,7 +359,7 @@ class SessionCalls:
         if session.is_bound:
             await session.terminals.close()
         self._client.lifecycle.close_session(session.id)
-        await self._agent.call_hook("closed", session)
+        await self._agent._call_hook("closed", session)
 
     async def archive(self, params: Any) -> types.ArchiveSessionResult:
         """Handle session/archive: close the session and hide it from the list."""
@@ -392,7 +394,7 @@ class SessionCalls:
 
 
 async def _set_archived(session: Session, archived: bool) -> None:
-    session.clear_log_fault()
+    session._clear_log_fault()
     update = SessionInfoUpdate(meta={SIDE_DATA_KEY: {"archived": archived}})
     await session.log.append_and_wait(EntryKind.UPDATE, to_json(update), actor="user")
     session.archived = archived

@@ -68,10 +68,10 @@ class Turn:
     def __init__(self, session: Session, prompt: list[contents.ContentBlock]) -> None:
         self.session = session
         self.prompt = prompt
-        self.open_tools: dict[str, Tool] = {}
+        self._open_tools: dict[str, Tool] = {}
         self.cancelled = False
         self.cancel_reason: str | None = None  # if the client gave one
-        self.running: tuple[asyncio.Task[Any], DoneCallback] | None = None  # the author's code, and how to answer
+        self._running: tuple[asyncio.Task[Any], DoneCallback] | None = None  # the author's code, and how to answer
         self.token_usage: Usage | None = None  # sent with the end of the turn
         self.stop_reason: str = StopReason.END_TURN
         self._messages: list[MessageStream] = []
@@ -250,7 +250,7 @@ class Turn:
     async def set_mode(self, mode_id: str, reason: str = "") -> None:
         """Change the mode of the session and tell the client."""
         self.session.set_mode(mode_id, notify=False)
-        self.session.send_mode(reason)
+        self.session._send_mode(reason)
 
     async def set_option(self, config_id: str, value: Any) -> None:
         """Change a config option of the session and tell the client."""
@@ -288,16 +288,16 @@ class Turn:
             self._implicit_message = None
             message.finish()
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """Send buffered messages, and cancel open tool calls if the turn was cancelled."""
-        self.session.finish_message()
+        self.session._finish_message()
         for message in self._messages:
             message.finish()
         if self.cancelled:
-            for tool in list(self.open_tools.values()):
+            for tool in list(self._open_tools.values()):
                 tool.mark_cancelled()
 
-    def result(self) -> PromptResult:
+    def _result(self) -> PromptResult:
         """Return the result of session/prompt."""
         reason = StopReason.CANCELLED if self.cancelled else self.stop_reason
         return PromptResult(stop_reason=reason, usage=self.token_usage or UNSET)

@@ -198,7 +198,7 @@ class Tool:
         self._content: list[Any] = []
 
     async def __aenter__(self) -> Tool:
-        if self.status != Status.PENDING or self.id in self.turn.open_tools:
+        if self.status != Status.PENDING or self.id in self.turn._open_tools:
             raise ProtocolError(
                 Kind.INVALID_STATE, f"the tool call {self.id} was already announced; create another with turn.tool"
             )
@@ -212,7 +212,7 @@ class Tool:
             raw_input=self.input,
             meta={SIDE_DATA_KEY: {"requiresPermission": True}} if self.requires_permission else UNSET,
         )
-        self.turn.open_tools[self.id] = self
+        self.turn._open_tools[self.id] = self
         await self.turn.send_update(start)
         return self
 
@@ -299,7 +299,7 @@ class Tool:
         """Mark the call cancelled without waiting, because its turn was cancelled."""
         if self.status not in FINAL_STATUSES:
             self.status = Status.CANCELLED
-            self.turn.open_tools.pop(self.id, None)
+            self.turn._open_tools.pop(self.id, None)
             self.turn.session.send_update(updates.ToolCallProgress(tool_call_id=self.id, status=Status.CANCELLED))
 
     def _permission_subject(self, reason: str | None = None) -> ToolCallUpdate:
@@ -330,7 +330,7 @@ class Tool:
     async def _set_status(self, status: str, **members: Any) -> None:
         self.status = next_status(self.status, status)
         if status in FINAL_STATUSES:
-            self.turn.open_tools.pop(self.id, None)
+            self.turn._open_tools.pop(self.id, None)
         await self._send_progress(status=status, **members)
 
     async def _send_progress(self, **members: Any) -> None:

@@ -83,7 +83,7 @@ class UserCallbacks:
         self, params: RequestPermissionParams, session: ClientSession | None
     ) -> RequestPermissionResult:
         if session is not None:
-            await session.note_question("session/request_permission", params)
+            await session._note_question("session/request_permission", params)
         if callable(self._permission):
             option = await _await_answer(self._permission(params), session)
         else:
@@ -93,7 +93,7 @@ class UserCallbacks:
             outcome=CancelledOutcome() if is_cancelled else SelectedOutcome(option_id=option)
         )
         if session is not None:
-            await session.note_decision("session/request_permission", params, result)
+            await session._note_decision("session/request_permission", params, result)
         return result
 
     async def _ask_elicitation(
@@ -105,13 +105,13 @@ class UserCallbacks:
                 Kind.INVALID_PARAMS, f"this client does not support elicitation in the mode {params.mode!r}"
             )
         if session is not None:
-            await session.note_question("elicitation/create", params)
+            await session._note_question("elicitation/create", params)
         reply = await _await_answer(ask(params), session)
         if session is not None and session.is_turn_cancelled:
             reply = None
         result = _elicitation_result(params, reply)
         if session is not None:
-            await session.note_decision("elicitation/create", params, result)
+            await session._note_decision("elicitation/create", params, result)
         return result
 
 
@@ -119,7 +119,7 @@ async def _await_answer(answer: Any, session: ClientSession | None) -> Any:
     """Await the user's answer; None if the turn is cancelled meanwhile."""
     if not isinstance(answer, Awaitable):
         return answer
-    return await (answer if session is None else session.unless_cancelled(answer))
+    return await (answer if session is None else session._unless_cancelled(answer))
 
 
 def _elicitation_result(params: CreateElicitationParams, reply: ElicitationReply) -> CreateElicitationResult:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,38 +37,8 @@ SESSION_CAPABILITIES = types.ClientSessionCapabilities(
 )
 
 
-def connect(
-    target: str | Sequence[str] | Transport,
-    *,
-    name: str = "dragoman",
-    version: str = "0.1.0",
-    dialect: str = "auto",
-    cwd: str | None = None,
-    env: Mapping[str, str] | None = None,
-    inherit_env: bool | Sequence[str] = True,
-    permission: AskPermission | str = "deny",
-    elicit: AskElicitation | Mapping[str, AskElicitation] | None = None,
-    terminal_login: LoginRunner | None = None,
-    workspace: WorkspaceAccess | None = None,
-    on: Mapping[str, Callable[[Any], Any]] | None = None,
-    capabilities: types.ClientCapabilities | None = None,
-    mcp_servers: Sequence[McpServer] = (),
-    report: Callable[[str], None] | None = None,
-    stderr: Callable[[bytes], None] | None = None,
-    initialize_timeout: float = 60.0,
-    timeout: float | None = None,
-    idle_timeout: float | None = None,
-    sandbox: Sandbox | None = None,
-    trace: Callable[[Transport], Transport] | None = None,
-    store: Store | None = None,
-    on_entry: Callable[[str, Entry], None] | None = None,
-    token: str = "",
-    headers: Mapping[str, str] | None = None,
-    tls: TLS = None,
-    upgrade: bool = False,
-    reconnect_timeout: float = RECONNECT_TIMEOUT,
-    extra_capabilities: Mapping[str, Any] | None = None,
-) -> PendingConnection:
+# A class that is called like a function: `async with connect(...) as agent:`.
+class connect:
     """Connect to an agent: a command (a str or its arguments), an address, or a transport; use `async with`.
 
     Addresses are `unix:/path`, `tcp://127.0.0.1:port`, and URLs: `wss://` for WebSocket, `https://` for Streamable
@@ -93,48 +62,76 @@ def connect(
     `dragoman.inspect.tap.Tap`. With a `store`, every session is logged and nothing is delivered before it is stored;
     `on_entry` gets each entry.
     """
-    remote = _remote_options(target, token, headers, tls, upgrade, reconnect_timeout)
-    dialer = Dialer(
-        target,
-        dialect=dialect,
-        cwd=cwd or os.getcwd(),
-        env=env,
-        inherit_env=inherit_env,
-        mcp_servers=mcp_servers,
-        report=report,
-        stderr=stderr,
-        initialize_timeout=initialize_timeout,
-        session_capabilities=SESSION_CAPABILITIES if capabilities is None else None,
-        sandbox=sandbox,
-        trace=trace,
-        remote=remote,
-    )
-    callbacks = UserCallbacks(permission, elicit)
-    if capabilities is None:
-        capabilities = _client_capabilities(
-            workspace, on or {}, callbacks, has_terminal_login=terminal_login is not None and dialer.can_restart
+
+    def __init__(
+        self,
+        target: str | Sequence[str] | Transport,
+        *,
+        name: str = "dragoman",
+        version: str = "0.1.0",
+        dialect: str = "auto",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        inherit_env: bool | Sequence[str] = True,
+        permission: AskPermission | str = "deny",
+        elicit: AskElicitation | Mapping[str, AskElicitation] | None = None,
+        terminal_login: LoginRunner | None = None,
+        workspace: WorkspaceAccess | None = None,
+        on: Mapping[str, Callable[[Any], Any]] | None = None,
+        capabilities: types.ClientCapabilities | None = None,
+        mcp_servers: Sequence[McpServer] = (),
+        report: Callable[[str], None] | None = None,
+        stderr: Callable[[bytes], None] | None = None,
+        initialize_timeout: float = 60.0,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        sandbox: Sandbox | None = None,
+        trace: Callable[[Transport], Transport] | None = None,
+        store: Store | None = None,
+        on_entry: Callable[[str, Entry], None] | None = None,
+        token: str = "",
+        headers: Mapping[str, str] | None = None,
+        tls: TLS = None,
+        upgrade: bool = False,
+        reconnect_timeout: float = RECONNECT_TIMEOUT,
+        extra_capabilities: Mapping[str, Any] | None = None,
+    ) -> None:
+        remote = _remote_options(target, token, headers, tls, upgrade, reconnect_timeout)
+        dialer = Dialer(
+            target,
+            dialect=dialect,
+            cwd=cwd or os.getcwd(),
+            env=env,
+            inherit_env=inherit_env,
+            mcp_servers=mcp_servers,
+            report=report,
+            stderr=stderr,
+            initialize_timeout=initialize_timeout,
+            session_capabilities=SESSION_CAPABILITIES if capabilities is None else None,
+            sandbox=sandbox,
+            trace=trace,
+            remote=remote,
         )
-    if remote is not None:  # perhaps a host with other clients: it then says whose turn runs
-        extra_capabilities = {
-            **(extra_capabilities or {}),
-            "host": {"turns": True, **(extra_capabilities or {}).get("host", {})},
-        }
-    if extra_capabilities is not None:
-        meta = capabilities.meta or {}
-        capabilities = msgspec.structs.replace(
-            capabilities, meta={**meta, SIDE_DATA_KEY: {**meta.get(SIDE_DATA_KEY, {}), **extra_capabilities}}
+        callbacks = UserCallbacks(permission, elicit)
+        if capabilities is None:
+            has_login = terminal_login is not None and dialer.can_restart
+            capabilities = _client_capabilities(workspace, on or {}, callbacks, has_login)
+        self._initialize_params = types.InitializeParams(
+            protocol_version=1,
+            client_capabilities=_with_extra_capabilities(capabilities, extra_capabilities, remote is not None),
+            client_info=types.Implementation(name=name, version=version),
         )
-    info = types.Implementation(name=name, version=version)
-    return PendingConnection(
-        dialer,
-        types.InitializeParams(protocol_version=1, client_capabilities=capabilities, client_info=info),
-        callbacks=callbacks,
-        workspace=workspace,
-        on=dict(on or {}),
-        terminal_login=terminal_login,
-        settings=SessionSettings(timeout=timeout, idle_timeout=idle_timeout),
-        log=None if store is None else _log_settings(store, on_entry),
-    )
+        settings = SessionSettings(timeout=timeout, idle_timeout=idle_timeout)
+        log = None if store is None else _log_settings(store, on_entry)
+        self._agent = RemoteAgent(dialer, callbacks, workspace, on or {}, terminal_login, settings, log)
+        self._agent._handle_host_turns()
+
+    async def __aenter__(self) -> RemoteAgent:
+        await self._agent.start(self._initialize_params)
+        return self._agent
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._agent.close()
 
 
 def _log_settings(store: Store, on_entry: Callable[[str, Entry], None] | None) -> LogSettings:
@@ -190,56 +187,20 @@ def _client_capabilities(
     return offered
 
 
+def _with_extra_capabilities(
+    capabilities: types.ClientCapabilities, extra: Mapping[str, Any] | None, is_remote: bool
+) -> types.ClientCapabilities:
+    if is_remote:  # perhaps a host with other clients: it then says whose turn runs
+        extra = {**(extra or {}), "host": {"turns": True, **(extra or {}).get("host", {})}}
+    if extra is None:
+        return capabilities
+    meta = capabilities.meta or {}
+    return msgspec.structs.replace(capabilities, meta={**meta, SIDE_DATA_KEY: {**meta.get(SIDE_DATA_KEY, {}), **extra}})
+
+
 def _set_capability(capabilities: dict[str, Any], path: list[str]) -> None:
     """Set the capability at this path."""
     *groups, name = path
     for group in groups:
         capabilities = capabilities.setdefault(group, {})
     capabilities[name] = {"form": {}, "url": {}} if name == "elicitation" else True
-
-
-class PendingConnection:
-    """The connection that `connect` returns; entering it starts the agent and initializes it."""
-
-    def __init__(
-        self,
-        dialer: Dialer,
-        params: types.InitializeParams,
-        *,
-        callbacks: UserCallbacks,
-        workspace: WorkspaceAccess | None,
-        on: dict[str, Callable[[Any], Any]],
-        terminal_login: LoginRunner | None,
-        settings: SessionSettings,
-        log: LogSettings | None,
-    ) -> None:
-        self._dialer = dialer
-        self._initialize_params = params
-        self._callbacks = callbacks
-        self._workspace = workspace
-        self._on = on
-        self._terminal_login = terminal_login
-        self._settings = settings
-        self._log = log
-        self._agent: RemoteAgent | None = None
-
-    async def __aenter__(self) -> RemoteAgent:
-        agent = RemoteAgent(
-            self._dialer,
-            self._callbacks,
-            workspace=self._workspace,
-            on=self._on,
-            terminal_login=self._terminal_login,
-            settings=self._settings,
-            log=self._log,
-        )
-        agent.handle_host_turns()
-        await agent.start(self._initialize_params)
-        self._agent = agent
-        return agent
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._agent is not None:
-            await self._agent.close()

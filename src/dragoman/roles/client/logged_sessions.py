@@ -93,7 +93,7 @@ class LoggedSession:
         )
         self._log.on_failure = self._on_log_failed
         session.log = self._log
-        session.receive = self.receive
+        session._receive = self.receive
 
     async def _create_log_id(self) -> str:
         """Return the session's id as the log's id, unless another session has it, as with agents that count."""
@@ -124,19 +124,19 @@ class LoggedSession:
 
     def receive(self, update: Any) -> Awaitable[None] | None:
         """Log one update, then deliver it."""
-        session, log, keeps_messages = self.session, self._log, self.session.settings.keeps_messages
+        session, log, keeps_messages = self.session, self._log, self.session._settings.keeps_messages
         if self._replayed is not None:  # a replay is not new
             if not self._continues_log:
                 self._replayed.append(update)
             if keeps_messages:
-                return session.deliver(update)
+                return session._deliver(update)
             if type(update) not in ROLES:
-                session.note_state(update)
+                session._note_state(update)
             return None
         if keeps_messages:
-            log.append(EntryKind.UPDATE, update, then=lambda: session.deliver(update))
+            log.append(EntryKind.UPDATE, update, then=lambda: session._deliver(update))
         else:  # encoded once, for the log and for those who read it
-            note = None if type(update) in ROLES else lambda: session.note_state(update)
+            note = None if type(update) in ROLES else lambda: session._note_state(update)
             log.append(EntryKind.UPDATE, Raw(encode(update)), then=note)
         return log.wait_for_space() if log.is_full else None
 
@@ -144,7 +144,7 @@ class LoggedSession:
         """Fail and cancel the turn, because the log cannot be written."""
         turn = self.session.turn
         if turn is not None and not turn.is_over:
-            turn.fail(error)
+            turn._fail(error)
             if self.session.connection.failure is None:
                 self.session.cancel("the session cannot be logged")
 
@@ -238,7 +238,7 @@ class SessionLogs:
                     continue
                 params = open_params(kind, folder, mcp_servers, directories, session_id=summary.agent_session)
                 try:
-                    session = await agent.reopen_session(method, params, summary.session_id)
+                    session = await agent._reopen_session(method, params, summary.session_id)
                 except ProtocolError as error:
                     if error.kind not in _SESSION_GONE or isinstance(error, StoreFault):
                         raise
@@ -250,7 +250,7 @@ class SessionLogs:
             folder, mcp_servers=mcp_servers, directories=directories, log_id=summary.session_id
         )
         if text:
-            session.preamble = [self._transcript_block(summary, text[-MAX_TRANSCRIPT_CHARACTERS:])]
+            session._preamble = [self._transcript_block(summary, text[-MAX_TRANSCRIPT_CHARACTERS:])]
         return ContinuedSession(session, "session/new", why)
 
     async def _owns_agent_session(self, summary: Summary) -> bool:

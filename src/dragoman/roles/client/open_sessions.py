@@ -48,7 +48,7 @@ class OpenSessions:
 
     def __init__(self, agent: RemoteAgent, settings: SessionSettings) -> None:
         self._agent = agent
-        self._settings = msgspec.structs.replace(settings, renew=self.renew, release=agent.release_session)
+        self._settings = msgspec.structs.replace(settings, renew=self.renew, release=agent._release_session)
         self.by_id: dict[str, ClientSession] = {}
         self._early_updates: dict[str, deque[Any]] = {}
 
@@ -75,7 +75,7 @@ class OpenSessions:
             params = _omit_empty_servers(params)
         if mode is not None and dialect.opens_in_mode:
             params = with_side_data(params, initialMode=mode)
-        connection = await self._agent.connection_for_cwd(params.cwd)
+        connection = await self._agent._connection_for_cwd(params.cwd)
         await connection.request(
             "session/new",
             params,
@@ -96,7 +96,7 @@ class OpenSessions:
 
         params = open_params(NewSessionParams, session.cwd, session.mcp_servers, session.directories)
         await self._request_new(params, mode, on_opened)
-        await self._agent.release_session(before)
+        await self._agent._release_session(before)
         await _switch_mode(session, mode)
         for id, value in values.items():
             known = next((option for option in session.options if option.id == id), None)
@@ -129,7 +129,7 @@ class OpenSessions:
         """
         if isinstance(params, LoadSessionParams):
             params = _omit_empty_servers(params)
-        connection = await self._agent.connection_for_cwd(params.cwd)
+        connection = await self._agent._connection_for_cwd(params.cwd)
         before = self.by_id.get(params.session_id)
         session = self._create(params.session_id, method, params, connection, log_id)
         self.by_id[session.id] = session
@@ -171,13 +171,13 @@ class OpenSessions:
         self._deliver_early_updates(session)
 
     def _apply_open_result(self, session: ClientSession, result: Any) -> None:
-        session.apply_open_result(result)
+        session._apply_open_result(result)
         if self.logs is not None:
             self.logs.log_opened(session, result)
 
     def _deliver_early_updates(self, session: ClientSession) -> None:
         for update in self._early_updates.pop(session.id, ()):
-            session.receive(update)
+            session._receive(update)
 
     # --- messages of the agent --------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class OpenSessions:
         """Receive one update, in order. Await the result before the next one."""
         session = self.by_id.get(session_id)
         if session is not None:
-            return session.receive(update)
+            return session._receive(update)
         if len(self._early_updates) < MAX_EARLY_UPDATES:
             self._early_updates.setdefault(session_id, deque(maxlen=MAX_EARLY_UPDATES)).append(update)
         return None
@@ -193,7 +193,7 @@ class OpenSessions:
     def receive_run(self, run: TextRun) -> bool:
         """Receive text chunks of one message at once. Return False, and do nothing, if each must be handled alone."""
         session = self.by_id.get(run.session)
-        return session is not None and session.receive_run(run.updates)
+        return session is not None and session._receive_run(run.updates)
 
     def roots(self, session_id: str) -> list[str]:
         """Return the folders of a session. Raise if it is not open."""
@@ -209,7 +209,7 @@ class OpenSessions:
         reason = error if isinstance(error, ConnectionFailed) else ConnectionFailed(str(error))
         for session in self.by_id.values():
             if session.connection is connection:
-                session.on_agent_lost(reason)
+                session._on_agent_lost(reason)
 
 
 async def _switch_mode(session: ClientSession, mode: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -49,11 +50,10 @@ class RemoteAgent:
         self,
         dialer: Dialer,
         callbacks: UserCallbacks,
-        *,
-        workspace: WorkspaceAccess | None,
-        on: Mapping[str, Callable[[Any], Any]],
-        terminal_login: LoginRunner | None,
-        settings: SessionSettings,
+        workspace: WorkspaceAccess | None = None,
+        on: Mapping[str, Callable[[Any], Any]] = MappingProxyType({}),
+        terminal_login: LoginRunner | None = None,
+        settings: SessionSettings = SessionSettings(),  # noqa: B008  (immutable)
         log: LogSettings | None = None,
         fallback: Handler | None = None,
     ) -> None:
@@ -83,7 +83,7 @@ class RemoteAgent:
             sessions.logs = SessionLogs(self, log)
             self._handlers.update(with_use_logging(self._handlers, self.find_session))
 
-    def handle_host_turns(self) -> None:
+    def _handle_host_turns(self) -> None:
         """Handle the host's turn notifications, and pass them on to a handler registered before."""
         previous = self._handlers.get(HOST_TURN_METHOD)
 
@@ -91,7 +91,7 @@ class RemoteAgent:
             params = incoming.params if isinstance(incoming.params, dict) else {}
             session = self.find_session(str(params.get("sessionId")))
             if session is not None and self.separates_host_turns:
-                session.note_host_turn(str(params.get("state")), str(params.get("turn")))
+                session._note_host_turn(str(params.get("state")), str(params.get("turn")))
             if previous is not None:
                 return previous(incoming, done)
             if incoming.is_request:
@@ -118,7 +118,7 @@ class RemoteAgent:
         if connection.failure is not None:
             self._on_connection_lost(connection, connection.failure)
 
-    async def connection_for_cwd(self, cwd: str) -> Connection:
+    async def _connection_for_cwd(self, cwd: str) -> Connection:
         """Return the connection for sessions in this folder: in 2025.1 each folder has its own process."""
         self._use_agent(await self._dialer.agent_for_cwd(cwd))
         return self.connection
@@ -194,7 +194,7 @@ class RemoteAgent:
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"capability": capability})
         return prompt
 
-    async def release_session(self, session_id: str) -> None:
+    async def _release_session(self, session_id: str) -> None:
         """End the watches and terminals of a session."""
         if self._workspace is not None:
             await self._workspace.end_session(session_id)
@@ -209,7 +209,7 @@ class RemoteAgent:
     ) -> ClientSession:
         """Open a stored session. Its history is in `transcript` (and went to `on_update`) when this returns."""
         params = open_params(types.LoadSessionParams, cwd, mcp_servers, directories, session_id=session_id)
-        return await self.reopen_session("session/load", params)
+        return await self._reopen_session("session/load", params)
 
     async def resume_session(
         self,
@@ -221,9 +221,9 @@ class RemoteAgent:
     ) -> ClientSession:
         """Open a stored session without replaying its history."""
         params = open_params(types.ResumeSessionParams, cwd, mcp_servers, directories, session_id=session_id)
-        return await self.reopen_session("session/resume", params)
+        return await self._reopen_session("session/resume", params)
 
-    async def reopen_session(
+    async def _reopen_session(
         self, method: str, params: types.LoadSessionParams | types.ResumeSessionParams, log_id: str | None = None
     ) -> ClientSession:
         """Open a stored session with these params. `log_id` is its log, if that is known."""
@@ -301,8 +301,8 @@ class RemoteAgent:
         await connection.request(method, params, timeout=self._settings.timeout)
         if session is not None:
             self._sessions.by_id.pop(session.id, None)
-            session.end()
-        await self.release_session(params.session_id)
+            session._end()
+        await self._release_session(params.session_id)
 
     # --- login and providers ----------------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ class ClientSession:
         self.on_update: Callable[[updates.SessionUpdate], Any] | None = None
         self.on_location: Callable[[Location], None] | None = None
         self.turn: ClientTurn | None = None
-        self.settings = settings
+        self._settings = settings
         self._transcript = Transcript()
         self._unmerged = self._transcript.unmerged
         self._followers: list[LocationStream] = []
@@ -95,10 +95,10 @@ class ClientSession:
         self._open_questions: set[asyncio.Future[Any]] = set()
         self.log: SessionLog | NoLog = NoLog()
         self.is_closing = False  # whether we end the agent ourselves, so that its exit is not logged
-        self.preamble: list[Any] = []  # blocks to send before the first prompt
-        self.prompt_answered: asyncio.Event | None = None  # set when the agent answered the last logged prompt
+        self._preamble: list[Any] = []  # blocks to send before the first prompt
+        self._prompt_answered: asyncio.Event | None = None  # set when the agent answered the last logged prompt
         # Takes one update, in order; await the result before the next one. An attribute, so that a log can come before.
-        self.receive: Callable[[Any], Awaitable[None] | None] = self.deliver
+        self._receive: Callable[[Any], Awaitable[None] | None] = self._deliver
 
     # --- state ------------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class ClientSession:
         return self.turn is not None and self.turn.cancelled and not self.turn.is_over
 
     @property
-    def keeps_agent_waiting(self) -> bool:
+    def _keeps_agent_waiting(self) -> bool:
         """Whether the agent waits for an answer of ours."""
         return bool(self._open_questions) or self.connection.running_requests.is_busy
 
@@ -191,8 +191,8 @@ class ClientSession:
         more members of its entry.
         """
         blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
-        idle = self.settings.idle_timeout if idle_timeout is None else idle_timeout
-        preamble, self.preamble = self.preamble, []
+        idle = self._settings.idle_timeout if idle_timeout is None else idle_timeout
+        preamble, self._preamble = self._preamble, []
         return ClientTurn(
             self, blocks, timeout=timeout, idle_timeout=idle, preamble=preamble, by=by, log_extra=log_extra
         )
@@ -206,7 +206,7 @@ class ClientSession:
         recovery: Recovery | None = None,
     ) -> str:
         """Prompt, wait for the end of the turn, and return the agent's text. `recovery` decides about errors."""
-        idle = self.settings.idle_timeout if idle_timeout is None else idle_timeout
+        idle = self._settings.idle_timeout if idle_timeout is None else idle_timeout
 
         async def run_once(timeout_factor: float) -> str:
             turn = self.prompt(
@@ -224,13 +224,13 @@ class ClientSession:
         )
 
     async def _renew(self) -> None:
-        if self.settings.renew is None:
+        if self._settings.renew is None:
             raise RuntimeError("this session cannot be renewed, because no RemoteAgent opened it")
-        await self.settings.renew(self)
+        await self._settings.renew(self)
 
     async def request(self, method: str, params: Any) -> Any:
         """Send a request about this session. Raises a ProtocolError of kind timeout if there is no answer in time."""
-        return await self.connection.request(method, params, timeout=self.settings.timeout)
+        return await self.connection.request(method, params, timeout=self._settings.timeout)
 
     async def set_mode(self, mode_id: str, *, by: str = "user") -> None:
         """Change the mode. In the log, `by` is who did it."""
@@ -265,31 +265,31 @@ class ClientSession:
     async def close(self) -> None:
         """Close the session: stop its work and release its resources."""
         await self.request("session/close", CloseSessionParams(session_id=self.id))
-        self.end()
-        if self.settings.release is not None:
-            await self.settings.release(self.id)
+        self._end()
+        if self._settings.release is not None:
+            await self._settings.release(self.id)
 
     # --- messages of the agent --------------------------------------------------------------------------------
 
-    def apply_open_result(self, result: Any) -> None:
+    def _apply_open_result(self, result: Any) -> None:
         """Take modes and options from the answer that opened the session."""
         self._transcript.modes = result.modes or None
         self._transcript.options = list(result.config_options or ())
 
-    def add_prompt(self, prompt: list[Any]) -> None:
+    def _add_prompt(self, prompt: list[Any]) -> None:
         """Add a prompt to the transcript."""
-        if not self.settings.keeps_messages:
+        if not self._settings.keeps_messages:
             self._transcript.discard_finished()
         self._transcript.add_prompt(prompt)
 
-    def note_state(self, update: Any) -> None:
+    def _note_state(self, update: Any) -> None:
         """Add an update to the transcript."""
         if type(update) is ToolCallStart or type(update) is ToolCallProgress:
             self._note_tool_call(update, self._transcript.add)
         else:
             self._transcript.add(update)
 
-    def deliver(self, update: Any) -> Awaitable[None] | None:
+    def _deliver(self, update: Any) -> Awaitable[None] | None:
         """Add one update to the transcript and pass it to `on_update` and the turn."""
         if type(update) is AgentMessageChunk:
             self._unmerged.append(update)
@@ -311,16 +311,16 @@ class ClientSession:
             self.updates_outside_turns.append(update)
             return None
         if self._is_foreign_turn:
-            turn.note_foreign_update()
+            turn._note_foreign_update()
             self.updates_outside_turns.append(update)
             return None
-        return turn.receive(update)
+        return turn._receive(update)
 
     async def _pass_to_turn_after(self, callback: Awaitable[Any], update: Any) -> None:
         await callback
         self._pass_to_turn(update)
 
-    def note_host_turn(self, state: str, turn_id: str) -> None:
+    def _note_host_turn(self, state: str, turn_id: str) -> None:
         """Note which turn runs in a host, after everything before. Updates of other turns do not go to our turn."""
 
         def note() -> None:
@@ -331,17 +331,17 @@ class ClientSession:
 
         self.log.call_after(note)
 
-    def receive_run(self, chunks: list[Any]) -> bool:
+    def _receive_run(self, chunks: list[Any]) -> bool:
         """Receive text chunks of one message at once. Return False, and do nothing, if each must be handled alone."""
         turn = self.turn
         if self.on_update is not None or turn is None or turn.is_over or self._is_foreign_turn:
             return False
-        if not turn.receive_run(chunks):
+        if not turn._receive_run(chunks):
             return False
         self._transcript.add_run(chunks)
         return True
 
-    async def note_question(self, method: str, params: Any) -> None:
+    async def _note_question(self, method: str, params: Any) -> None:
         """Log a question to the user. Add the tool call of a permission request, announced or not
         (docs/protocol/peers.md#tool-call-order).
         """
@@ -349,9 +349,9 @@ class ClientSession:
         if method == "session/request_permission":
             self._note_tool_call(params.tool_call, self._transcript.add_permission_call)
 
-    async def note_decision(self, method: str, params: Any, result: Any) -> None:
+    async def _note_decision(self, method: str, params: Any, result: Any) -> None:
         """Log the answer to a question, before the agent gets it."""
-        await self.log.append_decision(method, params, result, self.settings.decider(params))
+        await self.log.append_decision(method, params, result, self._settings.decider(params))
 
     def _note_tool_call(self, update: Any, add: Callable[[Any], None]) -> None:
         """Add a tool call to the transcript and its new locations to the followers."""
@@ -368,7 +368,7 @@ class ClientSession:
             for follower in self._followers:
                 follower.add(location)
 
-    async def unless_cancelled(self, answer: Awaitable[T]) -> T | None:
+    async def _unless_cancelled(self, answer: Awaitable[T]) -> T | None:
         """Await the user's answer to a question. Return None, and cancel it, if the turn is cancelled."""
         question = asyncio.ensure_future(answer)
         self._open_questions.add(question)
@@ -382,14 +382,14 @@ class ClientSession:
         finally:
             self._open_questions.discard(question)
 
-    def on_agent_lost(self, error: ConnectionFailed) -> None:
+    def _on_agent_lost(self, error: ConnectionFailed) -> None:
         """Fail the turn and end the session, because the agent is gone. Log it first, unless we ended the agent."""
-        self.settings.on_agent_lost(self, error)
+        self._settings.on_agent_lost(self, error)
 
         def fail(_: Any = None) -> None:
             if self.turn is not None:
-                self.turn.fail(error)
-            self.end()
+                self.turn._fail(error)
+            self._end()
 
         if self.is_closing:
             fail()
@@ -399,7 +399,7 @@ class ClientSession:
             body |= {"status": error.status, "stderr": error.stderr[-2000:]}
         self.log.append(EntryKind.AGENT_EXITED, body, then=fail, on_failure=fail)
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """End the location streams, because no more updates will come."""
         for follower in self._followers:
             follower.end()
@@ -419,11 +419,11 @@ class ClientSession:
 
     async def wait_unlogged_turn(self) -> None:
         """Wait for the end of a turn that could not be logged, so that its updates do not go to the next one."""
-        if self.log.fault is None or self.prompt_answered is None:
+        if self.log.fault is None or self._prompt_answered is None:
             return
         try:
             async with asyncio.timeout(STOP_TIMEOUT):
-                await self.prompt_answered.wait()
+                await self._prompt_answered.wait()
         except TimeoutError:
             pass
 

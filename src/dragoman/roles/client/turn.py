@@ -125,7 +125,7 @@ class ClientTurn:
         if session.log.store is not None:
             await self._log_start()
             done = self._log_answer
-        session.add_prompt(self._prompt)
+        session._add_prompt(self._prompt)
         if self._timeout is not None or self._idle_timeout is not None:
             loop = asyncio.get_running_loop()
             self._turn_timeouts = TurnTimeouts(self._idle_timeout, self._timeout, loop.time())
@@ -148,7 +148,7 @@ class ClientTurn:
         except BaseException:  # the prompt is not sent
             self.is_over = True
             raise
-        self._answered = session.prompt_answered = asyncio.Event()
+        self._answered = session._prompt_answered = asyncio.Event()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -227,7 +227,7 @@ class ClientTurn:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    def receive(self, update: Any) -> Awaitable[None] | None:
+    def _receive(self, update: Any) -> Awaitable[None] | None:
         """Receive one update of this turn."""
         self._unread.append(update)
         self._received_count += 1
@@ -239,11 +239,11 @@ class ClientTurn:
             return self._wait_for_reader()
         return None
 
-    def note_foreign_update(self) -> None:
+    def _note_foreign_update(self) -> None:
         """Count an update of another client's turn as activity: ours waits for that turn in the host."""
         self._foreign_count += 1
 
-    def receive_run(self, updates: list[Any]) -> bool:
+    def _receive_run(self, updates: list[Any]) -> bool:
         """Receive consecutive updates. Return False, and do nothing, if there are too many unread ones."""
         if len(self._unread) + len(updates) > MAX_UNREAD_UPDATES:
             return False
@@ -273,7 +273,7 @@ class ClientTurn:
         # On a timer, so that updates cost nothing.
         assert self._turn_timeouts is not None
         loop = asyncio.get_running_loop()
-        is_waiting = self.session.keeps_agent_waiting or (self._iterating and bool(self._unread))
+        is_waiting = self.session._keeps_agent_waiting or (self._iterating and bool(self._unread))
         reason = self._turn_timeouts.check(loop.time(), self._received_count + self._foreign_count, is_waiting)
         if reason is None:
             self._timer = loop.call_later(self._turn_timeouts.next_check(loop.time()), self._check_timeouts)
@@ -291,7 +291,7 @@ class ClientTurn:
 
     def _log_answer(self, result: Any, error: ProtocolError | None) -> None:
         """Log the answer to the prompt, then deliver it."""
-        log, interruption = self.session.log, self.session.settings.interruption
+        log, interruption = self.session.log, self.session._settings.interruption
         self._answered.set()
         cause = error.__cause__ if error is not None else None
         if isinstance(cause, ConnectionFailed) and self.session.is_closing and interruption is not None:
@@ -326,7 +326,7 @@ class ClientTurn:
         else:
             self._end(error)
 
-    def fail(self, error: DragomanError) -> None:
+    def _fail(self, error: DragomanError) -> None:
         """Fail the turn, because the agent is gone or the log failed."""
         if not self.is_over:
             self._end(error)

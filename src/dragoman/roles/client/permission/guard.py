@@ -402,7 +402,7 @@ class Guard:
         try:
             answer = self._ask_with_timeout(prompt)
             # The client itself cancels the answer to a tool call's question.
-            choice = await (session.unless_cancelled(answer) if is_use and session is not None else answer)
+            choice = await (session._unless_cancelled(answer) if is_use and session is not None else answer)
         except TimeoutError:
             return Decision(
                 DENY, DecisionSource.TIMEOUT, f"nobody answered within {self._answer_timeout:g} seconds"
