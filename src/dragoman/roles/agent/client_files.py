@@ -6,9 +6,14 @@ Local files are confined to the session's folders, as a client would confine the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import base64
+import binascii
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
+from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import make_handler
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
@@ -17,20 +22,9 @@ from dragoman.workspace.snapshot import WatchChange, merge_changes, take_changes
 
 if TYPE_CHECKING:
     from dragoman.workspace.files import Files
+    from dragoman.workspace.listing import Listing, ListingEntry
     from dragoman.workspace.watch import DirectoryWatch
 
-import base64
-import binascii
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
-from msgspec import UNSET
-
-from dragoman.dialect.side_data import with_side_data
-
-if TYPE_CHECKING:  # loaded when used: an agent that never lists or watches starts without them
-    from dragoman.workspace.files import Files
-    from dragoman.workspace.listing import Listing, ListingEntry
 
 # The prefix of capabilities beyond text, in every dialect (docs/protocol/extensions.md#file-calls).
 FS_EXTENSION_PREFIX = "client._meta.dragoman.fs."

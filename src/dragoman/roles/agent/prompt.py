@@ -5,36 +5,31 @@ However the author's function ends, the client is answered and no tool call stay
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-from dragoman.roles.agent.options import Option
-from dragoman.schema.prompt import StopReason
-
-if TYPE_CHECKING:
-    from dragoman.roles.agent.session import Session
-    from dragoman.roles.agent.turn import Turn
-    from dragoman.schema.config import SessionConfigOption
-
-import asyncio
-from typing import TYPE_CHECKING
 
 from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.lifecycle import PROCESSING
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
+from dragoman.roles.agent.options import Option
 from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn
 from dragoman.schema.base import Unknown, to_json
 from dragoman.schema.config import SetConfigOptionResult, SetModeResult
-from dragoman.schema.prompt import PromptParams, PromptResult
+from dragoman.schema.prompt import PromptParams, PromptResult, StopReason
 from dragoman.schema.update import ConfigOptionUpdate, UserMessageChunk
 from dragoman.store.contract import EntryKind
 from dragoman.store.session_log import turn_ended_body
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.served_client import ServedClient
+    from dragoman.roles.agent.session import Session
+    from dragoman.roles.agent.turn import Turn
+    from dragoman.schema.config import SessionConfigOption
+
 
 # How long the author's code may clean up after a cancel. Then the client is answered anyway, and the code is cancelled
 # again. Seconds.

@@ -8,32 +8,23 @@ import math
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
+from dragoman.dialect.side_data import inferred_members, with_side_data
+from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
+from dragoman.ids import new_id
+from dragoman.roles.agent.prompt import AUTO_RESUME, busy_error, is_auto_resumed
 from dragoman.roles.agent.session import Session
 from dragoman.schema import session as types
 from dragoman.schema.base import to_json
-from dragoman.schema.update import SessionInfoUpdate
-from dragoman.store.contract import EntryKind
-
-if TYPE_CHECKING:
-    from dragoman.roles.agent.served_client import ServedClient
-
-from typing import TYPE_CHECKING
-
-import msgspec
-
-from dragoman.dialect.side_data import inferred_members, with_side_data
-from dragoman.engine.connection import Connection
-from dragoman.ids import new_id
-from dragoman.roles.agent.prompt import AUTO_RESUME, busy_error, is_auto_resumed
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.lenient import read_leniently
 from dragoman.schema.mcp import McpServer
-from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate
-from dragoman.store.contract import Store, Summary
+from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
+from dragoman.store.contract import EntryKind, Store, Summary
 from dragoman.store.replay import decode_updates
 from dragoman.store.session_log import opened_body, restore_secrets, strip_secrets
 

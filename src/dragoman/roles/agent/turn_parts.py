@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema import update as updates
-from dragoman.schema.content import TextContent
+from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.permission import PermissionOption
+from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus, PlanItems
 from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock, ToolCallLocation, ToolCallUpdate
 from dragoman.schema.toolcall import ToolCallStatus as Status
 from dragoman.session.toolcall import FINAL_STATUSES, next_status
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.turn import Answer, Turn
-
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-import msgspec
-
-from dragoman.schema.content import ContentBlock
-from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus, PlanItems
-
-if TYPE_CHECKING:
-    from dragoman.roles.agent.turn import Turn
 
 
 class TurnPlan:

@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -27,18 +30,9 @@ from dragoman.schema.terminal import (
 
 if TYPE_CHECKING:
     from dragoman.roles.client.workspace import AgentWorkspace
+    from dragoman.workspace.files import Files
     from dragoman.workspace.terminal import Terminal
     from dragoman.workspace.terminals import Terminals
-
-import base64
-import binascii
-import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from dragoman.roles.client.workspace import AgentWorkspace
-    from dragoman.workspace.files import Files
     from dragoman.workspace.watch import DirectoryWatch
 
 
