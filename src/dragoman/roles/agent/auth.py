@@ -1,7 +1,5 @@
 """The login of one client: authenticate, logout, auth/status, and the check before session calls
-(docs/protocol/auth.md).
-
-The author's hooks check credentials and decide how long a login is valid. Credentials go to the hook only.
+(docs/protocol/auth.md). The author's hooks get the credentials and decide how long a login is valid.
 """
 
 from __future__ import annotations
@@ -74,7 +72,8 @@ class ClientLogin:
             raise ProtocolError(Kind.AUTH_REQUIRED, f"the agent did not accept the credentials for {params.method_id}")
         if self._expires_at is None or self._client.dialect.official:
             return types.AuthenticateResult()
-        return types.AuthenticateResult(meta={SIDE_DATA_KEY: {"expiresAt": _format_time(self._expires_at)}})
+        expires_at = self._expires_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return types.AuthenticateResult(meta={SIDE_DATA_KEY: {"expiresAt": expires_at}})
 
     def _apply_validity(self, validity: LoginValidity) -> bool:
         """Apply the result of a hook: invalid, valid, or valid until a time."""
@@ -169,7 +168,3 @@ def lenient_params(values: Any) -> types.AuthenticateParams:
     """Read the params of banjo's authenticate, which may be anything (docs/protocol/dialects.md#banjo-authenticate)."""
     method = values.get("methodId") if isinstance(values, dict) else None
     return types.AuthenticateParams(method_id=method if isinstance(method, str) else "", meta=UNSET)
-
-
-def _format_time(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

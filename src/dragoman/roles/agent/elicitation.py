@@ -1,7 +1,5 @@
-"""Elicitation: ask the user to fill in a form or to open a link (docs/protocol/elicitation.md).
-
-Only clients that announced the mode are asked, and the answer is checked against the form. Never ask for a secret in
-a form; use a link.
+"""Elicitation: ask the user to fill in a form or to open a link (docs/protocol/elicitation.md), if the client announced
+it. The answer is checked against the form. Never ask for a secret in a form; use a link.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from dragoman.dialect.dialects import Dialect
 from dragoman.engine.peer_info import missing_capabilities
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema import initialize as types
-from dragoman.schema.auth import AuthForm, AuthMethod
+from dragoman.schema.auth import AuthForm
 from dragoman.schema.base import Marker
 from dragoman.schema.session import SystemPromptMode
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def answer_initialize(client: ServedClient, params: types.InitializeParams) -> types.InitializeResult:
     """Handle initialize."""
     agent, dialect = client.agent, client.dialect
-    _check_version(dialect, params.protocol_version)
+    version = params.protocol_version
+    if dialect.rejects_versions and version != 1:  # banjo (docs/protocol/dialects.md#banjo-errors); others get ours
+        raise ProtocolError(Kind.UNSUPPORTED_VERSION, f"version {version} is not supported; use 1", {"supported": [1]})
     _check_client_capabilities(agent, params)
     client.lifecycle.is_initialized = True
     client.capabilities = agent.capabilities or agent_capabilities(agent, dialect)
@@ -32,7 +34,9 @@ def answer_initialize(client: ServedClient, params: types.InitializeParams) -> t
         side["instructions"] = agent.instructions
     if agent.required_capabilities:
         side["requiredClientCapabilities"] = agent.required_capabilities
-    methods = _auth_methods(client)
+    # Terminal methods only for clients that can open a terminal (docs/protocol/auth.md#terminal-methods).
+    has_terminal = client.connection.offers("client.auth.terminal")
+    methods = [method for method in agent.auth_methods if method.form != AuthForm.TERMINAL or has_terminal]
     return types.InitializeResult(
         protocol_version=1,
         agent_capabilities=client.capabilities,
@@ -40,12 +44,6 @@ def answer_initialize(client: ServedClient, params: types.InitializeParams) -> t
         agent_info=types.Implementation(name=agent.name, title=agent.title or UNSET, version=agent.version),
         meta={"dragoman": side} if side and not is_official else UNSET,
     )
-
-
-def _auth_methods(client: ServedClient) -> list[AuthMethod]:
-    # Terminal methods only for clients that can open a terminal (docs/protocol/auth.md#terminal-methods).
-    has_terminal = client.connection.offers("client.auth.terminal")
-    return [method for method in client.agent.auth_methods if method.form != AuthForm.TERMINAL or has_terminal]
 
 
 def agent_capabilities(agent: Agent, dialect: Dialect) -> types.AgentCapabilities:
@@ -113,12 +111,6 @@ def _auth_capabilities(agent: Agent) -> Any:
     return types.AgentAuthCapabilities(
         logout=Marker() if has_logout else UNSET, status=Marker() if agent.unstable else UNSET
     )
-
-
-def _check_version(dialect: Dialect, version: int) -> None:
-    """Reject other versions in banjo (docs/protocol/dialects.md#banjo-errors); others get ours in the answer."""
-    if dialect.rejects_versions and version != 1:
-        raise ProtocolError(Kind.UNSUPPORTED_VERSION, f"version {version} is not supported; use 1", {"supported": [1]})
 
 
 def _check_client_capabilities(agent: Agent, params: types.InitializeParams) -> None:

@@ -1,7 +1,5 @@
-"""A prompt as one text for a model (docs/protocol/dialects.md#banjo-content-merging).
-
-A link to a file in the session's folders is read through the client, so that unsaved changes count. Other links,
-images and audio are described.
+"""A prompt as one text for a model (docs/protocol/dialects.md#banjo-content-merging). A link to a file in the session's
+folders is read through the client, so that unsaved changes count. Other links, images and audio are described.
 """
 
 from __future__ import annotations

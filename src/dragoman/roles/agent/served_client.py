@@ -23,7 +23,7 @@ from dragoman.roles.agent.auth import ClientLogin, lenient_params
 from dragoman.roles.agent.initialize import answer_initialize
 from dragoman.roles.agent.prompt import PromptCalls
 from dragoman.roles.agent.session import Session
-from dragoman.roles.agent.session_calls import OpenCalls
+from dragoman.roles.agent.session_calls import SessionCalls
 from dragoman.schema.initialize import AgentCapabilities
 from dragoman.schema.methods import find_method, methods_that
 from dragoman.schema.side import Side
@@ -32,7 +32,6 @@ from dragoman.wire.envelope import Id
 if TYPE_CHECKING:
     from dragoman.roles.agent.agent import Agent
     from dragoman.roles.agent.providers import ProviderCalls
-    from dragoman.roles.agent.session_calls import SessionCalls
 
 
 class CurrentRequest:
@@ -82,7 +81,7 @@ class ServedClient:
         self.capabilities = AgentCapabilities()  # set by initialize
         self.lifecycle = Lifecycle()
         self.login = ClientLogin(self)
-        self.open_calls = OpenCalls(self)
+        self.session_calls = SessionCalls(self)
         self.prompt_calls = PromptCalls(self)
         served = {name: make_handler(function) for name, function in self._method_table().items()}
         served.setdefault("session/prompt", self.prompt_calls.prompt)
@@ -102,17 +101,17 @@ class ServedClient:
             "authenticate": self.login.authenticate,
             "logout": self.login.logout,
             "auth/status": self.login.status,
-            "session/new": self.open_calls.new,
-            "session/load": self.open_calls.load,
-            "session/resume": self.open_calls.resume,
-            "session/fork": self.open_calls.fork,
-            "session/list": lambda params: self.session_calls.list_sessions(params),
-            "session/close": lambda params: self.session_calls.close(params),
-            "session/delete": lambda params: self.session_calls.delete(params),
-            "session/archive": lambda params: self.session_calls.archive(params),
-            "session/unarchive": lambda params: self.session_calls.unarchive(params),
-            "session/status": lambda params: self.session_calls.status(params),
-            "session/set_title": lambda params: self.session_calls.set_title(params),
+            "session/new": self.session_calls.new,
+            "session/load": self.session_calls.load,
+            "session/resume": self.session_calls.resume,
+            "session/fork": self.session_calls.fork,
+            "session/list": self.session_calls.list_sessions,
+            "session/close": self.session_calls.close,
+            "session/delete": self.session_calls.delete,
+            "session/archive": self.session_calls.archive,
+            "session/unarchive": self.session_calls.unarchive,
+            "session/status": self.session_calls.status,
+            "session/set_title": self.session_calls.set_title,
             "providers/list": lambda params: self.provider_calls.list(params),
             "providers/set": lambda params: self.provider_calls.set(params),
             "providers/disable": lambda params: self.provider_calls.disable(params),
@@ -121,13 +120,6 @@ class ServedClient:
             "session/set_config_option": self.prompt_calls.set_config_option,
             **self.agent._method_handlers,
         }
-
-    @cached_property
-    def session_calls(self) -> SessionCalls:
-        """The session list calls, loaded when first used."""
-        from dragoman.roles.agent.session_calls import SessionCalls
-
-        return SessionCalls(self)
 
     @cached_property
     def provider_calls(self) -> ProviderCalls:
@@ -202,8 +194,10 @@ class ServedClient:
         """
 
         def wrapped(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-            if not self.dialect.names_auth_method or (self.dialect.official and _is_blank(incoming.values)):
-                incoming.params = lenient_params(incoming.values)
+            dialect, values = self.dialect, incoming.values
+            is_blank = not values or not isinstance(values, dict)
+            if not dialect.names_auth_method or (dialect.official and is_blank):
+                incoming.params = lenient_params(values)
             return handler(incoming, done)
 
         return wrapped
@@ -261,10 +255,6 @@ class ServedClient:
                 done(result, None)
 
         return wrapped
-
-
-def _is_blank(values: Any) -> bool:
-    return not values or not isinstance(values, dict)
 
 
 async def _call_handler(handler: Handler, incoming: Incoming, done: DoneCallback) -> Any:

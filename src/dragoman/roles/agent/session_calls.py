@@ -5,7 +5,6 @@ title (docs/protocol/sessions.md#lifecycle). Sessions of the store are restored 
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -33,8 +32,14 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.served_client import ServedClient
 
 
-class OpenCalls:
-    """The calls of one client that open sessions."""
+# Sessions in one page of session/list: enough for a screen, small enough for one frame.
+PAGE_SIZE = 50
+
+T = TypeVar("T")
+
+
+class SessionCalls:
+    """The calls of one client about sessions."""
 
     def __init__(self, client: ServedClient) -> None:
         self._client = client
@@ -68,8 +73,7 @@ class OpenCalls:
 
     async def fork(self, params: Any) -> types.ForkSessionResult:
         """Handle session/fork: open a session with the history and settings of another."""
-        await self._restore(params.session_id)
-        origin = self._client.find_session(params.session_id)
+        origin = await self._stored_session(params)
         session = await self._continue_from(self._build_session(params), origin, params)
         return types.ForkSessionResult(session_id=session.id, **_modes_and_options(session))
 
@@ -97,9 +101,10 @@ class OpenCalls:
     def _build_session(self, params: Any) -> Session:
         return create_session(self._agent, new_id(), require_absolute(params.cwd, "cwd"))
 
-    async def _restore(self, session_id: str) -> None:
-        if self._agent.store is not None:
-            await restore_sessions(self._agent, session_id)
+    async def _stored_session(self, params: Any) -> Session:
+        """Return the session of a call, also one that was stored before the agent was restarted."""
+        await restore_sessions(self._agent, params.session_id)
+        return self._client.find_session(params.session_id)
 
     async def _register_session(self, session: Session, hook: str, *sessions: Session) -> None:
         client = self._client
@@ -115,8 +120,7 @@ class OpenCalls:
             raise
 
     async def _reopen(self, params: Any) -> Session:
-        await self._restore(params.session_id)
-        session = self._client.find_session(params.session_id)
+        session = await self._stored_session(params)
         # In a dialect whose session/load has no folder, params.cwd is a guess: use the session's own.
         cwd = (
             session.cwd if "cwd" in inferred_members(params) or not params.cwd else require_absolute(params.cwd, "cwd")
@@ -190,6 +194,73 @@ class OpenCalls:
             )
         session.system_prompt = "\n".join(getattr(block, "text", "") for block in prompt.content)
         session.overrides_system_prompt = prompt.mode == types.SystemPromptMode.OVERRIDE
+
+    # --- other calls ------------------------------------------------------------------------------------------
+
+    async def list_sessions(self, params: Any) -> types.ListSessionsResult:
+        """Handle session/list: one page, newest session first. Changes between requests do not shift later pages."""
+        await restore_sessions(self._agent)
+        before = parse_cursor(params.cursor, math.inf)
+        found = [
+            session
+            for session in self._agent.sessions.values()
+            if session._sequence_number < before and is_listed(params, session.cwd, session.archived)
+        ]
+        found.sort(key=lambda session: session._sequence_number, reverse=True)
+        page = found[:PAGE_SIZE]
+        more = len(found) > PAGE_SIZE
+        return types.ListSessionsResult(
+            sessions=[_session_info(session) for session in page],
+            next_cursor=str(page[-1]._sequence_number) if more else UNSET,
+        )
+
+    async def close(self, params: Any) -> types.CloseSessionResult:
+        """Handle session/close: cancel the turn and release the session."""
+        await self._close_session(self._client.find_session(params.session_id))
+        return types.CloseSessionResult()
+
+    async def delete(self, params: Any) -> types.DeleteSessionResult:
+        """Handle session/delete. Deleting a session that does not exist is no error."""
+        session = self._agent.sessions.pop(params.session_id, None)  # another delete may have been faster
+        if session is not None:
+            await self._close_session(session)
+            await self._agent._call_hook("deleted", session)
+        if self._agent.store is not None:
+            await self._agent.store.delete(params.session_id)
+        return types.DeleteSessionResult()
+
+    async def _close_session(self, session: Session) -> None:
+        await self._client.prompt_calls.cancel_and_wait(session)
+        if session.is_bound:
+            await session.terminals.close()
+        self._client.lifecycle.close_session(session.id)
+        await self._agent._call_hook("closed", session)
+
+    async def archive(self, params: Any) -> types.ArchiveSessionResult:
+        """Handle session/archive: close the session and hide it from the list."""
+        session = await self._stored_session(params)
+        await self._close_session(session)
+        await _set_archived(session, True)
+        return types.ArchiveSessionResult()
+
+    async def unarchive(self, params: Any) -> types.UnarchiveSessionResult:
+        """Handle session/unarchive."""
+        await _set_archived(await self._stored_session(params), False)
+        return types.UnarchiveSessionResult()
+
+    async def status(self, params: Any) -> types.SessionStatusResult:
+        """Handle session/status: whether the session is open on this connection."""
+        session = await self._stored_session(params)
+        is_open = session.id in self._client.lifecycle.sessions
+        return types.SessionStatusResult(status=types.SessionStatus.OPEN if is_open else types.SessionStatus.SAVED)
+
+    async def set_title(self, params: Any) -> types.SetTitleResult:
+        """Handle session/set_title."""
+        session = await self._stored_session(params)
+        title = check_title(params.title)
+        session.set_title(title)
+        await session.log.wait_stored()
+        return types.SetTitleResult(title=title)
 
 
 def _modes_and_options(session: Session) -> dict[str, Any]:
@@ -286,102 +357,6 @@ async def _raise_if_expired(store: Store, session_id: str) -> None:
     except ProtocolError as error:
         if error.kind != "session_not_found":
             raise
-
-
-# Sessions in one page of session/list: enough for a screen, small enough for one frame.
-PAGE_SIZE = 50
-
-
-T = TypeVar("T")
-
-
-class SessionCalls:
-    """The calls of one client about existing sessions."""
-
-    def __init__(self, client: ServedClient) -> None:
-        self._client = client
-        self._agent = client.agent
-
-    def list_sessions(self, params: Any) -> types.ListSessionsResult | Coroutine[Any, Any, types.ListSessionsResult]:
-        """Handle session/list: one page, newest session first. Changes between requests do not shift later pages."""
-        return self._page(params) if self._agent.store is None else self._stored_page(params)
-
-    async def _stored_page(self, params: Any) -> types.ListSessionsResult:
-        await self._restore()
-        return self._page(params)
-
-    async def _restore(self, session_id: str | None = None) -> None:
-        """Load sessions that were stored before the agent was restarted."""
-        if self._agent.store is not None:
-            await restore_sessions(self._agent, session_id)
-
-    def _page(self, params: Any) -> types.ListSessionsResult:
-        before = parse_cursor(params.cursor, math.inf)
-        found = [
-            session
-            for session in self._agent.sessions.values()
-            if session._sequence_number < before and is_listed(params, session.cwd, session.archived)
-        ]
-        found.sort(key=lambda session: session._sequence_number, reverse=True)
-        page = found[:PAGE_SIZE]
-        more = len(found) > PAGE_SIZE
-        return types.ListSessionsResult(
-            sessions=[_session_info(session) for session in page],
-            next_cursor=str(page[-1]._sequence_number) if more else UNSET,
-        )
-
-    async def close(self, params: Any) -> types.CloseSessionResult:
-        """Handle session/close: cancel the turn and release the session."""
-        await self._close_session(self._client.find_session(params.session_id))
-        return types.CloseSessionResult()
-
-    async def delete(self, params: Any) -> types.DeleteSessionResult:
-        """Handle session/delete. Deleting a session that does not exist is no error."""
-        session = self._agent.sessions.pop(params.session_id, None)  # another delete may have been faster
-        if session is not None:
-            await self._close_session(session)
-            await self._agent._call_hook("deleted", session)
-        if self._agent.store is not None:
-            await self._agent.store.delete(params.session_id)
-        return types.DeleteSessionResult()
-
-    async def _close_session(self, session: Session) -> None:
-        await self._client.prompt_calls.cancel_and_wait(session)
-        if session.is_bound:
-            await session.terminals.close()
-        self._client.lifecycle.close_session(session.id)
-        await self._agent._call_hook("closed", session)
-
-    async def archive(self, params: Any) -> types.ArchiveSessionResult:
-        """Handle session/archive: close the session and hide it from the list."""
-        await self._restore(params.session_id)
-        session = self._client.find_session(params.session_id)
-        await self._close_session(session)
-        await _set_archived(session, True)
-        return types.ArchiveSessionResult()
-
-    async def unarchive(self, params: Any) -> types.UnarchiveSessionResult:
-        """Handle session/unarchive."""
-        await self._restore(params.session_id)
-        session = self._client.find_session(params.session_id)
-        await _set_archived(session, False)
-        return types.UnarchiveSessionResult()
-
-    async def status(self, params: Any) -> types.SessionStatusResult:
-        """Handle session/status: whether the session is open on this connection."""
-        await self._restore(params.session_id)
-        session = self._client.find_session(params.session_id)
-        is_open = session.id in self._client.lifecycle.sessions
-        return types.SessionStatusResult(status=types.SessionStatus.OPEN if is_open else types.SessionStatus.SAVED)
-
-    async def set_title(self, params: Any) -> types.SetTitleResult:
-        """Handle session/set_title."""
-        await self._restore(params.session_id)
-        session = self._client.find_session(params.session_id)
-        title = check_title(params.title)
-        session.set_title(title)
-        await session.log.wait_stored()
-        return types.SetTitleResult(title=title)
 
 
 async def _set_archived(session: Session, archived: bool) -> None:

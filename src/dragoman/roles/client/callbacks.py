@@ -203,13 +203,13 @@ def mark_login_methods(initialize_result: Any) -> Any:
     methods = initialize_result.get("authMethods") if isinstance(initialize_result, dict) else None
     if not isinstance(methods, list):
         return initialize_result
-    return {**initialize_result, "authMethods": [_mark_login_method(method) for method in methods]}
-
-
-def _mark_login_method(method: Any) -> Any:
-    if not isinstance(method, dict) or method.get("type") != AuthForm.TERMINAL:
-        return method
-    return {**method, "env": {**(method.get("env") or {}), LOGIN_VARIABLE: "1"}}
+    marked = [
+        {**method, "env": {**(method.get("env") or {}), LOGIN_VARIABLE: "1"}}
+        if isinstance(method, dict) and method.get("type") == AuthForm.TERMINAL
+        else method
+        for method in methods
+    ]
+    return {**initialize_result, "authMethods": marked}
 
 
 def is_login_run(environ: Mapping[str, str]) -> bool:

@@ -1,8 +1,6 @@
-"""Start or reach an agent and detect its dialect (docs/protocol/dialect-matrix.md#trying-an-agent).
-
-Official v1 is tried first. An agent that answers in another dialect is restarted and initialized in its own, so that it
-gets our capabilities. One that refuses is tried in the other dialects, each with a new process. A 2025.1 agent has one
-working directory, so another folder needs another process.
+"""Start or reach an agent and detect its dialect (docs/protocol/dialect-matrix.md#trying-an-agent): official v1 first,
+then the dialect in which it answered, else each of the others, with a new process each. An agent with one working
+directory needs a process for each folder.
 """
 
 from __future__ import annotations

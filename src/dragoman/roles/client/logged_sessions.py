@@ -1,7 +1,5 @@
-"""The logs of an agent's sessions, for a client with a store: nothing is delivered before it is stored.
-
-A logged session can be continued later, also with another agent: by session/resume, session/load, or a new session
-that gets the transcript.
+"""The logs of an agent's sessions, for a client with a store: nothing is delivered before it is stored. A session can
+be continued later, also with another agent: by session/resume, session/load, or a new session with the transcript.
 """
 
 from __future__ import annotations

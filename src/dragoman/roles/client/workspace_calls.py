@@ -311,7 +311,9 @@ class TerminalCalls:
             interactive=bool(pty),
             method="terminal/create",
         )
-        self._check_limit()
+        if sum(map(len, self._terminals.values())) >= self._max_terminals:
+            message = f"{self._max_terminals} terminals are open; release one first"
+            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._max_terminals})
         timeout = options.get("timeout")
         terminal = await terminals.create(
             params.command,
@@ -339,11 +341,6 @@ class TerminalCalls:
             )
         sizes = {name: int_or_none(options.get(name)) for name in ("rows", "columns")}
         return {"pty": True, **{name: value for name, value in sizes.items() if value is not None}}
-
-    def _check_limit(self) -> None:
-        if sum(map(len, self._terminals.values())) >= self._max_terminals:
-            message = f"{self._max_terminals} terminals are open; release one first"
-            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._max_terminals})
 
     def _find_terminal(self, params: Any) -> Terminal:
         return self._terminals_of(params.session_id).get(params.terminal_id)

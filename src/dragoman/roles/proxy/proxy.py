@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from dragoman.engine.codec import decode_as, with_unknown_members
-from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
@@ -106,7 +105,8 @@ def _claim_handler(relay: Relay, receiver: Side, function: Callable[..., Any]) -
                 return request(params)
             target = relay.connection_to(receiver)
             target.notify(incoming.method, params)
-            return _drain(target)
+            outbox = target.sender.outbox
+            return outbox.throttle() if outbox.should_throttle else _NoWait()
 
         answer = function(incoming.params, forward)
         if inspect.isawaitable(answer):
@@ -115,10 +115,6 @@ def _claim_handler(relay: Relay, receiver: Side, function: Callable[..., Any]) -
         return None
 
     return handler
-
-
-def _drain(target: Connection) -> Awaitable[None]:
-    return target.sender.outbox.throttle() if target.sender.outbox.should_throttle else _NoWait()
 
 
 class _NoWait:
@@ -151,7 +147,7 @@ async def translate(
         from dragoman.transport.stdio import stdio
 
         transport = stdio()
-    report = report or _on_stderr
+    report = report or (lambda text: print(f"dragoman translate: {text}", file=sys.stderr, flush=True))
     dialer = Dialer(
         command,
         dialect=agent_dialect,
@@ -167,7 +163,3 @@ async def translate(
     if isinstance(reason, AgentExited) or not isinstance(reason, TransportClosed):
         return 1 if isinstance(reason, ConnectionFailed) else 0
     return 0
-
-
-def _on_stderr(text: str) -> None:
-    print(f"dragoman translate: {text}", file=sys.stderr, flush=True)

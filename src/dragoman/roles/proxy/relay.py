@@ -1,8 +1,6 @@
-"""Relay: forward messages between a client and an agent, with translation if their dialects differ.
-
-In the same dialect, frames are forwarded as they are: only JSON-RPC ids are mapped, and calls without the needed
-capability refused. Otherwise every message is lifted from one dialect and lowered into the other. A slow reader slows
-its sender.
+"""Relay: forward messages between a client and an agent. In the same dialect, frames are forwarded as they are, with
+mapped ids; otherwise every message is lifted from one dialect and lowered into the other. A slow reader slows its
+sender.
 """
 
 from __future__ import annotations

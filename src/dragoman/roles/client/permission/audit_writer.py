@@ -57,7 +57,9 @@ class AuditWriter:
         if self._audit is None or not entries:
             return
         batch = self._batch
-        batch.entries += map(self._redact, entries)
+        batch.entries += [
+            msgspec.convert(self._redaction.redact_json(msgspec.to_builtins(entry)), AuditEntry) for entry in entries
+        ]
         batch.durable = batch.durable or durable
         async with self._write_lock:
             if not batch.is_started:  # otherwise the task that had the lock before wrote these too
@@ -86,9 +88,6 @@ class AuditWriter:
             await asyncio.shield(writing)
         except (OSError, AuditDamaged) as error:
             batch.fault = OSError(str(error))
-
-    def _redact(self, entry: AuditEntry) -> AuditEntry:
-        return msgspec.convert(self._redaction.redact_json(msgspec.to_builtins(entry)), AuditEntry)
 
 
 def decision_entries(

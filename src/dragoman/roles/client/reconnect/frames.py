@@ -1,7 +1,4 @@
-"""Read and write frames between a client and an agent in the client's dialect. No I/O.
-
-The dialect comes from the client's initialize.
-"""
+"""Read and write frames between a client and an agent in the dialect of the client's initialize. No I/O."""
 
 from __future__ import annotations
 

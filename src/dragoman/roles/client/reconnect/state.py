@@ -1,7 +1,5 @@
-"""What a client must remember of a connection to attach to its sessions again over another. No I/O.
-
-It reads every frame in both directions: initialize, the sessions, the number of the last log entry that was delivered,
-and the open requests. It makes the frames with which a new connection continues.
+"""What a client must remember of a connection to attach to its sessions again over another: initialize, the sessions,
+the number of the last log entry that was delivered, and the open requests. It reads every frame. No I/O.
 """
 
 from __future__ import annotations

@@ -234,8 +234,8 @@ class ReconnectingTransport(ClosedOnce):
     async def _reconnect(self, lost: Transport, error: ConnectionFailed) -> Transport:
         """Return a new connection. Raise the error of the lost one if there can be none."""
         state = self._state
-        is_permanent = isinstance(error, ClosedByServer) or _is_refusal(error) or self._backoff.give_up_after <= 0
-        if is_permanent or not state.can_reconnect:
+        is_refusal = isinstance(error, ClosedByServer) or (isinstance(error, Unreachable) and not error.is_passing)
+        if is_refusal or self._backoff.give_up_after <= 0 or not state.can_reconnect:
             raise error
         self._inner = None
         self._reconnected.clear()
@@ -403,7 +403,3 @@ class ReconnectingTransport(ClosedOnce):
         await asyncio.gather(self._task, return_exceptions=True)
         if inner is not None:
             await inner.close(reason)
-
-
-def _is_refusal(error: ConnectionFailed) -> bool:
-    return isinstance(error, Unreachable) and not error.is_passing
