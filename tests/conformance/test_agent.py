@@ -84,7 +84,7 @@ def test_output_that_is_no_message_is_found_without_a_session() -> None:
     verdict = check_all(faulty_agent("v1", edit_all_outgoing(_locked)), [requirements()["agent.frame.01"]])[
         "agent.frame.01"
     ]
-    assert (verdict.outcome, verdict.why) == (Outcome.FAIL, "a line on standard output is no message")
+    assert (verdict.outcome, verdict.why) == (Outcome.FAIL, "a line on standard output is not a message")
 
 
 def test_a_wrong_initialize_result_is_marked_as_proof() -> None:

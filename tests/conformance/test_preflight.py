@@ -43,7 +43,7 @@ def test_a_silent_agent_has_one_deadline_and_its_stderr_is_quoted(monkeypatch: p
 def test_endless_output_is_ended_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer, "NOISE", 100_000)
     flood = ["/bin/sh", "-c", "exec cat /dev/urandom"]
-    with pytest.raises(StartFailed, match="of what is no message"):
+    with pytest.raises(StartFailed, match="of what is not a message"):
         asyncio.run(check_agent(lambda dialect: CommandAgent(flood, dialect)))
 
 

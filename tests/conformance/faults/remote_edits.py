@@ -72,7 +72,7 @@ class Event(msgspec.Struct):
 
     @property
     def message(self) -> dict[str, Json]:
-        """The message; empty when it is no object."""
+        """The message; empty when it is not an object."""
         data = b"\n".join(line[6:] for line in self.text.split(b"\n") if line.startswith(b"data: "))
         try:
             found = json.loads(data)

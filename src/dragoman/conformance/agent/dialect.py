@@ -171,7 +171,7 @@ async def ids_are_uuids(agent: AgentUnderTest) -> None:
     try:
         uuid.UUID(session)
     except ValueError:
-        agent.require(False, f"the session id {session!r} is no UUID", agent.session_reply)
+        agent.require(False, f"the session id {session!r} is not a UUID", agent.session_reply)
 
 
 @must("agent.dialect.23", "dialects.md#crow-prompt", "crow")

@@ -369,7 +369,7 @@ async def required_capabilities_are_an_object(agent: AgentUnderTest) -> None:
     """The agent may state the capabilities that it requires of a client, as an object."""
     demanded = (await agent.initialize()).get("requiredClientCapabilities")
     agent.skip_unless(demanded is not None, "the agent demands nothing")
-    agent.require(isinstance(demanded, dict), "what the client must be able to do is no object", agent.initialize_reply)
+    agent.require_shape(demanded, dict, agent.initialize_reply, "requiredClientCapabilities")
 
 
 # --- how a session begins, and what stands in a prompt ------------------------------------------------------------

@@ -27,7 +27,7 @@ async def output_is_messages(agent: AgentUnderTest) -> None:
     finally:  # an agent that wants a login first has written something until then, too
         for frame in agent.received:
             is_message = isinstance(frame.message, dict) and bool({"method", "result", "error"} & frame.message.keys())
-            agent.require(is_message, "a line on standard output is no message", frame)
+            agent.require(is_message, "a line on standard output is not a message", frame)
 
 
 @must("agent.frame.02", "json-rpc.md#stdio")
@@ -91,7 +91,7 @@ async def depth_is_survived(agent: AgentUnderTest) -> None:
 async def broken_text_is_survived(agent: AgentUnderTest) -> None:
     """Bytes that are not UTF-8 do not end the connection."""
     line = b'{"jsonrpc":"2.0","method":"no/such_notification","params":{"text":"\xff\xfe\xc3"}}'
-    await agent.require_survival(line, "bytes that are no UTF-8")
+    await agent.require_survival(line, "bytes that are not UTF-8")
 
 
 @must("agent.frame.09", "json-rpc.md#robust-reading")
@@ -111,7 +111,7 @@ async def output_is_utf8(agent: AgentUnderTest) -> None:
         try:
             frame.raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            agent.require(False, f"a line is no UTF-8: {error.reason} at byte {error.start}", frame)
+            agent.require(False, f"a line is not UTF-8: {error.reason} at byte {error.start}", frame)
 
 
 @must("agent.frame.11", "json-rpc.md#stdio, peers.md#end-of-input")

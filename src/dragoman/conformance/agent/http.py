@@ -71,7 +71,7 @@ async def other_types_are_refused(agent: HttpAgentUnderTest) -> None:
 @should("agent.http.13", "http.md#python-sdk")
 async def what_is_no_json_is_refused(agent: HttpAgentUnderTest) -> None:
     """A POST whose body is not JSON is refused with 400."""
-    agent.require_status(await agent.channel.post(b'{"jsonrpc":"2.0",'), "a body that is no JSON", 400)
+    agent.require_status(await agent.channel.post(b'{"jsonrpc":"2.0",'), "a body that is not JSON", 400)
 
 
 @must("agent.http.14", "http.md#status-codes")

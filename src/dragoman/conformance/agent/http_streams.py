@@ -29,7 +29,7 @@ async def events_are_messages(agent: HttpAgentUnderTest) -> None:
     strands = [agent.channel.main, *agent.channel.streams.values()]
     events = [event for stream in strands if stream is not None for event in stream.events]
     wrong = [event.data[:200] for event in events if not isinstance(parse_json(event.data), dict)]
-    agent.require(not wrong, f"an event is no JSON object: {wrong[:1]}")
+    agent.require(not wrong, f"an event is not a JSON object: {wrong[:1]}")
     agent.require(events, "no event came in a whole turn")
 
 

@@ -155,13 +155,13 @@ async def _require_refused(agent: AgentUnderTest, line: bytes, what: str, code: 
 @must("agent.rpc.12", "json-rpc.md#robust-reading, peers.md#malformed-lines")
 async def invalid_json_is_survived(agent: AgentUnderTest) -> None:
     """A line that is not JSON does not end the connection."""
-    await agent.require_survival(BROKEN, "a line that is no JSON")
+    await agent.require_survival(BROKEN, "a line that is not JSON")
 
 
 @should("agent.rpc.13", "json-rpc.md#robust-reading, peers.md#malformed-lines")
 async def invalid_json_is_answered(agent: AgentUnderTest) -> None:
     """A line that is not JSON is answered with -32700 and id null."""
-    await _require_refused(agent, BROKEN, "a line that is no JSON", -32700)
+    await _require_refused(agent, BROKEN, "a line that is not JSON", -32700)
 
 
 @must("agent.rpc.14", "json-rpc.md#robust-reading")
@@ -172,7 +172,7 @@ async def other_json_is_survived(agent: AgentUnderTest) -> None:
     for line in (b"5", b'"text"', b"null", b"true"):
         agent.send(line)
     await agent.collect()
-    await agent.require_alive("JSON that is no object")
+    await agent.require_alive("JSON that is not an object")
 
 
 @must("agent.rpc.15", "extensions.md#unknown-members, dialects.md#banjo-notes")

@@ -179,7 +179,7 @@ async def forks_have_their_own_id(agent: AgentUnderTest) -> None:
 async def relative_directories_are_refused(agent: AgentUnderTest) -> None:
     """Additional directories that are not absolute paths are refused."""
     params = {"cwd": agent.cwd, "mcpServers": [], "additionalDirectories": ["some/folder"]}
-    await agent.require_refused("session/new", params, "a further directory that is no absolute path")
+    await agent.require_refused("session/new", params, "an additional directory that is not an absolute path")
 
 
 @should("agent.session.33", "sessions.md#load", needs="agent.loadSession")

@@ -171,7 +171,7 @@ async def command_names_are_words(agent: AgentUnderTest) -> None:
     for frame in await collect_updates(agent, "plain", "available_commands_update"):
         for command in wire_update(frame).get("availableCommands") or []:
             name = str(command.get("name"))
-            agent.require(_WORD.fullmatch(name), f"the command {name!r} is no word", frame)
+            agent.require(_WORD.fullmatch(name), f"the command {name!r} is not a word", frame)
 
 
 @must("agent.update.10", "updates.md#mode-and-options, sessions.md#modes", "v1 banjo")

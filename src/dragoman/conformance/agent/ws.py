@@ -66,7 +66,7 @@ async def garbage_ends_nothing(agent: WsAgentUnderTest) -> None:
     """A text frame that is not JSON does not end the connection."""
     await agent.initialize()
     agent.send(b'{"jsonrpc":"2.0",')
-    await agent.require_alive("a text frame that is no JSON")
+    await agent.require_alive("a text frame that is not JSON")
 
 
 @must("agent.ws.07", "RFC 6455 section 5.4")

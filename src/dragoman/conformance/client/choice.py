@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from dragoman.conformance.harness.client import (
     MODES,
     OLDER,
@@ -121,8 +119,7 @@ async def cursors_are_opaque(client: ClientUnderTest) -> None:
     offer_sessions(client)
     client.held.add("session/list")
     frame, params = await _wait_choice(client, "session/list")
-    folder = params.get("cwd")
-    client.require(folder is None or os.path.isabs(str(folder)), f"the folder {folder!r} is no absolute path", frame)
+    client.require_shape(params, {"cwd?": absolute}, frame)
     info = {"sessionId": OLDER, "cwd": client.cwd}
     client.reply_in_dialect(frame, {"sessions": [info], "nextCursor": CURSOR})
     again, params = await _wait_choice(client, "session/list")

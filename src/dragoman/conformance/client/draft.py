@@ -48,7 +48,7 @@ async def its_capabilities_are_the_drafts(client: ClientUnderTest) -> None:
     frame = await client.wait_initialize()
     offered = frame.wire_params.get("capabilities") or {}
     files, terminals = offered.get("fs", {}), offered.get("terminal", {})
-    client.require(isinstance(files, dict) and isinstance(terminals, dict), "fs or terminal is no object", frame)
+    client.require(isinstance(files, dict) and isinstance(terminals, dict), "fs or terminal is not an object", frame)
     each = [files.get("read", False), files.get("write", False), terminals.get("create", False)]
     client.require(all(isinstance(value, bool) for value in each), "a capability is not a boolean", frame)
     client.require(not {"readTextFile", "writeTextFile"} & set(files), "the capabilities are those of v1", frame)

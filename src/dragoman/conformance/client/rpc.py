@@ -54,7 +54,7 @@ async def messages_state_the_version(client: ClientUnderTest) -> None:
 async def only_messages_are_written(client: ClientUnderTest) -> None:
     """The client writes nothing to its agent except one JSON object per line."""
     wrong = [each for each in await client.record_turn() if not isinstance(each.message, dict)]
-    client.require_none(wrong, "the client wrote a line that is no JSON object")
+    client.require_none(wrong, "the client wrote a line that is not a JSON object")
 
 
 @must("client.rpc.03", "json-rpc.md#ids")

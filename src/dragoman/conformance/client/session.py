@@ -105,7 +105,7 @@ async def a_prompt_has_blocks(client: ClientUnderTest) -> None:
     prompt = await client.wait_call("session/prompt", client.timeouts.start)
     blocks = prompt.wire_params.get("content" if client.dialect == "draft" else "prompt")
     good = isinstance(blocks, list) and blocks and all(isinstance(each, dict) and "type" in each for each in blocks)
-    client.require(good, "the prompt is no list of blocks with types", prompt)
+    client.require(good, "the prompt is not a list of blocks with types", prompt)
 
 
 @must("client.session.12", "prompt-turns.md#prompt-content", "v1 banjo")
@@ -150,7 +150,7 @@ async def the_prompt_goes_to_its_session(client: ClientUnderTest) -> None:
     """The prompt names the session that was opened."""
     wanted = await client.wait_new_session()
     id = wanted.wire_params.get("session_id") if client.dialect == "2025.1" else SESSION
-    client.assume(isinstance(id, str), f"the session is called {id!r}, which is no text", wanted)
+    client.assume(isinstance(id, str), f"the session is called {id!r}, which is not a string", wanted)
     prompt = await client.wait_call("session/prompt", client.timeouts.start)
     given = prompt.wire_params.get("session_id")
     client.require(given == id, f"the session {id!r} is called {given!r}", wanted, prompt)

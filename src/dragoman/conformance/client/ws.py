@@ -70,5 +70,5 @@ async def large_messages_are_accepted(client: RemoteClientUnderTest) -> None:
 @should("client.ws.07", "http.md#python-sdk")
 async def garbage_ends_nothing(client: RemoteClientUnderTest) -> None:
     """A text frame that is not JSON does not end the connection."""
-    async with client.turn(survives="a text frame that is no JSON"):
+    async with client.turn(survives="a text frame that is not JSON"):
         await client.recorder.text('{"jsonrpc":"2.0",')

@@ -36,7 +36,7 @@ SLOWER = 4.0
 # When no frame proves a failure, mark so many of the last ones.
 PROOF = 3
 
-# How much output that is no message is read from one peer: debug output is less. Bytes.
+# How much output that is not a message is read from one peer: debug output is less. Bytes.
 NOISE = 8 * 1024 * 1024
 
 # How many frames are kept as evidence, besides the marked ones.
@@ -90,7 +90,7 @@ class RawChannel(Protocol):
 
 
 class NoiseLimitExceeded(TransportClosed):
-    """The peer writes endless output that is no message."""
+    """The peer writes endless output that is not a message."""
 
 
 class ReceivedFrame(msgspec.Struct, eq=False):
@@ -116,12 +116,12 @@ class ReceivedFrame(msgspec.Struct, eq=False):
 
     @property
     def wire_params(self) -> Json:
-        """The params as they came; empty when they are no object."""
+        """The params as they came; empty when they are not an object."""
         return self._object("params")
 
     @property
     def result(self) -> Json:
-        """The result of an answer; empty when it is no object."""
+        """The result of an answer; empty when it is not an object."""
         return self._object("result")
 
     @property
@@ -235,7 +235,7 @@ class PeerUnderTest:
                     frames = await self.transport.receive()
                 self._unread.extend(self._read(frame) for frame in frames)
                 if self._noise > NOISE:
-                    self.closed = NoiseLimitExceeded(f"it wrote more than {NOISE >> 20} MiB of what is no message")
+                    self.closed = NoiseLimitExceeded(f"it wrote more than {NOISE >> 20} MiB of what is not a message")
                     self.note(f"nothing more is read: {self.closed}")
             except TimeoutError:
                 pass

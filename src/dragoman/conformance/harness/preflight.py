@@ -155,7 +155,7 @@ class Attempt:
         stderr = getattr(self._agent.transport, "stderr_tail", str)().strip().splitlines()[-LINES:]
         tail = f"; the end of its stderr: {' / '.join(stderr)[-CHARACTERS:]}" if stderr else ""
         noise = sum(frame.message is None for frame in self._agent.received)
-        lines = f", but wrote {noise} lines that are no messages" if noise else ""
+        lines = f", but wrote {noise} lines that are not messages" if noise else ""
         started = "was started, and " if self.is_process else ""
         self.why = f"it {started}did not answer initialize within {seconds:g} seconds{lines}{tail}"
 

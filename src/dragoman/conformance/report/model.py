@@ -134,7 +134,7 @@ def read(path: str) -> Report:
     except OSError as error:
         raise ConfigFault([f"{path}: {error.strerror}"]) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigFault([f"{path} is no report of `dragoman check --json`: {error}"]) from None
+        raise ConfigFault([f"{path} is not a report of `dragoman check --json`: {error}"]) from None
 
 
 def escape_hidden(text: str) -> str:
