@@ -299,32 +299,28 @@ async def option(turn: Turn, text: str) -> None:
     await turn.say(f"The option `{name}` is `{value}` now.")
 
 
-LINK = "https://example.org/everything?session="
-
-
 async def form(turn: Turn, _: str) -> None:
     """Send a form with a field of every simple type."""
     fields: Form = {"name": str, "age": int, "height": float, "awake": bool, "colour": ["red", "green", "blue"]}
-    answer = await turn.elicit("Tell me about yourself", form=fields)
-    if not answer:
-        await turn.say(_unfilled(answer))
-        return
-    for name, value in answer.content.items():
+    answer = await _elicit(turn, "Tell me about yourself", form=fields)
+    for name, value in answer.content.items() if answer else ():
         await turn.say(f"- {name}: `{value}`\n")
 
 
 async def link(turn: Turn, _: str) -> None:
     """Send a link; report it as completed right after the user accepted."""
-    answer = await turn.elicit("Visit a page that is not there", url=f"{LINK}{turn.session.id}")
+    url = f"https://example.org/everything?session={turn.session.id}"
+    if answer := await _elicit(turn, "Visit a page that is not there", url=url):
+        answer.complete()
+        await turn.say("You were there, I take it.")
+
+
+async def _elicit(turn: Turn, message: str, **question: Any) -> ElicitationAnswer:
+    """Send a form or a link, and say so if it was not accepted."""
+    answer = await turn.elicit(message, **question)
     if not answer:
-        await turn.say(_unfilled(answer))
-        return
-    answer.complete()
-    await turn.say("You were there, I take it.")
-
-
-def _unfilled(answer: ElicitationAnswer) -> str:
-    return "You declined." if answer.action == "decline" else "You closed the question."
+        await turn.say("You declined." if answer.action == "decline" else "You closed the question.")
+    return answer
 
 
 async def notice(turn: Turn, text: str) -> None:

@@ -227,7 +227,7 @@ async def questions_of_crow_are_complete(agent: AgentUnderTest) -> None:
     _, question = await agent.wait_question("write")
     options = [{"id": non_empty, "title": str, "is_primary?": bool}]
     shape = {"update": {"tool_call_id": non_empty, "title": str, "permission_options": options}}
-    agent.require_shape(question.message.get("params"), shape, question)
+    agent.require_params(question, shape)
     agent.require(question.wire_params["update"]["permission_options"], "there are no options", question)
 
 
@@ -336,7 +336,7 @@ async def files_have_no_session(agent: AgentUnderTest) -> None:
 async def terminals_have_a_line(agent: AgentUnderTest) -> None:
     """A terminal is requested with one command line and a folder."""
     for frame in await run_and_collect(agent, "run", "terminal/create"):
-        agent.require_shape(frame.message.get("params"), {"command": non_empty, "cwd?": absolute}, frame)
+        agent.require_params(frame, {"command": non_empty, "cwd?": absolute})
         agent.require("args" not in frame.wire_params, "the command line is cut into args", frame)
 
 

@@ -136,7 +136,7 @@ async def questions_are_complete(agent: AgentUnderTest) -> None:
     """A permission request has a session, a known operation and a resource."""
     _, question = await agent.wait_question("write")
     shape = {"sessionId": non_empty, "operation": OPERATIONS, "resource": non_empty, "toolCallId?": str}
-    agent.require_shape(question.message.get("params"), shape, question)
+    agent.require_params(question, shape)
 
 
 async def _session_capability(agent: AgentUnderTest, name: str, why: str) -> list[str]:
@@ -245,7 +245,7 @@ async def files_are_asked_for_by_path(agent: AgentUnderTest) -> None:
 async def questions_state_why(agent: AgentUnderTest) -> None:
     """A permission request states its reason."""
     _, question = await agent.wait_question("write")
-    agent.require_shape(question.message.get("params"), {"reason": non_empty}, question)
+    agent.require_params(question, {"reason": non_empty})
 
 
 @must("agent.draft.24", "draft.md#terminal-create")

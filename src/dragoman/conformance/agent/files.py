@@ -58,7 +58,7 @@ async def run_and_collect(agent: AgentUnderTest, purpose: str, method: str) -> l
 async def require_request_shape(agent: AgentUnderTest, purpose: str, method: str, shape: Shape) -> None:
     """Require that the requests of this method in such a turn have params of this shape."""
     for frame in await run_and_collect(agent, purpose, method):
-        agent.require_shape(frame.message.get("params"), shape, frame, method)
+        agent.require_params(frame, shape, method)
 
 
 @must("agent.files.04", "files-terminals.md#read", "v1 banjo")

@@ -53,7 +53,7 @@ async def questions_are_complete(agent: AgentUnderTest) -> None:
     """A permission request has a session, a tool call and at least one option."""
     _, question = await agent.wait_question("write")
     shape = {"sessionId": non_empty, "toolCall": {"toolCallId": non_empty}, "options": non_empty_list}
-    agent.require_shape(question.message.get("params"), shape, question)
+    agent.require_params(question, shape)
 
 
 @must("agent.permission.02", "permission.md#options, peers.md#unknown-option-kinds", "v1 banjo")

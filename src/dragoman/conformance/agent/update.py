@@ -35,7 +35,7 @@ async def require_update_frames(agent: AgentUnderTest, purpose: str, shape: Shap
     await agent.run_turn(purpose)
     for frame in agent.received:
         if frame.message.get("method") == "session/update":
-            agent.require_shape(frame.message.get("params"), shape, frame)
+            agent.require_params(frame, shape)
 
 
 async def collect_updates(agent: AgentUnderTest, purpose: str, kind: str, **members: Any) -> list[ReceivedFrame]:

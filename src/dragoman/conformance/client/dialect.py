@@ -23,7 +23,7 @@ CHOICES = [{"id": "approve", "title": "Approve", "is_primary": True}, {"id": "de
 
 async def _require_initialize_shape(client: ClientUnderTest, shape: Shape) -> None:
     frame = await client.wait_initialize()
-    client.require_shape(frame.message.get("params"), shape, frame)
+    client.require_params(frame, shape)
 
 
 def _send_updates(client: ClientUnderTest, *updates: Json) -> None:
@@ -80,7 +80,7 @@ async def crow_uses_underscores(client: ClientUnderTest) -> None:
 async def crow_opens_a_session(client: ClientUnderTest) -> None:
     """A session is requested with cwd and mcpServers."""
     frame = await client.wait_new_session()
-    client.require_shape(frame.message.get("params"), {"cwd": absolute, "mcpServers": list}, frame)
+    client.require_params(frame, {"cwd": absolute, "mcpServers": list})
 
 
 async def _permission_response(client: ClientUnderTest) -> ReceivedFrame | None:
@@ -159,7 +159,7 @@ async def servers_are_reported_at_once(client: ClientUnderTest) -> None:
 async def the_client_names_its_session(client: ClientUnderTest) -> None:
     """The client chooses the id of its session."""
     frame = await client.wait_new_session()
-    client.require_shape(frame.message.get("params"), {"session_id": non_empty}, frame)
+    client.require_params(frame, {"session_id": non_empty})
 
 
 @must("client.dialect.45", "dialects.md#y2025-sessions", "2025.1")

@@ -39,7 +39,7 @@ async def read_file(client: ClientUnderTest, path: str, **more: Json) -> Receive
 async def initialize_has_its_shape(client: ClientUnderTest) -> None:
     """initialize states who the client is and what it offers."""
     frame = await client.wait_initialize()
-    client.require_shape(frame.message.get("params"), {"clientInfo": dict, "capabilities": dict}, frame)
+    client.require_params(frame, {"clientInfo": dict, "capabilities": dict})
 
 
 @must("client.draft.02", "draft.md#client-capabilities")

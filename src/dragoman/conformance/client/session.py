@@ -32,14 +32,14 @@ async def the_folder_is_absolute(client: ClientUnderTest) -> None:
     """The folder of a session is an absolute path."""
     frame = await client.wait_new_session()
     name = "workingDirectory" if client.dialect == "draft" else "cwd"
-    client.require_shape(frame.message.get("params"), {name: absolute}, frame)
+    client.require_params(frame, {name: absolute})
 
 
 @must("client.session.02", "sessions.md#new", "v1")
 async def the_servers_are_listed(client: ClientUnderTest) -> None:
     """session/new has a list of MCP servers, if only an empty one."""
     frame = await client.wait_new_session()
-    client.require_shape(frame.message.get("params"), {"mcpServers": list}, frame)
+    client.require_params(frame, {"mcpServers": list})
 
 
 @must("client.session.03", "peers.md#id-texts", "v1 banjo draft")

@@ -12,9 +12,10 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 
 from dragoman.conformance.harness.client import ClientUnderTest
-from dragoman.conformance.harness.client_environment import WRAPPED, ClientExit
+from dragoman.conformance.harness.client_environment import WRAPPED, ClientEnvironment, ClientExit
 from dragoman.conformance.harness.peer import PROCESS, PeerUnderTest, Timeouts
 from dragoman.conformance.harness.targets import STOP_TIMEOUTS, workspace
 from dragoman.conformance.requirement import Requirement
@@ -25,6 +26,8 @@ from dragoman.testing.fake_agents import StubConnection, StubListener, client_co
 from dragoman.transport.process import process_tree
 from dragoman.transport.process.watchdog import WATCHDOG
 from dragoman.transport.stream import StreamTransport
+
+T = TypeVar("T")
 
 
 class StubEnvironment:
@@ -233,7 +236,10 @@ class CommandClient:
             with workspace() as folder:
                 try:
                     run = await self._start(listener.path, folder, token, requirement)
-                    channel = run.attach(await self._wait_stub(listener, run))
+                    ended = asyncio.ensure_future(run.child.wait())
+                    stub = asyncio.ensure_future(listener.accept())
+                    what = "starting its agent"
+                    channel = run.attach(await wait_for_client(stub, ended, run, self.timeouts, what))
                     peer = ClientUnderTest(channel, self.dialect, self.timeouts, run, needs=requirement.needs)
                     peer.exits_after_turn = self.exits_after_turn
                     yield peer
@@ -279,22 +285,21 @@ class CommandClient:
         WATCHDOG.guard(token, child.pid)
         return kind(child, token, folder, is_wrapped)
 
-    async def _wait_stub(self, listener: StubListener, run: ClientProcess) -> StubConnection:
-        report = asyncio.ensure_future(listener.accept())
-        ended = asyncio.ensure_future(run.child.wait())
-        try:
-            await asyncio.wait([report, ended], timeout=self.timeouts.start, return_when=asyncio.FIRST_COMPLETED)
-            if not report.done():
-                await asyncio.wait([report], timeout=self.timeouts.quiet)
-            if report.done():
-                return report.result()
-        finally:
-            for task in (report, ended):
-                task.cancel()
-            await asyncio.gather(report, ended, return_exceptions=True)
-        ending = await run.wait_exit(0.0)
-        if ending.status is None:
-            raise Inconclusive(f"the client did not start its agent within {self.timeouts.start:g} seconds")
-        raise Inconclusive(
-            f"the client ended with status {ending.status} without starting its agent: {ending.stderr_excerpt()}"
-        )
+
+async def wait_for_client(
+    wanted: asyncio.Future[T], ended: asyncio.Future[Any], client: ClientEnvironment, timeouts: Timeouts, what: str
+) -> T:
+    """Return what we wait for; inconclusive when the client ends without `what`, or does not do it in time."""
+    try:
+        await asyncio.wait([wanted, ended], timeout=timeouts.start, return_when=asyncio.FIRST_COMPLETED)
+        if not wanted.done():
+            await asyncio.wait([wanted], timeout=timeouts.quiet)
+        if wanted.done():
+            return wanted.result()
+    finally:
+        wanted.cancel()
+        await asyncio.gather(wanted, return_exceptions=True)
+    ending = await client.wait_exit(0.0)
+    if ending.status is None:
+        raise Inconclusive(f"the client ran for {timeouts.start:g} seconds without {what}")
+    raise Inconclusive(f"the client ended with status {ending.status} without {what}: {ending.stderr_excerpt()}")

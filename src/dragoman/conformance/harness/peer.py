@@ -353,6 +353,10 @@ class PeerUnderTest:
         problem = mismatch(value, shape, where)
         self.require(not problem, problem, frame)
 
+    def require_params(self, frame: ReceivedFrame, shape: Shape, where: str = "") -> None:
+        """End with `fail` unless the params of this call, as they came, have this shape."""
+        self.require_shape(frame.message.get("params"), shape, frame, where)
+
     def assume(self, value: T | None, why: str, *proof: ReceivedFrame | None) -> T:
         """Return the value; end with `inconclusive` when it is false or None: the peer did not do what is needed."""
         if not value:

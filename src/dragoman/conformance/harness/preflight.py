@@ -74,22 +74,17 @@ async def _run_turn(client: CommandClient, *offers: Callable[[ClientUnderTest], 
 # Not in the table: it requires nothing.
 AGENT_PREFLIGHT = Requirement(id="agent.look", side=Side.AGENT, level=Level.MAY, sentence="A first look.", source="")
 
-
 # The dialects to try on an agent, the official one first. Banjo cannot be distinguished from it.
 LADDER = ("v1", "draft", "crow", "2025.1")
-
 
 # The time for all dialects: agents that load a runtime need up to half a minute on a busy machine. Seconds.
 DEADLINE = 40.0
 
-
 # After this time without an answer the next dialect is tried in parallel. Seconds.
 NEXT = 6.0
 
-
 # How often to report that we wait. Seconds.
 BEAT = 0.5
-
 
 # How much of the end of stderr explains a silent agent. Lines, characters.
 LINES, CHARACTERS = 3, 400

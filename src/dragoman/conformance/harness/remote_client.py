@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.conformance.harness.client import ClientUnderTest
 from dragoman.conformance.harness.client_environment import ClientEnvironment
-from dragoman.conformance.harness.client_process import ClientProcess, CommandClient
+from dragoman.conformance.harness.client_process import ClientProcess, CommandClient, wait_for_client
 from dragoman.conformance.harness.http_recorder import HttpRecorder
 from dragoman.conformance.harness.peer import PROCESS, PeerUnderTest, Timeouts
 from dragoman.conformance.harness.targets import workspace
@@ -109,7 +109,8 @@ class RemoteClient:
             async with open_listener(self.wrap(wire)) as served:
                 url = served.url.replace("http", "ws", 1) if self.way == "ws" else served.url
                 async with self.start_client(url, folder, requirement) as (environment, ended):
-                    transport = await self._first_connection(connections, ended, environment)
+                    first = asyncio.ensure_future(connections.get())
+                    transport = await wait_for_client(first, ended, environment, self.timeouts, "connecting")
                     is_socket = wire.requests[0].method == "UPGRADE"
                     if requirement.way and is_socket is not (self.way == "ws"):
                         raise Inconclusive(
@@ -127,24 +128,6 @@ class RemoteClient:
                         await asyncio.gather(watching, return_exceptions=True)
                         peer.remove_files()
                         await transport.close()
-
-    async def _first_connection(
-        self, connections: asyncio.Queue[Any], ended: asyncio.Future[Any], environment: ClientEnvironment
-    ) -> Any:
-        first = asyncio.ensure_future(connections.get())
-        try:
-            await asyncio.wait([first, ended], timeout=self.timeouts.start, return_when=asyncio.FIRST_COMPLETED)
-            if first.done():
-                return first.result()
-        finally:
-            first.cancel()
-            await asyncio.gather(first, return_exceptions=True)
-        ending = await environment.wait_exit(0.0)
-        if ending.status is None:
-            raise Inconclusive(f"the client did not come within {self.timeouts.start:g} seconds")
-        raise Inconclusive(
-            f"the client ended with status {ending.status} without having come: {ending.stderr_excerpt()}"
-        )
 
 
 async def _close_after_exit(ended: asyncio.Future[Any], transport: Any) -> None:
