@@ -80,9 +80,11 @@ async def open_questions_are_no_obstacle(agent: AgentUnderTest) -> None:
     """A turn cancelled while a permission request is open ends as cancelled."""
     turn, question = await agent.wait_question("ask")
     await agent.cancel_question(turn, question)
-    answer = agent.require(turn.answer, "a turn cancelled at an open question was not answered")
+    answer = agent.require(turn.answer, "a turn cancelled at an open permission request was not answered")
     outcome = turn.stop or answer.message.get("error")
-    agent.require(turn.stop == "cancelled", f"a turn cancelled at an open question ended as {outcome!r}", answer)
+    agent.require(
+        turn.stop == "cancelled", f"a turn cancelled at an open permission request ended as {outcome!r}", answer
+    )
 
 
 @must("agent.cancel.08", "peers.md#late-permission-answers", "v1 banjo draft")
@@ -93,7 +95,7 @@ async def late_answers_are_ignored(agent: AgentUnderTest) -> None:
     await agent.wait_turn(turn, agent.timeouts.answer)
     agent.answer_permission(question, CANCELLED)
     await agent.collect()
-    await agent.require_alive("an answer to a question of a turn that was over")
+    await agent.require_alive("an answer to a permission request of a turn that was over")
 
 
 @must("agent.cancel.09", "prompt-turns.md#cancel")
@@ -188,7 +190,7 @@ async def open_questions_are_cancelled_by_id(agent: AgentUnderTest) -> None:
     agent.cancel()
     await agent.wait_turn(turn, agent.timeouts.answer)
     await agent.collect()
-    cancels = agent.skip_unless(agent.calls("$/cancel_request"), "the agent takes no question back")
+    cancels = agent.skip_unless(agent.calls("$/cancel_request"), "the agent cancels no permission request")
     id = question.message.get("id")
     wrong = [frame for frame in cancels if frame.wire_params.get("requestId") != id]
-    agent.require_none(wrong, f"a request was cancelled that is not open; the open question is {id!r}")
+    agent.require_none(wrong, f"a request was cancelled that is not open; the open one is {id!r}")

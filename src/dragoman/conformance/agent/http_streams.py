@@ -84,11 +84,11 @@ async def questions_belong_to_their_session(agent: HttpAgentUnderTest) -> None:
     asked = agent.assume(agent.calls(QUESTION), "the agent did not ask for permission")
     stream = agent.channel.streams[agent.session]
     arrived = [each for each in stream.messages() if isinstance(each, dict) and each == asked[0].message]
-    agent.require(arrived, "the question did not come on the stream of its session", asked[0])
+    agent.require(arrived, "the permission request did not come on the stream of its session", asked[0])
     if "id" in asked[0].message:
         answers = [answer for sent, answer in agent.channel.statuses if "method" not in sent]
-        agent.require_status(answers[0], "the answer to a question", 202)
-    agent.require(turn.answer is not None, "the turn does not end after the question was answered")
+        agent.require_status(answers[0], "the answer to a permission request", 202)
+    agent.require(turn.answer is not None, "the turn does not end after the permission request was answered")
 
 
 # --- coming back --------------------------------------------------------------------------------------------------

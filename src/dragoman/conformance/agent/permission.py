@@ -79,7 +79,7 @@ async def calls_are_announced_before_they_are_asked_for(agent: AgentUnderTest) -
     _, question = await agent.wait_question("write")
     known = {frame.update.get("toolCallId") for frame in agent.updates("tool_call")}
     call = (question.wire_params.get("toolCall") or {}).get("toolCallId")
-    agent.assume(call is not None, "the question names no tool call", question)
+    agent.assume(call is not None, "the permission request names no tool call", question)
     why = f"permission is requested for the tool call {call!r}, which was not announced"
     agent.require(call in known, why, question)
 
@@ -156,7 +156,7 @@ async def questions_name_their_session(agent: AgentUnderTest) -> None:
     """A permission request names the session it belongs to."""
     _, question = await agent.wait_question("write")
     found = question.wire_params.get("sessionId")
-    agent.require(found == agent.session, f"a question names the session {found!r}, not the one at work", question)
+    agent.require(found == agent.session, f"a permission request names the session {found!r}, not its own", question)
 
 
 @must("agent.permission.13", "extensions.md#lenient-reading", "v1 banjo")

@@ -27,7 +27,7 @@ async def second_answers_are_ignored(agent: AgentUnderTest) -> None:
     agent.answer_permission(question, CANCELLED)
     agent.answer_permission(question, CANCELLED)
     await agent.wait_turn(turn)
-    await agent.require_alive("a question that was answered twice")
+    await agent.require_alive("a permission request that was answered twice")
 
 
 @must("agent.robust.03", "errors.md#unknown-methods")

@@ -110,8 +110,10 @@ async def unannounced_calls_may_be_asked_for(client: ClientUnderTest) -> None:
     """Permission may be requested for a tool call that was not announced."""
     async with client.turn():
         frame = await client.wait_reply(_ask_permission(client, "unannounced"))
-        frame = client.require(frame, "a question about an unannounced tool call was never answered")
-        client.require("result" in frame.message, "a question about an unannounced tool call got an error", frame)
+        frame = client.require(frame, "a permission request for an unannounced tool call was never answered")
+        client.require(
+            "result" in frame.message, "a permission request for an unannounced tool call got an error", frame
+        )
 
 
 @must("client.order.08", "peers.md#late-permission-answers", "v1 banjo")
@@ -120,7 +122,7 @@ async def a_turn_may_end_with_a_question_open(client: ClientUnderTest) -> None:
     async with client.turn():
         client.update("tool_call", toolCallId="open", title="Write", kind="edit", status="pending")
         _ask_permission(client, "open")
-    await client.require_end("a turn that ended with a question open")
+    await client.require_end("a turn that ended with a permission request open")
 
 
 async def _cancel_turn(client: ClientUnderTest) -> tuple[ReceivedFrame, ReceivedFrame]:
@@ -157,10 +159,12 @@ async def questions_after_a_cancel_are_answered_with_it(client: ClientUnderTest)
     async with _cancelled_turn(client):
         client.update("tool_call", toolCallId="crossed", title="Write", kind="edit", status="pending")
         frame = await client.wait_reply(_ask_permission(client, "crossed"))
-        frame = client.require(frame, "a question after a cancel was never answered")
+        frame = client.require(frame, "a permission request after a cancel was never answered")
         outcome = frame.result.get("outcome")
         is_cancelled = isinstance(outcome, dict) and outcome.get("outcome") == "cancelled"
-        client.require(is_cancelled, f"a question after a cancel was answered with {outcome or 'an error'}", frame)
+        client.require(
+            is_cancelled, f"a permission request after a cancel was answered with {outcome or 'an error'}", frame
+        )
 
 
 @should("client.order.11", "peers.md#after-cancel")

@@ -77,7 +77,7 @@ async def no_choice_without_options(client: ClientUnderTest) -> None:
     """A permission request without options is never answered with a choice."""
     async with client.turn():
         frame = await client.wait_reply(_ask_permission(client, []), client.timeouts.turn)
-        frame = client.require(frame, "a question without options was never answered")
+        frame = client.require(frame, "a permission request without options was never answered")
         choice = _chosen_option(frame.result.get("outcome"))
         client.require(choice is None, f"{choice!r} was chosen where there were no options", frame)
 
@@ -88,7 +88,7 @@ async def two_questions_get_two_answers(client: ClientUnderTest) -> None:
     async with client.turn():
         ids = [_ask_permission(client, OPTIONS, id) for id in ("first", "second")]
         left = await client.wait_replies(ids, client.timeouts.turn)
-        client.require(not left, f"of two questions at once, {', '.join(sorted(left))} was never answered")
+        client.require(not left, f"of two permission requests at once, {', '.join(sorted(left))} was never answered")
 
 
 @must("client.permission.07", "peers.md#tool-call-order")
@@ -141,12 +141,12 @@ async def other_modes_are_refused(client: ClientUnderTest) -> None:
     async with client.turn():
         params = {"sessionId": client.session, "mode": "url", "message": "Sign in", "elicitationId": "e1"}
         link = {**params, "url": "https://agent.example/in"}
-        frame = await client.require_answer("elicitation/create", link, "a question in a mode that is not offered")
-        client.require("error" in frame.message, "a question in a mode that is not offered was answered", frame)
+        frame = await client.require_answer("elicitation/create", link, "an elicitation in a mode that is not offered")
+        client.require("error" in frame.message, "an elicitation in a mode that is not offered was answered", frame)
 
 
 @should("client.permission.12", "elicitation.md#complete")
 async def stray_completions_are_ignored(client: ClientUnderTest) -> None:
     """The completion of an unknown elicitation is ignored."""
-    async with client.turn(survives="the completion of an unknown question"):
+    async with client.turn(survives="the completion of an unknown elicitation"):
         client.notify("elicitation/complete", {"elicitationId": "never-asked"})
