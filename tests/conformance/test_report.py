@@ -138,7 +138,7 @@ def test_a_reason_of_several_lines_stays_in_its_column() -> None:
 def test_a_wrong_baseline_file_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "known.json"
     file.write_text(text)
-    with pytest.raises(ConfigFault, match=r"known\.json is no report"):
+    with pytest.raises(ConfigFault, match=r"known\.json is not a report"):
         model.read(str(file))
 
 
