@@ -1,7 +1,6 @@
 """Load the policy of a session: the user's file, and the files of its project folders, as far as they are trusted.
 
-Files are read again when they change. A file that becomes unreadable during a session denies everything; at the start,
-and for `policy check`, the error is raised.
+A file that becomes unreadable during a session denies everything; at the start the error is raised.
 """
 
 from __future__ import annotations

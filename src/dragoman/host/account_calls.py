@@ -1,7 +1,6 @@
 """Calls about an agent instead of a session: login, logout, login status, model providers.
 
-Each call starts an agent for the user and closes it afterwards. Logins and providers are replayed to the user's running
-agents and to all that start later. Questions of the agent go to the client that made the call.
+Each starts an agent for the user. Logins and providers are replayed to the user's running and later agents.
 """
 
 from __future__ import annotations

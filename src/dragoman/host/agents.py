@@ -99,9 +99,7 @@ class AgentCatalog:
         cwd = agent_config.cwd or os.getcwd()
         options = dialer_options(agent_config, cwd) | {"initialize_timeout": self._start_timeout}
         workspace = WorkspaceAccess(approve=lambda _: False)
-        callbacks = UserCallbacks(
-            "deny", caller.elicit if caller else lambda _: None
-        )  # without a caller nobody answers
+        callbacks = UserCallbacks("deny", caller.elicit if caller else lambda _: None)
         agent = RemoteAgent(
             Dialer(self.target_of(agent_config), report=self._report, **options),
             callbacks,

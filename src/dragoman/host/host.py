@@ -1,9 +1,6 @@
-"""The host: agents by name, rooms by session, one store, and the connected clients.
+"""The host: agents by name, rooms by session, one store, and the connected clients. Knows no HTTP.
 
-    async with Host(agents, store=store, session_roles=roles) as host:
-        await host.serve_client(transport, principal)      # until the client disconnects
-
-A room is read from the store when it is needed and dropped when it is idle. Knows no HTTP.
+A room is read from the store when it is needed and dropped when it is idle.
 """
 
 from __future__ import annotations
@@ -66,7 +63,7 @@ class Counters(msgspec.Struct):
 
 
 class Host:
-    """A host without its HTTP endpoint."""
+    """A host without its HTTP endpoint: async with Host(agents, store=store) as host: await host.serve_client(...)."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
-"""Session names per user, in a store where names are unique. Pure.
+"""Session names per user, in a store where names are unique: no user can take a name from another, or learn of it.
 
-A name given by the owner of the host is stored as it is. A name given by another user is stored as USER/NAME; that user
-sees NAME, everybody else USER/NAME. So no user can take a name from another, or learn of it.
+A name that a user other than the owner gives is stored as USER/NAME; that user sees NAME.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The audit log: each request, its decision and the reason; append-only and hash-chained.
+"""The audit log: each request, its decision and the reason, one JSON object per line, append-only.
 
-One JSON object per line. Each hash covers the entry and the previous hash, so a changed, removed or moved entry is
-detected. A small file next to the log has the last entry, so a truncated log is detected too. Callers redact secrets
-first; any number of processes may append. Entries are on the disk when append returns.
+Each hash covers the entry and the previous hash, so a change is detected; a file next to the log detects truncation.
 """
 
 from __future__ import annotations
@@ -83,7 +81,7 @@ class AuditDamaged(DragomanError):
 
 
 class AuditLog:
-    """One audit log."""
+    """One audit log, to which any number of processes may append. Callers redact secrets first."""
 
     def __init__(self, path: str, *, durable: bool = True) -> None:
         self._path = path

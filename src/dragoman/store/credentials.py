@@ -1,7 +1,6 @@
-"""Credentials of sessions, in a file that only its owner can read, separate from every log.
+"""Credentials of sessions (values of env and headers, tokens) in a file that only its owner can read, outside all logs.
 
-Holds env and header values of MCP servers and tokens, by session id. Replaced atomically, under a lock. Blocks; stores
-call it from a thread.
+Blocks; stores call it from a thread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Export and import a session as one JSON lines file, without credentials.
+"""Export and import a session as one JSON lines file, without credentials: a header, the entries, their SHA-256.
 
-The first line is a header with the version, then one line per entry, then a line with their count and the SHA-256 of
-everything before. An import verifies the whole file first, and imports all or nothing. The store records how many
-entries were imported.
+An import verifies the whole file first, and imports all or nothing.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,12 +22,11 @@ from dragoman.store.summary import (
 )
 
 
-class _Log:
+class _Log(NamedTuple):
     """One session: its summary and its lines."""
 
-    def __init__(self, log_summary: LogSummary, lines: list[bytes]) -> None:
-        self.log_summary = log_summary
-        self.lines = lines
+    log_summary: LogSummary
+    lines: list[bytes]
 
 
 class MemoryStore:

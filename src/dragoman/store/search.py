@@ -1,7 +1,6 @@
 """Search in logs, the same for every store: a log is split into passages, a query into terms, and terms match passages.
 
-A passage is consecutive text of one speaker, a tool call or a plan, in whole entries. Case and accents are ignored;
-anything but letters and digits separates words. Pure.
+Case and accents are ignored; anything but letters and digits separates words. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Write the log of a session in order, and run callbacks only after their entry is stored.
+"""Write the log of a session in order, in batches, and run callbacks only after their entry is stored.
 
-Batches entries, one append at a time, so a stream takes few commits. If the store fails, the waiting entries get their
-failure callback and nothing is delivered. Used by client sessions and agent sessions.
+If the store fails, the waiting entries get their failure callback and nothing is delivered.
 """
 
 from __future__ import annotations

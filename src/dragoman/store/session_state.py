@@ -15,25 +15,13 @@ from msgspec import UNSET
 from dragoman.errors import ProtocolError
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.lenient import read_leniently
-from dragoman.schema.update import (
-    AvailableCommandsUpdate,
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    SessionInfoUpdate,
-)
+from dragoman.schema.update import AvailableCommandsUpdate, ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
 from dragoman.store.contract import EntryKind, RawEntry
 from dragoman.store.replay import decode_update
 
 # How updates that change the state begin: a stream has few of them.
-_STATE_UPDATES = tuple(
-    b'{"sessionUpdate":"%b"' % kind
-    for kind in (
-        b"current_mode_update",
-        b"config_option_update",
-        b"available_commands_update",
-        b"session_info_update",
-    )
-)
+_STATE_KINDS = (b"current_mode_update", b"config_option_update", b"available_commands_update", b"session_info_update")
+_STATE_UPDATES = tuple(b'{"sessionUpdate":"%b"' % kind for kind in _STATE_KINDS)
 
 
 class Person(NamedTuple):
@@ -85,7 +73,7 @@ class SessionState:
                 fold(self, entry)
 
     def _apply_opened(self, entry: RawEntry) -> None:
-        body = msgspec.json.decode(entry.body)
+        body = entry.value
         is_ours = entry.seq > self.imported
         self.opened = entry.seq
         self.cwd = _text(body.get("cwd")) or self.cwd
@@ -99,7 +87,8 @@ class SessionState:
             self.owner = self.owner or entry.actor
         self.modes = _parse(SessionModeState, body.get("modes")) if is_ours else None
         options = body.get("configOptions") if is_ours else None
-        self.options = [option for each in options or () if (option := _parse_option(each)) is not None]
+        found = [_parse(SessionConfigOption, each) for each in options or ()]
+        self.options = [option for option in found if option is not None]
 
     def _apply_update(self, entry: RawEntry) -> None:
         if not bytes(entry.body).startswith(_STATE_UPDATES):
@@ -117,7 +106,7 @@ class SessionState:
             self.title = update.title
 
     def _apply_member(self, entry: RawEntry) -> None:
-        body = msgspec.json.decode(entry.body)
+        body = entry.value
         # In a fork, the log begins with other people's entries.
         if isinstance(body.get("owner"), str) and entry.seq > self.imported:
             self.owner = body["owner"]
@@ -142,10 +131,6 @@ _FOLDS = {
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _parse_option(value: Any) -> Any:
-    return _parse(SessionConfigOption, value)
 
 
 def _parse(kind: Any, value: Any) -> Any:

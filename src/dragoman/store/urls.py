@@ -1,9 +1,4 @@
-"""Open a store by its address, using a table of schemes.
-
-    store = await open_store("~/sessions.db")        # also sqlite:PATH, sqlite:///PATH, and memory:
-
-Raises ConfigFault with the known schemes. Each store is imported when it is first needed.
-"""
+"""Open a store by its address: a path, sqlite:PATH, sqlite:///PATH or memory:. Each is imported when needed."""
 
 from __future__ import annotations
 

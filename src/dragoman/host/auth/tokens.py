@@ -1,7 +1,6 @@
-"""Tokens: access as a user, with a role, until a time. Share links are tokens for one session.
+"""Tokens, `dgm_ID_SECRET`: access as a user, with a role, until a time. Share links are tokens for one session.
 
-A token is `dgm_ID_SECRET`. Tokens are listed and revoked by id. Only a digest of the secret is stored. The full text is
-returned once, when the token is created.
+Only a digest of the secret is stored; the full text is returned once, when the token is created.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """A host as an ASGI app: agents at /acp and /acp/NAME, the API, the status page, metrics and health.
 
-    async with Host(agents, store=store, session_roles=database) as host:
-        app = HostApp(host, tokens=Tokens(database))
-
-Serve it with transport/remote/server, or mount it in another app. Close it before the host. All paths need
-authentication except /healthz and /readyz, which reveal nothing.
+All paths need authentication except /healthz and /readyz, which reveal nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +62,7 @@ _PAGE_HEADERS = {
 
 
 class HostApp:
-    """A host as an ASGI app."""
+    """A host as an ASGI app: HostApp(host, tokens=Tokens(database)). Close it before the host."""
 
     def __init__(
         self,

@@ -1,9 +1,6 @@
-"""Which rooms share an agent process: those of one user with the same agent, login and initialize params.
+"""Which rooms share an agent process (`serve --share user`): those of one user with the same agent and login.
 
-    dragoman serve --share user
-
-A session without a certain owner (an imported log) has its own process. So have agents in a sandbox, which is made for
-the folders of one session, and agents of dialects whose calls do not name the session.
+A session without a certain owner (an imported log) has its own process, as has an agent that cannot be shared.
 """
 
 from __future__ import annotations

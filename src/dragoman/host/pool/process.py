@@ -1,7 +1,6 @@
 """An agent process that several rooms of one user share. Each room sees only its own sessions.
 
-Requests of rooms get new ids, and their answers the old ones. Messages about a session go to the room that has it.
-initialize and authenticate are sent once and answered to all.
+Requests get new ids, and their answers the old ones. initialize and authenticate are sent once and answered to all.
 """
 
 from __future__ import annotations

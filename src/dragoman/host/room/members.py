@@ -1,7 +1,6 @@
-"""The members of a room, and what they are sent, in the same order for all.
+"""The members of a room, and what they are sent: committed log entries, in the same order for all.
 
-Members are sent committed log entries in the order of their numbers. A new member is sent the history from the store
-and then everything live, without gaps or repeats.
+A new member is sent the history from the store and then everything live, without gaps or repeats.
 """
 
 from __future__ import annotations
@@ -103,10 +102,8 @@ class Member(msgspec.Struct, eq=False):
 
     def notify(self, notification: Notification) -> None:
         """Send one notification in the form that this client supports; nothing if it is not for this client."""
-        client = self.client
-        if notification.except_client == client.id or (
-            notification.only_client and notification.only_client != client.id
-        ):
+        client, only = self.client, notification.only_client
+        if notification.except_client == client.id or (only and only != client.id):
             return
         if notification.method != UPDATE:
             client.notify(notification)

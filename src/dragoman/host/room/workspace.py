@@ -1,7 +1,6 @@
 """Files and terminals for the agent of a room: those of a connected client, else those of the host.
 
-The client whose prompt runs comes first, then the one that joined first. If a client does not have a file, or left, the
-host's is used. A terminal ends with the client that ran it.
+The client whose prompt runs comes first, then the one that joined first. A terminal ends with the client that ran it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Append a batch to logs in one transaction, numbered under the file lock.
+"""Append a batch to logs in one transaction, numbered under the file lock. Runs in the writer's thread.
 
-Takes encoded drafts of any number of sessions, gives the first number of each. Statements insert many rows at once,
-which halves the cost. Sessions are cached until another process writes. Runs in the writer's thread.
+Statements insert many rows at once, which halves the cost. Sessions are cached until another process writes.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
+
+import msgspec
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.store.contract import EntryKind
@@ -35,17 +36,14 @@ _SESSION_COLUMNS = ("turns", "created_at", "title", "prompted", "agent", "agent_
 _SESSION_SQL = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _SESSION_COLUMNS)} WHERE number = ?"
 
 
-class AppendRequest:
+class AppendRequest(msgspec.Struct, eq=False):
     """Drafts of one session that belong together."""
 
-    __slots__ = ("error", "first", "kinds_and_times", "session_id", "texts")
-
-    def __init__(self, session_id: str, kinds_and_times: list[tuple[str, str]], texts: list[bytes]) -> None:
-        self.session_id = session_id
-        self.kinds_and_times = kinds_and_times  # kind and time of each
-        self.texts = texts  # each as a JSON object without its number
-        self.first = 0
-        self.error: Exception | None = None
+    session_id: str
+    kinds_and_times: list[tuple[str, str]]  # kind and time of each
+    texts: list[bytes]  # each as a JSON object without its number
+    first: int = 0
+    error: Exception | None = None
 
 
 class LogWriter:

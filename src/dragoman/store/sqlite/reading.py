@@ -1,7 +1,6 @@
-"""Read a log: many entries per step, each verified by its checksum.
+"""Read a log: hundreds of entries per step, which is cheaper than one row per step, each verified by its checksum.
 
-Takes a connection and a session, gives JSON lines. A step returns hundreds of entries joined by newlines, which is
-cheaper than one row per step. If a step fails or does not add up, it is halved until the damaged entry is isolated.
+If a step fails or does not add up, it is halved until the damaged entry is isolated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Rebuild a damaged file: copy everything readable to a new file, which replaces the old one.
+"""Rebuild a file whose damage SQLite reports: copy everything readable to a new file, which replaces the old one.
 
-The path must not be in use. The old file is kept next to it. For damage that SQLite itself reports; single damaged
-entries are fixed in place by the store's `repair`.
+The path must not be in use. The old file is kept next to it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The file: its tables, its version, and its migrations.
+"""The file: its tables, its version, and its migrations. A new file is made by the same migrations as an old one.
 
-Gives connections to a file of this program's version. A new file is made by the same migrations as an old one, so each
-is used every day. An old file is copied before it is changed; a newer one is rejected unchanged. Only the owner can
-read the file and the files that SQLite adds.
+An old file is copied before it is changed; a newer one is rejected unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The SQLite store: the contract, implemented by the writer, the reader and the index.
 
-Writes run in the writer's thread, reads in a thread with its own connection, so neither blocks the event loop or the
-other. Opening reports a file that cannot be used.
+Writes and reads have a thread each, with its own connection, so neither blocks the event loop or the other.
 """
 
 from __future__ import annotations

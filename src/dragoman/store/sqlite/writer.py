@@ -1,8 +1,6 @@
 """The writer thread: batches the work of tasks into transactions, and wakes the tasks when it is stored.
 
-Appends from the same pass of the event loop, or during a commit, share the next commit, which starts at once if none
-runs. Other work (fork, delete) runs between batches, in order. Low-priority work (the index) runs when nothing else
-waits. One call wakes all tasks of a loop.
+Appends during a commit share the next one. Other work runs between batches, the index when nothing else waits.
 """
 
 from __future__ import annotations
@@ -15,7 +13,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.store.sqlite.append import AppendRequest, LogWriter
@@ -31,27 +31,21 @@ YIELDS = 16
 Work = Callable[[sqlite3.Connection], Any]
 
 
-class WriteTask:
-    """Work for a task, which waits for `future`."""
+class WriteTask(msgspec.Struct, eq=False):
+    """Work for a task of an event loop, which waits for `future`."""
 
-    __slots__ = ("error", "future", "loop", "result", "work")
-
-    def __init__(self, work: AppendRequest | Work, loop: asyncio.AbstractEventLoop) -> None:
-        self.work = work
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.result: Any = None
-        self.error: Exception | None = None
+    work: AppendRequest | Work
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: Exception | None = None
 
 
-class Later:
+class Later(NamedTuple):
     """Low-priority work, for a thread that waits for `future`."""
 
-    __slots__ = ("future", "work")
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self.future: Future[Any] = Future()
+    work: Work
+    future: Future[Any]
 
 
 # The file and its write-ahead log, which exists as long as a connection does.
@@ -98,7 +92,7 @@ class Writer:
         """The callback gets the sessions in which a turn ended, in this thread; it must not block."""
         self._connect = connect
         self._path = path
-        self._tell_ended = ended
+        self._note_ended = ended
         self._inbox: SimpleQueue[list[WriteTask] | Later | None] = SimpleQueue()
         self._unsent: list[WriteTask] = []
         self._later: deque[Later] = deque()
@@ -117,7 +111,7 @@ class Writer:
         if self._closed:
             raise closed_error()
         loop = asyncio.get_running_loop()
-        task = WriteTask(work, loop)
+        task = WriteTask(work, loop, loop.create_future())
         gathered = self._unsent
         gathered.append(task)
         if len(gathered) == 1:
@@ -131,7 +125,7 @@ class Writer:
 
     def put_later(self, work: Work) -> Future[Any]:
         """Submit low-priority work from any thread but the writer's; not after `close`."""
-        later = Later(work)
+        later = Later(work, Future())
         self._inbox.put(later)
         return later.future
 
@@ -182,20 +176,19 @@ class Writer:
         del waiting[: len(done)]
         try:
             if count:
-                # Check before, so that nothing goes to a moved file, and after, so that nothing is falsely
-                # acknowledged.
+                # Before, so that nothing goes to a moved file, and after, so that nothing is falsely acknowledged.
                 self._files.check()
                 self._log.append([task.work for task in done])  # type: ignore[misc]
                 self._files.check()
                 if self._log.ended_turns:
-                    self._tell_ended(self._log.take_ended_turns())
+                    self._note_ended(self._log.take_ended_turns())
             else:
                 self._log.clear_cache()
                 done[0].result = self._transact(done[0].work)  # type: ignore[arg-type]
         except Exception as error:
-            told = error if isinstance(error, ProtocolError) else to_store_fault(error, self._path)
+            failure = error if isinstance(error, ProtocolError) else to_store_fault(error, self._path)
             for task in done:
-                task.error = told
+                task.error = failure
             self._recover()
         self._notify_waiters(done)
 
@@ -262,9 +255,9 @@ def _resolve_futures(done: list[WriteTask]) -> None:
 
 def _copy_error(error: Exception) -> Exception:
     """Return a new error for each waiter: one that is raised twice collects both tracebacks."""
-    told = error.__class__.__new__(error.__class__, *error.args)
-    told.__dict__.update(error.__dict__)
-    return told
+    copy = error.__class__.__new__(error.__class__, *error.args)
+    copy.__dict__.update(error.__dict__)
+    return copy
 
 
 def closed_error() -> ProtocolError:
