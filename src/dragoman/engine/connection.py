@@ -246,14 +246,14 @@ class Connection:
             waiting = self._dispatch(envelope, frame)
             if waiting is not None:
                 self._inbox.block_on(waiting)
-        elif self.sender.pending.nested_count and envelope.method is UNSET and self._may_overtake(envelope):
-            self._dispatch(envelope, frame)
+        elif (
+            (pending := self.sender.pending).nested_count
+            and envelope.method is UNSET
+            and pending.is_nested(envelope.id)
+        ):
+            self._dispatch(envelope, frame)  # the handler that is awaited waits for this answer
         else:
             self._inbox.push(envelope, frame)
-
-    def _may_overtake(self, envelope: Envelope) -> bool:
-        request = None if envelope.id is UNSET else self.sender.pending.find(envelope.id)
-        return request is not None and request.is_nested
 
     def _dispatch(self, envelope: Envelope, frame: bytes) -> Awaitable[None] | None:
         """Dispatch one message; what it returns must be awaited before the next message."""

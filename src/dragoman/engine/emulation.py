@@ -321,8 +321,7 @@ class Emulation:
         elif isinstance(effect, Deliver):
             return self._delivery_canceller(self._deliver(effect, answer))
         elif isinstance(effect, effects.Sleep):
-            timer = asyncio.get_running_loop().call_later(effect.seconds, self._answer_if_open, answer)
-            return partial(_cancel_sleep, timer, answer)
+            return self._sleep(effect.seconds, answer)
         elif isinstance(effect, effects.NotifyUser):
             self._sender.report_translation(effect.text)
             answer(None, None)
@@ -344,9 +343,17 @@ class Emulation:
             answer(None, None)
         return id
 
-    def _answer_if_open(self, answer: DoneCallback) -> None:
-        if self._connection.failure is None:
-            answer(None, None)
+    def _sleep(self, seconds: float, answer: DoneCallback) -> CancelEffect:
+        def wake() -> None:
+            if self._connection.failure is None:
+                answer(None, None)
+
+        def cancel(_: bool) -> None:
+            timer.cancel()
+            answer(None, cancelled_error())
+
+        timer = asyncio.get_running_loop().call_later(seconds, wake)
+        return cancel
 
 
 def _with_typed_result(row: Method | None, answer: DoneCallback) -> DoneCallback:
@@ -361,11 +368,6 @@ def _with_typed_result(row: Method | None, answer: DoneCallback) -> DoneCallback
         answer(result, error)
 
     return done
-
-
-def _cancel_sleep(timer: asyncio.TimerHandle, answer: DoneCallback, _: bool) -> None:
-    timer.cancel()
-    answer(None, cancelled_error())
 
 
 async def _await_all(works: list[Awaitable[None]]) -> None:

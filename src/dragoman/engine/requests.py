@@ -10,7 +10,7 @@ import contextvars
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from dragoman.engine import eager
 from dragoman.engine.incoming import DoneCallback, Incoming, to_protocol_error
@@ -62,9 +62,10 @@ class PendingRequests:
         self.by_id[self._last_id] = request
         return self._last_id
 
-    def find(self, id: Id) -> PendingRequest | None:
-        """Return the open request with that id."""
-        return self.by_id.get(self._own_id(id))
+    def is_nested(self, id: Id | UnsetType) -> bool:
+        """Whether a notification handler sent the open request with that id."""
+        request = None if isinstance(id, UnsetType) else self.by_id.get(self._own_id(id))
+        return request is not None and request.is_nested
 
     def pop(self, id: Id) -> PendingRequest | None:
         """Remove and return the request with that id."""

@@ -72,7 +72,9 @@ class FlowControl:
         """Raise this error in producers that wait now or later: nothing more can be written."""
         self._error = error
         self.queued_bytes = 0
-        self._stop_stall_timer()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for _, waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(error)
@@ -112,8 +114,3 @@ class FlowControl:
             self._timer = loop.call_later(left, self._check_stall)
         else:
             self._on_stall()
-
-    def _stop_stall_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.dialect.peek import NotOneMessage, peek_frame
+from dragoman.dialect.peek import FramePeek, NotOneMessage, peek_frame
 from dragoman.errors import ProtocolError, StartFailed, WriteStalled
+from dragoman.transport.base import MAX_QUEUED_BYTES
 from dragoman.transport.remote.resume import (
     ACK_FRAMES,
     Acknowledgement,
@@ -85,6 +86,18 @@ def test_frames_beyond_the_buffer_are_dropped() -> None:
     for number in (7, 11):
         with pytest.raises(FramesGone):
             spool.rewind(number)
+
+
+async def test_all_posts_that_wait_for_space_are_delivered_when_there_is_some() -> None:
+    transport = HttpServerTransport("ann", ServerLimits(stall=10.0))
+    await transport.deliver_post(b"x" * (MAX_QUEUED_BYTES + 1), FramePeek())
+    posts = [asyncio.ensure_future(transport.deliver_post(b"{}", FramePeek())) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert not any(post.done() for post in posts)
+    assert len(await transport.receive()) == 1
+    async with asyncio.timeout(5.0):
+        await asyncio.gather(*posts)
+    assert await transport.receive() == [b"{}"] * 3
 
 
 async def test_acknowledgements_are_sent_after_many_frames_and_parse_as_written() -> None:

@@ -180,7 +180,8 @@ class WebSocketTransport(RemoteTransport):
         try:
             socket, response_headers = await retry.run(self._reopen)
         except ConnectionFailed as error:
-            self._end(TransportClosed(str(error)) if _is_unknown_connection(error) else error)
+            is_unknown = isinstance(error, Unreachable) and error.status in (404, 410)
+            self._end(TransportClosed(str(error)) if is_unknown else error)
             return
         cursor = int(_header_value(response_headers, names.CURSOR))
         try:
@@ -247,8 +248,3 @@ def _peek_or_empty(frame: bytes) -> FramePeek:
         return peek_frame(frame)
     except ProtocolError:
         return FramePeek()
-
-
-def _is_unknown_connection(error: ConnectionFailed) -> bool:
-    """Whether the server answered that it does not know the connection."""
-    return isinstance(error, Unreachable) and error.status in (404, 410)

@@ -81,6 +81,7 @@ class HttpServerTransport(ServerTransport):
         self._session_streams: dict[str, FrameStream] = {}
         self._waiting_bytes = 0  # bytes in all streams
         self._initialize_answer: tuple[object, asyncio.Future[bytes]] | None = None
+        self._drained = asyncio.Event()
         self._reader_count = 0
         self._running_posts = 0  # running requests
 
@@ -186,7 +187,9 @@ class HttpServerTransport(ServerTransport):
         try:
             async with asyncio.timeout(self._limits.stall):
                 while self._incoming.is_full:
-                    await self._wait_for_space()
+                    self._drained.clear()  # one event for all waiting POSTs: the queue calls back once
+                    self._incoming.call_when_drained(self._drained.set)
+                    await self._drained.wait()
         finally:
             self._running_posts -= 1
         if number:
@@ -194,11 +197,6 @@ class HttpServerTransport(ServerTransport):
                 return
             self.last_delivered = number
         self._deliver(frame, peek)
-
-    async def _wait_for_space(self) -> None:
-        drained = asyncio.Event()
-        self._incoming.call_when_drained(drained.set)
-        await drained.wait()
 
     def _deliver(self, frame: bytes, peek: FramePeek) -> None:
         self._last_active = self._last_seen = self._loop.time()
@@ -242,13 +240,10 @@ class HttpServerTransport(ServerTransport):
         first, before = stream.buffer.last_taken + 1, stream.buffer.waiting_size
         frames = stream.buffer.take(CHUNK_SIZE)
         if frames:
-            self._note_taken(before - stream.buffer.waiting_size)
+            self._waiting_bytes -= before - stream.buffer.waiting_size
+            self._last_active = self._last_progress = self._loop.time()
+            self._wake_drains(LOW_WATER)
         return encode_events(frames, first, stream.after)
-
-    def _note_taken(self, size: int) -> None:
-        self._waiting_bytes -= size
-        self._last_active = self._last_progress = self._loop.time()
-        self._wake_drains(LOW_WATER)
 
     def _wake_drains(self, mark: int) -> None:
         if self._waiting_bytes <= mark or not self._reader_count:
