@@ -1,12 +1,15 @@
-"""Convert MCP servers: the draft has a `transport` object and maps, v1 has flat members and lists of pairs.
+"""Content blocks and MCP servers as several dialects write them: flat resources, links without a name, maps of pairs.
 
 Takes and gives one JSON object, or one member value. An unknown shape is unchanged.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from dragoman.dialect.guesses import last_segment, placeholder_text
+from dragoman.dialect.mapping import Conversion, ConversionPair, ObjectMapping
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object
 from dragoman.dialect.side_data import begin_lowering
 
@@ -16,6 +19,64 @@ _REQUIRED_MEMBERS: Final = {"stdio": ("args", "env"), "http": ("headers",), "sse
 _PAIR_LISTS: Final = ("env", "headers")
 _ACP_RENAMES: Final = {"mcpServerName": "serverId"}
 _SIDE_DATA: Final = ("cwd", "timeout", "agentUrl")
+
+
+def block_conversion(conversions: Mapping[str, ConversionPair]) -> ConversionPair:
+    """Return the conversion of a block, from one for each type; other types are unchanged."""
+
+    def convert_by_type(direction: int) -> Conversion:
+        def convert(block: Object) -> Object:
+            kind = block.get("type")
+            pair = conversions.get(kind) if type(kind) is str else None
+            return pair[direction](block) if pair else block
+
+        return convert
+
+    return convert_by_type(0), convert_by_type(1)
+
+
+def link_conversion(mapping: ObjectMapping) -> ConversionPair:
+    """Return the conversion of a link without a name: v1 gets the end of its URI."""
+
+    def lift(block: Object) -> Object:
+        uri = block.get("uri")
+        return mapping._replace(inferred={"name": last_segment(uri)} if type(uri) is str else {}).lift(block)
+
+    return lift, mapping._replace(inferred={"name": ""}).lower
+
+
+def resource_conversion(names: Mapping[str, str], side_data: tuple[str, ...] = ()) -> ConversionPair:
+    """Return the conversion of a flat resource: its member names, and those that v1 lacks."""
+
+    def lift(block: Object) -> Object:
+        if "resource" in block:  # v1's nested form is accepted too
+            return block
+        lifted = Lifted(block)
+        lifted.move_to_side_data(side_data)
+        taken = {name: lifted.take(wire) for wire, name in names.items()}
+        lifted.put("resource", {name: value for name, value in taken.items() if value is not ABSENT})
+        return lifted.build()
+
+    def lower(block: Object) -> Object:
+        inner = block.get("resource")
+        if type(inner) is not dict:
+            return block
+        lowered = begin_lowering(block)
+        lowered.take("resource")
+        lowered.move_from_side_data(side_data)
+        rest = dict(inner)
+        for wire, name in names.items():
+            lowered.put(wire, rest.pop(name, ABSENT))
+        blob = rest.pop("blob", ABSENT)
+        if blob is not ABSENT:
+            # Base64 in `content` is indistinguishable from text (docs/protocol/dialect-matrix.md#block-forms).
+            lowered.side_data["blob"] = blob
+            lowered.out.setdefault("content", placeholder_text(block))
+        if rest:
+            lowered.side_data["resource"] = rest
+        return lowered.build(("annotations",))
+
+    return lift, lower
 
 
 def lift_pairs(value: Json) -> Json:

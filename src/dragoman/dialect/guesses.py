@@ -1,7 +1,7 @@
 """Guesses and substitutes that several dialects share.
 
 Keyword tables for tool kinds and permission options, MIME short names, and placeholder text for content blocks that a
-dialect lacks. Pure; independent of any dialect.
+dialect lacks. Pure.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from dragoman.dialect.reshape import ABSENT, Lifted, Lowered
+from dragoman.dialect.v1.tables import NEAREST_STATUSES
 
 # First match wins; the words are searched in the tool's name (docs/protocol/dialect-matrix.md#tool-identity).
 KIND_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -104,3 +105,12 @@ def lower_text(lowered: Lowered) -> None:
     lowered.put("text", block["text"] if is_text else placeholder_text(block))
     if block != {"type": "text", "text": lowered.out["text"]}:
         lowered.side_data["content"] = block
+
+
+def lower_status(lowered: Lowered) -> None:
+    """Return the nearest status that v1 has; the original goes to the side data."""
+    status = lowered.take("status")
+    said = NEAREST_STATUSES.get(status, status) if isinstance(status, str) else status
+    lowered.put("status", said)
+    if said is not status:
+        lowered.side_data["status"] = status

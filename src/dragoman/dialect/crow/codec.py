@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.dialect.crow import initialize, permission, tables
-from dragoman.dialect.crow.initialize import ConversionPair, rename_conversion
 from dragoman.dialect.crow.tables import NAME
 from dragoman.dialect.crow.update import lift_update, lower_update, move_to_side_data
-from dragoman.dialect.reshape import Json, Lifted, Object, check_encoding
+from dragoman.dialect.mapping import ConversionPair, ObjectMapping
+from dragoman.dialect.reshape import Json, Object, check_encoding
 from dragoman.dialect.side_data import begin_lowering, strip_private, strip_side_data
 from dragoman.dialect.v1.tables import EXTENSION_PREFIXES
 from dragoman.errors import Unsayable
@@ -71,20 +71,6 @@ def lower_result(side: Side, method: str, result: Json) -> Json:
     return strip_private(row[1](result) if row and isinstance(result, dict) else result)
 
 
-def _lift_load(params: Object) -> Object:
-    lifted = Lifted(params)
-    lifted.rename(tables.SESSION_NAMES)
-    if "mcpServers" not in params:
-        lifted.infer("mcpServers", [])
-    return lifted.build()
-
-
-def _lift_prompt_result(result: Object) -> Object:
-    lifted = Lifted(result)
-    lifted.rename({"stop_reason": "stopReason"})
-    return lifted.build()
-
-
 def _lower_prompt_result(result: Object) -> Object:
     lowered = begin_lowering(result)
     reason = lowered.take("stopReason")
@@ -100,18 +86,15 @@ def _lower_prompt_result(result: Object) -> Object:
 LIFTED_METHODS: Final = {(Side.AGENT, "cancel"): "session/cancel"}
 LOWERED_METHODS: Final = {(Side.AGENT, "session/cancel"): "cancel", (Side.CLIENT, _REQUEST_PERMISSION): _UPDATE}
 
-UNCHANGED_CONVERSION: Final = rename_conversion({})
-SESSION_CONVERSION: Final = rename_conversion(tables.SESSION_NAMES)
+UNCHANGED_CONVERSION: Final = ObjectMapping().pair
+SESSION_CONVERSION: Final = ObjectMapping(tables.SESSION_NAMES).pair
 
 CALLS: Final[dict[tuple[Side, str], ConversionPair]] = {
     (Side.AGENT, "initialize"): (initialize.lift_initialize, initialize.lower_initialize),
-    (Side.AGENT, "session/new"): rename_conversion({}, tables.SETUP_UNSUPPORTED),
-    (Side.AGENT, "session/load"): (
-        _lift_load,
-        rename_conversion(
-            tables.SESSION_NAMES, ("mcpServers", *tables.SETUP_UNSUPPORTED), drop_inferred=("mcpServers",)
-        )[1],
-    ),
+    (Side.AGENT, "session/new"): ObjectMapping(unsupported=tables.SETUP_UNSUPPORTED).pair,
+    (Side.AGENT, "session/load"): ObjectMapping(
+        tables.SESSION_NAMES, inferred={"mcpServers": []}, unsupported=("mcpServers", *tables.SETUP_UNSUPPORTED)
+    ).pair,
     (Side.AGENT, "session/prompt"): SESSION_CONVERSION,
     (Side.AGENT, "session/cancel"): SESSION_CONVERSION,
     (Side.AGENT, "permission_response"): (permission.lift_response, permission.lower_response),
@@ -122,7 +105,7 @@ CALLS: Final[dict[tuple[Side, str], ConversionPair]] = {
 
 RESULTS: Final[dict[tuple[Side, str], ConversionPair]] = {
     (Side.AGENT, "initialize"): (initialize.lift_initialize_result, initialize.lower_initialize_result),
-    (Side.AGENT, "session/new"): rename_conversion({}, tables.SETUP_RESULT_UNSUPPORTED),
-    (Side.AGENT, "session/load"): rename_conversion({}, tables.SETUP_RESULT_UNSUPPORTED),
-    (Side.AGENT, "session/prompt"): (_lift_prompt_result, _lower_prompt_result),
+    (Side.AGENT, "session/new"): ObjectMapping(unsupported=tables.SETUP_RESULT_UNSUPPORTED).pair,
+    (Side.AGENT, "session/load"): ObjectMapping(unsupported=tables.SETUP_RESULT_UNSUPPORTED).pair,
+    (Side.AGENT, "session/prompt"): (ObjectMapping({"stop_reason": "stopReason"}).lift, _lower_prompt_result),
 }

@@ -1,41 +1,20 @@
 """The crow initialize: capabilities in snake_case (docs/protocol/dialects.md#crow-initialize).
 
-Wire objects in, v1 objects out, and back; and `rename_conversion`, for objects that differ in names only.
+Wire objects in, v1 objects out, and back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from dragoman.dialect.crow import tables
-from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, json_side_data
+from dragoman.dialect.mapping import ObjectMapping, apply_to_object
+from dragoman.dialect.reshape import ABSENT, Lifted, Object, json_side_data
 from dragoman.dialect.side_data import begin_lowering, strip_initialize_side_data
 
-Conversion = Callable[[Object], Object]
-ConversionPair = tuple[Conversion, Conversion]
-
-
-def rename_conversion(
-    names: dict[str, str], unsupported: tuple[str, ...] = (), drop_inferred: tuple[str, ...] = ()
-) -> ConversionPair:
-    """Return the conversion of an object that only has other member names."""
-
-    def lift(obj: Object) -> Object:
-        lifted = Lifted(obj)
-        lifted.rename(names)
-        return lifted.build()
-
-    def lower(obj: Object) -> Object:
-        lowered = begin_lowering(obj, drop_inferred)
-        lowered.rename(names)
-        return lowered.build(unsupported)
-
-    return lift, lower
-
-
-FILE_CONVERSION: Final = rename_conversion(tables.FILE_NAMES)
-MCP_CONVERSION: Final = rename_conversion({}, tables.MCP_UNSUPPORTED)
+_FILES: Final = ObjectMapping(tables.FILE_NAMES)
+_MCP: Final = ObjectMapping(unsupported=tables.MCP_UNSUPPORTED)
+_PROMPT: Final = ObjectMapping(tables.PROMPT_NAMES, side_data=("text",), unsupported=tables.PROMPT_UNSUPPORTED)
 
 
 def lift_initialize(params: Object) -> Object:
@@ -46,7 +25,7 @@ def lift_initialize(params: Object) -> Object:
     if isinstance(capabilities, dict):
         inner = Lifted(capabilities)
         inner.side_data = dict(json_side_data(capabilities))
-        inner.put("fs", _apply_to_object(FILE_CONVERSION[0], inner.take("fs")))
+        inner.put("fs", apply_to_object(_FILES.lift, inner.take("fs")))
         lifted.put("clientCapabilities", inner.build())
     return lifted.build()
 
@@ -58,7 +37,7 @@ def lower_initialize(params: Object) -> Object:
     capabilities = lowered.out.get("client_capabilities")
     if isinstance(capabilities, dict):
         inner = begin_lowering(capabilities)
-        inner.put("fs", _apply_to_object(FILE_CONVERSION[1], inner.take("fs")))
+        inner.put("fs", apply_to_object(_FILES.lower, inner.take("fs")))
         lowered.put("client_capabilities", inner.build(tables.CLIENT_UNSUPPORTED))
     return lowered.build()
 
@@ -72,7 +51,7 @@ def lift_initialize_result(result: Object) -> Object:
         inner = Lifted(capabilities)
         inner.rename(tables.AGENT_NAMES)
         prompt = inner.out.get("promptCapabilities", ABSENT)
-        inner.put("promptCapabilities", _apply_to_object(_lift_prompt_capabilities, prompt))
+        inner.put("promptCapabilities", apply_to_object(_PROMPT.lift, prompt))
         lifted.put("agentCapabilities", inner.build())
     return lifted.build()
 
@@ -85,28 +64,7 @@ def lower_initialize_result(result: Object) -> Object:
     if isinstance(capabilities, dict):
         inner = begin_lowering(capabilities)
         inner.rename(tables.AGENT_NAMES)
-        for name, rule in (
-            ("prompt_capabilities", _lower_prompt_capabilities),
-            ("mcp_capabilities", MCP_CONVERSION[1]),
-        ):
-            inner.put(name, _apply_to_object(rule, inner.out.get(name, ABSENT)))
+        for name, mapping in (("prompt_capabilities", _PROMPT), ("mcp_capabilities", _MCP)):
+            inner.put(name, apply_to_object(mapping.lower, inner.out.get(name, ABSENT)))
         lowered.put("agent_capabilities", inner.build(tables.AGENT_UNSUPPORTED))
     return lowered.build(("authMethods",))
-
-
-def _lift_prompt_capabilities(capabilities: Object) -> Object:
-    lifted = Lifted(capabilities)
-    lifted.rename(tables.PROMPT_NAMES)
-    lifted.move_to_side_data(("text",))
-    return lifted.build()
-
-
-def _lower_prompt_capabilities(capabilities: Object) -> Object:
-    lowered = begin_lowering(capabilities)
-    lowered.move_from_side_data(("text",))
-    lowered.rename(tables.PROMPT_NAMES)
-    return lowered.build(tables.PROMPT_UNSUPPORTED)
-
-
-def _apply_to_object(convert: Conversion, value: Json) -> Json:
-    return convert(value) if isinstance(value, dict) else value

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 
 from dragoman.dialect.crow.tables import OPTION_NAMES, RESPONSE_NAMES, TOOL_NAMES
-from dragoman.dialect.crow.update import lower_status, move_to_side_data
-from dragoman.dialect.guesses import guess_option_kind
+from dragoman.dialect.crow.update import move_to_side_data
+from dragoman.dialect.guesses import guess_option_kind, lower_status
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
 from dragoman.dialect.side_data import begin_lowering
 from dragoman.errors import Kind, ProtocolError

@@ -8,29 +8,21 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.dialect.text_chunk import KIND, SESSION, TEXT, ChunkForm
-from dragoman.dialect.v1.tables import STANDARD_CODES
+from dragoman.dialect.v1.tables import CODES as V1_CODES
 from dragoman.errors import Kind
 from dragoman.schema.side import Side
 
 NAME: Final = "crow"
 
+# Those that differ from v1's.
 CODES: Final[dict[str, int]] = {
-    **STANDARD_CODES,
-    Kind.AUTH_REQUIRED: -32000,
+    **V1_CODES,
     Kind.SESSION_NOT_FOUND: -32602,
     Kind.RESOURCE_NOT_FOUND: -32602,
-    Kind.PERMISSION_DENIED: -32603,
-    Kind.ACCESS_DENIED: -32602,
-    Kind.INVALID_STATE: -32600,
-    Kind.CAPABILITY_UNSUPPORTED: -32601,
     Kind.UNSUPPORTED_VERSION: -32602,
     Kind.CANCELLED: -32603,
-    Kind.RATE_LIMITED: -32603,
-    Kind.TIMEOUT: -32603,
     Kind.SESSION_EXPIRED: -32602,
     Kind.SESSION_CORRUPTED: -32602,
-    Kind.TOO_LARGE: -32600,
-    Kind.CONNECTION_LOST: -32603,
 }
 
 # --- initialize

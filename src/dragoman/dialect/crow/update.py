@@ -16,10 +16,10 @@ from dragoman.dialect.crow.tables import (
     TOOL_UNSUPPORTED,
     TYPE_BY_KIND,
 )
-from dragoman.dialect.guesses import lift_text, lower_text
+from dragoman.dialect.guesses import lift_text, lower_status, lower_text
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
 from dragoman.dialect.side_data import begin_lowering, strip_private, strip_side_data
-from dragoman.dialect.v1.tables import CHUNK_KINDS, NEAREST_STATUSES, UPDATE_KINDS, chunk_text
+from dragoman.dialect.v1.tables import CHUNK_KINDS, UPDATE_KINDS, chunk_text
 from dragoman.errors import Unsayable
 
 
@@ -85,15 +85,6 @@ def _lower_tool(lowered: Lowered) -> None:
     lowered.rename(TOOL_NAMES)
     lower_status(lowered)
     move_to_side_data(lowered, TOOL_UNSUPPORTED)
-
-
-def lower_status(lowered: Lowered) -> None:
-    """Return the nearest status that v1 has; the original goes to the side data."""
-    status = lowered.take("status")
-    said = NEAREST_STATUSES.get(status, status) if isinstance(status, str) else status
-    lowered.put("status", said)
-    if said is not status:
-        lowered.side_data["status"] = status
 
 
 def move_to_side_data(lowered: Lowered, names: tuple[str, ...]) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.dialect.mapping import ConversionPair, ObjectMapping
+from dragoman.dialect.mapping import ConversionPair, ObjectMapping, apply_to_list
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, check_encoding
 from dragoman.dialect.side_data import strip_private, strip_side_data
 from dragoman.dialect.v1.tables import EXTENSION_PREFIXES
 from dragoman.dialect.y2025 import initialize, shell_line
-from dragoman.dialect.y2025.content import lift_blocks, lower_blocks
+from dragoman.dialect.y2025.content import lift_block, lower_block
 from dragoman.dialect.y2025.tables import (
     EXIT_NAMES,
     NAME,
@@ -94,13 +94,13 @@ EXIT_STATUS: Final = ObjectMapping(EXIT_NAMES)
 
 def _lift_prompt(params: Object) -> Object:
     lifted = PROMPT.begin_lifting(params)
-    lifted.put("prompt", lift_blocks(lifted.take("content")))
+    lifted.put("prompt", apply_to_list(lift_block, lifted.take("content")))
     return lifted.build()
 
 
 def _lower_prompt(params: Object) -> Object:
     lowered = PROMPT.begin_lowering(params)
-    lowered.put("content", lower_blocks(lowered.take("prompt")))
+    lowered.put("content", apply_to_list(lower_block, lowered.take("prompt")))
     return lowered.build()
 
 

@@ -6,9 +6,9 @@ them to each session.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object, json_side_data
+from dragoman.dialect.blocks import lift_pairs, lower_pairs
+from dragoman.dialect.mapping import apply_to_list, apply_to_object
+from dragoman.dialect.reshape import ABSENT, Lifted, Lowered, Object, json_side_data
 from dragoman.dialect.side_data import strip_initialize_side_data
 from dragoman.dialect.y2025.tables import (
     AGENT_SIDE_DATA,
@@ -33,11 +33,11 @@ def lift_initialize(params: Object) -> Object:
     else:
         lifted.put("protocolVersion", version)
     lifted.rename({"client_info": "clientInfo"})
-    lifted.put("clientCapabilities", _lift_client(lifted.take("capabilities")))
+    lifted.put("clientCapabilities", apply_to_object(_lift_client, lifted.take("capabilities")))
     lifted.move_to_side_data({"working_directory": "workingDirectory"})
     servers = lifted.take("mcp_servers")
     if servers is not ABSENT:
-        lifted.side_data["mcpServers"] = _apply_to_list(lift_server, servers)
+        lifted.side_data["mcpServers"] = apply_to_list(lift_server, servers)
     return lifted.build()
 
 
@@ -49,16 +49,14 @@ def lower_initialize(params: Object) -> Object:
     if "protocolVersion" not in lowered.inferred:
         lowered.put("protocol_version", version if isinstance(version, str) else VERSION)
     lowered.rename({"client_info": "clientInfo"})
-    lowered.put("capabilities", _lower_client(lowered.take("clientCapabilities")))
+    lowered.put("capabilities", apply_to_object(_lower_client, lowered.take("clientCapabilities")))
     lowered.move_from_side_data({"working_directory": "workingDirectory"})
     servers = lowered.take_side_data("mcpServers")
-    lowered.put("mcp_servers", servers if servers is ABSENT else _apply_to_list(lower_server, servers))
+    lowered.put("mcp_servers", servers if servers is ABSENT else apply_to_list(lower_server, servers))
     return lowered.build()
 
 
-def _lift_client(capabilities: Json) -> Json:
-    if not isinstance(capabilities, dict):
-        return capabilities
+def _lift_client(capabilities: Object) -> Object:
     lifted = Lifted(capabilities)
     lifted.side_data = dict(json_side_data(capabilities))
     files = lifted.take("text_files")
@@ -68,9 +66,7 @@ def _lift_client(capabilities: Json) -> Json:
     return lifted.build()
 
 
-def _lower_client(capabilities: Json) -> Json:
-    if not isinstance(capabilities, dict):
-        return capabilities
+def _lower_client(capabilities: Object) -> Object:
     lowered = Lowered(capabilities)
     files = lowered.take("fs")
     if isinstance(files, dict):
@@ -96,7 +92,7 @@ def lift_initialize_result(result: Object) -> Object:
     if capabilities is ABSENT:
         lifted.infer("agentCapabilities", _lift_agent({}))
     else:
-        lifted.put("agentCapabilities", _lift_agent(capabilities))
+        lifted.put("agentCapabilities", apply_to_object(_lift_agent, capabilities))
     return lifted.build()
 
 
@@ -108,13 +104,11 @@ def lower_initialize_result(result: Object) -> Object:
     lowered.rename({"agent_info": "agentInfo"})
     capabilities = lowered.take("agentCapabilities")
     if "agentCapabilities" not in lowered.inferred:
-        lowered.put("capabilities", _lower_agent({} if capabilities in (ABSENT, None) else capabilities))
+        lowered.put("capabilities", apply_to_object(_lower_agent, capabilities or {}))
     return lowered.build(("authMethods",))
 
 
-def _lift_agent(capabilities: Json) -> Json:
-    if not isinstance(capabilities, dict):
-        return capabilities
+def _lift_agent(capabilities: Object) -> Object:
     lifted = Lifted(capabilities)
     lifted.infer("loadSession", True)
     prompt = Lifted(None)
@@ -127,9 +121,7 @@ def _lift_agent(capabilities: Json) -> Json:
     return lifted.build()
 
 
-def _lower_agent(capabilities: Json) -> Json:
-    if not isinstance(capabilities, dict):
-        return capabilities
+def _lower_agent(capabilities: Object) -> Object:
     lowered = Lowered(capabilities)
     prompt = Lowered(lowered.take("promptCapabilities"))
     lowered.move_from_side_data(AGENT_SIDE_DATA)
@@ -147,9 +139,9 @@ def _lower_agent(capabilities: Json) -> Json:
     return lowered.build(AGENT_UNSUPPORTED)
 
 
-def lift_server(server: Json) -> Json:
+def lift_server(server: Object) -> Object:
     """Convert an MCP server URL to v1's form; credentials become environment or headers."""
-    if not isinstance(server, dict) or not isinstance(server.get("url"), str):
+    if not isinstance(server.get("url"), str):
         return server
     lifted = Lifted(server)
     lifted.put("name", lifted.take("name"))
@@ -164,40 +156,28 @@ def lift_server(server: Json) -> Json:
     member = "env" if local else "headers"
     if credentials is ABSENT:
         lifted.infer(member, [])
-    elif isinstance(credentials, dict):
-        lifted.put(member, [{"name": name, "value": value} for name, value in credentials.items()])
     else:
-        lifted.put(member, credentials)
+        lifted.put(member, lift_pairs(credentials))
     return lifted.build()
 
 
-def lower_server(server: Json) -> Json:
+def lower_server(server: Object) -> Object:
     """Convert a v1 MCP server to its URL; arguments are unsupported."""
-    if not isinstance(server, dict):
-        return server
     lowered = Lowered(server)
     lowered.put("name", lowered.take("name"))
     command = lowered.take("command")
     if isinstance(command, str):
         lowered.put("url", _STDIO_SCHEME + command)
-        lowered.put("credentials", _pairs_to_map(lowered.take("env")))
+        lowered.put("credentials", lower_pairs(lowered.take("env")))
     else:
         lowered.put("command", command)
         lowered.put("url", lowered.take("url"))
-        lowered.put("credentials", _pairs_to_map(lowered.take("headers")))
+        lowered.put("credentials", lower_pairs(lowered.take("headers")))
     if lowered.rest.get("args") == []:
         lowered.take("args")
     if lowered.rest.get("type") == "http":
         lowered.take("type")
     return lowered.build(("args", "type", "serverId"))
-
-
-def _pairs_to_map(pairs: Json) -> Json:
-    """[{name, value}] -> {name: value}; anything else is unchanged."""
-    if not isinstance(pairs, list):
-        return pairs
-    named = [pair for pair in pairs if isinstance(pair, dict) and isinstance(pair.get("name"), str)]
-    return {pair["name"]: pair.get("value") for pair in named} if len(named) == len(pairs) else pairs
 
 
 def lift_authenticate(params: Object) -> Object:
@@ -218,7 +198,3 @@ def lower_authenticate(params: Object) -> Object:
         lowered.out.update(credentials)
     lowered.put("type", lowered.take("methodId"))
     return lowered.build()
-
-
-def _apply_to_list(convert: Callable[[Json], Json], servers: Json) -> Json:
-    return [convert(server) for server in servers] if isinstance(servers, list) else servers

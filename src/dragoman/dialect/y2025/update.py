@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.dialect.guesses import guess_tool_kind, lift_text, lower_text
+from dragoman.dialect.guesses import guess_tool_kind, lift_text, lower_status, lower_text
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object
 from dragoman.dialect.side_data import strip_private, strip_side_data
-from dragoman.dialect.v1.tables import CHUNK_KINDS, NEAREST_STATUSES, UPDATE_KINDS, chunk_text
+from dragoman.dialect.v1.tables import CHUNK_KINDS, UPDATE_KINDS, chunk_text
 from dragoman.dialect.y2025.tables import NAME, SESSION_NAMES, TOOL_UNSUPPORTED
 from dragoman.errors import Unsayable
 
@@ -127,7 +127,7 @@ def _lift_progress(data: Object) -> Object:
 def _lower_progress(data: Object) -> Object:
     lowered = Lowered(data)
     lowered.rename({"id": "toolCallId"})
-    _lower_status(lowered)
+    lower_status(lowered)
     content = lowered.take("content")
     texts = [text for entry in content if (text := _text_of(entry)) is not None] if isinstance(content, list) else []
     if texts:
@@ -138,14 +138,6 @@ def _lower_progress(data: Object) -> Object:
     if content is not ABSENT and not (texts and not content):
         lowered.side_data["content"] = content
     return lowered.build(TOOL_UNSUPPORTED)
-
-
-def _lower_status(lowered: Lowered) -> None:
-    status = lowered.take("status")
-    said = NEAREST_STATUSES.get(status, status) if isinstance(status, str) else status
-    lowered.put("status", said)
-    if said is not status:
-        lowered.side_data["status"] = status
 
 
 def _text_entry(text: str | None) -> Object:
