@@ -1,6 +1,6 @@
 """Authentication: methods on offer, authenticate, logout, status (docs/protocol/auth.md).
 
-Above: initialize, methods. Below: base. The method on offer is ONE Struct with a `form`.
+A method on offer is one Struct with a `form`.
 """
 
 from __future__ import annotations

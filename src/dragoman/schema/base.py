@@ -1,8 +1,6 @@
 """What every type of the vocabulary is made of: Model, Maybe, Unknown, and the one encoder.
 
-Above: every chapter of this folder. Below: msgspec. A member that a peer may leave out is `Maybe[T] = UNSET`,
-so absent, null and a value stay three different things from the wire and back to it.
-Knows nothing of methods and dialects; it calls the second pass (lenient.py) only when text cannot be encoded.
+A member that a peer may leave out is `Maybe[T] = UNSET`, so absent, null and a value stay three different things.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Modes and config options of a session, and the calls that set them (docs/protocol/sessions.md#modes).
 
-Above: session, update. Below: base. An option is ONE Struct whatever its type, and a choice ONE Struct
-whether it is a value or a group of values; `form` tells them apart.
+An option is one Struct whatever its type, and so is a choice: a value or a group of values. `form` tells them apart.
 """
 
 from __future__ import annotations

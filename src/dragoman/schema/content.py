@@ -1,7 +1,4 @@
-"""Content blocks: what prompts, messages and tool calls are made of (docs/protocol/content.md).
-
-Above: prompt, toolcall, update, session. Below: base. Gives `ContentBlock`, a union tagged by `type`.
-"""
+"""Content blocks, of which prompts, messages and tool calls consist (docs/protocol/content.md)."""
 
 from __future__ import annotations
 

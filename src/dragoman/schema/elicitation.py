@@ -1,6 +1,6 @@
 """Questions to the user beyond permission: forms and links (docs/protocol/elicitation.md).
 
-Above: methods. Below: base. The question is ONE Struct for both modes and both scopes: `form` and `scope`.
+A question is one Struct for both modes and both scopes: `form` and `scope`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Files that a client lends an agent: the two official calls (docs/protocol/files-terminals.md#read) and our own
+"""Files of the client: two official calls (docs/protocol/files-terminals.md#read) and ours
 (docs/protocol/extensions.md#file-calls).
-
-Above: methods, workspace. Below: base.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The first call: versions, names and capabilities of both ends (docs/protocol/initialize.md).
 
-Above: methods, engine. Below: auth. Absent capability means unsupported.
+An absent capability is unsupported.
 """
 
 from __future__ import annotations

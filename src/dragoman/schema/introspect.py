@@ -1,8 +1,4 @@
-"""What a type looks like from outside: members, list items, variants. One description, made once per type.
-
-Takes a type of the vocabulary, gives a `Shape`. Above: lenient and extras, which walk JSON along it.
-Below: msgspec. Imported only where the fast path has already been left.
-"""
+"""The shape of a type of the vocabulary: members, list items, variants. Made once per type, off the fast path."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-_PLAIN = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+PLAIN_TYPES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 
 
 class StructMember:
@@ -35,17 +31,7 @@ class StructMember:
 class Shape:
     """What a value may be: plain types, null, an object (`struct`), one of `variants`, a list or a map."""
 
-    __slots__ = (
-        "_members",
-        "anything",
-        "items",
-        "nullable",
-        "plain",
-        "struct",
-        "tag_field",
-        "values",
-        "variants",
-    )
+    __slots__ = ("_members", "anything", "items", "nullable", "plain", "struct", "tag_field", "values", "variants")
 
     def __init__(self) -> None:
         self.anything = False
@@ -69,7 +55,7 @@ class Shape:
     @property
     def expected(self) -> str:
         """What is wanted, in words for an error."""
-        words = [word for kind, word in _PLAIN.items() if kind in self.plain]
+        words = [word for kind, word in PLAIN_TYPES.items() if kind in self.plain]
         if self.struct or self.variants or self.values is not None:
             words.append("an object")
         if self.items is not None:
@@ -93,7 +79,7 @@ def shape_of(kind: Any) -> Shape:
             shape.items = shape_of(get_args(choice)[0])
         elif get_origin(choice) is dict:
             shape.values = shape_of(get_args(choice)[1])
-        elif choice in _PLAIN:
+        elif choice in PLAIN_TYPES:
             shape.plain.add(choice)
     if structs and structs[0].__struct_config__.tag is not None:
         shape.tag_field = str(structs[0].__struct_config__.tag_field)

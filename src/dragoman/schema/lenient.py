@@ -1,27 +1,25 @@
 """The second pass: reads what the strict decode refused, by one generic function over the types.
 
-`parse` takes any bytes and gives JSON builtins; `read` takes builtins and a type and gives a Model and the
-faults it passed over. Above: methods.read, engine. Below: base, shape. Entered only after a failure, so it
-may be slow, and nothing imports it before. It raises nothing but ProtocolError.
+Entered only after a failure, so it may be slow, and nothing imports it before. It raises nothing but ProtocolError.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import Unknown
-from dragoman.schema.introspect import Shape, shape_of
+from dragoman.schema.introspect import PLAIN_TYPES, Shape, shape_of
+from dragoman.wire.repair import clean_text, clean_values, repair
 
 MAX_DEPTH = 128
 """Deepest nesting the second pass reads: real messages stay below 20, and Python allows some 1000 frames."""
 
 MAX_FAULTS = 1000
 """Most faults one error lists, so that a hostile message is not answered with a far longer one."""
-
-_WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 
 
 class Fault(NamedTuple):
@@ -40,34 +38,15 @@ def parse(raw: bytes) -> Any:
         pass
     except RecursionError:
         raise _too_deep_error() from None
-    import json
-
-    text = raw.decode("utf-8-sig", "replace")
-    try:
-        # NaN and the infinities are no JSON, yet some peers write them where a number is missing.
-        return replace_surrogates(json.loads(text, parse_constant=lambda _: None, strict=False))
-    except RecursionError:
-        raise _too_deep_error() from None
-    except ValueError as error:
-        raise ProtocolError(Kind.PARSE_ERROR, f"not JSON: {error}") from None
+    return repair(raw)
 
 
 def replace_surrogates(value: Any, depth: int = 0) -> Any:
     """Copy JSON builtins with every lone surrogate replaced by U+FFFD."""
-    if depth > MAX_DEPTH:
-        raise _too_deep_error()
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            # Through UTF-16, since two halves that stand side by side are one whole character.
-            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return value
-    if isinstance(value, dict):
-        return {replace_surrogates(str(key)): replace_surrogates(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [replace_surrogates(item, depth + 1) for item in value]
-    return value
+    try:
+        return clean_values(value, MAX_DEPTH - depth)
+    except RecursionError:
+        raise _too_deep_error() from None
 
 
 def read_leniently(kind: Any, value: Any) -> tuple[Any, list[Fault]]:
@@ -130,9 +109,11 @@ class _Reader:
             if shape.struct is not None:
                 return self.read_struct(shape, value, path, depth)
             if shape.values is not None:
-                return self.read_values(shape.values, value, path, depth, optional)
+                found = self.read_parts(shape.values, value.items(), path, depth, optional)
+                return {clean_text(key): item for key, item in found.items()} if isinstance(found, dict) else found
         elif isinstance(value, (list, tuple)) and shape.items is not None:
-            return self.read_items(shape.items, value, path, depth, optional)
+            found = self.read_parts(shape.items, enumerate(value), path, depth, optional)
+            return list(found.values()) if isinstance(found, dict) else found
         elif (plain := _read_scalar(shape, value)) is not _BAD:
             return plain
         return self.add_fault(path, f"must be {shape.expected}, not {_type_name(value)}")
@@ -166,31 +147,20 @@ class _Reader:
             return self.add_fault(at, f"must be a string, not {_type_name(tag)}")
         known = shape.variants.get(tag)
         if known is None:
-            return Unknown(replace_surrogates(tag), replace_surrogates(value, depth))
+            return Unknown(clean_text(tag), replace_surrogates(value, depth))
         return self.read_struct(known, value, path, depth)
 
-    def read_items(self, shape: Shape, value: Any, path: str, depth: int, optional: bool) -> Any:
-        found = []
-        whole = True
-        for index, item in enumerate(value):
-            mark = len(self.faults)
-            part = self.read(shape, item, f"{path}[{index}]", depth + 1)
-            if part is not _BAD:
-                found.append(part)
-            elif optional:
-                self.make_nonfatal(mark)
-            else:
-                whole = False
-        return found if whole else _BAD
-
-    def read_values(self, shape: Shape, value: dict[str, Any], path: str, depth: int, optional: bool) -> Any:
+    def read_parts(
+        self, shape: Shape, parts: Iterable[tuple[Any, Any]], path: str, depth: int, optional: bool
+    ) -> dict[Any, Any] | _Bad:
+        """Read the items of a list or map, by position or key; bad ones are left out of an optional one."""
         found = {}
         whole = True
-        for key, item in value.items():
+        for key, item in parts:
             mark = len(self.faults)
             part = self.read(shape, item, f"{path}[{key!r}]", depth + 1)
             if part is not _BAD:
-                found[replace_surrogates(key)] = part
+                found[key] = part
             elif optional:
                 self.make_nonfatal(mark)
             else:
@@ -227,7 +197,7 @@ def _type_name(value: Any) -> str:
         return "an object"
     if isinstance(value, (list, tuple)):
         return "a list"
-    return _WORDS.get(type(value), type(value).__name__)
+    return PLAIN_TYPES.get(type(value), type(value).__name__)
 
 
 def _too_deep_error() -> ProtocolError:

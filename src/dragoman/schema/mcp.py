@@ -1,7 +1,5 @@
-"""MCP servers in session setup, and MCP carried over this protocol in its spellings
-(docs/protocol/sessions.md#mcp-servers, docs/protocol/extensions.md#mcp-over-acp).
-
-Above: session, methods. Below: base. The server entry is ONE Struct with a `form`.
+"""MCP servers in session setup (docs/protocol/sessions.md#mcp-servers), and MCP carried over this protocol
+(docs/protocol/extensions.md#mcp-over-acp). A server is one Struct with a `form`.
 """
 
 from __future__ import annotations

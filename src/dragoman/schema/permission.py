@@ -1,7 +1,5 @@
-"""Asking leave: the question, its options, the outcome (docs/protocol/permission.md), and crow's own answer
+"""Permission requests, their options and outcome (docs/protocol/permission.md), and crow's answer
 (docs/protocol/extensions.md#crow-permission).
-
-Above: methods, policy. Below: toolcall.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Plans: entries, and the three forms of an identified plan (docs/protocol/updates.md#identified-plans).
-
-Above: update. Below: base.
-"""
+"""Plans: entries, and the three forms of an identified plan (docs/protocol/updates.md#identified-plans)."""
 
 from __future__ import annotations
 

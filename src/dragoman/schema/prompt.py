@@ -1,7 +1,4 @@
-"""The prompt turn: prompt, cancel, and the cancelling of single requests (docs/protocol/prompt-turns.md).
-
-Above: methods. Below: content.
-"""
+"""The prompt turn: prompt, cancel, and the cancelling of single requests (docs/protocol/prompt-turns.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What concerns the running programs rather than one conversation: providers, proxies, attached clients.
-
-References 1.15, 4.1, 5.17. Above: methods. Below: base. A proxy is initialized by the types of initialize.py.
-"""
+"""What concerns the running programs rather than one session: providers, proxies, attached clients."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The life of sessions: new, load, resume, fork, list, close, delete and their unstable kin
-(docs/protocol/sessions.md).
-
-Above: methods. Below: config, content, mcp.
-"""
+"""The life of sessions: new, load, resume, fork, list, close, delete and unstable calls (docs/protocol/sessions.md)."""
 
 from __future__ import annotations
 
@@ -70,29 +66,16 @@ class ResumeSessionParams(Model, kw_only=True):
     system_prompt: Maybe[SystemPrompt] = UNSET
 
 
-class ResumeSessionResult(Model, kw_only=True):
+class ResumeSessionResult(LoadSessionResult, kw_only=True):
     """The session is open again."""
 
-    modes: Maybe[SessionModeState] = UNSET
-    config_options: Maybe[list[SessionConfigOption]] = UNSET
 
-
-class ForkSessionParams(Model, kw_only=True):
+class ForkSessionParams(ResumeSessionParams, kw_only=True):
     """session/fork: a new session that starts with the history of another."""
 
-    session_id: str
-    cwd: str
-    mcp_servers: Maybe[list[McpServer]] = UNSET
-    additional_directories: Maybe[list[str]] = UNSET
-    system_prompt: Maybe[SystemPrompt] = UNSET
 
-
-class ForkSessionResult(Model, kw_only=True):
+class ForkSessionResult(NewSessionResult, kw_only=True):
     """The session that was made."""
-
-    session_id: str
-    modes: Maybe[SessionModeState] = UNSET
-    config_options: Maybe[list[SessionConfigOption]] = UNSET
 
 
 class ArchiveFilter:

@@ -1,4 +1,4 @@
-"""Side is a value: which end of a connection receives a message. Knows nothing else."""
+"""Which end of a connection receives a message."""
 
 from __future__ import annotations
 

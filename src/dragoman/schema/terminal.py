@@ -1,7 +1,5 @@
 """Terminals that a client runs for an agent (docs/protocol/files-terminals.md#terminal-create), and the draft's pushed
 output (docs/protocol/extensions.md#pushed-output).
-
-Above: methods, workspace. Below: mcp (names with values).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Tool calls: their kinds, states, contents and places (docs/protocol/tool-calls.md).
 
-Above: update, permission. Below: content. `ToolCallUpdate` is the patch that a permission question carries;
-the two session updates that start and change a tool call live in update.py.
+The two session updates that start and change a tool call are in update.py.
 """
 
 from __future__ import annotations

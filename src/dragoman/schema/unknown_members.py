@@ -1,7 +1,6 @@
-"""What a peer said beyond the types: found by place, and put back when a changed message is lowered again.
+"""Members that the types do not know: found by place, and put back when a changed message is lowered again.
 
-Takes JSON builtins and a type, gives the members that the type does not know. Above: dialect, engine.
-Below: shape. An Unknown needs none of this: it carries its whole raw object.
+An Unknown needs none of this: it carries its whole raw object.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""session/update: every kind of news about a session (docs/protocol/updates.md), a union tagged by `sessionUpdate`.
-
-Above: methods, session. Below: config, content, plan, prompt, toolcall.
-"""
+"""session/update: every kind of update of a session (docs/protocol/updates.md), a union tagged by `sessionUpdate`."""
 
 from __future__ import annotations
 

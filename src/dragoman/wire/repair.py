@@ -28,16 +28,16 @@ def repair(frame: bytes) -> Any:
         raise ProtocolError(Kind.PARSE_ERROR, f"the message is not JSON: {error}; send one object a line") from None
 
 
-def clean_values(value: Any, depth: int = 0) -> Any:
-    """Return the values without lone surrogates; raise RecursionError when they nest too deep."""
+def clean_values(value: Any, levels: int = MAX_DEPTH) -> Any:
+    """Return the values without lone surrogates; raise RecursionError when they nest deeper than this."""
     if isinstance(value, str):
         return clean_text(value)
-    if depth > MAX_DEPTH and isinstance(value, dict | list):
+    if levels < 0 and isinstance(value, dict | list | tuple):
         raise RecursionError
     if isinstance(value, dict):
-        return {clean_text(key): clean_values(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [clean_values(item, depth + 1) for item in value]
+        return {clean_text(str(key)): clean_values(item, levels - 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean_values(item, levels - 1) for item in value]
     return value
 
 
