@@ -187,7 +187,9 @@ class RecordingStats:
                 sizes = sizes_by_update.get(key) or self._add_update_sizes(key)
                 sizes.append(len(line) - line.find(b'"msg":') - _MESSAGE_OVERHEAD)
             else:
-                self._count_line(each, line)
+                t = self.reader.to_microseconds(each.t, each.dir)
+                size = len(line) - line.find(b'"msg":') - _MESSAGE_OVERHEAD
+                self._count_message(DIRECTION_NAMES[each.dir], message, t, size, line)
         self.reader.line_count = base + len(lines)
         self._fold_updates(decoded)
 
@@ -216,12 +218,6 @@ class RecordingStats:
             self.first_time = t if self.first_time is None else self.first_time
             self._part_start = t if self._part_start is None else min(self._part_start, t)
             self.last_time = t if self.last_time is None else max(self.last_time, t)
-
-    def _count_line(self, decoded: _PlainLine, line: bytes) -> None:
-        """Count a message that is not an update."""
-        t = self.reader.to_microseconds(decoded.t, decoded.dir)
-        size = len(line) - line.find(b'"msg":') - _MESSAGE_OVERHEAD
-        self._count_message(DIRECTION_NAMES[decoded.dir], decoded.msg, t, size, line)
 
     def _count_message(self, direction: str, message: _Message, t: int | None, size: int, line: bytes) -> None:
         self.frames[direction] += 1

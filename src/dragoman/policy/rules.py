@@ -127,14 +127,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict is ALLOW:
             if line.is_opaque:
                 return Match.NO
-            is_match = all(self._allows_command(argv, line.is_wild) for argv in line.commands)
+            is_match = all(
+                any(pattern.matches(argv, is_wild=line.is_wild) for pattern in self.commands) for argv in line.commands
+            )
             return Match.YES if is_match else Match.NO
         if any(pattern.may_match(argv) for pattern in self.commands for argv in line.commands):
             return Match.YES
         return Match.MAYBE if line.is_opaque else Match.NO
-
-    def _allows_command(self, argv: tuple[str, ...], is_wild: bool) -> bool:
-        return any(pattern.matches(argv, is_wild=is_wild) for pattern in self.commands)
 
     def _match_url(self, question: Question) -> Match:
         if question.operation != Operation.MCP_START:

@@ -68,8 +68,7 @@ def behavior_variables(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _is_harmless(name: str, value: str) -> bool:
-    values = HARMLESS_VARIABLES.get(name)
-    return values is not None and values.fullmatch(value) is not None
+    return name in HARMLESS_VARIABLES and HARMLESS_VARIABLES[name].fullmatch(value) is not None
 
 
 class CommandLine(NamedTuple):
@@ -93,10 +92,10 @@ def parse_command_line(line: str) -> CommandLine:
 def runs_from_here(line: str) -> bool:
     """Return whether a line runs a program by a relative path, such as ./run.sh."""
     commands = parse_command_line(line).commands
-    return not commands or any(map(_names_a_place_here, commands))
+    return not commands or any(map(_has_relative_path, commands))
 
 
-def _names_a_place_here(words: Argv) -> bool:
+def _has_relative_path(words: Argv) -> bool:
     program = next((word for word in words if not _ASSIGNMENT.match(word)), "")
     return ("/" in program and program[0] not in "/~") or any(word.startswith(("./", "../")) for word in words)
 

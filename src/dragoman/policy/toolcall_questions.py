@@ -7,7 +7,7 @@ in several places, all are asked about. Pure: the caller passes `resolve`.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from dragoman.policy.question import FILE_OPERATIONS, OPERATIONS, Operation, Question
@@ -52,18 +52,14 @@ def questions_for_call(call: Any, side: dict[str, Any], resolve: Resolve, absolu
     """Return all questions of a tool call, the draft's side data first; never empty."""
     operation = side.get("operation")
     about: dict[str, Any] = {"kind": call.kind or "", "title": call.title or "", **_tool_and_server(call.name or "")}
-    found: list[Question]
+    named: Iterable[tuple[str, Any]]
     if isinstance(operation, str):
-        resource = side.get("resource")
-        found = [
-            _question(
-                operation if operation in OPERATIONS else Operation.OTHER, resource, about, resolve, absolute, call
-            )
-        ]
+        named = [(operation if operation in OPERATIONS else Operation.OTHER, side.get("resource"))]
     elif about["server"]:
-        found = [Question(operation=Operation.MCP_TOOL, **about)]
+        return [Question(operation=Operation.MCP_TOOL, **about)]
     else:
-        found = [_question(name, resource, about, resolve, absolute, call) for name, resource in _named_resources(call)]
+        named = _named_resources(call)
+    found = [_question(name, resource, about, resolve, absolute, call) for name, resource in named]
     return list(dict.fromkeys(found)) or [
         Question(operation=OPERATION_BY_KIND.get(call.kind, Operation.OTHER), **about)
     ]
@@ -94,8 +90,7 @@ def _tool_and_server(name: str) -> dict[str, str]:
 def _named_resources(call: Any) -> Iterator[tuple[str, str]]:
     """Return operation and resource of everything that a call names."""
     given = call.raw_input if isinstance(call.raw_input, dict) else {}
-    commands = list(_named_commands(given))
-    for line in commands:
+    for line in _named_commands(given):
         yield Operation.TERMINAL_EXECUTE, line
     for block in call.content:
         if hasattr(block, "new_text"):

@@ -86,13 +86,13 @@ class _Batch:
     def commit(self) -> None:
         """Rename every file to its target, keeping backups until the end."""
         for staged in self._staged:
-            spot = staged.target
-            with translate_os_errors(spot.requested):
+            target = staged.target
+            with translate_os_errors(target.requested):
                 if staged.replaces:
                     _back_up(staged)
-                elif spot.stat() is not None:  # it was created since: do not overwrite it
+                elif target.stat() is not None:  # it was created since: do not overwrite it
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-                _rename(spot, staged.temporary_name or "", spot.name)
+                _rename(target, staged.temporary_name or "", target.name)
                 staged.temporary_name = None
         for staged in self._staged:
             if staged.backup_name is not None:
@@ -102,18 +102,18 @@ class _Batch:
     def roll_back(self) -> None:
         """Restore everything, the last one first; ignore errors."""
         for staged in reversed(self._staged):
-            spot = staged.target
+            target = staged.target
             with suppress(OSError):
                 if staged.temporary_name is not None:
-                    _unlink(spot, staged.temporary_name)
+                    _unlink(target, staged.temporary_name)
                 if staged.backup_name is not None:
-                    _rename(spot, staged.backup_name, spot.name)
-                    _unlink(spot, staged.backup_name)  # rename does nothing if both names are the same file
-                elif staged.temporary_name is None and _identity(spot, spot.name) == staged.identity:
-                    _unlink(spot, spot.name)
+                    _rename(target, staged.backup_name, target.name)
+                    _unlink(target, staged.backup_name)  # rename does nothing if both names are the same file
+                elif staged.temporary_name is None and _identity(target, target.name) == staged.identity:
+                    _unlink(target, target.name)
         for folder in reversed(self._made_directories):
-            with suppress(OSError, ProtocolError), find_target(self._roots, folder) as spot:
-                os.rmdir(spot.name, dir_fd=spot.directory)  # fails if it is in use
+            with suppress(OSError, ProtocolError), find_target(self._roots, folder) as target:
+                os.rmdir(target.name, dir_fd=target.directory)  # fails if it is in use
 
     def close(self) -> None:
         """Close all folders."""
@@ -123,13 +123,13 @@ class _Batch:
 
 def _back_up(staged: _StagedFile) -> None:
     """Link the old file to a backup name; rename it if hard links are not supported."""
-    spot, name = staged.target, new_temporary_name()
+    target, name = staged.target, new_temporary_name()
     try:
-        os.link(spot.name, name, src_dir_fd=spot.directory, dst_dir_fd=spot.directory, follow_symlinks=False)
+        os.link(target.name, name, src_dir_fd=target.directory, dst_dir_fd=target.directory, follow_symlinks=False)
     except FileNotFoundError:
         return  # deleted meanwhile: the file is new
     except OSError:
-        _rename(spot, spot.name, name)
+        _rename(target, target.name, name)
     staged.backup_name = name
 
 

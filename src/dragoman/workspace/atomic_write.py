@@ -114,12 +114,12 @@ def _write_new_file(
 def make_directory(roots: Roots, path: str, *, base: str | None = None, parents: bool = False) -> bool:
     """Create a folder; return False if it exists."""
     name = path.rstrip("/") or path  # with a trailing slash the folder would have to exist
-    with find_target(roots, name, base=base, make_directories=parents) as spot, translate_os_errors(spot.requested):
-        roots.check_writable(spot.path, spot.requested)
+    with find_target(roots, name, base=base, make_directories=parents) as target, translate_os_errors(target.requested):
+        roots.check_writable(target.path, target.requested)
         try:
-            os.mkdir(spot.name, dir_fd=spot.directory)
+            os.mkdir(target.name, dir_fd=target.directory)
         except FileExistsError:
-            seen = spot.stat()
+            seen = target.stat()
             if seen is None or not stat.S_ISDIR(seen.st_mode):
                 raise
             return False

@@ -92,8 +92,8 @@ class Files:
 
         _check_count("limit", limit)
         folder = path.rstrip("/") + "/" if path else path
-        with find_target(self._roots, folder, base=self._base) as spot, translate_os_errors(spot.requested):
-            return list_directory(spot.directory, recursive, limit)
+        with find_target(self._roots, folder, base=self._base) as target, translate_os_errors(target.requested):
+            return list_directory(target.directory, recursive, limit)
 
     async def watch(self, path: str, recursive: bool = False, *, interval: float | None = None) -> DirectoryWatch:
         """Watch a folder or a file; with `interval`, poll every so many seconds instead of using inotify."""
@@ -122,9 +122,9 @@ class Files:
         """Write exactly these bytes to a file; hard links to it keep the old bytes."""
         self._check_size(path, len(data))
 
-        def write(spot: PathTarget) -> WriteResult:
-            self._roots.check_writable(spot.path, spot.requested)
-            return write_file(spot, data, overwrite)
+        def write(target: PathTarget) -> WriteResult:
+            self._roots.check_writable(target.path, target.requested)
+            return write_file(target, data, overwrite)
 
         return with_target(self._roots, path, write, base=self._base, make_directories=create_directories)
 
@@ -145,11 +145,11 @@ class Files:
     # --- path lookup ------------------------------------------------------------------------------------------
 
     def _with_open_file(self, path: str, read: Callable[[str, int], T]) -> T:
-        def use(spot: PathTarget) -> T:
-            check_regular(spot, spot.stat())
-            fd = spot.open(_READ_FLAGS)
+        def use(target: PathTarget) -> T:
+            check_regular(target, target.stat())
+            fd = target.open(_READ_FLAGS)
             try:
-                check_regular(spot, os.fstat(fd))
+                check_regular(target, os.fstat(fd))
                 return read(path, fd)
             finally:
                 os.close(fd)

@@ -189,8 +189,8 @@ def with_target(
 def resolve_inside(roots: Roots, path: str, *, base: str | None = None) -> str:
     """Return the canonical path, for permission questions; it need not exist."""
     asked = validate_path(path, base)
-    with translate_os_errors(asked), _PathWalk(roots, asked, allow_missing=True).run() as spot:
-        return spot.path
+    with translate_os_errors(asked), _PathWalk(roots, asked, allow_missing=True).run() as target:
+        return target.path
 
 
 def validate_path(path: str, base: str | None = None) -> str:

@@ -62,15 +62,15 @@ class DirectorySnapshot:
 
     def begin(self) -> None:
         """Take the first snapshot, without changes. Raises ProtocolError."""
-        with find_target(self._roots, self._path, base=self._base) as spot, translate_os_errors(spot.requested):
-            seen = spot.stat()
+        with find_target(self._roots, self._path, base=self._base) as target, translate_os_errors(target.requested):
+            seen = target.stat()
             if seen is None:
                 message = f"{self._path} does not exist, so it cannot be watched"
                 raise ProtocolError(Kind.RESOURCE_NOT_FOUND, message, {"path": self._path})
             is_directory = stat.S_ISDIR(seen.st_mode)
-            self._file_name = None if is_directory else spot.name
-            self.root_path = spot.path if is_directory else os.path.dirname(spot.path)
-            with open_subdirectory(spot.directory, (spot.name,) if is_directory else ()) as fd:
+            self._file_name = None if is_directory else target.name
+            self.root_path = target.path if is_directory else os.path.dirname(target.path)
+            with open_subdirectory(target.directory, (target.name,) if is_directory else ()) as fd:
                 self._identity = _identity(os.fstat(fd))
                 self._add_directory(fd, (), None)
         if self._name_count > MAX_NAMES:
@@ -95,9 +95,9 @@ class DirectorySnapshot:
             return changes
         reported = {change.path for change in changes}
         for place, name in written:
-            mark = self._states.get(place, {}).get(name)
+            state = self._states.get(place, {}).get(name)
             change = self._change((*place, name), "modified")
-            if mark is not None and not mark.is_directory and change.path not in reported:
+            if state is not None and not state.is_directory and change.path not in reported:
                 changes.append(change)
         return changes
 
@@ -117,22 +117,22 @@ class DirectorySnapshot:
         self, fd: int, directory: RelativePath, now: dict[str, _FileState], changes: list[WatchChange]
     ) -> None:
         before = self._states[directory]
-        for name, mark in before.items():
+        for name, state in before.items():
             after = now.get(name)
-            if after is None or (mark.is_directory and after.identity != mark.identity):
-                if mark.is_directory:
+            if after is None or (state.is_directory and after.identity != state.identity):
+                if state.is_directory:
                     self._remove_directory((*directory, name), changes)
                 if after is None or not after.is_directory:
                     changes.append(self._change((*directory, name), "deleted" if after is None else "modified"))
         self._name_count += len(now) - len(before)
         self._states[directory] = now
-        for name, mark in now.items():
+        for name, state in now.items():
             old = before.get(name)
-            if old is None or (mark.is_directory and old.identity != mark.identity):
+            if old is None or (state.is_directory and old.identity != state.identity):
                 changes.append(self._change((*directory, name), "created" if old is None else "modified"))
-                if mark.is_directory:
+                if state.is_directory:
                     self._add_subdirectory(fd, directory, name, changes)
-            elif not old.is_directory and (old.identity, old.version) != (mark.identity, mark.version):
+            elif not old.is_directory and (old.identity, old.version) != (state.identity, state.version):
                 changes.append(self._change((*directory, name), "modified"))
 
     def _read_states(self, fd: int) -> dict[str, _FileState]:
@@ -142,13 +142,13 @@ class DirectorySnapshot:
     def _add_directory(self, fd: int, directory: RelativePath, changes: list[WatchChange] | None) -> None:
         """Add a folder and its subfolders; with `changes`, report their entries as created."""
         self.on_enter(directory, fd)  # before reading: report a change twice rather than never
-        marks = self._read_states(fd)
-        self._states[directory] = marks
-        self._name_count += len(marks)
-        for name, mark in marks.items():
+        states = self._read_states(fd)
+        self._states[directory] = states
+        self._name_count += len(states)
+        for name, state in states.items():
             if changes is not None:
                 changes.append(self._change((*directory, name), "created"))
-            if mark.is_directory:
+            if state.is_directory:
                 self._add_subdirectory(fd, directory, name, changes)
 
     def _add_subdirectory(self, fd: int, directory: RelativePath, name: str, changes: list[WatchChange] | None) -> None:
@@ -162,20 +162,20 @@ class DirectorySnapshot:
     def _remove_directory(self, directory: RelativePath, changes: list[WatchChange]) -> None:
         """Remove a folder and all below it; report their entries as deleted."""
         for other in [known for known in self._states if known[: len(directory)] == directory]:
-            marks = self._states.pop(other)
-            self._name_count -= len(marks)
+            states = self._states.pop(other)
+            self._name_count -= len(states)
             self.on_leave(other)
-            changes.extend(self._change((*other, name), "deleted") for name in marks)
+            changes.extend(self._change((*other, name), "deleted") for name in states)
 
     # --- path lookup ------------------------------------------------------------------------------------------
 
     @contextmanager
     def _open_root(self) -> Iterator[int]:
         """Open the watched folder again; it must be the same folder as before."""
-        with find_target(self._roots, self.root_path.rstrip("/") + "/") as spot:
-            if _identity(os.fstat(spot.directory)) != self._identity:
+        with find_target(self._roots, self.root_path.rstrip("/") + "/") as target:
+            if _identity(os.fstat(target.directory)) != self._identity:
                 raise FileNotFoundError(self.root_path)
-            yield spot.directory
+            yield target.directory
 
     def _change(self, parts: RelativePath, type: str) -> WatchChange:
         return WatchChange(printable_name("/".join([self.root_path.rstrip("/"), *parts])), type)

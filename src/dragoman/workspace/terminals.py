@@ -116,8 +116,8 @@ class Terminals:
 
     def folder(self, cwd: str | None = None) -> str:
         """Return the canonical path of the working directory of a command, for permission questions."""
-        with self._found(cwd) as spot:
-            return spot.path
+        with self._found(cwd) as target:
+            return target.path
 
     def get(self, id: str) -> Terminal:
         """Return the open terminal with this id, or raise resource_not_found."""
@@ -157,16 +157,16 @@ class Terminals:
         is_resolved: bool,
     ) -> StartedCommand:
         argv = _build_argv(command, args)
-        with self._found(cwd) as spot:
-            if is_resolved and spot.path != cwd:
-                message = f"{cwd} is not the folder that was approved: it leads to {spot.path}"
+        with self._found(cwd) as target:
+            if is_resolved and target.path != cwd:
+                message = f"{cwd} is not the folder that was approved: it leads to {target.path}"
                 raise ProtocolError(Kind.PERMISSION_DENIED, message)
-            environ["PWD"] = spot.path
+            environ["PWD"] = target.path
             try:
                 if size is None:
-                    return start_piped(argv, spot, environ, separate_streams, self._sandbox_plan)
+                    return start_piped(argv, target, environ, separate_streams, self._sandbox_plan)
                 environ.setdefault("TERM", DEFAULT_TERM)
-                return start_in_terminal(argv, spot, environ, size, self._sandbox_plan)
+                return start_in_terminal(argv, target, environ, size, self._sandbox_plan)
             except OSError as error:
                 unknown = (Kind.INTERNAL_ERROR, f"could not be started: {error.strerror}")
                 kind, reason = _START_ERRORS.get(error.errno or 0, unknown)

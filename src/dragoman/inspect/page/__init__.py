@@ -1,8 +1,8 @@
 """One self-contained HTML page that shows a recording as a sequence of messages between lifelines.
 
-Takes the events of one recording, or of two that belong to one conversation (before and behind a proxy), and gives the
-text of the page. Everything of a peer's goes into one block of JSON that cannot end its element; the script writes it
-with textContent alone, and the page's own policy lets no other script run and nothing be fetched.
+Shows one recording, or two of one conversation (before and behind a proxy). All text of a peer is in one block of JSON
+that cannot end its element; the script writes it with textContent only. The page's policy forbids other scripts and all
+requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_SHOWN = 64 * 1024
 
 
 def render_page(hops: Sequence[tuple[Header, list[RecordedEvent]]], title: str) -> str:
-    """The page of one recording, or of the two sides of a proxy, the client's first."""
+    """Return the page of one recording, or of the two sides of a proxy, the client's first."""
     data = encode_for_script(page_data(hops, title))
     style, script = _read_asset("style.css"), _read_asset("script.js")
     policy = f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'"
@@ -36,7 +36,7 @@ def render_page(hops: Sequence[tuple[Header, list[RecordedEvent]]], title: str) 
 
 
 def encode_for_script(value: Any) -> str:
-    """JSON that is safe inside a script element: no less-than sign, no line separators of JavaScript."""
+    """Return JSON that is safe inside a script element: no less-than sign, no line separators of JavaScript."""
     text = msgspec.json.encode(value).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -44,7 +44,7 @@ def encode_for_script(value: Any) -> str:
 
 
 def page_data(hops: Sequence[tuple[Header, list[RecordedEvent]]], title: str) -> dict[str, Any]:
-    """All that the page shows."""
+    """Return everything that the page shows."""
     first = hops[0][0]
     placed = [
         (_event_time(header, event, first), hop, event) for hop, (header, events) in enumerate(hops) for event in events
@@ -56,7 +56,7 @@ def page_data(hops: Sequence[tuple[Header, list[RecordedEvent]]], title: str) ->
         (hop, event.request.line): row for row, (_, hop, event) in enumerate(placed) if event.request is not None
     }
     calls: dict[int, tuple[int, RecordedToolCall]] = {}
-    order: dict[int, int] = {}  # of turns and tool calls: where they stand in their list
+    order: dict[int, int] = {}  # of turns and tool calls: the index in their list
     turns: dict[int, dict[str, Any]] = {}
     sessions: dict[str, int] = {}
     running: RecordedTurn | None = None
@@ -67,7 +67,7 @@ def page_data(hops: Sequence[tuple[Header, list[RecordedEvent]]], title: str) ->
             calls.setdefault(id(event.tool_call), (hop, event.tool_call))
         if hop == 0:
             running = event.turn
-        turn = running  # what happens behind a proxy belongs to the turn before it
+        turn = running  # a message behind the proxy belongs to the turn before it
         if turn is not None:
             order.setdefault(id(turn), len(turns))
             turns.setdefault(id(turn), {**_turn_data(turn), "first": row})["last"] = row
