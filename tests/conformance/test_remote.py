@@ -191,7 +191,7 @@ def test_an_unreachable_url_is_reported_in_one_line() -> None:
 def test_requirements_of_remote_transports_do_not_apply_to_a_command() -> None:
     ran = check("agent", "--only", "agent.http", "--dialect", "v1", "--", "agent")
     assert ran.returncode == 2
-    assert "nothing of it is asked of a command" in ran.stderr
+    assert "no such requirement applies to a command" in ran.stderr
 
 
 def test_a_client_gets_the_url() -> None:

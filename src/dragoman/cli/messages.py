@@ -29,7 +29,7 @@ def with_cli_advice(text: str) -> str:
 def error_text(error: ProtocolError | ConnectionFailed) -> str:
     """Return one line for an error, with a hint where there is one; stderr of an agent that exited follows."""
     if isinstance(error, AgentExited):
-        return sanitize(str(error)).replace("; last words: ", "; stderr:\n")
+        return sanitize(str(error)).replace("; stderr: ", "; stderr:\n")
     if isinstance(error, ConnectionFailed):
         return sanitize(with_cli_advice(str(error)))
     if isinstance(error, StoreFault):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dragoman.cli.chat import line_editor
 from dragoman.cli.chat.line_editor import MAX_HISTORY, InputHistory, type_ahead_text
-from dragoman.cli.connect.attachments import mentioned_files
+from dragoman.cli.connect.prompt import mentioned_files
 
 
 def test_texts_come_back_in_order(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_an_interrupted_own_turn_is_reported() -> None:
     assert (lines, presence.interrupted_turn_id) == (["the turn failed: its host ended"], "t")
 
 
-DIED = "agent x exited with status 3; last words: it was\nthe \x1bend"
+DIED = "agent x exited with status 3; stderr: it was\nthe \x1bend"
 
 
 @pytest.mark.parametrize(

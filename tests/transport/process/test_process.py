@@ -149,7 +149,7 @@ async def test_an_exit_is_reported_with_its_status_and_the_end_of_stderr() -> No
     assert await first_line(transport) == b"bye"
     error = await ending(transport)
     assert isinstance(error, AgentExited)
-    assert str(error) == "agent demo exited with status 3; last words: no API key\\x1b[2J"
+    assert str(error) == "agent demo exited with status 3; stderr: no API key\\x1b[2J"
     assert (error.status, transport.exit_status) == (3, 3)
     assert error.stderr == "no API key\x1b[2J\n"
     with pytest.raises(AgentExited, match="status 3"):

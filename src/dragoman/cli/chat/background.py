@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
 from dragoman import ClientSession
@@ -110,7 +109,8 @@ class Background:
         while self._pending:
             item = self._pending.popleft()
             if isinstance(item, StyledLine):
-                self._show_lines([item])
+                self.view.end_turn()
+                self._output.write_lines([item])
                 continue
             self.view.show(item)
             if not self._pending:
@@ -122,7 +122,3 @@ class Background:
                     pass
         self.view.end_turn()
         self._output.ensure_blank_line()
-
-    def _show_lines(self, lines: Iterable[StyledLine]) -> None:
-        self.view.end_turn()
-        self._output.write_lines(lines)

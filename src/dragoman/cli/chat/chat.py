@@ -22,11 +22,10 @@ from dragoman.cli import exit_codes
 from dragoman.cli.chat import colon_commands, line_editor
 from dragoman.cli.chat.background import Background
 from dragoman.cli.chat.line_editor import PROMPT, Candidate, InputHistory, InterruptiblePrompter
-from dragoman.cli.connect import attachments
 from dragoman.cli.connect.local import OpenSession, open_session
 from dragoman.cli.connect.options import USAGE, SessionOptions, add_session_options, read_session_options
 from dragoman.cli.connect.presence import TURN_INTERRUPTED
-from dragoman.cli.connect.run_turn import Interrupts, run_turn
+from dragoman.cli.connect.prompt import Interrupts, build_prompt, run_turn
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import EOF_KEY, KeyChoice, raw_key_mode
@@ -296,7 +295,7 @@ class Chat:
         progress_task = asyncio.create_task(self._show_progress())
         with raw_key_mode(self._fd), self._prompter.capture_type_ahead():
             try:
-                content = attachments.build_prompt(text, self.session.cwd, self._open_session.agent.capabilities)
+                content = build_prompt(text, self.session.cwd, self._open_session.agent.capabilities)
                 self._background.begin_prompt(self._open_session.presence)
                 is_own = partial(self._before_update, text)
                 turn = await run_turn(

@@ -1,7 +1,4 @@
-"""`dragoman check`: whether an agent or a client keeps the protocol, with the frames that prove it.
-
-Each side has its own module; here is the table of them. Below is the folder conformance/.
-"""
+"""`dragoman check`: test an agent or a client for conformance to the protocol, with frames as evidence."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ ACTIONS: dict[str, Action] = {
 COMMAND = CommandGroup(
     "check",
     "agent|client ...",
-    "Try an agent or a client against the requirements of the protocol, one fresh process each, and show the evidence.",
+    "Test an agent or a client: try each requirement of the protocol with a new\nprocess, and show the evidence.",
     ACTIONS,
     """\
 examples:
@@ -29,7 +26,7 @@ examples:
   dragoman check client -- dragoman run --prompt hello --yes -- {agent}
   dragoman check client --serve --only client.update
 
-`dragoman check agent --help` and `dragoman check client --help` tell the rest.""",
+Run `dragoman check ACTION --help` for the options of an action.""",
 )
 
 main = COMMAND.dispatch

@@ -1,4 +1,4 @@
-"""`dragoman check agent`: start an agent once for every requirement, or visit it, and say which it keeps."""
+"""`dragoman check agent`: start an agent or connect to it, once for each requirement, and report which it meets."""
 
 from __future__ import annotations
 
@@ -6,15 +6,7 @@ import os
 import sys
 
 from dragoman.cli import exit_codes
-from dragoman.cli.check.options import (
-    EXIT_CODES_HELP,
-    StopSignal,
-    add_options,
-    list_requirements,
-    run_check,
-    run_until_signal,
-    select_requirements,
-)
+from dragoman.cli.check import options as checks
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import OutputStream
 from dragoman.conformance.harness.preflight import check_agent
@@ -25,17 +17,20 @@ from dragoman.errors import ConfigFault
 from dragoman.transport.remote.address import redact_url
 
 EPILOG = """\
-Every requirement is tried with a fresh process in an empty folder; nothing the agent does ends the check. What an agent
-did not do (no tool call came, say) is inconclusive, never a failure. Agents with a model are asked in plain words to
-read, write and run something; --script FILE gives the words that make yours do it:
+Each requirement is tried with a new process in an empty folder. Nothing that
+the agent does ends the check. What an agent did not do (it made no tool call,
+for example) is inconclusive, not a failure. An agent with a model is asked in
+plain words to read, write and run something; --script FILE has the prompts that
+make yours do it:
 
   [prompts]
   read = "Read the file {file}."
   slow = "Run: sleep 60"
 
-An agent that is served already is checked at its address: http:// and https:// over Streamable HTTP, ws:// and wss://
-over WebSocket, each with the requirements of that transport (agent.http, agent.ws) and all others. Every probe is a
-connection of its own to the same server.
+An agent that is already served is checked at its URL: http:// and https:// over
+Streamable HTTP, ws:// and wss:// over WebSocket, with the requirements of that
+transport (agent.http, agent.ws) and all others. Each probe opens its own
+connection to the server.
 
 """
 
@@ -50,33 +45,35 @@ examples:
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, then check."""
+    """Parse the arguments, then check."""
     parser = Parser(
         name,
         "[OPTIONS] URL | -- CMD ARG...",
-        "Check whether an agent keeps the protocol: one that a command starts, or one at an address.",
-        EPILOG + EXIT_CODES_HELP + EXAMPLES,
+        "Test an agent for conformance: one that a command starts, or one at a URL.",
+        EPILOG + checks.EXIT_CODES_HELP + EXAMPLES,
     )
-    add_options(parser)
-    parser.add_argument("--script", metavar="FILE", help="what to prompt the agent with (TOML)")
-    parser.add_argument("--token-file", metavar="FILE", help="where the token for an address is")
-    parser.add_argument("--ca", metavar="FILE", help="certificate authorities to trust at an address")
-    parser.add_argument("url", nargs="?", default="", metavar="URL", help="the address of an agent")
+    checks.add_options(parser)
+    parser.add_argument("--script", metavar="FILE", help="prompts for the agent (TOML)")
+    parser.add_argument("--token-file", metavar="FILE", help="file with the access token for the URL")
+    parser.add_argument("--ca", metavar="FILE", help="file with additional trusted certificates for the URL")
+    parser.add_argument("url", nargs="?", default="", metavar="URL", help="URL of the agent")
     options, command = parser.read(arguments)
     if options.only and not command and not options.url and _is_url(options.only[-1]):
         options.url = options.only.pop()  # --only takes all words up to the next option
     if options.url and not _is_url(options.url):
-        parser.error(f"{options.url!r} is no address (http://, https://, ws://, wss://); a command comes after --")
+        parser.error(f"{options.url!r} is not a URL (http://, https://, ws://, wss://); give a command after --")
     if options.url and command:
-        parser.error("check an address or a command, not both")
-    way = ("ws" if options.url.startswith("ws") else "http") if options.url else ""
-    found = select_requirements(parser, options, "agent", "" if options.dialect == "auto" else options.dialect, way)
+        parser.error("give a URL or a command, not both")
+    transport = ("ws" if options.url.startswith("ws") else "http") if options.url else ""
+    found = checks.select_requirements(
+        parser, options, "agent", "" if options.dialect == "auto" else options.dialect, transport
+    )
     if options.list:
-        return list_requirements(found, options)
+        return checks.list_requirements(found, options)
     if not command and not options.url:
-        parser.error("name the agent to check after --, as in: -- my-agent --acp; or give its address")
+        parser.error("give the command of the agent after --, as in: -- my-agent --acp; or give its URL")
 
-    async def work(stop: StopSignal) -> int:
+    async def work(stop: checks.StopSignal) -> int:
         before = read_baseline(options.baseline, "agent") if options.baseline else None
         script = read_script(options.script) if options.script else None
         token = _read_token(options.token_file)
@@ -88,19 +85,19 @@ def main(name: str, arguments: list[str]) -> int:
 
             return UrlAgent(options.url, dialect, script=script, token=token, tls=options.ca)
 
-        aside = OutputStream(sys.stderr, os.environ)
+        progress = OutputStream(sys.stderr, os.environ)
         try:
-            seen = await check_agent(agent, "" if options.dialect == "auto" else options.dialect, aside.show_footer)
+            seen = await check_agent(agent, "" if options.dialect == "auto" else options.dialect, progress.show_footer)
         finally:
-            aside.clear_footer()
-        meant = select_requirements(parser, options, "agent", seen.dialect, way)
+            progress.clear_footer()
+        selected = checks.select_requirements(parser, options, "agent", seen.dialect, transport)
         peer = [redact_url(options.url)] if options.url else command
-        code = await run_check(agent(seen.dialect), meant, options, peer, "agent", stop, before)
+        code = await checks.run_check(agent(seen.dialect), selected, options, peer, "agent", stop, before)
         if code == exit_codes.OK and not seen.is_initialized:
             return parser.fail(f"the agent cannot be checked: {seen.why}", exit_codes.DIED)
         return code
 
-    return run_until_signal(work, parser, "the agent cannot be checked: ")
+    return checks.run_until_signal(work, parser, "the agent cannot be checked: ")
 
 
 def _is_url(text: str) -> bool:

@@ -13,20 +13,9 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dragoman.cli import exit_codes
-from dragoman.cli.check.options import (
-    EXIT_CODES_HELP,
-    StopSignal,
-    add_options,
-    list_requirements,
-    run_check,
-    run_until_signal,
-    select_requirements,
-    show_report,
-    write_reports,
-)
+from dragoman.cli.check import options as checks
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import OutputStream, sanitize, sanitize_line
 from dragoman.conformance.harness.client_process import CommandClient
@@ -41,24 +30,26 @@ from dragoman.dialect.dialects import DEFAULT_DIALECT
 from dragoman.policy.redaction import environment_secrets
 from dragoman.testing.fake_agents import StubListener
 
-if TYPE_CHECKING:
-    from dragoman.cli.check.options import StopSignal
-
-
 EPILOG = """\
-The command after -- is the client. It is started once for every requirement, in an empty folder, and has to start our
-tester as its agent and prompt it. Where the agent's command belongs, write {agent}: after -- it becomes the tester's
-words, anywhere else one quoted word; without {agent} the words are appended. {cwd} is the folder. Let the client allow
-what it is asked for (--yes), or files and terminals stay inconclusive. Ctrl-C is sent to it to make it cancel.
+The command after -- is the client. It is started once for each requirement, in
+an empty folder, and must start the tester as its agent and prompt it. Write
+{agent} where the command of the agent belongs: after -- it becomes the words of
+the tester's command, anywhere else one quoted word; without {agent} the words
+are appended. {cwd} is the folder. Let the client allow what it is asked for
+(--yes), or files and terminals stay inconclusive. To make the client cancel,
+Ctrl-C is sent to it.
 
-A client of remote agents is given an address instead, with {url}: the tester then waits there, one address for each
-requirement, and checks what the transport asks of clients (client.http, client.ws) and everything else. --over ws
-makes it a WebSocket address, else it is Streamable HTTP.
+A client of remote agents gets a URL instead, with {url}. The tester waits there,
+with one URL for each requirement, and also checks the requirements of the
+transport (client.http, client.ws). With --over ws it is a WebSocket URL, else
+Streamable HTTP.
 
-What a client shows is read from its standard output: order and completeness of the text can only be checked there.
+What a client shows is read from its standard output: order and completeness of
+the text can only be checked there.
 
---serve is for editors: it prints the command to configure as an agent, then tries one requirement with each prompt and
-shows the verdicts as they come. Ctrl-C ends it, with a report of what was tried.
+--serve is for editors: it prints the command to configure as an agent, then
+tries one requirement with each prompt and shows the verdicts as they come.
+Ctrl-C ends it, with a report of what was tried.
 
 """
 
@@ -74,58 +65,59 @@ examples:
 
 
 def main(name: str, arguments: list[str]) -> int:
-    """Read the arguments, then check."""
+    """Parse the arguments, then check."""
     parser = Parser(
         name,
         "[OPTIONS] -- CMD ARG... | --serve",
-        "Check whether a client keeps the protocol; the tester is its agent.",
-        EPILOG + EXIT_CODES_HELP + EXAMPLES,
+        "Test a client for conformance; the tester is its agent.",
+        EPILOG + checks.EXIT_CODES_HELP + EXAMPLES,
     )
-    add_options(parser)
+    checks.add_options(parser)
     parser.add_argument("--serve", action="store_true", help="wait for an editor to start the tester")
-    parser.add_argument("--over", choices=("http", "ws"), default="http", help="what {url} is an address of")
+    parser.add_argument("--over", choices=("http", "ws"), default="http", help="transport of {url} (http)")
     options, command = parser.read(arguments)
     way = options.over if any("{url}" in word for word in command) else ""
-    found = select_requirements(parser, options, "client", "" if options.dialect == "auto" else options.dialect, way)
+    dialect = "" if options.dialect == "auto" else options.dialect
+    found = checks.select_requirements(parser, options, "client", dialect, way)
     if options.list:
-        return list_requirements(found, options)
+        return checks.list_requirements(found, options)
     if options.serve and command:
-        parser.error("--serve waits for an editor: leave the command away")
+        parser.error("--serve waits for an editor: omit the command")
     if options.serve and options.baseline:
-        parser.error("--baseline compares whole checks, and --serve has as many as you typed: leave one of them away")
+        parser.error("--baseline compares complete checks, but --serve ends when you stop it: use only one of them")
     if not options.serve and not command:
-        parser.error("name the client to check after --, as in: -- my-client --agent {agent}; or use --serve")
+        parser.error("give the command of the client after --, as in: -- my-client --agent {agent}; or use --serve")
     if options.serve:
-        return run_until_signal(lambda stop: _serve(parser, options, stop), parser)
-    return run_until_signal(lambda stop: _check(parser, options, command, stop), parser)
+        return checks.run_until_signal(lambda stop: _serve(parser, options, stop), parser)
+    return checks.run_until_signal(lambda stop: _check(parser, options, command, stop), parser)
 
 
-async def _check(parser: Parser, options: argparse.Namespace, command: list[str], stop: StopSignal) -> int:
+async def _check(parser: Parser, options: argparse.Namespace, command: list[str], stop: checks.StopSignal) -> int:
     before = read_baseline(options.baseline, "client") if options.baseline else None
     client = CommandClient(command, DEFAULT_DIALECT)
     if any("{url}" in word for word in command):
         from dragoman.conformance.harness.remote_client import UrlClient
 
         client = UrlClient(command, DEFAULT_DIALECT, options.over)
-    aside = OutputStream(sys.stderr, os.environ)
-    aside.show_footer("a first look at the client: does it start its agent, and prompt it?")
+    progress = OutputStream(sys.stderr, os.environ)
+    progress.show_footer("checking that the client starts its agent and prompts it")
     try:
         trial = await check_client(client, "" if options.dialect == "auto" else options.dialect)
     finally:
-        aside.clear_footer()
+        progress.clear_footer()
     client.exits_after_turn = trial.exits_after_turn
     if not trial.exits_after_turn:
-        print("the client stays after a turn: whether it waits for its agent cannot be told", file=sys.stderr)
+        progress.write_line("the client keeps running after a turn: whether it waits for its agent cannot be checked")
     if not trial.shows_text:
-        print("the client shows no text on its standard output: the order of it cannot be checked", file=sys.stderr)
-    meant = select_requirements(parser, options, "client", trial.dialect, client.way)
-    return await run_check(client, meant, options, command, "client", stop, before)
+        progress.write_line("the client shows no text on its standard output: the order of it cannot be checked")
+    selected = checks.select_requirements(parser, options, "client", trial.dialect, client.way)
+    return await checks.run_check(client, selected, options, command, "client", stop, before)
 
 
-async def _serve(parser: Parser, options: argparse.Namespace, stop: StopSignal) -> int:
+async def _serve(parser: Parser, options: argparse.Namespace, stop: checks.StopSignal) -> int:
     dialect = DEFAULT_DIALECT if options.dialect == "auto" else options.dialect
     with open_stub_listener() as listener:
-        selected = select_requirements(parser, options, "client", dialect)
+        selected = checks.select_requirements(parser, options, "client", dialect)
         return await serve_check(listener, dialect, selected, options, stop)
 
 
@@ -138,17 +130,21 @@ OUTCOME_STYLES = {
 
 
 async def serve_check(
-    listener: StubListener, dialect: str, selected: Sequence[Requirement], options: argparse.Namespace, stop: StopSignal
+    listener: StubListener,
+    dialect: str,
+    selected: Sequence[Requirement],
+    options: argparse.Namespace,
+    stop: checks.StopSignal,
 ) -> int:
-    """Try one requirement after the other until there are no more, or the user has enough."""
-    sheet = OutputStream(sys.stderr if options.json == "-" else sys.stdout, os.environ)
+    """Try one requirement after the other, until all are tried or the user stops."""
+    output = OutputStream(sys.stderr if options.json == "-" else sys.stdout, os.environ)
     words = agent_command(listener)
-    _show_setup(sheet, words, len(selected))
-    client = EditorClient(listener, dialect, lambda text: sheet.write_line(text, "dim"))
+    _show_setup(output, words, len(selected))
+    client = EditorClient(listener, dialect, lambda text: output.write_line(text, "dim"))
     verdicts: list[Verdict] = []
-    began = time.monotonic()
+    started = time.monotonic()
     try:
-        await _try_requirements(client, selected, verdicts, sheet)
+        await _try_requirements(client, selected, verdicts, output)
     except asyncio.CancelledError:  # how it usually ends
         if not stop.signal:
             raise
@@ -157,15 +153,15 @@ async def serve_check(
     if not verdicts:
         return stop.exit_code
     secrets = environment_secrets(os.environ)
-    seconds, whole = time.monotonic() - began, not stop.signal
-    made = model.report("client", words, dialect, verdicts, seconds, secrets=secrets, complete=whole)
-    write_reports(options, made)
-    show_report(sheet, made)
+    seconds, is_complete = time.monotonic() - started, not stop.signal
+    result = model.report("client", words, dialect, verdicts, seconds, secrets=secrets, complete=is_complete)
+    checks.write_reports(options, result)
+    checks.show_report(output, result)
     if stop.signal:
-        sheet.write_line(stop.summary_line(len(selected) - len(verdicts), len(selected)), "yellow")
+        output.write_line(stop.summary_line(len(selected) - len(verdicts), len(selected)), "yellow")
     if stop.signal == signal.SIGTERM:
         return stop.exit_code
-    return exit_codes.FAILED if made.is_broken else exit_codes.OK
+    return exit_codes.FAILED if result.is_broken else exit_codes.OK
 
 
 def _show_setup(output: OutputStream, argv: list[str], count: int) -> None:

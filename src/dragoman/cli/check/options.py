@@ -1,7 +1,4 @@
-"""What the two checks share: their options, the progress while they run, and the reports they leave.
-
-Takes a subject and the options of the command; gives the exit code. Below is the folder conformance/.
-"""
+"""What both checks share: their options, the progress while they run, and the reports."""
 
 from __future__ import annotations
 
@@ -30,53 +27,57 @@ from dragoman.policy.redaction import environment_secrets
 if TYPE_CHECKING:
     from dragoman.conformance.report.model import Report
 
-# What ends a check before its end, in the words of whoever did it.
+# Signals that end a check early, as the user calls them.
 STOP_SIGNALS: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 LEVELS = {"must": ("MUST",), "should": ("MUST", "SHOULD"), "may": ("MUST", "SHOULD", "MAY")}
 
 EXIT_CODES_HELP = """\
 exit codes:
-    0  every MUST that applies is kept (with --baseline: nothing got worse)
-    1  a MUST is broken (with --baseline: something got worse)
-    2  wrong usage, or a file of yours that cannot be used
-    7  the peer could not be started, or did not introduce itself
+    0  every MUST that applies is met (with --baseline: nothing got worse)
+    1  a MUST is violated (with --baseline: something got worse)
+    2  wrong usage, or a file that cannot be used
+    7  the peer could not be started, or did not initialize
   130  ended by Ctrl-C; what was tried until then is reported
-  143  ended by SIGTERM, likewise"""
+  143  ended by SIGTERM; what was tried until then is reported"""
 
 
 def add_options(parser: Parser) -> None:
-    """The options of both checks."""
+    """Add the options of both checks."""
     parser.add_argument("--dialect", default="auto", metavar="D", help=f"auto or one of {', '.join(DIALECT_NAMES)}")
-    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="requirements, or beginnings of their ids")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="ID", help="only these requirements: ids, or beginnings of ids"
+    )
     parser.add_argument("--level", choices=LEVELS, default="may", help="check up to this level (default: all)")
     parser.add_argument("--json", metavar="FILE", help="write the report with its evidence as JSON (- for stdout)")
     parser.add_argument("--junit", metavar="FILE", help="write JUnit XML")
     parser.add_argument("--html", metavar="FILE", help="write one page with the evidence")
-    parser.add_argument("--baseline", metavar="FILE", help="an earlier --json: fail only on what got worse")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="peers at a time")
+    parser.add_argument(
+        "--baseline", metavar="FILE", help="report of an earlier --json: fail only if something got worse"
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="number of peers at a time")
     parser.add_argument("--list", action="store_true", help="list the requirements and check nothing")
 
 
 def select_requirements(
     parser: Parser, options: argparse.Namespace, side: str, dialect: str = "", transport: str = ""
 ) -> list[Requirement]:
-    """The requirements that the options name, for one side, dialect ("": any) and way ("": pipes)."""
+    """Return the requirements that the options name, for one side, dialect ("": any) and transport ("": pipes)."""
     if options.dialect != "auto" and options.dialect not in DIALECT_NAMES:
-        parser.error(f"there is no dialect {options.dialect!r}; there are: auto, {', '.join(DIALECT_NAMES)}")
+        parser.error(f"there is no dialect {options.dialect!r}; choose one of: auto, {', '.join(DIALECT_NAMES)}")
     if options.jobs < 1:
-        parser.error("--jobs is at least 1")
+        parser.error("--jobs: must be at least 1")
     found = [each for each in requirements().values() if each.side == side and each.level in LEVELS[options.level]]
     for start in options.only:
         if not any(each.id.startswith(start) for each in found):
-            parser.error(f"no requirement is called {start!r}; --list lists them")
+            parser.error(f"there is no requirement {start!r}; --list lists all")
     if options.only:
         found = [each for each in found if each.id.startswith(tuple(options.only))]
-    meant = [each for each in found if not dialect or each.applies(dialect, transport)]
-    if dialect and options.only and not meant:
-        where = f"over {transport}" if transport else "of a command"
-        parser.error(f"{' and '.join(options.only)}: nothing of it is asked {where} that speaks {dialect}")
-    return meant
+    selected = [each for each in found if not dialect or each.applies(dialect, transport)]
+    if dialect and options.only and not selected:
+        where = f"over {transport}" if transport else "to a command"
+        parser.error(f"{' and '.join(options.only)}: no such requirement applies {where} with the dialect {dialect}")
+    return selected
 
 
 def list_requirements(selected: Sequence[Requirement], options: argparse.Namespace) -> int:
@@ -91,7 +92,7 @@ def list_requirements(selected: Sequence[Requirement], options: argparse.Namespa
 
 
 class StopSignal:
-    """Ctrl-C or SIGTERM (a CI that cancels) while a task runs: it is cancelled once, and may tidy up and report."""
+    """Ctrl-C or SIGTERM (from a CI) while a task runs: the task is cancelled once, and can clean up and report."""
 
     def __init__(self) -> None:
         self.signal = 0
@@ -108,13 +109,13 @@ class StopSignal:
             self._loop.remove_signal_handler(number)
 
     def _on_signal(self, number: int) -> None:
-        if not self.signal and self._task is not None:  # a second one must not end the tidying up
+        if not self.signal and self._task is not None:  # a second one must not end the cleanup
             self.signal = number
             self._task.cancel()
 
     @property
     def exit_code(self) -> int:
-        """The exit code, as shells count."""
+        """The exit code, as in shells."""
         return 128 + self.signal
 
     def summary_line(self, left: int, total: int) -> str:
@@ -153,62 +154,64 @@ async def run_check(
     stop: StopSignal,
     baseline: Report | None = None,
 ) -> int:
-    """Run the check, show it, write the reports; gives the exit code."""
+    """Run the check, show it, write the reports; return the exit code."""
     from dragoman.conformance.report import baseline as comparison
     from dragoman.conformance.report import model
 
     if baseline is not None:
         comparison.require_same_dialect(baseline, subject.dialect, options.baseline)
-    aside = OutputStream(sys.stderr, os.environ)
-    began = time.monotonic()
+    progress = OutputStream(sys.stderr, os.environ)
+    started = time.monotonic()
     verdicts: list[Verdict] = []
     try:
         async for verdict in check(subject, selected, options.jobs):
             verdicts.append(verdict)
-            _show_progress(aside, verdicts, len(selected))
-    except asyncio.CancelledError:  # what was tried until then took its time, and is reported
+            _show_progress(progress, verdicts, len(selected))
+    except asyncio.CancelledError:  # what was tried until then is reported
         if not stop.signal:
             raise
-    aside.clear_footer()
+    progress.clear_footer()
     secrets = environment_secrets(os.environ)
-    seconds, whole = time.monotonic() - began, not stop.signal
-    made = model.report(side, peer, subject.dialect, verdicts, seconds, secrets=secrets, complete=whole)
-    write_reports(options, made)
-    sheet = aside if options.json == "-" else OutputStream(sys.stdout, os.environ)
-    show_report(sheet, made)
+    seconds, is_complete = time.monotonic() - started, not stop.signal
+    result = model.report(side, peer, subject.dialect, verdicts, seconds, secrets=secrets, complete=is_complete)
+    write_reports(options, result)
+    output = progress if options.json == "-" else OutputStream(sys.stdout, os.environ)
+    show_report(output, result)
     if stop.signal:
-        sheet.write_line(stop.summary_line(len(selected) - len(verdicts), len(selected)), "yellow")
+        output.write_line(stop.summary_line(len(selected) - len(verdicts), len(selected)), "yellow")
         return stop.exit_code
     if baseline is None:
-        return exit_codes.FAILED if made.is_broken else exit_codes.OK
-    return _show_comparison(sheet, baseline, made, options.baseline)
+        return exit_codes.FAILED if result.is_broken else exit_codes.OK
+    return _show_comparison(output, baseline, result, options.baseline)
 
 
 def _show_comparison(output: OutputStream, baseline: Report, report: Report, path: str) -> int:
-    """Say what changed since the baseline; gives the exit code."""
+    """Show what changed since the baseline; return the exit code."""
     from dragoman.conformance.report import baseline as comparison
 
     worse, better = comparison.worse(baseline, report), comparison.better(baseline, report)
-    strange = comparison.new_failures(baseline, report)
+    new_failures = comparison.new_failures(baseline, report)
     if baseline.peer != report.peer:
         output.write_line(f"the baseline is of another command: {' '.join(baseline.peer)}", "dim")
-    for row in (*worse, *strange):
+    for row in (*worse, *new_failures):
         output.write_line(f"worse   {row.id:20} {row.outcome.value}: {sanitize_line(row.why or row.sentence)}", "red")
     for row in better:
         output.write_line(f"better  {row.id:20} {row.outcome.value}", "green")
-    new = f" ({len(strange)} not in the baseline)" if strange else ""
-    output.write_line(f"compared with {path}: {len(worse) + len(strange)} worse{new}, {len(better)} better", "bold")
-    return exit_codes.FAILED if worse or strange else exit_codes.OK
+    new = f" ({len(new_failures)} not in the baseline)" if new_failures else ""
+    output.write_line(
+        f"compared with {path}: {len(worse) + len(new_failures)} worse{new}, {len(better)} better", "bold"
+    )
+    return exit_codes.FAILED if worse or new_failures else exit_codes.OK
 
 
 def _show_progress(output: OutputStream, verdicts: list[Verdict], total: int) -> None:
-    """One line at the end of the terminal; nothing where there is none."""
+    """Show one line at the end of the terminal, if there is one."""
     failed = sum(verdict.outcome is Outcome.FAIL for verdict in verdicts)
     output.show_footer(f"{len(verdicts)} of {total} tried, {failed} failed: {verdicts[-1].requirement}")
 
 
 def show_report(output: OutputStream, report: object) -> None:
-    """The summary, line by line."""
+    """Show the summary."""
     from dragoman.conformance.report.model import Report
     from dragoman.conformance.report.text import lines
 
@@ -218,7 +221,7 @@ def show_report(output: OutputStream, report: object) -> None:
 
 
 def write_reports(options: argparse.Namespace, report: object) -> None:
-    """The files that were asked for; a path that cannot be written is one line."""
+    """Write the files that the options name."""
     from dragoman.conformance.report import junit, model
 
     assert isinstance(report, model.Report)
@@ -233,7 +236,7 @@ def write_reports(options: argparse.Namespace, report: object) -> None:
 
 
 def _write_output(path: str, data: bytes) -> None:
-    """To a file, or to standard output for `-`."""
+    """Write to a file, or to standard output for `-`."""
     if path != "-":
         _write_file(path, data)
         return

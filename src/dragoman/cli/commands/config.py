@@ -14,7 +14,7 @@ from dragoman.cli import exit_codes
 from dragoman.cli.connect import which_agent
 from dragoman.cli.parser import Parser
 from dragoman.cli.subcommands import Action, CommandGroup
-from dragoman.cli.ui.format import print_json
+from dragoman.cli.ui.format import report
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config import config_file as config
 from dragoman.config.host_section import HostSection, store_address
@@ -115,38 +115,30 @@ def show_config(_: Parser, options: argparse.Namespace) -> int:
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     variables |= {name: "set" for name in SECRET_VARIABLES if name in os.environ}
     extras = {name: find_spec(module) is not None for name, module in EXTRAS.items()}
-    if options.json:
-        print_json(
-            {
-                "files": {
-                    name: {"path": path, "exists": os.path.exists(path)} for name, path in file_paths(paths).items()
-                },
-                "agent": default_agent or None,
-                "agents": [agent.name for agent, _ in rows],
-                "policyMode": mode,
-                "host": msgspec.to_builtins(known.host),
-                "hosts": list(known.hosts),
-                "defaultHost": known.default_host or None,
-                "extras": extras,
-                "environment": variables,
-                "faults": faults,
-            }
-        )
-        return exit_codes.FAILED if faults else exit_codes.OK
-    for name, path in file_paths(paths).items():
-        print(f"{name:15} {sanitize_line(path)}{'' if os.path.exists(path) else '  (does not exist)'}")
-    print(f"{'agent':15} {default_agent or 'no default; see dragoman agents'}")
-    print(f"{'policy mode':15} {mode}")
-    print(f"{'host listens':15} {sanitize_line(known.host.bind)}{' (TLS)' if known.host.tls else ''}")
-    for name, value in changed_host_settings(known.host).items():
-        print(f"{f'host {name}':15} {sanitize_line(value)}")
+    files = {name: {"path": path, "exists": os.path.exists(path)} for name, path in file_paths(paths).items()}
+    settings = {
+        "files": files,
+        "agent": default_agent or None,
+        "agents": [agent.name for agent, _ in rows],
+        "policyMode": mode,
+        "host": msgspec.to_builtins(known.host),
+        "hosts": list(known.hosts),
+        "defaultHost": known.default_host or None,
+        "extras": extras,
+        "environment": variables,
+        "faults": faults,
+    }
+    shown = {name: f"{file['path']}{'' if file['exists'] else '  (does not exist)'}" for name, file in files.items()}
+    shown["agent"] = default_agent or "no default; see dragoman agents"
+    shown["policy mode"] = mode
+    shown["host listens"] = f"{known.host.bind}{' (TLS)' if known.host.tls else ''}"
+    shown |= {f"host {name}": value for name, value in changed_host_settings(known.host).items()}
     if known.hosts:
-        print(f"{'hosts':15} {', '.join(known.hosts)} ({known.default_host or 'this machine'} by default)")
+        shown["hosts"] = f"{', '.join(known.hosts)} ({known.default_host or 'this machine'} by default)"
     for name, is_installed in extras.items():
-        print(f"{f'extra {name}':15} {'installed' if is_installed else f'not installed: pip install dragoman[{name}]'}")
-    for name, value in variables.items():
-        print(f"{name:15} {sanitize_line(value)}")
-    return _print_faults(faults)
+        shown[f"extra {name}"] = "installed" if is_installed else f"not installed: pip install dragoman[{name}]"
+    report(options, settings, (f"{name:15} {value}" for name, value in (shown | variables).items()))
+    return _report_faults(options, faults)
 
 
 def changed_host_settings(host: HostSection) -> dict[str, str]:
@@ -163,12 +155,8 @@ def changed_host_settings(host: HostSection) -> dict[str, str]:
 def check_config(_: Parser, options: argparse.Namespace) -> int:
     """Print every error."""
     faults = find_faults(user_paths())
-    if options.json:
-        print_json({"faults": faults})
-        return exit_codes.FAILED if faults else exit_codes.OK
-    if not faults:
-        print("no errors")
-    return _print_faults(faults)
+    report(options, {"faults": faults}, [] if faults else "no errors")
+    return _report_faults(options, faults)
 
 
 def find_faults(paths: UserPaths) -> list[str]:
@@ -211,8 +199,8 @@ def check_host_agents(configured: config.Config) -> None:
         )
 
 
-def _print_faults(faults: list[str]) -> int:
-    for fault in faults:
+def _report_faults(options: argparse.Namespace, faults: list[str]) -> int:
+    for fault in [] if options.json else faults:
         print(sanitize_line(fault), file=sys.stderr)
     return exit_codes.FAILED if faults else exit_codes.OK
 

@@ -16,7 +16,7 @@ from dragoman.cli import exit_codes
 from dragoman.cli.chat import chat
 from dragoman.cli.connect.local import open_session
 from dragoman.cli.connect.options import SessionOptions
-from dragoman.cli.connect.run_turn import Interrupts, run_turn
+from dragoman.cli.connect.prompt import Interrupts, run_turn
 from dragoman.cli.messages import error_text, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import TerminalOutput

@@ -19,8 +19,8 @@ from dragoman.cli.host_client.api import split_token
 from dragoman.cli.messages import with_cli_advice
 from dragoman.cli.parser import Parser
 from dragoman.cli.subcommands import Action, CommandGroup, find_name, require_name
-from dragoman.cli.ui.format import format_count, print_json, report
-from dragoman.cli.ui.terminal import OutputStream, sanitize_line
+from dragoman.cli.ui.format import format_count, report
+from dragoman.cli.ui.terminal import OutputStream
 from dragoman.config import config_file as config
 from dragoman.config import hosts
 from dragoman.config.config_file import NAME_PATTERN, NAME_RULE
@@ -93,30 +93,24 @@ def list_hosts(parser: Parser, options: argparse.Namespace) -> int:
     results = probe_hosts(targets, lambda left: output.show_footer(f"waiting for {format_count(left, 'host')}…"))
     output.clear_footer()
     local_result = results.pop(LOCAL_HOST)
-    if options.json:
-        rows = [
-            {
-                "name": host.name,
-                "url": host.url,
-                "default": host.name == known.default_host,
-                "token": _token_source(host),
-                **results[host.name].to_json,
-            }
-            for host in known.hosts.values()
-        ]
-        here = {"url": api.local_host().base_url, **local_result.to_json}
-        print_json({"file": path, "default": known.default_host or None, "hosts": rows, "here": here})
-        return exit_codes.OK
     width = max((len(name) for name in known.hosts), default=0)
+    rows, lines = [], []
     for host in known.hosts.values():
-        default = ", the default" if host.name == known.default_host else ""
-        print(sanitize_line(f"{host.name:{width}}  {host.url}  {_token_source(host) or 'no token'}{default}"))
-        print(sanitize_line(f"{'':{width}}  {results[host.name].summary_line}"))
+        result, is_default = results[host.name], host.name == known.default_host
+        token = f"token in {host.token_file}" if host.token_file else None
+        rows.append({"name": host.name, "url": host.url, "default": is_default, "token": token, **result.to_json})
+        lines.append(f"{host.name:{width}}  {host.url}  {token or 'no token'}{', the default' if is_default else ''}")
+        lines.append(f"{'':{width}}  {result.summary_line}")
     if not known.hosts:
-        print("no host is configured; without --host NAME, commands use the host on this machine (dragoman serve)")
+        lines.append(
+            "no host is configured; without --host NAME, commands use the host on this machine (dragoman serve)"
+        )
+    local_url = api.local_host().base_url
     if not local_result.error:
-        print(sanitize_line(f"on this machine: {api.local_host().base_url}  {local_result.summary_line}"))
-    return exit_codes.OK
+        lines.append(f"on this machine: {local_url}  {local_result.summary_line}")
+    here = {"url": local_url, **local_result.to_json}
+    answer = {"file": path, "default": known.default_host or None, "hosts": rows, "here": here}
+    return report(options, answer, lines)
 
 
 def add_host(parser: Parser, options: argparse.Namespace) -> int:
@@ -194,10 +188,6 @@ def _delete_token_file(paths: UserPaths, host: NamedHost) -> None:
     """Delete only the file that we created, not a file of the user."""
     if host.token_file == hosts.token_path(paths, host.name) and os.path.exists(host.token_file):
         os.unlink(host.token_file)
-
-
-def _token_source(host: NamedHost) -> str | None:
-    return f"token in {host.token_file}" if host.token_file else None
 
 
 _ACTIONS = {

@@ -18,18 +18,11 @@ import msgspec
 
 from dragoman import ConnectionFailed, Kind, ProtocolError
 from dragoman.cli import exit_codes
-from dragoman.cli.connect import attachments
+from dragoman.cli.connect import options as session_options
 from dragoman.cli.connect.json_output import JsonOutput, NullStream
 from dragoman.cli.connect.local import OpenSession, open_session
-from dragoman.cli.connect.options import (
-    SANDBOX_EXAMPLES,
-    SANDBOX_HELP,
-    USAGE,
-    SessionOptions,
-    add_session_options,
-    read_session_options,
-)
-from dragoman.cli.connect.run_turn import Interrupts, run_turn
+from dragoman.cli.connect.options import SessionOptions
+from dragoman.cli.connect.prompt import Interrupts, file_block, run_turn
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import find_prompter
@@ -59,7 +52,7 @@ that runs is not confined. `dragoman audit` shows what was decided and why.
 policy modes:
   {", ".join(MODES)}
 
-{SANDBOX_HELP}
+{session_options.SANDBOX_HELP}
 
 Sessions are stored (`dragoman sessions`). --session gives the session a name,
 and continues it later in the same folder; --no-store stores nothing. --json
@@ -89,13 +82,14 @@ examples:
   dragoman run --prompt '/write a.txt hello' --yes -- dragoman agent everything
   dragoman run --prompt 'What would you change?' --mode plan -- my-agent --acp
   dragoman run --image shot.png --model large --mcp mcp.json 'What is wrong?'
-{SANDBOX_EXAMPLES.format(name="run", rest="--prompt 'Fix it' -- my-agent")}
+{session_options.SANDBOX_EXAMPLES.format(name="run", rest="--prompt 'Fix it' -- my-agent")}
   git diff | dragoman run 'Review this' -- my-agent --acp > review.md"""
 
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the prompt."""
-    parser = Parser("run", f"[PROMPT] {USAGE}", "Send one prompt to an agent and show its work as it happens.", EPILOG)
+    usage = f"[PROMPT] {session_options.USAGE}"
+    parser = Parser("run", usage, "Send one prompt to an agent and show its work as it happens.", EPILOG)
     parser.add_argument(
         "argument", nargs="?", metavar="PROMPT", help="the prompt; text from standard input is added after it"
     )
@@ -106,7 +100,7 @@ def main(arguments: list[str]) -> int:
     parser.add_flag("--quiet", "print only the answer and errors")
     parser.add_flag("--json", "print each log entry as a JSON line, then the result")
     parser.add_value("--trace", "FILE", "record every message for `dragoman inspect show`; must be a new file")
-    add_session_options(parser)
+    session_options.add_session_options(parser)
     given, command = parser.read(arguments)
     if given.quiet and given.verbose:
         parser.error("--quiet and --verbose cannot be used together")
@@ -117,7 +111,7 @@ def main(arguments: list[str]) -> int:
             parser.error(f"there is no file {path}")
     try:
         is_quiet = given.quiet or given.json
-        options = read_session_options(parser, given, command, quiet=is_quiet, timeout=given.timeout)
+        options = session_options.read_session_options(parser, given, command, quiet=is_quiet, timeout=given.timeout)
         prompt = Prompt(prompt_text(parser, given), given.image, given.file)
         with open_trace(given.trace, options.agent.argv) as tap:
             return run_loop(run_prompt(msgspec.structs.replace(options, trace=tap), prompt, as_json=given.json))
@@ -138,8 +132,8 @@ class Prompt(NamedTuple):
         """Return the prompt as the agent can read it."""
         return [
             *([TextContent(text=self.text)] if self.text else []),
-            *(attachments.file_block(os.path.abspath(path), capabilities, as_image=True) for path in self.images),
-            *(attachments.file_block(os.path.abspath(path), capabilities) for path in self.files),
+            *(file_block(os.path.abspath(path), capabilities, as_image=True) for path in self.images),
+            *(file_block(os.path.abspath(path), capabilities) for path in self.files),
         ]
 
 
@@ -271,9 +265,8 @@ def open_trace(path: str | None, command: Sequence[str]) -> Iterator[Tap | None]
         return
     from dragoman.inspect.tap import trace_to
 
-    with trace_to(path, command, _report_trace) as tap:
+    def report(text: str) -> None:
+        print(f"dragoman: {sanitize(text)}", file=sys.stderr, flush=True)
+
+    with trace_to(path, command, report) as tap:
         yield tap
-
-
-def _report_trace(text: str) -> None:
-    print(f"dragoman: {sanitize(text)}", file=sys.stderr, flush=True)

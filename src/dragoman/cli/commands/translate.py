@@ -6,14 +6,7 @@ import os
 import sys
 
 from dragoman.cli import exit_codes
-from dragoman.cli.connect.options import (
-    SANDBOX_EXAMPLES,
-    SANDBOX_HELP,
-    add_agent_option,
-    add_sandbox_options,
-    read_sandbox,
-    sandbox_unavailable_reason,
-)
+from dragoman.cli.connect import options as session_options
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize
 from dragoman.dialect.dialects import DIALECT_NAMES
@@ -30,11 +23,11 @@ Both dialects are detected unless you name them; they are reported once on
 stderr. A client that cannot answer permission requests (2025.1) is assumed to
 allow what it does itself; --permission decides for it.
 
-{SANDBOX_HELP}
+{session_options.SANDBOX_HELP}
 Terminals of the editor are not confined: only the agent is, to the folder in
 which this command is started.
 
-{SANDBOX_EXAMPLES.format(name="translate", rest="-- my-agent")}"""
+{session_options.SANDBOX_EXAMPLES.format(name="translate", rest="-- my-agent")}"""
 
 
 def main(arguments: list[str]) -> int:
@@ -62,8 +55,8 @@ def main(arguments: list[str]) -> int:
         choices=("ladder", "polyglot"),
         help="how to detect the agent's dialect: one attempt after the other, or all in one message",
     )
-    add_agent_option(parser)
-    add_sandbox_options(parser)
+    session_options.add_agent_option(parser)
+    session_options.add_sandbox_options(parser)
     options, command = parser.read(arguments)
     agent_dialect, is_sandboxed = options.agent_dialect, False
     if not command or options.agent:
@@ -73,8 +66,8 @@ def main(arguments: list[str]) -> int:
         command, is_sandboxed = agent.argv, agent.sandbox
         agent_dialect = agent.dialect if agent_dialect == "auto" else agent_dialect
         os.environ.update(agent.env)  # the agent inherits them
-    confined = read_sandbox(parser, options, by_default=is_sandboxed)
-    if reason := sandbox_unavailable_reason(confined):
+    confined = session_options.read_sandbox(parser, options, by_default=is_sandboxed)
+    if reason := session_options.sandbox_unavailable_reason(confined):
         return parser.fail(reason, exit_codes.NO_SANDBOX)
 
     from dragoman.roles.proxy.proxy import translate

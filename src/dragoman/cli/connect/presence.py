@@ -59,9 +59,8 @@ class Presence:
         self.show_decision = show_line  # shows who answered a question that may still be open
         self._members: list[dict[str, Any]] = []
         self._queued_prompts: list[dict[str, Any]] = []
-        self._last_question: dict[
-            str, tuple[str, dict[str, str]]
-        ] = {}  # the last question: its title, and the names of its options
+        # The last question: its title, and the names of its options.
+        self._last_question: dict[str, tuple[str, dict[str, str]]] = {}
         self._answered_call_id = ""  # the last question that was answered here
         self._last_failure = ""  # why the last turn failed
         self._workspace_owners: dict[str, str] = {}  # owners of files and terminals that are not the host's
@@ -76,16 +75,17 @@ class Presence:
 
     def notification_handlers(self) -> dict[str, Callable[[Any], None]]:
         """Return the handlers of the host's notifications."""
-        return {
-            "_dragoman/presence": self._for_session(self._on_presence),
-            "_dragoman/queue": self._for_session(self._on_queue),
-            "_dragoman/turn": self._for_session(self._on_turn),
-            "_dragoman/permission_resolved": self._for_session(self._on_permission_resolved),
-            "_dragoman/workspace": self._for_session(self._on_workspace),
-            "_dragoman/terminal": self._for_session(self._on_terminal),
-            "_dragoman/agent": self._for_session(self._on_agent),
-            "_dragoman/closed": self._for_session(self._on_closed),
+        handlers = {
+            "presence": self._on_presence,
+            "queue": self._on_queue,
+            "turn": self._on_turn,
+            "permission_resolved": self._on_permission_resolved,
+            "workspace": self._on_workspace,
+            "terminal": self._on_terminal,
+            "agent": self._on_agent,
+            "closed": self._on_closed,
         }
+        return {f"_dragoman/{name}": self._for_session(handler) for name, handler in handlers.items()}
 
     def _for_session(self, handler: Callable[[dict[str, Any]], None]) -> Callable[[Any], None]:
         def on_notification(params: Any) -> None:
@@ -234,7 +234,7 @@ def _decision_text(params: dict[str, Any], names: Mapping[str, str]) -> str:
 
 def _failure_text(message: str) -> str:
     """Return why an agent exited, and below it the end of its stderr."""
-    reason, _, stderr = message.partition("; last words: ")
+    reason, _, stderr = message.partition("; stderr: ")
     lines = stderr.splitlines()[-STDERR_TAIL_LINES:]
     return "\n".join([f"{sanitize_line(reason)}{'; stderr:' if lines else ''}", *map(sanitize_line, lines)])
 

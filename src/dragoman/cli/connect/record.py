@@ -40,13 +40,12 @@ class RedactingRecordStore(StoreWrapper):
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
         """Append entries, redacted."""
-        return await self._store.append(session_id, [self._redacted_draft(draft) for draft in drafts])
+        bodies = [self.redact(msgspec.json.decode(encode(draft.body))) for draft in drafts]
+        redacted = [msgspec.structs.replace(draft, body=body) for draft, body in zip(drafts, bodies, strict=True)]
+        return await self._store.append(session_id, redacted)
 
     async def _discard_credentials(self, session_id: str, credentials: Any) -> None:
         """Do nothing: credentials come from the user's file each time."""
-
-    def _redacted_draft(self, draft: Draft) -> Draft:
-        return msgspec.structs.replace(draft, body=self.redact(msgspec.json.decode(encode(draft.body))))
 
 
 class SessionRecord:

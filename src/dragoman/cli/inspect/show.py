@@ -106,9 +106,8 @@ def main(name: str, arguments: list[str]) -> int:
     if not observer.line_count:
         _report(f"{options.file}: no messages were recorded")
     if not options.json and not options.tree and observer.unanswered:
-        output.write_line(
-            f"{len(observer.unanswered)} unanswered: " + ", ".join(_unanswered_requests(observer)), "yellow"
-        )
+        first = [f"{event.method} #{event.id} (line {event.line})" for event in observer.unanswered][:10]
+        output.write_line(sanitize_line(f"{len(observer.unanswered)} unanswered: {', '.join(first)}"), "yellow")
     return 0
 
 
@@ -289,10 +288,6 @@ def event_to_json(event: RecordedEvent) -> dict[str, object]:
         "faults": [{"path": flaw.path, "message": flaw.message, "fatal": flaw.fatal} for flaw in event.flaws],
     }  # fmt: skip
     return {name: value for name, value in fields.items() if value not in ("", None, [])}
-
-
-def _unanswered_requests(observer: Analyzer) -> list[str]:
-    return [sanitize_line(f"{event.method} #{event.id} (line {event.line})") for event in observer.unanswered][:10]
 
 
 def _report(text: str) -> None:

@@ -15,22 +15,9 @@ from dragoman import ClientSession
 from dragoman.cli.ui.format import diff_lines, truncate_lines
 from dragoman.cli.ui.markdown import Markdown
 from dragoman.cli.ui.terminal import OutputStream, StyledLine, TerminalOutput, sanitize_line
+from dragoman.schema import update as updates
 from dragoman.schema.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock
-from dragoman.schema.update import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    AvailableCommandsUpdate,
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    Notice,
-    Plan,
-    SessionInfoUpdate,
-    ToolCallProgress,
-    ToolCallStart,
-    UsageUpdate,
-    UserMessageChunk,
-)
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall
 
 # Lines shown of a tool's result, of a diff, and of a command's output (its end).
@@ -56,7 +43,7 @@ _PLAN_BOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 AGENT_ENDED = "The agent ended"
 
 # Updates of what can be chosen: only programs with menus need them.
-_SILENT_UPDATES = (AvailableCommandsUpdate, ConfigOptionUpdate)
+_SILENT_UPDATES = (updates.AvailableCommandsUpdate, updates.ConfigOptionUpdate)
 
 
 class TurnView:
@@ -95,9 +82,11 @@ class TurnView:
 
     def show(self, update: Any) -> None:
         """Show one update."""
-        if isinstance(update, Notice) and self.is_silent(update):
+        if isinstance(update, updates.Notice) and self.is_silent(update):
             return
-        if self._quiet and not (isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContent)):
+        if self._quiet and not (
+            isinstance(update, updates.AgentMessageChunk) and isinstance(update.content, TextContent)
+        ):
             return
         show_update = self._SHOW_BY_TYPE.get(type(update))
         if show_update is not None:
@@ -107,9 +96,9 @@ class TurnView:
 
     def is_silent(self, update: Any) -> bool:
         """Return whether nothing would be shown."""
-        if isinstance(update, Notice):  # in a host, the presence lines report that the agent exited
+        if isinstance(update, updates.Notice):  # in a host, the presence lines report that the agent exited
             return self._prompt_author is not None and update.title == AGENT_ENDED
-        return isinstance(update, _SILENT_UPDATES) or (self._hide_status and isinstance(update, UsageUpdate))
+        return isinstance(update, _SILENT_UPDATES) or (self._hide_status and isinstance(update, updates.UsageUpdate))
 
     def end_turn(self) -> None:
         """End the turn: the answer ends with a newline, and the next turn begins anew."""
@@ -122,13 +111,13 @@ class TurnView:
 
     # --- text -------------------------------------------------------------------------------------------------
 
-    def _show_message(self, update: AgentMessageChunk) -> None:
+    def _show_message(self, update: updates.AgentMessageChunk) -> None:
         if isinstance(update.content, TextContent):
             self._stream_text(self._answer, "message", update.content.text)
         else:
             self._write_note(content_text(update.content))
 
-    def _show_thought(self, update: AgentThoughtChunk) -> None:
+    def _show_thought(self, update: updates.AgentThoughtChunk) -> None:
         if isinstance(update.content, TextContent):
             self._stream_text(self._diagnostics, "thought", update.content.text)
 
@@ -151,7 +140,7 @@ class TurnView:
         for text in self._markdown.values():
             text.flush_partial()
 
-    def _show_user_message(self, update: UserMessageChunk) -> None:
+    def _show_user_message(self, update: updates.UserMessageChunk) -> None:
         if self._prompt_author is not None:
             self._begin_section(self._diagnostics, "asked")
             self._diagnostics.write_line(
@@ -162,9 +151,10 @@ class TurnView:
 
     # --- work -------------------------------------------------------------------------------------------------
 
-    def _show_tool_call(self, update: ToolCallStart | ToolCallProgress) -> None:
+    def _show_tool_call(self, update: updates.ToolCallStart | updates.ToolCallProgress) -> None:
         call = self._session.tool_calls[update.tool_call_id]
-        is_new = isinstance(update, ToolCallStart)  # some agents reuse an id (docs/protocol/peers.md#tool-call-order)
+        # Some agents reuse an id (docs/protocol/peers.md#tool-call-order).
+        is_new = isinstance(update, updates.ToolCallStart)
         before = None if is_new else self._statuses.get(call.tool_call_id)
         if call.status == before:
             return
@@ -206,7 +196,7 @@ class TurnView:
                     lines.append(StyledLine(content_text(block.content), "dim"))
         return lines
 
-    def _show_plan(self, update: Plan) -> None:
+    def _show_plan(self, update: updates.Plan) -> None:
         entries = [(entry.status, entry.content) for entry in update.entries]
         lines = [
             StyledLine(f"{_PLAN_BOXES.get(status, '[ ]')} {text}", _STATUS_SIGNS.get(status, ("", ""))[1])
@@ -221,20 +211,20 @@ class TurnView:
 
     # --- the session ------------------------------------------------------------------------------------------
 
-    def _show_mode(self, update: CurrentModeUpdate) -> None:
+    def _show_mode(self, update: updates.CurrentModeUpdate) -> None:
         self._write_note(f"mode is now {sanitize_line(update.current_mode_id)}")
 
-    def _show_title(self, update: SessionInfoUpdate) -> None:
+    def _show_title(self, update: updates.SessionInfoUpdate) -> None:
         if update.title:
             self._write_note(f"session title is now {sanitize_line(update.title)!r}")
 
-    def _show_usage(self, update: UsageUpdate) -> None:
+    def _show_usage(self, update: updates.UsageUpdate) -> None:
         if self._hide_status:
             return
         cost = f", {update.cost.amount:g} {sanitize_line(update.cost.currency)}" if update.cost else ""
         self._write_note(f"context: {update.used} of {update.size} tokens used{cost}")
 
-    def _show_notice(self, update: Notice) -> None:
+    def _show_notice(self, update: updates.Notice) -> None:
         more = (
             f": {sanitize_line(update.description)}"
             if isinstance(update.description, str) and update.description
@@ -260,16 +250,16 @@ class TurnView:
         return sanitize_line(path.removeprefix(self._session.cwd.rstrip("/") + "/"))
 
     _SHOW_BY_TYPE: ClassVar[dict[type, Callable[[TurnView, Any], None]]] = {
-        AgentMessageChunk: _show_message,
-        AgentThoughtChunk: _show_thought,
-        UserMessageChunk: _show_user_message,
-        ToolCallStart: _show_tool_call,
-        ToolCallProgress: _show_tool_call,
-        Plan: _show_plan,
-        CurrentModeUpdate: _show_mode,
-        SessionInfoUpdate: _show_title,
-        UsageUpdate: _show_usage,
-        Notice: _show_notice,
+        updates.AgentMessageChunk: _show_message,
+        updates.AgentThoughtChunk: _show_thought,
+        updates.UserMessageChunk: _show_user_message,
+        updates.ToolCallStart: _show_tool_call,
+        updates.ToolCallProgress: _show_tool_call,
+        updates.Plan: _show_plan,
+        updates.CurrentModeUpdate: _show_mode,
+        updates.SessionInfoUpdate: _show_title,
+        updates.UsageUpdate: _show_usage,
+        updates.Notice: _show_notice,
     }
 
 

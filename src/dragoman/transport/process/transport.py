@@ -172,4 +172,4 @@ class ProcessTransport(StreamTransport):
 
     def _with_stderr(self, text: str) -> str:
         excerpt = self._stderr_tail.excerpt()
-        return f"{text}; last words: {excerpt}" if excerpt else text
+        return f"{text}; stderr: {excerpt}" if excerpt else text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import Kind, ProtocolError
-from dragoman.cli.connect.attachments import build_prompt, file_block
+from dragoman.cli.connect.prompt import build_prompt, file_block
 from dragoman.schema.content import EmbeddedResource, ImageContent, ResourceLink
 from dragoman.schema.initialize import AgentCapabilities, PromptCapabilities
 
