@@ -136,10 +136,10 @@ def test_the_dialect_of_a_client_is_detected() -> None:
     [
         (["--", "false"], 7, "without starting its agent"),
         (["--", "no-such-client"], 7, "cannot start 'no-such-client'"),
-        ([], 2, "name the client to check after --"),
+        ([], 2, "give the command of the client after --"),
         (["--serve", "--", "x"], 2, "--serve waits for an editor"),
-        (["--serve", "--baseline", "x"], 2, "--baseline compares whole checks"),
-        (["--only", "client.nothing", "--", "x"], 2, "no requirement is called"),
+        (["--serve", "--baseline", "x"], 2, "--baseline compares complete checks"),
+        (["--only", "client.nothing", "--", "x"], 2, "there is no requirement"),
     ],
 )
 def test_a_check_that_cannot_start_prints_one_line(words: list[str], code: int, message: str) -> None:
