@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import UNSET
 
-from dragoman.dialect.dialects import load_dialect as find_dialect
+from dragoman.dialect.dialects import load_dialect
 from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
@@ -357,7 +357,7 @@ class Agent:
             client.handlers,
             fallback=client.fallback,
             settings=emulator_settings(),
-            peer_dialect=None if self.dialect == "auto" else find_dialect(self.dialect),
+            peer_dialect=None if self.dialect == "auto" else load_dialect(self.dialect),
             report=report,
         )
         client.connection = connection

@@ -16,7 +16,6 @@ from msgspec import UNSET
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.connection import Connection
 from dragoman.errors import DragomanError, Kind, ProtocolError
-from dragoman.roles.agent.client_files import ClientFiles as ClientFiles
 from dragoman.schema.mcp import NameValue
 from dragoman.schema.terminal import (
     CreateTerminalParams,

@@ -14,7 +14,8 @@ from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
-from dragoman.roles.agent.client_terminals import ClientFiles, ClientTerminals
+from dragoman.roles.agent.client_files import ClientFiles
+from dragoman.roles.agent.client_terminals import ClientTerminals
 from dragoman.roles.agent.options import switch_as_select, value_of, with_value
 from dragoman.schema import update as updates
 from dragoman.schema.base import encode, to_json

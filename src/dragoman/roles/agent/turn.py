@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from dragoman.engine.incoming import DoneCallback
-    from dragoman.roles.agent.client_terminals import ClientFiles, ClientTerminals
+    from dragoman.roles.agent.client_files import ClientFiles
+    from dragoman.roles.agent.client_terminals import ClientTerminals
     from dragoman.roles.agent.elicitation import ElicitationAnswer, Form
     from dragoman.roles.agent.session import Session
     from dragoman.roles.agent.turn_parts import MessageStream, TurnCompaction, TurnPlan

@@ -15,8 +15,7 @@ import msgspec
 
 from dragoman.config.paths import protect_user_files
 from dragoman.dialect import detect
-from dragoman.dialect.dialects import DEFAULT_DIALECT, PACKAGES
-from dragoman.dialect.dialects import load_dialect as find_dialect
+from dragoman.dialect.dialects import DEFAULT_DIALECT, PACKAGES, load_dialect
 from dragoman.dialect.reshape import ABSENT, json_side_data
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.codec import decode_as, json_values, with_unknown_members
@@ -128,7 +127,7 @@ class Dialer:
     @property
     def has_one_folder(self) -> bool:
         """Whether an agent process has one folder for all sessions, so that another folder needs another process."""
-        return self.dialect != "auto" and find_dialect(self.dialect).one_folder
+        return self.dialect != "auto" and load_dialect(self.dialect).one_folder
 
     async def agent_for_cwd(self, cwd: str) -> ConnectedAgent:
         """Return the agent for sessions in this folder: in most dialects the only one."""
@@ -250,8 +249,8 @@ class Dialer:
             raise
         self.dialect = detect.dialect_of_agent(answer) or DEFAULT_DIALECT
         if self.dialect != DEFAULT_DIALECT:
-            connection.set_dialect(find_dialect(self.dialect))
-            answer = find_dialect(self.dialect).lift_result(Side.AGENT, "initialize", answer)
+            connection.set_dialect(load_dialect(self.dialect))
+            answer = load_dialect(self.dialect).lift_result(Side.AGENT, "initialize", answer)
             connection.peer.note_initialize(self._initialize_params)
             connection.peer.note_initialize_result(answer)
         return await self._accept_or_close(connection, answer, cwd)
@@ -319,7 +318,7 @@ class Dialer:
             self._handlers,
             fallback=self._fallback,
             settings=emulator_settings(cwd, self._permission),
-            peer_dialect=find_dialect(name),
+            peer_dialect=load_dialect(name),
             report=self.report,
         )
         connection.start()

@@ -13,7 +13,6 @@ from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.client.callbacks import LoginRunner, UserCallbacks, run_login
-from dragoman.roles.client.callbacks import choose_option as choose_option
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
 from dragoman.roles.client.open_sessions import OpenSessions, open_params
 from dragoman.roles.client.session import ClientSession, SessionSettings
@@ -33,18 +32,12 @@ if TYPE_CHECKING:
 HOST_TURN_METHOD = "_dragoman/turn"
 
 
-def _ignore_secrets(secrets: Iterable[str]) -> None:
-    """Do nothing."""
-
-
 class RemoteAgent:
     """An agent as its client sees it: its sessions, its login and its model providers.
 
     The calls about login status and providers are unstable in the official protocol. If the agent does not offer one,
     it raises capability_unsupported and sends nothing.
     """
-
-    on_secrets: Callable[[Iterable[str]], None] = staticmethod(_ignore_secrets)  # gets credentials, to redact them
 
     def __init__(
         self,
@@ -58,6 +51,7 @@ class RemoteAgent:
         fallback: Handler | None = None,
     ) -> None:
         """`log` says how sessions are logged, `fallback` handles methods that nothing else handles."""
+        self.on_secrets: Callable[[Iterable[str]], None] = lambda secrets: None  # gets credentials, to redact them
         self._dialer = dialer
         self._login_runner = terminal_login
         self._connected: ConnectedAgent

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.dialect.dialects import load_dialect as find_dialect
+from dragoman.dialect.dialects import load_dialect
 from dragoman.dialect.losses import losses
 from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
 from dragoman.engine.connection import Connection, Tap
@@ -86,7 +86,7 @@ class Relay:
             {"initialize": self._initialize, "$/cancel_request": self._cancel_handler(Side.AGENT)},
             fallback=self._forward_to_agent,
             settings=emulator_settings(permission=permission),
-            peer_dialect=None if client_dialect == "auto" else find_dialect(client_dialect),
+            peer_dialect=None if client_dialect == "auto" else load_dialect(client_dialect),
             report=report,
         )
         self._answer_forwarded = asyncio.Event()  # set when a forwarded request has its answer

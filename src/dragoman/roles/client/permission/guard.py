@@ -21,7 +21,7 @@ from dragoman.ids import now
 from dragoman.policy.decide import Policy, decide, decide_all
 from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, DecisionSource
 from dragoman.policy.grants import Grant, Scope, build_grant
-from dragoman.policy.modes import find_mode as mode_of
+from dragoman.policy.modes import find_mode
 from dragoman.policy.permission_options import choose_option
 from dragoman.policy.question import Operation, Question
 from dragoman.policy.redaction import Redactor, environment_secrets, mcp_server_secrets, with_bearer_values
@@ -123,7 +123,7 @@ class Guard:
         self._grants = grants
         self._audit_writer = audits.AuditWriter(audit, self.redaction)
         self._ask_user = ask
-        self._mode = None if mode is None else mode_of(mode).name
+        self._mode = None if mode is None else find_mode(mode).name
         # By session, not by its id: a session that the agent lost gets a new id.
         self._modes: WeakKeyDictionary[ClientSession, str] = WeakKeyDictionary()
         self._paths = SessionPaths(agent)
@@ -220,7 +220,7 @@ class Guard:
     async def switch_mode(self, session: ClientSession, mode: str) -> None:
         """Change the policy mode of a session, and the agent's mode if it has one of the same name."""
         before = self.mode(session.id)
-        self._modes[session] = mode_of(mode).name
+        self._modes[session] = find_mode(mode).name
         change = AuditEntry(
             who="user", what=AuditEvent.MODE, time=now(), session=session.id, mode=mode, detail={"before": before}
         )

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from dragoman.dialect import detect
-from dragoman.dialect.dialects import DEFAULT_DIALECT
-from dragoman.dialect.dialects import load_dialect as find_dialect
+from dragoman.dialect.dialects import DEFAULT_DIALECT, load_dialect
 from dragoman.dialect.peek import decode_frame
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.codec import PeerCodec
@@ -27,7 +26,7 @@ class DialectFrames:
         self._set_dialect(DEFAULT_DIALECT)
 
     def _set_dialect(self, name: str) -> None:
-        self.dialect = find_dialect(name)
+        self.dialect = load_dialect(name)
         self._client = PeerCodec(self.dialect, Side.CLIENT)
         self._agent = PeerCodec(self.dialect, Side.AGENT)
 
