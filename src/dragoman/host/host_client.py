@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,8 +32,6 @@ from dragoman.host.room.notifications import TOPICS, Notification, NumberedOutbo
 from dragoman.host.room.room import Room
 from dragoman.ids import new_id
 from dragoman.roles.agent.agent import emulator_settings
-from dragoman.roles.agent.options import switch_as_select
-from dragoman.roles.agent.session import SWITCH_CAPABILITY
 from dragoman.schema.auth import AuthForm
 from dragoman.schema.base import Marker, encode
 from dragoman.schema.initialize import AgentAuthCapabilities, AgentCapabilities, InitializeResult, SessionCapabilities
@@ -128,15 +126,6 @@ class HostClient:
     def dialect(self) -> Dialect:
         """Its dialect."""
         return self.connection.dialect
-
-    @cached_property
-    def supports_boolean_options(self) -> bool:
-        """Whether it supports boolean options."""
-        return not self.dialect.official or self.connection.offers(SWITCH_CAPABILITY)
-
-    def supported_options(self, options: list[Any]) -> Any:
-        """Return options in the form that this client supports."""
-        return (options if self.supports_boolean_options else [switch_as_select(option) for option in options]) or UNSET
 
     async def initialize(self, params: Any) -> Any:
         """initialize: answer for the agent of this client, plus what the host adds."""

@@ -18,6 +18,7 @@ from dragoman.host import access
 from dragoman.host.access import check_may_open, enter_room
 from dragoman.host.account_calls import Caller
 from dragoman.host.auth.roles import EDITOR, VIEWER, is_at_least, lower_role
+from dragoman.roles.agent.options import options_for_client
 from dragoman.schema.mcp import McpForm, McpServer
 from dragoman.schema.providers import AttachParams, AttachResult, AttachRole, DetachParams, HistoryPolicy
 from dragoman.schema.session import ForkSessionResult, LoadSessionResult, NewSessionResult, ResumeSessionResult
@@ -95,8 +96,8 @@ async def _resolve_servers(client: HostClient, servers: Any, cwd: str) -> list[M
 
 
 def _settings(client: HostClient, room: Room) -> dict[str, Any]:
-    state = room.state
-    return {"modes": state.modes or UNSET, "config_options": client.supported_options(state.options)}
+    options = options_for_client(client.connection, room.state.options)
+    return {"modes": room.state.modes or UNSET, "config_options": options or UNSET}
 
 
 def load_session(client: HostClient, incoming: Incoming, done: DoneCallback) -> Awaitable[None]:

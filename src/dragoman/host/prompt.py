@@ -14,6 +14,7 @@ from dragoman.errors import ProtocolError
 from dragoman.host.access import is_extension, refusal
 from dragoman.host.auth.roles import EDITOR
 from dragoman.host.room.members import PRESENCE_STATES
+from dragoman.roles.agent.options import options_for_client
 from dragoman.schema.config import SetConfigOptionResult
 from dragoman.schema.side import Side
 
@@ -68,7 +69,7 @@ async def set_config_option(client: HostClient, params: Any) -> SetConfigOptionR
     await session.set_option(
         params.config_id, side_data_of(params).get("value", params.value), by=client.principal.user
     )
-    return SetConfigOptionResult(config_options=client.supported_options(session.options) or [])
+    return SetConfigOptionResult(config_options=options_for_client(client.connection, session.options))
 
 
 def set_presence(client: HostClient, incoming: Incoming, done: DoneCallback) -> None:

@@ -24,7 +24,7 @@ from dragoman.host.room.notifications import (
     replay_notifications,
     seq_meta,
 )
-from dragoman.roles.agent.options import switch_as_select
+from dragoman.roles.agent.options import options_for_client
 from dragoman.roles.agent.session import GATES, update_for_client
 from dragoman.schema.base import encode
 from dragoman.schema.update import AvailableCommandsUpdate, ConfigOptionUpdate, Plan, UpdateParams
@@ -115,8 +115,9 @@ class Member(msgspec.Struct, eq=False):
     def _send_update(self, notification: Notification) -> None:
         client = self.client
         update = update_for_client(client.connection, notification.update)
-        if isinstance(update, ConfigOptionUpdate) and not client.supports_boolean_options:
-            update = msgspec.structs.replace(update, config_options=[*map(switch_as_select, update.config_options)])
+        if isinstance(update, ConfigOptionUpdate):
+            options = options_for_client(client.connection, update.config_options)
+            update = msgspec.structs.replace(update, config_options=options)
         if update is None:
             return
         params = UpdateParams(session_id=self.session, update=update)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
@@ -13,6 +13,9 @@ from dragoman.dialect.session_table import option_from_value
 from dragoman.dialect.side_data import side_data_of, with_side_data
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import ConfigCategory, ConfigChoice, ConfigType, SessionConfigOption
+
+if TYPE_CHECKING:
+    from dragoman.engine.connection import Connection
 
 ChoiceSpec = str | tuple[str, str] | ConfigChoice  # a value; a value and its name; the whole choice
 ChoiceSpecs = Sequence[ChoiceSpec] | Mapping[str, Sequence[ChoiceSpec]]  # a mapping: group name to choices
@@ -144,3 +147,18 @@ def switch_as_select(option: SessionConfigOption) -> SessionConfigOption:
     choices = [ConfigChoice(value="true", name="On"), ConfigChoice(value="false", name="Off")]
     value = "true" if option.current_value is True else "false"
     return msgspec.structs.replace(option, type=ConfigType.SELECT, current_value=value, options=choices)
+
+
+# Official clients must announce support for boolean options
+# (docs/protocol/initialize.md#client-capabilities, docs/protocol/dialects.md#banjo-initialize).
+SWITCH_CAPABILITY = "client.session.configOptions.boolean"
+
+
+def supports_switches(connection: Connection) -> bool:
+    """Tell whether a client supports boolean options."""
+    return not connection.dialect.official or connection.offers(SWITCH_CAPABILITY)
+
+
+def options_for_client(connection: Connection, options: Sequence[SessionConfigOption]) -> list[SessionConfigOption]:
+    """Return options in the form that a client supports."""
+    return list(options) if supports_switches(connection) else [*map(switch_as_select, options)]

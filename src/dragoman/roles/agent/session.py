@@ -16,7 +16,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
 from dragoman.roles.agent.client_files import ClientFiles
 from dragoman.roles.agent.client_terminals import ClientTerminals
-from dragoman.roles.agent.options import switch_as_select, value_of, with_value
+from dragoman.roles.agent.options import supports_switches, switch_as_select, value_of, with_value
 from dragoman.schema import update as updates
 from dragoman.schema.base import encode, to_json
 from dragoman.schema.config import SessionConfigOption, SessionModeState
@@ -39,10 +39,6 @@ _session_numbers = count(1)
 # Stands for the text in the template of a chunk's frame; it cannot occur elsewhere in the frame.
 _TEXT_PLACEHOLDER = "\x00the text\x00"
 
-
-# Official clients must announce support for boolean options
-# (docs/protocol/initialize.md#client-capabilities, docs/protocol/dialects.md#banjo-initialize).
-SWITCH_CAPABILITY = "client.session.configOptions.boolean"
 
 # Some clients never answer unknown methods (docs/protocol/peers.md#vendor-methods), so requests to them time out.
 # Seconds.
@@ -156,7 +152,7 @@ class Session:
     def _bind(self, connection: Connection) -> None:
         """Send to this client from now on."""
         self._connection = connection
-        self._supports_switches = not connection.dialect.official or connection.offers(SWITCH_CAPABILITY)
+        self._supports_switches = supports_switches(connection)
         self._files = self._terminals = None
         self._text_senders.clear()
 
