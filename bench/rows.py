@@ -51,7 +51,7 @@ class Target:
         unit = "" if self.of == "ours" else f"x {self.of}"
         return f"{sign} {self.factor:g}{unit}"
 
-    def met(self, ours: float, theirs: float) -> bool:
+    def is_met(self, ours: float, theirs: float) -> bool:
         """Whether our figure reaches it; `theirs` is ignored by a target on our figure alone."""
         limit = self.factor if self.of == "ours" else self.factor * theirs
         return ours >= limit if self.at == "least" else ours <= limit

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.measure import Failed, measure
 from bench.rows import JOBS, KINDS, ROWS, Job, smaller
 from bench.setup import ROOT, Kinds, prepare
-from bench.table import shown, table
+from bench.table import format_figure, table
 
 RESULTS = ROOT / "bench" / "RESULTS.md"
 RUNS = 5
@@ -77,7 +77,7 @@ def _once(job: Job, name: str, kinds: Kinds) -> dict[str, float] | str:
 
 
 def _list(figures: dict[str, float]) -> str:
-    return ", ".join(f"{name} {shown(value)}" for name, value in figures.items())
+    return ", ".join(f"{name} {format_figure(value)}" for name, value in figures.items())
 
 
 def _report(measured: Measured, runs: int, kinds: Kinds, quick: bool) -> str:

@@ -78,7 +78,7 @@ def prepare() -> Kinds:
 def _node_kind(node: str, ts: Path) -> Kind:
     return Kind(
         name="ts",
-        version=f"{TS_SDK}, node {_said(node, '--version')}",
+        version=f"{TS_SDK}, node {_output_of(node, '--version')}",
         agent=(node, str(ts / "agent.mjs")),
         client=(node, str(ts / "client.mjs")),
         server=(node, str(ts / "server.mjs")),
@@ -176,10 +176,10 @@ def _rust() -> Kind | None:
         return None
     made = folder / "target" / "release"
     agent, client = (str(made / "agent"),), (str(made / "client"),)
-    return Kind("rust", f"{RUST_SDK}, {_said(cargo, '--version')}", agent, client, starter=agent, folder=folder)
+    return Kind("rust", f"{RUST_SDK}, {_output_of(cargo, '--version')}", agent, client, starter=agent, folder=folder)
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout.strip().removeprefix("v")
 

@@ -25,7 +25,7 @@ def middle(measurements: Measurements, job: str, kind: str, figure: str) -> floa
     return median(values) if values and len(values) == len(runs) else None
 
 
-def shown(value: float) -> str:
+def format_figure(value: float) -> str:
     """A figure with three significant digits, thousands separated."""
     if value >= 1000:
         digits = len(f"{value:.0f}") - 3
@@ -65,7 +65,7 @@ def _cells(row: Row, measurements: Measurements, peers: int) -> list[str]:
 
 def _figure(measurements: Measurements, job: str, kind: str, value: float | None) -> str:
     if value is not None:
-        return shown(value)
+        return format_figure(value)
     return FAILS if measurements.get((job, kind)) else NOTHING
 
 
@@ -77,7 +77,7 @@ def _verdict(row: Row, ours: float | None, theirs: Mapping[str, float | None]) -
     for target in row.targets:
         other = 0.0 if target.of == "ours" else theirs.get(target.of)
         if other is not None:
-            verdicts.append(target.met(ours, other))
+            verdicts.append(target.is_met(ours, other))
     if not verdicts:
         return NOTHING
     return "yes" if all(verdicts) else "**no**"

@@ -39,17 +39,17 @@ async def constant(params: ReadTextFileParams) -> ReadTextFileResult:
     return ReadTextFileResult(content=ANSWER)
 
 
-def lent(specification: Mapping[str, Any]) -> dict[str, Any]:
-    """What the client lends: real files when the work names one, else the constant answer."""
+def workspace_options(specification: Mapping[str, Any]) -> dict[str, Any]:
+    """The files that the client serves: real ones if the job names a path, otherwise a constant answer."""
     if specification.get("path"):
-        return {"lend": WorkspaceAccess()}
+        return {"workspace": WorkspaceAccess()}
     return {"on": {"fs/read_text_file": constant}}
 
 
 async def main() -> None:
     """Start the agent, do the work, print the figures."""
     specification = json.loads(sys.argv[1])
-    async with connect(sys.argv[2:], **lent(specification)) as agent:
+    async with connect(sys.argv[2:], **workspace_options(specification)) as agent:
         print(json.dumps(await drive(specification, Editor(agent, specification.get("cwd") or "."))))
 
 

@@ -16,7 +16,7 @@ async def log_in(credentials: dict[str, Any]) -> bool:
 
 
 @agent.on_session_opened
-async def opened(session: Session) -> None:
+async def on_opened(session: Session) -> None:
     answer = await agent.elicit("Which language?", form={"language": ["english", "spanish"]})
     session.state["greeting"] = "Hola" if answer and answer["language"] == "spanish" else "Hello"
 

@@ -23,7 +23,7 @@ async def count(turn: Turn) -> None:
 
 
 @agent.on_session_forked
-def forked(session: Session, origin: Session) -> None:
+def on_forked(session: Session, origin: Session) -> None:
     """The new session has the history and the options of its origin. Copy everything else here."""
     session.state.update(origin.state)
 

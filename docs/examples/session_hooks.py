@@ -1,4 +1,4 @@
-"""An agent with hooks for opened, forked and deleted sessions, and with system prompts."""
+"""An agent with hooks for on_opened, on_forked and on_deleted sessions, and with system prompts."""
 
 from dragoman import Agent, Session, Turn
 
@@ -6,17 +6,17 @@ agent = Agent("session-hooks", version="1.0", system_prompt_mode="override", uns
 
 
 @agent.on_session_opened
-async def opened(session: Session) -> None:
+async def on_opened(session: Session) -> None:
     session.state["pages"] = []
 
 
 @agent.on_session_forked
-async def forked(session: Session, origin: Session) -> None:
+async def on_forked(session: Session, origin: Session) -> None:
     session.state["pages"] = list(origin.state["pages"])
 
 
 @agent.on_session_deleted
-def deleted(session: Session) -> None:
+def on_deleted(session: Session) -> None:
     session.state.clear()
 
 

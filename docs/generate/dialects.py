@@ -94,7 +94,7 @@ def method_cells(method: Method) -> Iterator[str]:
     yield code(method.gate)
     yield method.scope
     yield method.stability if method.stability == "stable" else f"{method.stability}, {method.since}"
-    yield from (name_cell(method.name, method_name, spoken, method) for spoken in DIALECTS)
+    yield from (name_cell(method.name, method_name, dialect, method) for dialect in DIALECTS)
 
 
 def name_cell(name: str, lower: Callable[..., str], *arguments: object) -> str:
@@ -106,31 +106,31 @@ def name_cell(name: str, lower: Callable[..., str], *arguments: object) -> str:
     return "yes" if wire == name else code(wire)
 
 
-def method_name(spoken: Dialect, method: Method) -> str:
+def method_name(dialect: Dialect, method: Method) -> str:
     """What a dialect calls a method."""
-    return spoken.lower_call(method.side, method.name, {})[0]
+    return dialect.lower_call(method.side, method.name, {})[0]
 
 
-def update_name(spoken: Dialect, kind: str) -> str:
+def update_name(dialect: Dialect, kind: str) -> str:
     """What a dialect calls a kind of update."""
     params = {"sessionId": "s", "update": {"sessionUpdate": kind}}
-    wire = spoken.lower_call(Side.CLIENT, "session/update", params)[1]
+    wire = dialect.lower_call(Side.CLIENT, "session/update", params)[1]
     update = wire.get("update", {})
     return str(wire.get("type") or update.get("@type") or update["sessionUpdate"])
 
 
-def status_word(spoken: Dialect, status: str) -> str:
+def status_value(dialect: Dialect, status: str) -> str:
     """A dialect's value for the status of a tool call."""
     update = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}
-    wire = spoken.lower_call(Side.CLIENT, "session/update", {"sessionId": "s", "update": update})[1]
+    wire = dialect.lower_call(Side.CLIENT, "session/update", {"sessionId": "s", "update": update})[1]
     sent = wire.get("data") or wire["update"]
     return word(sent["status"], sent)
 
 
-def stop_word(spoken: Dialect, reason: str) -> str:
+def stop_value(dialect: Dialect, reason: str) -> str:
     """A dialect's value for a stop reason."""
     try:
-        wire = spoken.lower_result(Side.AGENT, "session/prompt", {"stopReason": reason})
+        wire = dialect.lower_result(Side.AGENT, "session/prompt", {"stopReason": reason})
     except ProtocolError as error:
         return f"error: {code(error.kind)}"
     return word(wire.get("stopReason") or wire["stop_reason"], wire)
@@ -163,24 +163,24 @@ def side_data_paths(value: Any, path: str = "") -> Iterator[str]:
                 yield from side_data_paths(item, f"{where}{name}")
 
 
-def lost_in_v1(spoken: Dialect) -> dict[str, set[str]]:
+def lost_in_v1(dialect: Dialect) -> dict[str, set[str]]:
     """What peers of a dialect send that v1 has no member for, by message."""
     found: dict[str, set[str]] = {}
-    for case in examples(spoken.name):
+    for case in examples(dialect.name):
         side, wire = Side(case["side"]), case["wire"]
         try:
             if case["kind"] == "call":
-                method, lifted = spoken.lift_call(side, wire["method"], wire.get("params"))
+                method, lifted = dialect.lift_call(side, wire["method"], wire.get("params"))
             else:
                 method = case["vocabulary"]["method"]
-                lifted = spoken.lift_result(side, method, wire.get("result"))
+                lifted = dialect.lift_result(side, method, wire.get("result"))
         except ProtocolError:
             continue  # a result that means an error
         found.setdefault(message(case["kind"], method, lifted), set()).update(side_data_paths(lifted))
     return found
 
 
-def lost_in_dialect(spoken: Dialect) -> dict[str, set[str]]:
+def lost_in_dialect(dialect: Dialect) -> dict[str, set[str]]:
     """What v1 sends that a dialect has no member for, by message."""
     found: dict[str, set[str]] = {}
     for case in examples("canonical"):
@@ -188,10 +188,10 @@ def lost_in_dialect(spoken: Dialect) -> dict[str, set[str]]:
         try:
             if case["kind"] == "call":
                 sent = case["vocabulary"].get("params")
-                wire = spoken.lower_call(side, method, sent)[1]
+                wire = dialect.lower_call(side, method, sent)[1]
             else:
                 sent = case["vocabulary"].get("result")
-                wire = spoken.lower_result(side, method, sent)
+                wire = dialect.lower_result(side, method, sent)
         except ProtocolError:
             continue  # refused as a whole: the tables above say so
         found.setdefault(message(case["kind"], method, sent), set()).update(side_data_paths(wire))
@@ -210,11 +210,11 @@ def member_rows(found: Mapping[str, set[str]]) -> list[list[str]]:
     return [[name, ", ".join(map(code, sorted(paths)))] for name, paths in sorted(found.items()) if paths]
 
 
-def section(spoken: Dialect) -> Iterator[str]:
+def section(dialect: Dialect) -> Iterator[str]:
     """The side data of one dialect."""
     for title, found in (
-        (f"Sent by {spoken.name} peers, carried as `_meta.{SIDE_DATA_KEY}` in the vocabulary", lost_in_v1(spoken)),
-        (f"Sent by others, carried to {spoken.name} peers as `_meta.{SIDE_DATA_KEY}`", lost_in_dialect(spoken)),
+        (f"Sent by {dialect.name} peers, carried as `_meta.{SIDE_DATA_KEY}` in the vocabulary", lost_in_v1(dialect)),
+        (f"Sent by others, carried to {dialect.name} peers as `_meta.{SIDE_DATA_KEY}`", lost_in_dialect(dialect)),
     ):
         rows = member_rows(found)
         yield f"{title}:" + ("\n\n" + table(("message", "members"), rows) if rows else " nothing.")
@@ -232,29 +232,32 @@ def page() -> Iterator[str]:
     yield UPDATES_TEXT
     yield table(
         ("update", *DIALECT_NAMES),
-        ([code(k), *(name_cell(k, update_name, spoken, k) for spoken in DIALECTS)] for k in sorted(UPDATE_KINDS)),
+        ([code(k), *(name_cell(k, update_name, dialect, k) for dialect in DIALECTS)] for k in sorted(UPDATE_KINDS)),
     )
     yield "## Stop reasons and statuses"
     yield VALUES_TEXT
     yield table(
         ("stop reason", *DIALECT_NAMES),
-        ([code(reason), *(stop_word(spoken, reason) for spoken in DIALECTS)] for reason in constants(StopReason)),
+        ([code(reason), *(stop_value(dialect, reason) for dialect in DIALECTS)] for reason in constants(StopReason)),
     )
     yield table(
         ("tool call", *DIALECT_NAMES),
-        ([code(status), *(status_word(spoken, status) for spoken in DIALECTS)] for status in constants(ToolCallStatus)),
+        (
+            [code(status), *(status_value(dialect, status) for dialect in DIALECTS)]
+            for status in constants(ToolCallStatus)
+        ),
     )
     yield "## Errors"
     yield ERRORS_TEXT
     yield table(
         ("kind", *DIALECT_NAMES),
-        ([code(kind), *(str(spoken.error_codes[kind]) for spoken in DIALECTS)] for kind in KINDS),
+        ([code(kind), *(str(dialect.error_codes[kind]) for dialect in DIALECTS)] for kind in KINDS),
     )
     yield "## Side data"
     yield SIDE_DATA_TEXT
-    for spoken in DIALECTS:
-        yield f"### {spoken.name}"
-        yield from section(spoken)
+    for dialect in DIALECTS:
+        yield f"### {dialect.name}"
+        yield from section(dialect)
 
 
 if __name__ == "__main__":

@@ -121,13 +121,13 @@ class Raw(ScriptedPeer):
         assert "error" in answered, answered
         return answered["error"]
 
-    def said(self, method: str) -> list[Json]:
+    def params_of(self, method: str) -> list[Json]:
         """Return the params of every received call of a method, in order."""
         return [message["params"] for message in self.received if message.get("method") == method]
 
     def updates(self, kind: str | None = None) -> list[Json]:
         """Return the data of every received update (of one type), in order."""
-        return [params["data"] for params in self.said("session/update") if kind in (None, params["type"])]
+        return [params["data"] for params in self.params_of("session/update") if kind in (None, params["type"])]
 
 
 def initialize(capabilities: Json = None, **members: Json) -> dict[str, Json]:
@@ -153,7 +153,7 @@ async def serving(agent: Agent, capabilities: Json = None) -> AsyncIterator[Raw]
         await connection.close()
 
 
-async def opened(client: Raw, folder: Any = "/home/user/project", **members: Json) -> str:
+async def open_session(client: Raw, folder: Any = "/home/user/project", **members: Json) -> str:
     """Open a session in a folder; return its id."""
     result = await client.result("session/new", {"workingDirectory": str(folder), **members})
     return str(result["sessionId"])

@@ -37,7 +37,7 @@ async def begin(peer: ScriptedPeer, capabilities: Json = None, cwd: str = CWD, *
     return str(answer["result"]["sessionId"])
 
 
-async def said(peer: ScriptedPeer, session: str, text: str) -> tuple[list[Json], Json]:
+async def run_prompt(peer: ScriptedPeer, session: str, text: str) -> tuple[list[Json], Json]:
     """Return the updates of one turn and the frame that ends it."""
     start = len(peer.received)
     answer = await peer.request("turn", "session/prompt", prompt(session, text))

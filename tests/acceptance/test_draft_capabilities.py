@@ -30,7 +30,7 @@ from tests.acceptance.draft import (
     during_turn,
     initialize,
     kind_of,
-    opened,
+    open_session,
     playing,
     prompted,
     run,
@@ -175,14 +175,14 @@ async def test_our_agent_keeps_to_the_clients_limit_of_open_terminals() -> None:
             "terminal/create": lambda _: {"terminalId": next(ids)},
             "terminal/release": lambda _: {"released": True},
         }
-        session = await opened(client)
+        session = await open_session(client)
         id = client.ask("session/prompt", text_prompt(session))
         while not client.received or client.received[-1].get("id") != id:
             message = await client.receive()
             if message.get("method") in client.answers:  # waits are left open: the commands run on
                 client.reply(message, client.answers[message["method"]](message["params"]))
         assert client.received[-1]["result"]["stopReason"] == "end_turn"
-        assert [params["command"] for params in client.said("terminal/create")] == ["one", "two", "four"]
+        assert [params["command"] for params in client.params_of("terminal/create")] == ["one", "two", "four"]
     assert refused == [Kind.RATE_LIMITED]
 
 
@@ -231,7 +231,7 @@ async def test_our_agent_calls_only_what_the_client_announced(tmp_path: Path, of
             "terminal/release": lambda _: {"released": True},
             "fs/watch": lambda _: {"watchId": "w"},
         }
-        answered = await prompted(client, await opened(client, tmp_path))
+        answered = await prompted(client, await open_session(client, tmp_path))
         assert answered["result"]["stopReason"] == "end_turn"
         called = {m["method"] for m in client.received if "id" in m and "method" in m}
         assert called - {"terminal/wait_for_exit", "terminal/release"} == allowed
@@ -249,8 +249,8 @@ async def test_our_agent_asks_no_permission_of_a_client_without_dialogs() -> Non
             answers.append(bool(await call.ask_permission()))
 
     async with serving(doing(ask), {"ui": {"permissionDialogs": False}}) as client:
-        assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
-        assert client.said("session/request_permission") == []
+        assert (await prompted(client, await open_session(client)))["result"]["stopReason"] == "end_turn"
+        assert client.params_of("session/request_permission") == []
         assert client.updates("tool_call_update")[-1]["status"] == "denied"
     assert answers == [False]
 
@@ -388,9 +388,9 @@ async def test_our_agent_receives_the_mcp_servers_of_each_session() -> None:
     agent.on_session_opened(seen.append)
 
     async with serving(agent) as client:
-        await opened(client, mcpServers=SERVERS)
-        await opened(client, mcpServers=SERVERS[1:])
-        await opened(client)
+        await open_session(client, mcpServers=SERVERS)
+        await open_session(client, mcpServers=SERVERS[1:])
+        await open_session(client)
     assert [session.mcp_servers for session in seen] == [KNOWN, KNOWN[1:], []]
 
 
@@ -420,7 +420,7 @@ async def test_every_mode_change_is_sent_whoever_made_it() -> None:
         turn.session.set_mode("architect")
 
     async with serving(doing(decide, modes=MODES)) as client:
-        session = await opened(client)
+        session = await open_session(client)
         result = await client.result("session/set_mode", {"sessionId": session, "mode": "plan"})
         assert result == {"previousMode": "default", "currentMode": "plan"}
         await prompted(client, session)
@@ -531,7 +531,7 @@ def test_the_meta_we_send_is_always_an_object(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with serving(doing(speak, modes=MODES)) as client:
-            await prompted(client, await opened(client))
+            await prompted(client, await open_session(client))
             metas(client.received)
 
     run(work())
@@ -608,7 +608,7 @@ async def test_an_agent_serves_custom_methods_and_answers_unknown_ones_with_not_
         assert (await client.error("_custom/other", {}))["code"] == -32601
         client.tell("_custom/notification", {"any": "thing"})
         client.answers["_vendor/theme"] = lambda params: {"name": f"dark {params['of']}"}
-        session = await opened(client)
+        session = await open_session(client)
         assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
         said = [data["content"] for data in client.updates("agent_message_chunk")]
         assert said == ["dark editor", Kind.METHOD_NOT_FOUND]

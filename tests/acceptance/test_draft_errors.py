@@ -17,7 +17,7 @@ from tests.acceptance.draft import (
     SESSION,
     Raw,
     during_turn,
-    opened,
+    open_session,
     playing,
     prompted,
     run,
@@ -70,7 +70,7 @@ def test_every_kind_of_error_has_the_drafts_code_both_ways(kind: str, code: int)
 
     async def agent_side() -> None:
         async with serving(doing(fail)) as client:
-            error = (await prompted(client, await opened(client)))["error"]
+            error = (await prompted(client, await open_session(client)))["error"]
             assert (error["code"], error["message"]) == (code, "on purpose")
 
     async def client_side() -> None:
@@ -111,7 +111,7 @@ async def test_our_agent_sends_each_error_code_for_its_cause() -> None:
         client.answers["session/request_permission"] = lambda _: {"granted": False}
         assert (await client.error("session/prompt", text_prompt("sess_invalid")))["code"] == -32000
         assert (await client.error("session/load", {"sessionId": "sess_invalid"}))["code"] == -32000
-        session = await opened(client)
+        session = await open_session(client)
         running = client.ask("session/prompt", text_prompt(session, "wait"))
         assert (await client.error("session/prompt", text_prompt(session)))["code"] == -32006
         client.tell("session/cancel", {"sessionId": session})
@@ -163,7 +163,7 @@ async def test_an_error_has_data_that_explains_it() -> None:
         wrong = await client.error("session/new", {"workingDirectory": 5})
         assert wrong["code"] == -32602
         assert wrong["data"]["errors"]
-        limited = (await prompted(client, await opened(client)))["error"]
+        limited = (await prompted(client, await open_session(client)))["error"]
         assert limited["data"].items() >= {"retryAfter": 30, "suggestion": "wait half a minute"}.items()
 
 
@@ -202,7 +202,7 @@ async def test_an_agent_limits_the_rate_and_reports_it() -> None:
         taken.append(turn.text)
 
     async with serving(doing(limited)) as client:
-        session = await opened(client)
+        session = await open_session(client)
         for _ in range(2):
             assert "result" in await prompted(client, session)
         error = (await prompted(client, session))["error"]
@@ -253,7 +253,7 @@ async def test_a_request_that_takes_too_long_fails_with_timeout() -> None:
             await turn.session.request("_vendor/silent", {}, timeout=0.02)
 
     async with serving(doing(slow)) as client:
-        session = await opened(client)
+        session = await open_session(client)
         assert (await prompted(client, session, "own"))["error"]["code"] == -32009
         id = client.ask("session/prompt", text_prompt(session, "client"))
         await client.heard_call("_vendor/silent")

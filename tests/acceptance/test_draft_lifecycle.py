@@ -25,7 +25,7 @@ from tests.acceptance.draft import (
     Raw,
     during_turn,
     initialize,
-    opened,
+    open_session,
     playing,
     prompted,
     run,
@@ -57,7 +57,7 @@ async def test_everything_sent_is_a_json_rpc_2_message() -> None:
     answers and either a result or an error; ids of the peer come back as they were, numbers or strings."""
 
     async with serving(echo_agent()) as client:
-        session = await opened(client)
+        session = await open_session(client)
         client.send({"jsonrpc": "2.0", "id": "seven", "method": "session/prompt", "params": text_prompt(session)})
         await client.until(lambda message: message.get("id") == "seven")
         client.send({"jsonrpc": "2.0", "id": "eight", "method": "session/nothing"})
@@ -88,7 +88,7 @@ async def test_invalid_messages_get_the_errors_of_json_rpc_2() -> None:
             client.send(frame)
             answered = await client.receive()
             assert (answered["jsonrpc"], answered["id"], answered["error"]["code"]) == ("2.0", None, code)
-        assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
+        assert (await prompted(client, await open_session(client)))["result"]["stopReason"] == "end_turn"
 
 
 @pytest.mark.item("004-05")
@@ -345,7 +345,7 @@ async def test_authentication_is_optional_and_accepts_each_method(method: str, c
         return AuthenticateResult()
 
     async with serving(agent) as client:
-        assert await opened(client)
+        assert await open_session(client)
         result = await client.result("authenticate", {"method": method, "credentials": credentials})
         assert result == {"success": True}
     assert heard == [(method, credentials)]
@@ -366,7 +366,7 @@ async def test_our_agent_opens_a_session_with_mcp_servers_and_a_system_prompt_an
             "name": "filesystem",
             "transport": {"type": "stdio", "command": "mcp-server-filesystem", "args": ["/home/user/project"]},
         }
-        session = await opened(client, mcpServers=[server], systemPrompt="You are a helpful coding assistant.")
+        session = await open_session(client, mcpServers=[server], systemPrompt="You are a helpful coding assistant.")
         assert seen[0].system_prompt == "You are a helpful coding assistant."
         [known] = seen[0].mcp_servers
         assert (known.name, known.command, known.args) == (
@@ -461,7 +461,7 @@ async def test_our_agent_sends_the_messages_of_the_drawn_turn() -> None:
 
     async with serving(agent) as client:
         client.answers["fs/read_text_file"] = lambda _: {"content": "one\ntwo\n", "encoding": "utf-8"}
-        session = await opened(client)
+        session = await open_session(client)
         start = len(client.received)
         answered = await prompted(client, session)
         assert answered["result"]["stopReason"] == "end_turn"
@@ -478,7 +478,7 @@ async def test_our_agent_sends_the_messages_of_the_drawn_turn() -> None:
             "tool_call_update",
             "agent_message_chunk",
         ]
-        assert client.said("fs/read_text_file") == [{"path": "/home/user/project/src/auth.ts"}]
+        assert client.params_of("fs/read_text_file") == [{"path": "/home/user/project/src/auth.ts"}]
         announced = client.updates("tool_call")[0]
         assert (announced["tool"], announced["status"]) == ("fs/read_text_file", "pending")
         assert [data["status"] for data in client.updates("tool_call_update")] == ["in_progress", "completed"]
@@ -534,7 +534,7 @@ async def test_on_cancel_our_agent_first_cancels_its_tool_calls_then_answers_the
             await asyncio.Event().wait()
 
     async with serving(agent) as client:
-        session = await opened(client)
+        session = await open_session(client)
         id = client.ask("session/prompt", text_prompt(session))
         await client.until(lambda m: m.get("params", {}).get("type") == "agent_message_chunk")
         names = {data["id"]: data["tool"] for data in client.updates("tool_call")}

@@ -30,7 +30,7 @@ from tests.acceptance.draft import (
     Raw,
     during_turn,
     initialize,
-    opened,
+    open_session,
     playing,
     prompted,
     run,
@@ -188,7 +188,7 @@ async def test_our_agent_accepts_every_field_of_session_new() -> None:
         loaded = await client.result("session/load", {"sessionId": session.id})
         assert loaded["mode"] == "code"
         assert loaded["configOptions"] == {"autoApprove": True, "model": "large", "maxTokens": 9000}
-        assert client.said("session/update") == []  # nothing was told of a session before its answer
+        assert client.params_of("session/update") == []  # nothing was told of a session before its answer
 
 
 @pytest.mark.item("004-17")
@@ -197,7 +197,7 @@ async def test_a_session_begins_in_the_default_mode_unless_one_is_named() -> Non
     agent = settable()
 
     async with serving(agent) as client:
-        session = await opened(client)
+        session = await open_session(client)
         assert agent.sessions[session].mode == "default"
         assert (await client.result("session/load", {"sessionId": session}))["mode"] == "default"
         refused = await client.error("session/new", {"mcpServers": []})
@@ -256,7 +256,7 @@ async def test_our_agent_accepts_attachments() -> None:
             {"uri": "https://example.com/spec.md"},
             {"name": "dot.png", "data": "iVBORw0KGgo=", "mimeType": "image/png"},
         ]
-        answered = await prompted(client, await opened(client), "see these", attachments=attachments)
+        answered = await prompted(client, await open_session(client), "see these", attachments=attachments)
         assert answered["result"]["stopReason"] == "end_turn"
     text, whole, relative, remote, data = got
     assert isinstance(text, TextContent)
@@ -281,7 +281,7 @@ async def test_our_agent_sends_the_stop_reason_and_the_usage(reason: str) -> Non
         return reason
 
     async with serving(doing(spend)) as client:
-        result = (await prompted(client, await opened(client)))["result"]
+        result = (await prompted(client, await open_session(client)))["result"]
         assert result["stopReason"] == reason
         assert (result["usage"]["inputTokens"], result["usage"]["outputTokens"]) == (1500, 2300)
 
@@ -322,7 +322,7 @@ async def test_our_agent_sends_the_previous_and_the_new_mode() -> None:
     agent = settable()
 
     async with serving(agent) as client:
-        session = await opened(client)
+        session = await open_session(client)
 
         async def change(mode: str) -> Any:
             return await client.result("session/set_mode", {"sessionId": session, "mode": mode})
@@ -361,7 +361,7 @@ async def test_our_agent_accepts_any_json_value_for_an_option_and_sends_both_val
     """One after the other into a free option; choices and switches tell both values too, and refuse what they lack."""
 
     async with serving(settable()) as client:
-        session = await opened(client)
+        session = await open_session(client)
 
         async def change(key: str, value: Any) -> Any:
             return await client.call("session/set_config_option", {"sessionId": session, "key": key, "value": value})
@@ -433,9 +433,9 @@ async def test_our_agent_asks_for_each_of_the_six_operations_with_resource_and_r
     ]
     async with serving(doing(ask)) as client:
         client.answers["session/request_permission"] = lambda _: scopes.pop(0)
-        session = await opened(client)
+        session = await open_session(client)
         await prompted(client, session)
-        asked = client.said("session/request_permission")
+        asked = client.params_of("session/request_permission")
         assert [params["operation"] for params in asked] == list(OPERATIONS.values())
         calls = [data["id"] for data in client.updates("tool_call")]
         for params, call in zip(asked, calls, strict=True):
@@ -522,8 +522,8 @@ async def test_our_agent_reads_with_encoding_and_line_range() -> None:
     async with serving(doing(read)) as client:
         told = {"content": "x", "encoding": "latin-1", "totalLines": 9, "truncated": True}
         client.answers["fs/read_text_file"] = lambda _: told
-        await prompted(client, await opened(client))
-        assert client.said("fs/read_text_file") == [
+        await prompted(client, await open_session(client))
+        assert client.params_of("fs/read_text_file") == [
             {"path": "/home/user/project/a.txt"},
             {"path": "/home/user/project/a.txt", "startLine": 5, "endLine": 7},
             {"path": "/home/user/project/b.txt", "encoding": "latin-1"},
@@ -584,8 +584,8 @@ async def test_our_agent_writes_with_encoding_directories_and_overwrite() -> Non
 
     async with serving(doing(write)) as client:
         client.answers["fs/write_text_file"] = lambda _: {"bytesWritten": 4, "created": True}
-        await prompted(client, await opened(client))
-        assert client.said("fs/write_text_file") == [
+        await prompted(client, await open_session(client))
+        assert client.params_of("fs/write_text_file") == [
             {"path": "/home/user/project/a.txt", "content": "text"},
             {
                 "path": "/home/user/project/b.txt",
@@ -625,7 +625,7 @@ async def test_our_client_starts_a_command_with_args_folder_environment_and_time
         )
         terminal = {"terminalId": created["terminalId"]}
         assert (await agent.result("terminal/wait_for_exit", terminal))["exitCode"] == 0
-        printed = "".join(params["data"] for params in agent.said("terminal/output"))
+        printed = "".join(params["data"] for params in agent.params_of("terminal/output"))
         assert printed.strip().split("|") == ["two words", "a b", str(tmp_path / "sub"), str(created["pid"])]
         limited = await agent.result("terminal/create", {**SLEEP, "timeout": 50})
         assert Path("/proc", str(limited["pid"])).exists()
@@ -658,7 +658,7 @@ async def test_our_client_pushes_output_while_the_command_runs_each_stream_by_it
         await asyncio.to_thread(gate.write_text, "go\n")
         ended = await agent.result("terminal/wait_for_exit", {"terminalId": created["terminalId"]})
         assert ended == {"exitCode": 0}
-        last = agent.said("terminal/output")[-1]
+        last = agent.params_of("terminal/output")[-1]
         assert (last["data"], last["stream"]) == ("last\n", "stdout")
 
     await during_turn(tmp_path, part, workspace=WorkspaceAccess())
@@ -798,20 +798,20 @@ async def test_our_agent_sends_every_member_of_the_terminal_requests() -> None:
         late = {"exitCode": -1, "timedOut": True}
         ended = {"exitCode": 143, "signal": "SIGTERM"}
         client.answers["terminal/wait_for_exit"] = lambda params: late if "timeout" in params else ended
-        answered = await prompted(client, await opened(client))
+        answered = await prompted(client, await open_session(client))
         assert answered["result"]["stopReason"] == "end_turn", answered
-        assert client.said("terminal/create") == [
+        assert client.params_of("terminal/create") == [
             {"command": "npm", "args": ["test"], "cwd": "/home/user/project", "timeout": 30000},
             {"command": "ls", "args": [], "env": {"A": "1", "B": "two"}},
         ]
         terminal = {"terminalId": "term_abc"}
-        assert {**terminal, "timeout": 500} in client.said("terminal/wait_for_exit")
-        assert client.said("terminal/kill") == [
+        assert {**terminal, "timeout": 500} in client.params_of("terminal/wait_for_exit")
+        assert client.params_of("terminal/kill") == [
             {**terminal, "signal": "SIGINT"},
             {**terminal, "force": True},
             terminal,  # SIGTERM goes without saying
         ]
-        assert client.said("terminal/release") == [terminal]
+        assert client.params_of("terminal/release") == [terminal]
     assert got == {"pid": 4242, "late": True, "ended": 143}
 
 
@@ -833,7 +833,7 @@ async def test_our_agent_accepts_pushed_output_of_both_streams() -> None:
         def is_wait(message: Any) -> bool:
             return bool(message.get("method") == "terminal/wait_for_exit")
 
-        session = await opened(client)
+        session = await open_session(client)
         id = client.ask("session/prompt", text_prompt(session))
         waits: list[Any] = []
         while len(taken) < 2:
@@ -863,9 +863,9 @@ async def test_an_update_has_a_session_a_type_and_data_and_may_have_a_timestamp(
         turn.session.connection.notify("session/update", params)
 
     async with serving(doing(speak)) as client:
-        session = await opened(client)
+        session = await open_session(client)
         await prompted(client, session)
-        plain, timed = client.said("session/update")
+        plain, timed = client.params_of("session/update")
         assert plain == {"sessionId": session, "type": "agent_message_chunk", "data": {"content": "no time"}}
         assert ISO.fullmatch(timed.pop("timestamp"))
         assert timed == {"sessionId": session, "type": "agent_message_chunk", "data": {"content": "timed"}}
@@ -929,7 +929,7 @@ def test_a_cancel_may_have_a_reason() -> None:
 
     async def agent_side() -> None:
         async with serving(doing(wait)) as client:
-            session = await opened(client)
+            session = await open_session(client)
             for cancel in ({"reason": "user_requested"}, {}):
                 id = client.ask("session/prompt", text_prompt(session))
                 await client.heard_call("session/update")

@@ -24,7 +24,7 @@ from tests.acceptance.draft import (
     during_turn,
     initialize,
     kind_of,
-    opened,
+    open_session,
     playing,
     prompted,
     serving,
@@ -132,7 +132,7 @@ async def test_files_are_inside_the_working_directory_and_relative_paths_start_t
         assert (inside / "src" / "b.txt").read_text() == "x"
         created = await agent.result("terminal/create", {"command": "pwd", "cwd": "src"})
         await agent.result("terminal/wait_for_exit", {"terminalId": created["terminalId"]})
-        assert agent.said("terminal/output")[0]["data"] == f"{inside}/src\n"
+        assert agent.params_of("terminal/output")[0]["data"] == f"{inside}/src\n"
         assert (await agent.error("terminal/create", {"command": "pwd", "cwd": ".."}))["code"] == -32005
         agent.reply(asked, {"stopReason": "end_turn"})
 
@@ -277,12 +277,12 @@ async def test_updates_are_sent_while_the_agent_works() -> None:
         await step()
 
     async with serving(doing(stream)) as client:
-        session = await opened(client)
+        session = await open_session(client)
         id = client.ask("session/prompt", text_prompt(session))
         seen: list[list[str]] = []
         for _ in range(5):
             step = await client.heard_call("_step")
-            seen.append([params["type"] for params in client.said("session/update")])
+            seen.append([params["type"] for params in client.params_of("session/update")])
             client.reply(step, {})
         assert (await client.answer(id))["result"]["stopReason"] == "end_turn"
         assert [kinds[-1] for kinds in seen] == [
@@ -317,7 +317,7 @@ async def test_a_tool_call_reports_each_step_and_its_result() -> None:
             await turn.say("It failed.")
 
     async with serving(doing(execute)) as client:
-        session = await opened(client)
+        session = await open_session(client)
 
         async def steps(text: str, granted: bool) -> tuple[list[str], Any]:
             client.answers["session/request_permission"] = lambda _: {"granted": granted}
@@ -401,7 +401,7 @@ async def test_deprecated_forms_work_for_at_least_one_more_version() -> None:
     connection = doing(echo).start_connection(theirs)
     client = Raw(ours)
     assert (await client.result("initialize", initialize() | {"protocolVersion": 2}))["protocolVersion"] == 1
-    assert (await prompted(client, await opened(client)))["result"]["stopReason"] == "end_turn"
+    assert (await prompted(client, await open_session(client)))["result"]["stopReason"] == "end_turn"
     await connection.close()
 
 
@@ -425,11 +425,11 @@ async def test_every_update_of_the_everything_agent_is_valid(tmp_path: Path) -> 
 
     async with serving(everything("draft"), {}) as client:
         client.answers["session/request_permission"] = lambda _: {"granted": True}
-        session = await opened(client, tmp_path)
+        session = await open_session(client, tmp_path)
         for prompt in prompts:
             await prompted(client, session, prompt)
         await client.result("session/load", {"sessionId": session})  # with the user's own words
-        frames = client.said("session/update")
+        frames = client.params_of("session/update")
         for frame in frames:
             UPDATE.validate(frame)
         assert {frame["type"] for frame in frames} == set(UPDATE.schema["properties"]["type"]["enum"])

@@ -11,7 +11,7 @@ import pytest
 from dragoman import Agent, Turn
 from dragoman.store.contract import Retention
 from dragoman.store.sqlite.store import SqliteStore
-from tests.acceptance.draft import Raw, opened, prompted, run, serving
+from tests.acceptance.draft import Raw, open_session, prompted, run, serving
 
 
 def echo(store: SqliteStore) -> Agent:
@@ -32,7 +32,7 @@ def test_a_session_is_loaded_from_disk_and_a_failed_load_has_a_reason(tmp_path: 
     async def before() -> list[str]:
         store = await SqliteStore.open(path)
         async with serving(echo(store)) as client:
-            ids = [await opened(client, tmp_path) for _ in range(3)]
+            ids = [await open_session(client, tmp_path) for _ in range(3)]
             for id in ids:
                 assert "result" in await prompted(client, id, "hello")
         await store.close()

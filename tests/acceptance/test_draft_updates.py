@@ -47,7 +47,7 @@ from tests.acceptance.draft import (
     during_turn,
     initialize,
     kind_of,
-    opened,
+    open_session,
     playing,
     prompted,
     run,
@@ -215,8 +215,8 @@ async def test_our_agent_sends_the_nine_updates() -> None:
         turn.session.set_option("autoApprove", True)
 
     async with serving(doing(speak, **settings)) as client:
-        await prompted(client, await opened(client))
-        said = client.said("session/update")
+        await prompted(client, await open_session(client))
+        said = client.params_of("session/update")
         assert [params["type"] for params in said] == [kind for kind, _ in NINE]
         for params, (kind, data) in zip(said, NINE, strict=True):
             expected = {**data, "source": "agent"} if kind == "config_option_update" else data
@@ -237,7 +237,7 @@ async def test_a_tool_call_that_needs_permission_has_every_status_in_order(tmp_p
             "fs/write_text_file": lambda _: {"bytesWritten": 4, "created": False},
             "session/request_permission": lambda _: {"granted": True, "scope": "once"},
         }
-        session = await opened(client, tmp_path)
+        session = await open_session(client, tmp_path)
         start = len(client.received)
         await prompted(client, session, "/write a.txt new")
         steps: list[Any] = []
@@ -257,12 +257,12 @@ async def test_a_tool_call_that_needs_permission_has_every_status_in_order(tmp_p
         ]
         [call] = client.updates("tool_call")
         assert call["requiresPermission"] is True
-        [question] = client.said("session/request_permission")
+        [question] = client.params_of("session/request_permission")
         assert (question["operation"], question["resource"]) == ("file_write", str(tmp_path / "a.txt"))
         assert question["toolCallId"] == call["id"]
         await prompted(client, session, "/read a.txt")
         assert "requiresPermission" not in client.updates("tool_call")[-1]
-        assert len(client.said("session/request_permission")) == 1
+        assert len(client.params_of("session/request_permission")) == 1
 
 
 # --- 8.2 the states of a tool call ----------------------------------------------------------------------------
@@ -316,7 +316,7 @@ async def test_a_tool_call_has_only_the_drawn_status_changes(start: str, to: str
             await call.finish("cancelled" if call.status == "pending" else "completed")
 
     async with serving(doing(try_it)) as client:
-        answered = await prompted(client, await opened(client))
+        answered = await prompted(client, await open_session(client))
         assert "result" in answered
         told = [data["status"] for data in client.updates("tool_call_update")]
         walked = ["pending", *told]
@@ -354,7 +354,7 @@ async def test_a_tool_call_that_awaits_permission_is_granted_denied_or_cancelled
                 refused.append(await kind_of(call.start()))
 
     async with serving(doing(ask)) as client:
-        session = await opened(client)
+        session = await open_session(client)
         id = client.ask("session/prompt", text_prompt(session))
         question = await client.heard_call("session/request_permission")
         if answer is None:
@@ -406,7 +406,7 @@ async def test_our_agent_sends_text_diffs_in_hunks_and_terminals(tmp_path: Path)
             "terminal/wait_for_exit": lambda _: {"exitCode": 0},
             "terminal/release": lambda _: {"released": True},
         }
-        await prompted(client, await opened(client, tmp_path))
+        await prompted(client, await open_session(client, tmp_path))
         outputs = [data["output"] for data in client.updates("tool_call_update") if "output" in data]
         assert outputs[0] == {"type": "text", "text": "File successfully written"}
         assert outputs[1] == {"type": "diff", "path": "/home/user/project/a.txt", "hunks": [HUNK]}
@@ -478,7 +478,7 @@ def test_a_tool_call_has_a_range_in_a_file() -> None:
 
     async def work() -> None:
         async with serving(doing(point)) as client:
-            await prompted(client, await opened(client))
+            await prompted(client, await open_session(client))
             assert client.updates("tool_call")[0]["location"] == LOCATION
 
     run(work())
@@ -512,7 +512,7 @@ async def test_our_agent_reads_the_five_content_blocks() -> None:
         got.extend(turn.prompt)
 
     async with serving(doing(keep, image=True, audio=True)) as client:
-        session = await opened(client)
+        session = await open_session(client)
         result = await client.result("session/prompt", {"sessionId": session, "content": BLOCKS})
         assert result["stopReason"] == "end_turn"
     text, image, far_image, audio, far_audio, link, resource, bare_link, bare_resource = got

@@ -35,7 +35,7 @@ from tests.acceptance.official import (
     introduction,
     open_session,
     prompt,
-    said,
+    run_prompt,
     text,
 )
 from tests.acceptance.wire import Child, Json, acting, agent_played, call, client_of, error, note, result, run, serve
@@ -217,7 +217,7 @@ def test_every_stable_update_passes_from_agent_to_client_unchanged() -> None:
         agent = Agent("a")
         agent.prompt(acting(repeat=repeat))
         async with client_of(agent) as peer:
-            updates, _ = await said(peer, await begin(peer, SHOWS), "repeat")
+            updates, _ = await run_prompt(peer, await begin(peer, SHOWS), "repeat")
             assert updates == UPDATES
 
     run(serving())
@@ -326,7 +326,7 @@ def test_additional_directories_are_roots_of_the_session(tmp_path: Any) -> None:
     async def serving() -> None:
         async with client_of(agent) as peer:
             session = await begin(peer, additionalDirectories=["/more", "/most"])
-            assert (await said(peer, session, "roots"))[0][0]["content"]["text"] == f"{CWD} /more /most"
+            assert (await run_prompt(peer, session, "roots"))[0][0]["content"]["text"] == f"{CWD} /more /most"
 
     async def part(peer: ScriptedPeer) -> None:
         params = await open_session(peer, sessionCapabilities={"additionalDirectories": {}})
@@ -424,7 +424,7 @@ async def test_an_agent_elicits_by_form_and_by_link() -> None:
         await peer.expect(id=4)
     async with client_of(agent) as peer:
         session = await begin(peer, {"elicitation": {"url": {}}})
-        _, answer = await said(peer, session, "form")
+        _, answer = await run_prompt(peer, session, "form")
         assert answer["error"]["data"]["kind"] == "capability_unsupported"
         assert [frame["method"] for frame in peer.received if "method" in frame] == []
 
@@ -473,7 +473,7 @@ def test_usage_and_session_info_are_sent() -> None:
     async def talk() -> None:
         async with client_of(agent) as peer:
             session = await begin(peer)
-            (usage, info), answer = await said(peer, session, "spend")
+            (usage, info), answer = await run_prompt(peer, session, "spend")
             cost = {"amount": 0.25, "currency": "EUR"}
             assert usage == {"sessionUpdate": "usage_update", "used": 1500, "size": 8000, "cost": cost}
             assert (info["sessionUpdate"], info["title"]) == ("session_info_update", "A name")
@@ -560,7 +560,7 @@ async def test_replayed_messages_have_the_same_ids() -> None:
 
     async with client_of(agent) as peer:
         session = await begin(peer)
-        updates, _ = await said(peer, session, "two")
+        updates, _ = await run_prompt(peer, session, "two")
         assert [(update["messageId"], update["content"]["text"]) for update in updates] == [
             ("m1", "one "),
             ("m1", "message"),
@@ -598,7 +598,7 @@ async def test_boolean_options_are_sent_to_clients_that_announced_them(announces
             assert (option["type"], option["currentValue"]) == ("select", "false")
             answer = await peer.request(3, "session/set_config_option", {**base, "value": "true"})
             assert [o["currentValue"] for o in answer["result"]["configOptions"]] == ["true", "low"]
-        assert (await said(peer, session, "tell"))[0][-1]["content"]["text"] == "True"
+        assert (await run_prompt(peer, session, "tell"))[0][-1]["content"]["text"] == "True"
 
 
 @pytest.mark.item("OFF-01")
@@ -617,7 +617,7 @@ async def test_notices_and_compaction_are_sent_to_clients_that_announced_them(an
 
     async with client_of(agent) as peer:
         session = await begin(peer, SHOWS if announces else ALL)
-        updates, _ = await said(peer, session, "shorten")
+        updates, _ = await run_prompt(peer, session, "shorten")
         kinds = [update["sessionUpdate"] for update in updates]
         if not announces:
             assert kinds == ["agent_message_chunk"]

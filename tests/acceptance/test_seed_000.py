@@ -40,7 +40,7 @@ from tests.acceptance.wire import (
     run,
     serve,
 )
-from tests.acceptance.y2025 import BLOCKS, PNG, PROJECT, WAV, begin, hello, hold, introduction, prompt, said
+from tests.acceptance.y2025 import BLOCKS, PNG, PROJECT, WAV, begin, hello, hold, introduction, prompt, run_prompt
 
 # --- transport and messages -----------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ async def test_the_same_application_works_over_another_transport_and_in_another_
 
     async with client_of(echo["agent"]) as peer:
         await begin(peer)
-        in_memory, _ = await said(peer, "hello")
+        in_memory, _ = await run_prompt(peer, "hello")
     command = [sys.executable, str(tmp_path / "echo.py")]
     for dialect in ("2025.1", "v1"):
         async with connect(command, dialect=dialect, cwd=str(tmp_path)) as agent:
@@ -387,7 +387,7 @@ def test_initialize_has_the_members_of_the_document_in_both_directions(tmp_path:
             told = {name: value for name, value in answer["capabilities"].items() if name != "_meta"}
             assert told == {"streaming": True, "audio": False, "image": True, "supported_modes": ["agent", "ask"]}
             await peer.request(2, "session/new", {"session_id": "abc123", "mode": "ask"})
-            updates, _ = await said(peer, "report")
+            updates, _ = await run_prompt(peer, "report")
             assert updates == [("agent_message_chunk", {"text": f"{PROJECT} filesystem /opt/mcp/files ask"})]
 
     run(connecting())
@@ -449,7 +449,7 @@ async def test_an_agent_can_require_a_token() -> None:
         right = await peer.request(6, "authenticate", {"type": "token", "token": "right"})
         assert right == result(6, {"status": "ok"})
         assert (await peer.request(7, "session/new", new))["result"]["status"] == "ok"
-        assert (await said(peer, "work"))[0] == [("agent_message_chunk", {"text": "At your service"})]
+        assert (await run_prompt(peer, "work"))[0] == [("agent_message_chunk", {"text": "At your service"})]
 
 
 # --- sessions -------------------------------------------------------------------------------------------------------
@@ -549,7 +549,7 @@ async def test_the_five_updates_are_sent_as_a_type_and_data() -> None:
 
     async with client_of(agent) as peer:
         await begin(peer)
-        updates, _ = await said(peer, "all")
+        updates, _ = await run_prompt(peer, "all")
         assert [(kind, bare(data)) for kind, data in updates] == [
             ("agent_message_chunk", {"text": "I'll help"}),
             ("agent_thought_chunk", {"text": "Analyzing"}),

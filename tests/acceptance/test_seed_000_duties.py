@@ -30,7 +30,7 @@ from tests.acceptance.wire import (
     run,
     serve,
 )
-from tests.acceptance.y2025 import ALL, BLOCKS, PNG, PROJECT, WAV, begin, hello, hold, introduction, prompt, said
+from tests.acceptance.y2025 import ALL, BLOCKS, PNG, PROJECT, WAV, begin, hello, hold, introduction, prompt, run_prompt
 
 # --- capabilities ---------------------------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ def test_file_and_terminal_capabilities_allow_the_requests_of_agents(tmp_path: P
         async with client_of(agent) as peer:
             await begin(peer, {"text_files": is_open, "terminal": is_open})
             if not is_open:
-                updates, answer = await said(peer, "ask")
+                updates, answer = await run_prompt(peer, "ask")
                 assert [data["text"] for _, data in updates] == ["capability_unsupported"] * 2
                 assert answer["result"] == {"status": "ok"}
                 return
@@ -113,7 +113,7 @@ async def test_a_clients_image_audio_and_embedded_context_capabilities_allow_suc
 
     async with client_of(agent) as peer:
         await begin(peer, {**ALL, name: is_open})
-        updates, _ = await said(peer, "show")
+        updates, _ = await run_prompt(peer, "show")
         ((kind, data),) = updates
         assert kind == "agent_message_chunk"
         assert ("_meta" in data) == is_open
@@ -138,9 +138,9 @@ async def test_the_agent_author_sees_a_clients_experimental_features_by_name() -
 
     async with client_of(agent) as peer:
         await begin(peer, {**ALL, "experimental": {"ghost_text": True, "voice": False}})
-        assert (await said(peer, "ghost_text"))[1]["result"] == {"status": "ok"}
+        assert (await run_prompt(peer, "ghost_text"))[1]["result"] == {"status": "ok"}
         for closed in ("voice", "telepathy"):
-            assert (await said(peer, closed))[1]["error"]["code"] == -32004
+            assert (await run_prompt(peer, closed))[1]["error"]["code"] == -32004
 
 
 @pytest.mark.item("000-14")
@@ -179,7 +179,7 @@ async def test_an_agent_that_does_not_stream_sends_each_message_complete(is_open
 
     async with client_of(agent) as peer:
         assert (await begin(peer))["capabilities"]["streaming"] is is_open
-        updates, _ = await said(peer, "talk")
+        updates, _ = await run_prompt(peer, "talk")
         texts = [data.get("text", "plan") for _, data in updates]
         streamed = ["Hm.", "one ", "two", "plan", "three ", "four"]
         assert texts == (streamed if is_open else ["Hm.", "one two", "plan", "three four"])
@@ -240,10 +240,10 @@ async def test_an_agents_tools_are_those_it_announced() -> None:
 
     async with client_of(agent) as peer:
         assert (await begin(peer))["capabilities"]["tools"] == ["read_file", "search"]
-        updates, answer = await said(peer, "read_file")
+        updates, answer = await run_prompt(peer, "read_file")
         assert updates[0][1]["name"] == "read_file"
         assert answer["result"] == {"status": "ok"}
-        updates, answer = await said(peer, "rm_rf")
+        updates, answer = await run_prompt(peer, "rm_rf")
         assert updates == []
         assert answer["error"]["code"] == -32004
 

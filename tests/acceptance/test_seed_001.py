@@ -24,7 +24,7 @@ from tests.acceptance.official import (
     introduction,
     open_session,
     prompt,
-    said,
+    run_prompt,
     text,
 )
 from tests.acceptance.wire import Child, Json, acting, agent_played, call, client_of, note, result, run, serve
@@ -184,7 +184,7 @@ async def test_session_set_mode_exists_where_there_are_modes(modes: list[Session
             "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}],
         }
         assert answer == result(3, {})
-        assert (await said(peer, session, "tell"))[0][-1]["content"]["text"] == "code"
+        assert (await run_prompt(peer, session, "tell"))[0][-1]["content"]["text"] == "code"
         unknown = await peer.request(4, "session/set_mode", {"sessionId": session, "modeId": "fly"})
         assert unknown["error"]["code"] == -32602
 
@@ -241,7 +241,7 @@ TERMINAL = ("terminal/output", "terminal/wait_for_exit", "terminal/kill", "termi
 @pytest.mark.item("001-07")
 @pytest.mark.parametrize("only", LENT)
 async def test_file_and_terminal_requests_need_the_capability_that_announces_them(only: str) -> None:
-    """Of a client that lends one of three, our agent asks that one; where it is not lent nothing is sent."""
+    """Of a client that offers one of three, our agent asks that one; where it is not lent nothing is sent."""
     params = {"path": f"{CWD}/a", "content": "x", "command": "ls", "terminalId": "t"}
 
     async def try_all(turn: Turn) -> None:
@@ -273,16 +273,16 @@ async def test_file_and_terminal_requests_need_the_capability_that_announces_the
 
 
 @pytest.mark.item("001-07")
-@pytest.mark.parametrize("lends", [True, False])
-async def test_our_client_serves_only_what_it_announced(tmp_path: Path, lends: bool) -> None:
+@pytest.mark.parametrize("offers", [True, False])
+async def test_our_client_serves_only_what_it_announced(tmp_path: Path, offers: bool) -> None:
     """All seven calls work where they were announced; where they were not there is no such method."""
     (tmp_path / "a").write_text("one\ntwo\n")
 
     async def part(peer: ScriptedPeer) -> None:
         asked = await serve(peer, "initialize", introduction())
         told = asked["params"]["clientCapabilities"]
-        assert told["fs"] == {"readTextFile": lends, "writeTextFile": lends}
-        assert told["terminal"] is lends
+        assert told["fs"] == {"readTextFile": offers, "writeTextFile": offers}
+        assert told["terminal"] is offers
         await serve(peer, "session/new", {"sessionId": SESSION})
         path, answers = str(tmp_path / "a"), []
         calls: list[tuple[str, Json]] = [
@@ -295,7 +295,7 @@ async def test_our_client_serves_only_what_it_announced(tmp_path: Path, lends: b
         handle = {"sessionId": SESSION, **answers[-1].get("result", {"terminalId": "t"})}
         for method in ("wait_for_exit", "output", "kill", "release"):
             answers.append(await peer.request(method, f"terminal/{method}", handle))
-        if not lends:
+        if not offers:
             assert {answer["error"]["code"] for answer in answers} == {-32601}
             return
         results = [answer["result"] for answer in answers]
@@ -309,9 +309,9 @@ async def test_our_client_serves_only_what_it_announced(tmp_path: Path, lends: b
         }
         assert results[5:] == [{}, {}]
 
-    async with agent_played(part, workspace=WorkspaceAccess() if lends else None) as remote:
+    async with agent_played(part, workspace=WorkspaceAccess() if offers else None) as remote:
         await remote.open_session(str(tmp_path))
-    assert (tmp_path / "a").read_text() == ("new" if lends else "one\ntwo\n")
+    assert (tmp_path / "a").read_text() == ("new" if offers else "one\ntwo\n")
 
 
 @pytest.mark.item("001-08")
@@ -337,7 +337,7 @@ async def test_session_update_has_every_kind_of_the_overview() -> None:
             "sessionUpdate": "available_commands_update",
             "availableCommands": [{"name": "plan", "description": "Make a plan"}],
         }
-        updates, _ = await said(peer, session, "all")
+        updates, _ = await run_prompt(peer, session, "all")
         assert updates == [
             {"sessionUpdate": "agent_thought_chunk", "content": text("Hm.")},
             {"sessionUpdate": "agent_message_chunk", "content": text("Hello")},
@@ -664,7 +664,7 @@ async def test_load_sends_the_history_before_its_answer_and_resume_sends_none() 
 
     async with client_of(agent) as peer:
         session = await begin(peer, additionalDirectories=["/other"])
-        assert (await said(peer, session, "roots"))[0][0]["content"]["text"] == f"{CWD} /other"
+        assert (await run_prompt(peer, session, "roots"))[0][0]["content"]["text"] == f"{CWD} /other"
     for method, told in (("session/load", 2), ("session/resume", 0)):
         async with client_of(agent) as peer:
             await peer.request(1, "initialize", hello())
@@ -679,7 +679,7 @@ async def test_load_sends_the_history_before_its_answer_and_resume_sends_none() 
     async with client_of(agent) as peer:
         await peer.request(1, "initialize", hello())
         await peer.request(2, "session/resume", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-        assert (await said(peer, session, "roots"))[0][0]["content"]["text"] == CWD
+        assert (await run_prompt(peer, session, "roots"))[0][0]["content"]["text"] == CWD
 
 
 @pytest.mark.item("001-13")

@@ -46,7 +46,7 @@ async def begin(peer: ScriptedPeer, cwd: str = CWD) -> str:
     return str(answer["result"]["sessionId"])
 
 
-async def said(peer: ScriptedPeer, session: str, text: str) -> tuple[list[Json], Json]:
+async def run_prompt(peer: ScriptedPeer, session: str, text: str) -> tuple[list[Json], Json]:
     """Return the updates of one turn and the frame that ends it."""
     start = len(peer.received)
     answer = await peer.request(3, "session/prompt", prompt(session, text))
@@ -123,7 +123,7 @@ def test_session_new_is_camel_case() -> None:
             assert list(answer["result"]) == ["sessionId"]
             session = answer["result"]["sessionId"]
             assert str(UUID(session)) == session
-            updates, _ = await said(peer, session, "where")
+            updates, _ = await run_prompt(peer, session, "where")
             assert updates == [{"@type": "agent_message_text", "text": f"{CWD} files"}]
 
     async def part(peer: ScriptedPeer) -> None:
@@ -223,7 +223,7 @@ def test_the_five_updates_are_sent_and_read() -> None:
 
     async def serving() -> None:
         async with client_of(agent) as peer:
-            updates, _ = await said(peer, await begin(peer), "all")
+            updates, _ = await run_prompt(peer, await begin(peer), "all")
             start = {**UPDATES[2], "status": "pending"}
             working = {**UPDATES[3], "status": "in_progress"}
             assert [bare(update) for update in updates] == [*UPDATES[:2], start, working, *UPDATES[3:]]
@@ -384,7 +384,7 @@ async def test_a_turn_stops_for_one_of_three_reasons() -> None:
             ("max_tokens", "end_turn"),
             ("refusal", "end_turn"),
         ):
-            answer = (await said(peer, session, reason))[1]["result"]
+            answer = (await run_prompt(peer, session, reason))[1]["result"]
             assert answer["stop_reason"] == told
             if reason != told:  # the true reason is not lost
                 assert answer["_meta"]["dragoman"]["stopReason"] == reason

@@ -16,7 +16,19 @@ from dragoman.schema.permission import PermissionOption
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.update import AvailableCommand, ConfigOptionUpdate, UserMessageChunk
 from dragoman.testing import ScriptedPeer
-from tests.acceptance.official import ALL, CWD, INFO, SESSION, begin, hello, hold, introduction, prompt, said, text
+from tests.acceptance.official import (
+    ALL,
+    CWD,
+    INFO,
+    SESSION,
+    begin,
+    hello,
+    hold,
+    introduction,
+    prompt,
+    run_prompt,
+    text,
+)
 from tests.acceptance.wire import (
     DRAGOMAN,
     Child,
@@ -187,7 +199,7 @@ def test_initialize_always_has_its_required_members_and_a_missing_capability_is_
                 "embeddedContext": True,
             }
             opened = await peer.request(2, "session/new", {"cwd": CWD})
-            updates, _ = await said(peer, opened["result"]["sessionId"], "use")
+            updates, _ = await run_prompt(peer, opened["result"]["sessionId"], "use")
             assert [update["content"]["text"] for update in updates] == ["False"] * 3
 
     async def part(peer: ScriptedPeer) -> None:
@@ -261,7 +273,7 @@ async def test_the_parts_of_a_new_session_have_the_documents_shapes() -> None:
             assert all({"value", "name"} <= set(value) for value in option["options"])
         models = [{"id": name, "name": name} for name in ("sonnet", "opus", "haiku")]
         assert told["models"] == {"availableModels": models, "currentModelId": "sonnet"}
-        await said(peer, told["sessionId"], "look")
+        await run_prompt(peer, told["sessionId"], "look")
         changed = {"sessionId": told["sessionId"], "configId": "quiet", "value": "true"}
         options = (await peer.request(3, "session/set_config_option", changed))["result"]["configOptions"]
         assert [option["currentValue"] for option in options if option["id"] == "quiet"] == ["true"]
@@ -351,7 +363,7 @@ def test_a_turn_stops_for_one_of_six_reasons() -> None:
         async with client_of(agent) as peer:
             session = await begin(peer)
             for reason in REASONS:
-                assert (await said(peer, session, reason))[1]["result"] == {"stopReason": reason}
+                assert (await run_prompt(peer, session, reason))[1]["result"] == {"stopReason": reason}
 
     async def part(peer: ScriptedPeer) -> None:
         await open_session(peer)
@@ -418,7 +430,7 @@ async def test_the_mode_is_set_by_modeid_or_by_the_older_mode() -> None:
         ):
             answer = await peer.request(3, "session/set_mode", {"sessionId": session, **said_})
             assert answer == result(3, {})
-            assert (await said(peer, session, "tell"))[0][-1]["content"]["text"] == mode
+            assert (await run_prompt(peer, session, "tell"))[0][-1]["content"]["text"] == mode
         assert "error" in await peer.request(4, "session/set_mode", {"sessionId": session})
 
 
@@ -438,7 +450,7 @@ def test_a_model_is_set_and_every_model_change_is_sent() -> None:
             told = [frame["params"] for frame in peer.received[start:-1]]
             update = {"sessionUpdate": "current_model_update", "currentModelId": "opus"}
             assert told == [{"sessionId": session, "update": update}]
-            updates, _ = await said(peer, session, "change")
+            updates, _ = await run_prompt(peer, session, "change")
             assert updates[-1] == {"sessionUpdate": "current_model_update", "currentModelId": "haiku"}
             wrong = await peer.request(4, "session/set_model", {"sessionId": session, "modelId": "none"})
             assert wrong["error"]["code"] == -32602
@@ -562,7 +574,7 @@ async def test_the_eight_updates_and_the_content_of_tool_calls() -> None:
         await turn.set_mode("plan")
 
     async with client_of(banjo(all=all_)) as peer:
-        updates, _ = await said(peer, await begin(peer), "all")
+        updates, _ = await run_prompt(peer, await begin(peer), "all")
         assert [update["sessionUpdate"] for update in updates] == [
             "agent_message_chunk",
             "user_message_chunk",

@@ -42,7 +42,7 @@ async def begin(peer: ScriptedPeer, capabilities: Json = None, cwd: str = PROJEC
     return answer["result"]
 
 
-async def said(peer: ScriptedPeer, text: str, id: int = 9) -> tuple[list[Json], Json]:
+async def run_prompt(peer: ScriptedPeer, text: str, id: int = 9) -> tuple[list[Json], Json]:
     """Return the updates of one turn, as type and data, and the frame that ends it."""
     start = len(peer.received)
     answer = await peer.request(id, "session/prompt", prompt(text))

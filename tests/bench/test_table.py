@@ -1,7 +1,7 @@
 """How figures become lines of the bench's table."""
 
 from bench.rows import JOBS, ROWS, Row, Target
-from bench.table import Measurements, middle, shown, table
+from bench.table import Measurements, format_figure, middle, table
 
 RATE = Row("streaming", "stream", "rate", "messages/s", (Target("py", "least", 8), Target("ts", "least", 6)))
 COST = Row("memory", "stream", "memory", "x message", (Target("ours", "most", 4),))
@@ -77,7 +77,7 @@ def test_an_uncompared_row_shows_figures_without_ratios() -> None:
 
 
 def test_figures_keep_three_digits() -> None:
-    assert [shown(value) for value in (1_234_567, 12_345, 123.4, 12.34, 1.234)] == [
+    assert [format_figure(value) for value in (1_234_567, 12_345, 123.4, 12.34, 1.234)] == [
         "1,230,000", "12,300", "123", "12.3", "1.23",
     ]  # fmt: skip
 

@@ -24,7 +24,7 @@ from tests.conformance.faults.fault import faults
 HOSTILE = 'an error </pre><script>alert(1)</script> \x1b[31m ‮ "quoted" & more'
 
 
-def made(**outcomes: Outcome) -> Report:
+def report_of(**outcomes: Outcome) -> Report:
     """Return a report with these outcomes; `rpc_03=...` stands for agent.rpc.03."""
     verdicts = [
         Verdict(
@@ -39,7 +39,7 @@ def made(**outcomes: Outcome) -> Report:
     return model.report("agent", ["an-agent", "<b>"], "v1", verdicts, 3.0)
 
 
-ONE_OF_EACH = made(
+ONE_OF_EACH = report_of(
     rpc_01=Outcome.PASS,
     rpc_03=Outcome.FAIL,
     rpc_11=Outcome.FAIL,
@@ -83,10 +83,10 @@ def test_junit_fails_on_musts_alone() -> None:
 
 
 def test_a_baseline_shows_what_got_worse_and_better(tmp_path: Path) -> None:
-    before = made(rpc_01=Outcome.FAIL, rpc_02=Outcome.PASS, rpc_03=Outcome.PASS, rpc_04=Outcome.NOT_APPLICABLE)
+    before = report_of(rpc_01=Outcome.FAIL, rpc_02=Outcome.PASS, rpc_03=Outcome.PASS, rpc_04=Outcome.NOT_APPLICABLE)
     file = tmp_path / "known.json"
     file.write_bytes(model.to_json(before))
-    now = made(
+    now = report_of(
         rpc_01=Outcome.PASS, rpc_02=Outcome.FAIL, rpc_03=Outcome.INCONCLUSIVE, rpc_04=Outcome.PASS, rpc_05=Outcome.FAIL
     )
     known = baseline.read_baseline(str(file), "agent")
@@ -97,18 +97,18 @@ def test_a_baseline_shows_what_got_worse_and_better(tmp_path: Path) -> None:
 
 def test_a_report_of_another_check_is_no_baseline(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
-    file.write_bytes(model.to_json(made(rpc_01=Outcome.PASS)))
+    file.write_bytes(model.to_json(report_of(rpc_01=Outcome.PASS)))
     with pytest.raises(ConfigFault, match=r"is a report about an agent; compare with one of `dragoman check client`"):
         baseline.read_baseline(str(file), "client")
     with pytest.raises(ConfigFault, match="is about the dialect v1, and this peer speaks crow"):
         baseline.require_same_dialect(baseline.read_baseline(str(file), "agent"), "crow", str(file))
-    file.write_bytes(model.to_json(msgspec.structs.replace(made(rpc_01=Outcome.PASS), complete=False)))
+    file.write_bytes(model.to_json(msgspec.structs.replace(report_of(rpc_01=Outcome.PASS), complete=False)))
     with pytest.raises(ConfigFault, match="ended early"):
         baseline.read_baseline(str(file), "agent")
 
 
 def test_a_failure_that_is_not_in_the_baseline_fails_the_check(capsys: pytest.CaptureFixture[str]) -> None:
-    before = made(rpc_01=Outcome.PASS)
+    before = report_of(rpc_01=Outcome.PASS)
     options = Namespace(jobs=1, json=None, junit=None, html=None, baseline="known.json")
     agent, wanted = faulty_agent("v1", faults()["agent.rpc.03"]), [requirements()["agent.rpc.03"]]
 
@@ -120,7 +120,7 @@ def test_a_failure_that_is_not_in_the_baseline_fails_the_check(capsys: pytest.Ca
 
 
 def test_a_check_without_pass_or_fail_is_not_a_success() -> None:
-    for report in (made(), made(rpc_01=Outcome.INCONCLUSIVE, rpc_02=Outcome.NOT_APPLICABLE)):
+    for report in (report_of(), report_of(rpc_01=Outcome.INCONCLUSIVE, rpc_02=Outcome.NOT_APPLICABLE)):
         text = "\n".join(line.text for line in lines(report))
         assert "kept" not in text
         assert "nothing is known" in text

@@ -61,7 +61,7 @@ updates = st.fixed_dictionaries(
 messages = values | objects | updates
 
 
-def check_bears_anything(spelling: Any, side: Side, method: str, value: Any) -> None:
+def check_accepts_anything(spelling: Any, side: Side, method: str, value: Any) -> None:
     """All four functions take any JSON: they give JSON or refuse by name, and leave their input as it was."""
     before = deepcopy(value)
     for spell in (spelling.lift_call, spelling.lower_call, spelling.lift_result, spelling.lower_result):
@@ -74,7 +74,7 @@ def check_bears_anything(spelling: Any, side: Side, method: str, value: Any) -> 
         assert value == before, f"{spell.__name__} changed its input"
 
 
-def check_comes_back(spelling: Any, side: Side, method: str, params: Any) -> None:
+def check_round_trip(spelling: Any, side: Side, method: str, params: Any) -> None:
     """A call of a peer, lifted and lowered again, is what the peer said: nothing is lost, nothing added."""
     name, lifted = spelling.lift_call(side, method, params)
     assert spelling.lower_call(side, name, lifted) == (method, params)

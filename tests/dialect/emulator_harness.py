@@ -29,7 +29,7 @@ from dragoman.schema.side import Side
 Answer = Callable[[Any, ProtocolError | None], None]
 
 
-class Asked:
+class EmulatedCall:
     """One call and what became of it; `is_open` until it is answered."""
 
     def __init__(self, spell: Callable[[Any], Any] = json_values) -> None:
@@ -76,12 +76,12 @@ class Rehearsal:
 
     # --- what the test does -------------------------------------------------------------------------------------
 
-    def hear(self, method: str, params: Any) -> Asked:
+    def hear(self, method: str, params: Any) -> EmulatedCall:
         """The peer calls; the result is as the peer would read it."""
         assert self.ledger is not None
         name, lifted = self.spelling.lift_call(self.we, method, params)
         row = METHODS[self.we, name]
-        asked = Asked(
+        asked = EmulatedCall(
             lambda result: self.spelling.lower_result(self.we, name, json_values({} if result is None else result))
         )
         struct = decode_as(row.params, lifted)
@@ -91,10 +91,10 @@ class Rehearsal:
         self._flows.start(make(self.ledger, struct), self._passing(name, row.request, self._deliver), asked.done)
         return asked
 
-    def tell(self, method: str, params: Any) -> Asked:
+    def tell(self, method: str, params: Any) -> EmulatedCall:
         """Our side calls the peer; the result is in the vocabulary."""
         assert self.ledger is not None
-        row, asked = METHODS[self.peer, method], Asked()
+        row, asked = METHODS[self.peer, method], EmulatedCall()
         make: FlowMaker = self.ledger.outgoing.get(method, _pass)
         flow = make(self.ledger, decode_as(row.params, params))
         self._flows.start(flow, self._passing(method, row.request, self._send), asked.done)

@@ -13,7 +13,7 @@ from dragoman.dialect.banjo.codec import lower_call, lower_result
 from dragoman.dialect.v1.codec import lift_result
 from dragoman.errors import Kind, Unsayable
 from dragoman.schema.side import Side
-from tests.dialect.any_json import METHODS, check_bears_anything, check_comes_back, messages, shaped, texts
+from tests.dialect.any_json import METHODS, check_accepts_anything, check_round_trip, messages, shaped, texts
 
 A, C = Side.AGENT, Side.CLIENT
 
@@ -129,14 +129,14 @@ def test_every_session_setup_survives_a_round_trip(result: Any) -> None:
 
 @given(shaped({"sessionId": texts, "update": UPDATES}))
 def test_every_update_survives_a_round_trip(params: Any) -> None:
-    check_comes_back(DIALECT, C, "session/update", params)
+    check_round_trip(DIALECT, C, "session/update", params)
 
 
 @given(shaped({"sessionId": texts}, {"modelId": texts}))
 def test_every_model_choice_survives_a_round_trip(params: Any) -> None:
-    check_comes_back(DIALECT, A, "session/set_model", params)
+    check_round_trip(DIALECT, A, "session/set_model", params)
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
 def test_any_json_is_lowered_or_refused_by_name(side: Side, method: str, value: Any) -> None:
-    check_bears_anything(DIALECT, side, method, value)
+    check_accepts_anything(DIALECT, side, method, value)

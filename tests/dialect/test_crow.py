@@ -12,12 +12,12 @@ from dragoman.dialect.crow import codec
 from dragoman.dialect.crow.codec import lift_call, lift_result, lower_call, lower_result
 from dragoman.errors import Kind, ProtocolError, Unsayable
 from dragoman.schema.side import Side
-from tests.dialect.any_json import METHODS, check_bears_anything, check_comes_back, messages, shaped, texts
+from tests.dialect.any_json import METHODS, check_accepts_anything, check_round_trip, messages, shaped, texts
 
 A, C = Side.AGENT, Side.CLIENT
 
 
-def said(update: dict[str, Any]) -> Any:
+def lower_update(update: dict[str, Any]) -> Any:
     """The update object with which crow says an update."""
     method, params = lower_call(C, "session/update", {"sessionId": "s", "update": update})
     assert method == "session/update"
@@ -137,7 +137,7 @@ def test_members_of_a_tool_call_that_crow_lacks_are_side_data() -> None:
         "rawInput": {"command": "ls"},
         "locations": [{"path": "/a"}],
     }
-    assert said(update) == {
+    assert lower_update(update) == {
         "@type": "tool_call_start",
         "tool_call_id": "c",
         "title": "List",
@@ -155,7 +155,7 @@ def test_a_title_inferred_by_another_dialect_is_sent() -> None:
         "kind": "read",
         "_meta": {"dragoman": {"inferred": ["title", "kind"]}},
     }
-    assert said(update) == {
+    assert lower_update(update) == {
         "@type": "tool_call_start",
         "tool_call_id": "c",
         "title": "read_file",
@@ -164,7 +164,7 @@ def test_a_title_inferred_by_another_dialect_is_sent() -> None:
 
 
 def test_a_status_of_the_draft_becomes_the_nearest_status() -> None:
-    assert said({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "denied"}) == {
+    assert lower_update({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "denied"}) == {
         "@type": "tool_call_update",
         "tool_call_id": "c",
         "status": "failed",
@@ -179,7 +179,7 @@ def test_a_plan_of_another_dialect_keeps_its_priorities() -> None:
         "status": "pending",
         "_meta": {"dragoman": {"id": 1, "inferred": ["priority"]}},
     }
-    assert said({"sessionUpdate": "plan", "entries": [entry]}) == {
+    assert lower_update({"sessionUpdate": "plan", "entries": [entry]}) == {
         "@type": "plan_update",
         "entries": [
             {
@@ -195,7 +195,7 @@ def test_a_plan_of_another_dialect_keeps_its_priorities() -> None:
 @pytest.mark.parametrize("kind", ["usage_update", "current_mode_update", "plan_update"])
 def test_an_update_that_only_v1_has_is_refused_by_name(kind: str) -> None:
     with pytest.raises(Unsayable, match=kind):
-        said({"sessionUpdate": kind})
+        lower_update({"sessionUpdate": kind})
 
 
 def test_an_update_in_v1_form_is_read() -> None:
@@ -285,9 +285,9 @@ UPDATES = st.one_of(
 
 @given(shaped({"sessionId": texts, "update": UPDATES}))
 def test_every_update_survives_a_round_trip(params: Any) -> None:
-    check_comes_back(codec, C, "session/update", params)
+    check_round_trip(codec, C, "session/update", params)
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
 def test_any_json_is_lowered_or_refused_by_name(side: Side, method: str, value: Any) -> None:
-    check_bears_anything(codec, side, method, value)
+    check_accepts_anything(codec, side, method, value)

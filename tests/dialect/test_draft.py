@@ -24,7 +24,7 @@ UPDATE = Draft202012Validator(SCHEMAS["SessionUpdate"])
 EXAMPLES = json.loads((DATA / "draft.json").read_text(encoding="utf-8"))
 
 
-def spoken(update: dict[str, Any]) -> dict[str, Any]:
+def lower_update(update: dict[str, Any]) -> dict[str, Any]:
     """The frame in which the draft says an update of v1."""
     _, params = lower_call(Side.CLIENT, "session/update", {"sessionId": "s", "update": update})
     UPDATE.validate(params)
@@ -32,7 +32,7 @@ def spoken(update: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def heard(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+def lift_update(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     """The update of v1 that a frame of the draft stands for."""
     _, params = lift_call(Side.CLIENT, "session/update", {"sessionId": "s", "type": kind, "data": data})
     update = params["update"]
@@ -135,7 +135,7 @@ def test_every_block_of_v1_is_a_block_of_the_draft(blocks: list[dict[str, Any]])
 
 @given(V1_UPDATES)
 def test_every_v1_update_that_the_draft_supports_is_valid_in_the_draft(update: dict[str, Any]) -> None:
-    data = spoken(update)["data"]
+    data = lower_update(update)["data"]
     output = data.get("output")
     if output is not None:
         assert output["type"] in ("text", "diff", "terminal")
@@ -193,7 +193,7 @@ def test_changes_far_apart_are_two_hunks() -> None:
 
 
 def test_a_new_file_is_one_hunk_of_added_lines() -> None:
-    frame = spoken(
+    frame = lower_update(
         {
             "sessionUpdate": "tool_call_update",
             "toolCallId": "t",
@@ -226,7 +226,7 @@ def test_very_long_texts_are_compared_by_their_first_and_last_lines_only() -> No
 
 def test_hunks_become_an_old_and_a_new_text() -> None:
     content = "@@ -1,3 +1,3 @@ def f\n same\n-old\n+new\n\\ No newline at end of file\n\nunmarked"
-    update = heard(
+    update = lift_update(
         "tool_call_update",
         {
             "id": "t",
@@ -249,7 +249,7 @@ def text(words: str, **side: Any) -> dict[str, Any]:
 
 def progress(status: str, *content: dict[str, Any]) -> dict[str, Any]:
     update = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}
-    data = spoken({**update, "content": list(content)})["data"]
+    data = lower_update({**update, "content": list(content)})["data"]
     assert isinstance(data, dict)
     return data
 
@@ -285,12 +285,12 @@ def test_the_text_of_a_failed_v1_call_becomes_an_error() -> None:
 
 def test_a_failed_draft_output_stays_an_output() -> None:
     data = {"id": "t", "status": "failed", "output": {"type": "text", "text": "half"}}
-    assert spoken(heard("tool_call_update", data))["data"] == data
+    assert lower_update(lift_update("tool_call_update", data))["data"] == data
 
 
 def test_a_message_without_text_becomes_a_placeholder() -> None:
     block = {"type": "image", "mimeType": "image/png", "data": "AA=="}
-    frame = spoken({"sessionUpdate": "agent_message_chunk", "content": block, "messageId": "m1"})
+    frame = lower_update({"sessionUpdate": "agent_message_chunk", "content": block, "messageId": "m1"})
     assert frame["data"] == {
         "content": "[image image/png]",
         "_meta": {"dragoman": {"content": block, "messageId": "m1"}},
@@ -299,7 +299,7 @@ def test_a_message_without_text_becomes_a_placeholder() -> None:
 
 def test_plan_entries_of_v1_get_the_ids_that_the_draft_requires() -> None:
     entry = {"content": "look", "priority": "high", "status": "pending"}
-    data = spoken({"sessionUpdate": "plan", "entries": [entry, entry]})["data"]
+    data = lower_update({"sessionUpdate": "plan", "entries": [entry, entry]})["data"]
     assert data["planId"] == "plan"
     assert [step["id"] for step in data["steps"]] == ["step_1", "step_2"]
     assert data["steps"][0]["_meta"] == {"dragoman": {"priority": "high"}}
@@ -308,7 +308,7 @@ def test_plan_entries_of_v1_get_the_ids_that_the_draft_requires() -> None:
 @pytest.mark.parametrize("kind", ["usage_update", "session_info_update", "notice", "plan_removed"])
 def test_an_update_that_the_draft_lacks_is_refused_by_name(kind: str) -> None:
     with pytest.raises(Unsayable, match=kind):
-        spoken({"sessionUpdate": kind})
+        lower_update({"sessionUpdate": kind})
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def agent(request: pytest.FixtureRequest) -> Rehearsal:
     return Rehearsal(request.param, Side.AGENT)
 
 
-def opened(stage: Rehearsal, **result: Any) -> Any:
+def open_session(stage: Rehearsal, **result: Any) -> Any:
     asked = stage.tell("session/new", NEW)
     stage.reply({"sessionId": "s", "models": MODELS, **result})
     stage.wire.clear()
@@ -42,7 +42,7 @@ def set_option(stage: Rehearsal, option: str, value: str) -> Any:
 
 def test_setting_the_option_for_the_model_reaches_the_agent_as_set_model(agent: Rehearsal) -> None:
     """docs/protocol/dialect-matrix.md#models."""
-    assert values_of(opened(agent, configOptions=[DEPTH])["configOptions"]) == {"depth": "low", "model": "big"}
+    assert values_of(open_session(agent, configOptions=[DEPTH])["configOptions"]) == {"depth": "low", "model": "big"}
     asked = set_option(agent, "model", "small")
     assert agent.wire == [("session/set_model", {"sessionId": "s", "modelId": "small"})]
     agent.reply({})
@@ -50,7 +50,7 @@ def test_setting_the_option_for_the_model_reaches_the_agent_as_set_model(agent: 
 
 
 def test_a_model_that_the_agent_refuses_is_not_remembered(agent: Rehearsal) -> None:
-    opened(agent)
+    open_session(agent)
     refused = set_option(agent, "model", "huge")
     agent.reply(ProtocolError(Kind.INVALID_PARAMS, "no such model"))
     assert refused.error.message == "no such model"
@@ -60,7 +60,7 @@ def test_a_model_that_the_agent_refuses_is_not_remembered(agent: Rehearsal) -> N
 
 
 def test_other_options_are_set_and_the_model_stays_in_the_list(agent: Rehearsal) -> None:
-    opened(agent, configOptions=[DEPTH])
+    open_session(agent, configOptions=[DEPTH])
     asked = set_option(agent, "depth", "high")
     assert agent.wire[0][0] == "session/set_config_option"
     agent.reply({"configOptions": [DEPTH | {"currentValue": "high"}]})
@@ -73,7 +73,7 @@ def update(stage: Rehearsal, **members: Any) -> Any:
 
 
 def test_a_model_change_is_sent_as_all_options(agent: Rehearsal) -> None:
-    opened(agent, configOptions=[DEPTH])
+    open_session(agent, configOptions=[DEPTH])
     told = update(agent, sessionUpdate="current_model_update", currentModelId="small")
     assert told["sessionUpdate"] == "config_option_update"
     assert values_of(told["configOptions"]) == {"depth": "low", "model": "small"}
@@ -82,7 +82,7 @@ def test_a_model_change_is_sent_as_all_options(agent: Rehearsal) -> None:
 
 
 def test_a_model_change_in_an_unknown_session_is_sent_alone(agent: Rehearsal) -> None:
-    opened(agent)
+    open_session(agent)
     agent.hear("session/update", {"sessionId": "x", "update": {"sessionUpdate": "current_model_update",
                                                               "currentModelId": "m"}})  # fmt: skip
     assert values_of(agent.ours[-1][1]["update"]["configOptions"]) == {"model": "m"}
@@ -100,7 +100,7 @@ def test_models_are_remembered_however_a_session_was_opened(agent: Rehearsal, me
 
 
 def test_a_closed_session_is_forgotten(agent: Rehearsal) -> None:
-    opened(agent)
+    open_session(agent)
     agent.tell("session/close", {"sessionId": "s"})
     agent.reply({})
     agent.wire.clear()
@@ -110,7 +110,7 @@ def test_a_closed_session_is_forgotten(agent: Rehearsal) -> None:
 
 def test_an_agent_with_its_own_model_option_is_not_emulated(agent: Rehearsal) -> None:
     own = {"id": "llm", "name": "M", "category": "model", "type": "select", "currentValue": "a", "options": []}
-    opened(agent, configOptions=[own])
+    open_session(agent, configOptions=[own])
     set_option(agent, "llm", "b")
     assert agent.wire[0][0] == "session/set_config_option"
 
@@ -120,7 +120,7 @@ def test_updates_of_an_agent_without_models_are_not_inspected(agent: Rehearsal) 
     agent.tell("session/new", NEW)
     agent.reply({"sessionId": "s", "configOptions": [DEPTH]})
     assert not agent.ledger.incoming
-    opened(agent)
+    open_session(agent)
     assert set(agent.ledger.incoming) == {"session/update"}
     assert not type(agent.ledger).incoming
 
@@ -173,7 +173,7 @@ def test_setting_an_option_is_answered_with_all_of_them() -> None:
     assert asked.result == {"configOptions": [DEPTH]}
 
 
-def told(stage: Rehearsal, *options: dict[str, Any]) -> list[str]:
+def kinds(stage: Rehearsal, *options: dict[str, Any]) -> list[str]:
     stage.wire.clear()
     news = {"sessionUpdate": "config_option_update", "configOptions": list(options)}
     stage.tell("session/update", {"sessionId": "s", "update": news})
@@ -182,26 +182,32 @@ def told(stage: Rehearsal, *options: dict[str, Any]) -> list[str]:
 
 def test_a_model_change_is_sent_as_an_option_and_as_banjos_update() -> None:
     stage = client(DEPTH, LLM)
-    assert told(stage, DEPTH, LLM | {"currentValue": "small"}) == ["config_option_update", "current_model_update"]
+    assert kinds(stage, DEPTH, LLM | {"currentValue": "small"}) == [
+        "config_option_update",
+        "current_model_update",
+    ]
     assert stage.wire[-1][1] == {
         "sessionId": "s",
         "update": {"sessionUpdate": "current_model_update", "currentModelId": "small"},
     }
-    assert told(stage, DEPTH, LLM | {"currentValue": "small"}) == ["config_option_update"]
+    assert kinds(stage, DEPTH, LLM | {"currentValue": "small"}) == ["config_option_update"]
 
 
 def test_models_that_were_sent_as_models_are_not_sent_as_an_option() -> None:
     stage = client(DEPTH, MARKED)
-    assert told(stage, DEPTH, MARKED | {"currentValue": "small"}) == ["config_option_update", "current_model_update"]
+    assert kinds(stage, DEPTH, MARKED | {"currentValue": "small"}) == [
+        "config_option_update",
+        "current_model_update",
+    ]
     assert stage.wire[0][1]["update"]["configOptions"] == [DEPTH]
-    assert told(client(MARKED), MARKED | {"currentValue": "small"}) == ["current_model_update"]
+    assert kinds(client(MARKED), MARKED | {"currentValue": "small"}) == ["current_model_update"]
 
 
 def test_a_model_set_by_the_client_is_not_sent_back_to_it() -> None:
     stage = client(LLM)
     stage.hear("session/set_model", {"sessionId": "s", "modelId": "small"})
     stage.answer({"configOptions": [LLM | {"currentValue": "small"}]})
-    assert told(stage, LLM | {"currentValue": "small"}) == ["config_option_update"]
+    assert kinds(stage, LLM | {"currentValue": "small"}) == ["config_option_update"]
 
 
 def test_other_updates_pass_unchanged() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
-from tests.dialect.emulator_harness import Asked, Rehearsal
+from tests.dialect.emulator_harness import EmulatedCall, Rehearsal
 
 OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
@@ -31,7 +31,7 @@ def client() -> Rehearsal:
     return Rehearsal("crow", Side.CLIENT)
 
 
-def outcome(asked: Asked) -> Any:
+def outcome(asked: EmulatedCall) -> Any:
     return asked.result["outcome"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from dragoman.dialect.y2025 import truncate
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
-from tests.dialect.emulator_harness import Asked, Rehearsal
+from tests.dialect.emulator_harness import EmulatedCall, Rehearsal
 
 SERVER = {"name": "docs", "url": "stdio:///bin/docs", "credentials": {"KEY": "k"}}
 HELLO = {
@@ -28,15 +28,15 @@ def beside(params: Any) -> dict[str, Any]:
 # --- a client at the other end ------------------------------------------------------------------------------------
 
 
-def client(permission: str = "ask", lends: tuple[str, ...] = ("text_files", "terminal")) -> Rehearsal:
+def client(permission: str = "ask", offers: tuple[str, ...] = ("text_files", "terminal")) -> Rehearsal:
     stage = Rehearsal("2025.1", Side.CLIENT, permission=permission)
-    stage.hear("initialize", HELLO | {"capabilities": dict.fromkeys(lends, True)})
+    stage.hear("initialize", HELLO | {"capabilities": dict.fromkeys(offers, True)})
     stage.answer({"protocolVersion": 1})
     stage.ours.clear()
     return stage
 
 
-def opened(stage: Rehearsal, chosen: str = "mine", agent: str = "a-1", **result: Any) -> Asked:
+def open_session(stage: Rehearsal, chosen: str = "mine", agent: str = "a-1", **result: Any) -> EmulatedCall:
     asked = stage.hear("session/new", {"session_id": chosen})
     stage.answer({"sessionId": agent, **result})
     return asked
@@ -73,7 +73,7 @@ def test_invalid_servers_are_reported_when_a_session_needs_them() -> None:
 def test_the_client_keeps_the_id_it_chose_and_the_agent_its_own() -> None:
     """docs/protocol/dialect-matrix.md#client-ids: mapped both ways on every message."""
     stage = client()
-    assert opened(stage).result == {"status": "ok", "session_id": "mine"}
+    assert open_session(stage).result == {"status": "ok", "session_id": "mine"}
     stage.hear("session/prompt", {"session_id": "mine", "content": [{"type": "text", "text": "hi"}]})
     stage.hear("session/cancel", {"session_id": "mine"})
     assert [params["sessionId"] for _, params in stage.ours[1:]] == ["a-1", "a-1"]
@@ -98,7 +98,7 @@ def test_a_client_that_chooses_no_id_gets_the_agents() -> None:
 
 def test_two_sessions_cannot_have_the_same_id() -> None:
     stage = client()
-    opened(stage)
+    open_session(stage)
     again = stage.hear("session/new", {"session_id": "mine"})
     assert again.error.kind == Kind.INVALID_PARAMS
     stage.hear("session/new", {"session_id": "other"})
@@ -111,12 +111,12 @@ def test_the_id_of_a_session_that_failed_to_open_can_be_used_again() -> None:
     refused = stage.hear("session/new", {"session_id": "mine"})
     stage.answer(ProtocolError(Kind.AUTH_REQUIRED, "log in"))
     assert refused.error.kind == Kind.AUTH_REQUIRED
-    assert opened(stage).result["session_id"] == "mine"
+    assert open_session(stage).result["session_id"] == "mine"
 
 
 def test_a_loaded_session_is_known_before_its_replay() -> None:
     stage = client()
-    opened(stage)
+    open_session(stage)
     asked = stage.hear("session/load", {"session_id": "mine"})
     assert stage.ours[-1][1]["sessionId"] == "a-1"
     text = {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "before"}}
@@ -128,11 +128,11 @@ def test_a_loaded_session_is_known_before_its_replay() -> None:
 
 def test_a_session_cannot_be_loaded_by_the_agents_internal_id() -> None:
     stage = client()
-    opened(stage)
+    open_session(stage)
     assert stage.hear("session/load", {"session_id": "a-1"}).error.kind == Kind.INVALID_PARAMS
     stage.hear("session/load", {"session_id": "gone"})
     stage.answer(ProtocolError(Kind.SESSION_NOT_FOUND, "no such session"))
-    assert opened(stage, "gone", "a-2").result["session_id"] == "gone"
+    assert open_session(stage, "gone", "a-2").result["session_id"] == "gone"
 
 
 def test_updates_before_the_answer_to_session_new_wait_for_its_id_in_order() -> None:
@@ -213,7 +213,7 @@ def asks(stage: Rehearsal, options: list[dict[str, str]] = OPTIONS, **call: Any)
 
 
 @pytest.mark.parametrize(
-    ("kind", "lends", "chosen"),
+    ("kind", "offers", "chosen"),
     [
         ("read", "text_files", "allow_once"),
         ("edit", "text_files", "allow_once"),
@@ -226,16 +226,16 @@ def asks(stage: Rehearsal, options: list[dict[str, str]] = OPTIONS, **call: Any)
         ("other", "terminal", "reject_once"),
     ],
 )
-def test_a_client_without_permission_requests_allows_what_it_runs_itself(kind: str, lends: str, chosen: str) -> None:
+def test_a_client_without_permission_requests_allows_what_it_runs_itself(kind: str, offers: str, chosen: str) -> None:
     """docs/protocol/extensions.md#choices-for-20251: it controls by what it serves."""
-    stage = client(lends=(lends,))
+    stage = client(offers=(offers,))
     assert asks(stage, kind=kind) == chosen
     assert stage.reports[0].startswith(f"permission for Do it ({kind}): {chosen}, because ")
 
 
 @pytest.mark.parametrize(("permission", "chosen"), [("allow", "allow_once"), ("deny", "reject_once")])
 def test_the_users_setting_overrides_the_rule(permission: str, chosen: str) -> None:
-    stage = client(permission, lends=())
+    stage = client(permission, offers=())
     assert asks(stage, kind="execute") == chosen
 
 
@@ -249,7 +249,7 @@ def test_an_always_option_is_chosen_only_if_the_user_allowed_everything() -> Non
 
 def test_a_permission_request_without_title_and_kind_uses_those_of_the_tool_call() -> None:
     stage = client()
-    opened(stage)
+    open_session(stage)
     call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Read notes", "kind": "read"}
     stage.tell("session/update", {"sessionId": "a-1", "update": call})
     stage.wire.clear()
@@ -261,7 +261,7 @@ def test_a_permission_request_without_title_and_kind_uses_those_of_the_tool_call
 
 def test_tool_calls_are_forgotten_with_their_turn() -> None:
     stage = client()
-    opened(stage)
+    open_session(stage)
     prompt = stage.hear("session/prompt", {"session_id": "mine", "content": []})
     asks(stage, kind="read")
     stage.answer({"stopReason": "end_turn"})
@@ -271,7 +271,7 @@ def test_tool_calls_are_forgotten_with_their_turn() -> None:
 
 def test_a_line_range_is_cut_from_the_whole_file_of_the_client() -> None:
     stage = client()
-    opened(stage)
+    open_session(stage)
     asked = stage.tell("fs/read_text_file", {"sessionId": "a-1", "path": "/f", "line": 2, "limit": 2})
     assert "line" not in beside(stage.wire[0][1])
     stage.reply({"content": "one\ntwo\nthree\nfour\n"})
@@ -344,7 +344,7 @@ def agent(modes: list[str] | None = None) -> Rehearsal:
     return stage
 
 
-def session(stage: Rehearsal, **params: Any) -> Asked:
+def session(stage: Rehearsal, **params: Any) -> EmulatedCall:
     asked = stage.tell("session/new", {"cwd": "/work", "mcpServers": [], **params})
     stage.reply({"status": "ok"})
     return asked
@@ -416,7 +416,7 @@ def test_the_mode_is_fixed_once_a_session_exists() -> None:
     assert same.result == {}
 
 
-def prompt(stage: Rehearsal, id: str) -> Asked:
+def prompt(stage: Rehearsal, id: str) -> EmulatedCall:
     return stage.tell("session/prompt", {"sessionId": id, "prompt": []})
 
 

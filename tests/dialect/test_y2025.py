@@ -13,17 +13,17 @@ from dragoman.dialect.y2025 import codec
 from dragoman.dialect.y2025.codec import lift_call, lift_result, lower_call, lower_result
 from dragoman.errors import Unsayable
 from dragoman.schema.side import Side
-from tests.dialect.any_json import METHODS, check_bears_anything, check_comes_back, messages, shaped, texts
+from tests.dialect.any_json import METHODS, check_accepts_anything, check_round_trip, messages, shaped, texts
 
 A, C = Side.AGENT, Side.CLIENT
 
 
-def said(update: dict[str, Any]) -> Any:
+def lower_update(update: dict[str, Any]) -> Any:
     """The `data` with which 2025.1 says an update."""
     return lower_call(C, "session/update", {"sessionId": "s", "update": update})[1]["data"]
 
 
-def said_block(block: dict[str, Any]) -> Any:
+def lower_block(block: dict[str, Any]) -> Any:
     """A content block as 2025.1 says it in a prompt."""
     return lower_call(A, "session/prompt", {"sessionId": "s", "prompt": [block]})[1]["content"][0]
 
@@ -175,17 +175,17 @@ def test_methods_that_2025_1_lacks_are_refused_by_name(side: Side, method: str) 
 
 def test_a_chunk_with_more_than_text_is_side_data_of_its_text() -> None:
     block = {"type": "text", "text": "hi", "annotations": {"priority": 1}}
-    data = said({"sessionUpdate": "agent_message_chunk", "content": block, "messageId": "m"})
+    data = lower_update({"sessionUpdate": "agent_message_chunk", "content": block, "messageId": "m"})
     assert data == {"text": "hi", "_meta": {"dragoman": {"content": block, "messageId": "m"}}}
 
 
 def test_a_tool_call_without_a_name_uses_its_title() -> None:
-    data = said({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read a file", "kind": "read"})
+    data = lower_update({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read a file", "kind": "read"})
     assert data == {"id": "c", "name": "Read a file", "_meta": {"dragoman": {"kind": "read"}}}
 
 
 def test_a_title_that_differs_from_the_name_is_kept() -> None:
-    data = said({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read a.py", "name": "read_file"})
+    data = lower_update({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read a.py", "name": "read_file"})
     assert data == {"id": "c", "name": "read_file", "_meta": {"dragoman": {"title": "Read a.py"}}}
 
 
@@ -194,13 +194,13 @@ def test_a_title_that_differs_from_the_name_is_kept() -> None:
     [("awaiting_permission", "pending"), ("denied", "failed"), ("cancelled", "failed")],
 )
 def test_a_status_of_the_draft_becomes_the_nearest_status(status: str, wire: str) -> None:
-    data = said({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status})
+    data = lower_update({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status})
     assert data == {"id": "c", "status": wire, "_meta": {"dragoman": {"status": status}}}
 
 
 def test_an_output_next_to_texts_is_side_data_of_the_result() -> None:
     text = {"type": "content", "content": {"type": "text", "text": "done"}}
-    data = said({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": [text], "rawOutput": 7})
+    data = lower_update({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": [text], "rawOutput": 7})
     assert data == {"id": "c", "result": {"content": "done"}, "_meta": {"dragoman": {"rawOutput": 7}}}
 
 
@@ -209,7 +209,7 @@ def test_plan_steps_without_ids_are_numbered_and_priorities_are_side_data() -> N
         {"content": "one", "priority": "high", "status": "pending"},
         {"content": "two", "priority": "medium", "status": "pending", "_meta": {"dragoman": {"id": "b"}}},
     ]
-    assert said({"sessionUpdate": "plan", "entries": entries})["steps"] == [
+    assert lower_update({"sessionUpdate": "plan", "entries": entries})["steps"] == [
         {"id": 1, "description": "one", "status": "pending", "_meta": {"dragoman": {"priority": "high"}}},
         {"id": "b", "description": "two", "status": "pending", "_meta": {"dragoman": {"priority": "medium"}}},
     ]
@@ -218,12 +218,12 @@ def test_plan_steps_without_ids_are_numbered_and_priorities_are_side_data() -> N
 @pytest.mark.parametrize("kind", ["usage_update", "current_mode_update", "notice", "config_option_update"])
 def test_an_update_that_only_v1_has_is_refused_by_name(kind: str) -> None:
     with pytest.raises(Unsayable, match=kind):
-        said({"sessionUpdate": kind})
+        lower_update({"sessionUpdate": kind})
 
 
 def test_side_data_of_peers_is_removed_from_carried_content() -> None:
     block = {"type": "resource_link", "uri": "u", "name": "u", "_meta": {"dragoman": {"inferred": ["name"]}}}
-    data = said({"sessionUpdate": "agent_message_chunk", "content": block})
+    data = lower_update({"sessionUpdate": "agent_message_chunk", "content": block})
     assert data["_meta"]["dragoman"]["content"] == {"type": "resource_link", "uri": "u", "name": "u"}
 
 
@@ -279,7 +279,7 @@ def test_a_malformed_environment_is_side_data_of_the_command() -> None:
     ],
 )
 def test_a_mime_type_is_shortened_only_if_it_survives_a_round_trip(mime: str, wire: Any) -> None:
-    assert said_block({"type": "image", "mimeType": mime, "data": "AA"}) == {
+    assert lower_block({"type": "image", "mimeType": mime, "data": "AA"}) == {
         "type": "image",
         "data": "AA",
         **wire,
@@ -289,7 +289,7 @@ def test_a_mime_type_is_shortened_only_if_it_survives_a_round_trip(mime: str, wi
 def test_the_name_of_a_link_is_side_data() -> None:
     block = {"type": "resource_link", "uri": "file:///a", "name": "A", "size": 3}
     expected = {"type": "resource_link", "uri": "file:///a", "_meta": {"dragoman": {"name": "A", "size": 3}}}
-    assert said_block(block) == expected
+    assert lower_block(block) == expected
 
 
 # --- properties --------------------------------------------------------------------------------------------
@@ -318,14 +318,14 @@ DATA = st.one_of(
 
 @given(shaped({"session_id": texts, "content": st.lists(BLOCKS, max_size=3)}))
 def test_every_prompt_survives_a_round_trip(params: Any) -> None:
-    check_comes_back(codec, A, "session/prompt", params)
+    check_round_trip(codec, A, "session/prompt", params)
 
 
 @given(DATA, shaped({"session_id": texts}))
 def test_every_update_survives_a_round_trip(data: tuple[str, Any], frame: Any) -> None:
-    check_comes_back(codec, C, "session/update", {**frame, "type": data[0], "data": data[1]})
+    check_round_trip(codec, C, "session/update", {**frame, "type": data[0], "data": data[1]})
 
 
 @given(st.sampled_from(list(Side)), st.sampled_from(METHODS), messages)
 def test_any_json_is_lowered_or_refused_by_name(side: Side, method: str, value: Any) -> None:
-    check_bears_anything(codec, side, method, value)
+    check_accepts_anything(codec, side, method, value)

@@ -77,7 +77,7 @@ def test_the_ten_numbers_of_the_draft() -> None:
     assert [numbers[kind] for kind in own] == list(range(-32000, -32010, -1))
 
 
-async def _heard(talk: Talk, error: Any) -> ProtocolError:
+async def _receive_error(talk: Talk, error: Any) -> ProtocolError:
     asking = asyncio.create_task(talk.connection.request("_ask", {}))
     asked = await talk.peer.expect(method="_ask")
     talk.peer.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
@@ -92,21 +92,21 @@ async def test_an_error_is_read_by_its_code_and_a_known_kind_overrides_it(dialec
     async with talking(dialect=dialect) as talk:
         for code, kind in ERRORS["kinds"][dialect].items():
             for data in ({}, {"data": None}, {"data": "text"}, {"data": {"kind": "unheard of"}}):
-                error = await _heard(talk, {"code": int(code), "message": "so it is", **data})
+                error = await _receive_error(talk, {"code": int(code), "message": "so it is", **data})
                 assert (error.kind, error.message, error.code) == (kind, "so it is", int(code))
         for kind in KINDS:
             for code in (-32603, 1, -32000):
                 said = {"code": code, "message": "", "data": {"kind": kind, "more": 1}}
-                assert (await _heard(talk, said)).kind == kind
-        assert (await _heard(talk, {"code": 12345, "message": "own"})).kind == Kind.INTERNAL_ERROR
+                assert (await _receive_error(talk, said)).kind == kind
+        assert (await _receive_error(talk, {"code": 12345, "message": "own"})).kind == Kind.INTERNAL_ERROR
 
 
 async def test_official_v1_distinguishes_a_missing_resource_from_a_missing_session_by_its_uri() -> None:
 
     async with talking() as talk:
         missing = {"code": -32002, "message": "not found"}
-        assert (await _heard(talk, missing)).kind == Kind.SESSION_NOT_FOUND
-        assert (await _heard(talk, {**missing, "data": {"uri": "file:///a"}})).kind == Kind.RESOURCE_NOT_FOUND
+        assert (await _receive_error(talk, missing)).kind == Kind.SESSION_NOT_FOUND
+        assert (await _receive_error(talk, {**missing, "data": {"uri": "file:///a"}})).kind == Kind.RESOURCE_NOT_FOUND
 
 
 @pytest.mark.item("002-12")

@@ -70,7 +70,7 @@ def y2025(offered: str | None) -> Any:
     return {"protocol_version": "2025.1", "capabilities": both, "client_info": {"name": "c", "version": "1"}}
 
 
-async def met(talk: Talk, introduction: Any) -> None:
+async def initialize(talk: Talk, introduction: Any) -> None:
     talk.peer.send(call("hello", "initialize", introduction))
     await talk.peer.expect(id="hello")
 
@@ -84,7 +84,7 @@ async def test_an_agent_never_calls_what_its_client_did_not_offer(dialect: str, 
     answer = {"protocolVersion": 1, "agentCapabilities": {}}
     for offered in (None, needed):
         async with talking({"initialize": lambda _: answer}, dialect=dialect) as talk:
-            await met(talk, introduce(offered))
+            await initialize(talk, introduce(offered))
             asking = asyncio.create_task(talk.connection.request(method, params))
             if offered is None:
                 with pytest.raises(ProtocolError) as caught:

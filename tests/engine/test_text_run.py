@@ -86,10 +86,10 @@ async def hearing(frames: list[bytes], *, together: bool, pause: int = 0) -> Hea
         heard.extend(("update", run.session, to_json(update)) for update in run.updates)
         return True
 
-    def called(params: Any) -> None:
+    def record_call(params: Any) -> None:
         heard.append(("call", params))
 
-    functions = {"_x/note": called, "session/update": called, "_x/other": called}
+    functions = {"_x/note": record_call, "session/update": record_call, "_x/other": record_call}
     async with talking(functions, we=Side.CLIENT) as talk:
         talk.connection.on_update = sink
         talk.connection.on_text_run = take

@@ -71,7 +71,7 @@ class Due:
             self.named[key] = frame
         return value
 
-    def heard(self, answer: dict[str, Any]) -> None:
+    def on_answer(self, answer: dict[str, Any]) -> None:
         """An answer came."""
         key = key_of(answer.get("id"))
         error = answer.get("error")

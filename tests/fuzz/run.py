@@ -121,7 +121,7 @@ class Run:
                 for _ in range(BURST):
                     self.send(self.mutator.frame(self.live))
                 await self.burst()
-            await self.settled()
+            await self.wait_settled()
             await self.normal_turn()
             self.due.check()
             assert not surfaced.found, "\n".join(surfaced.found[:3])
@@ -141,7 +141,7 @@ class Run:
     transport: MemoryTransport
     pumping: asyncio.Task[None]
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Every answer that is due has come; a last question makes sure that all frames were read."""
         await self.ask("_are/you/there", {}, may_fail=True)
         if not self.due.is_settled:
@@ -172,13 +172,13 @@ class Run:
                 self.due.asked.add(key_of(message["id"]))
                 self.serve(message)
             else:
-                self.told(message)
+                self.on_notification(message)
             return
         waiting = self.own.pop(message.get("id"), None)
         if waiting is not None:
             waiting.set_result(message)
             return
-        self.due.heard(message)
+        self.due.on_answer(message)
         if self.waiting is not None and self.due.is_settled:
             self.waiting.set_result(None)
             self.waiting = None
@@ -190,7 +190,7 @@ class Run:
         """A request of the other end."""
         raise NotImplementedError
 
-    def told(self, message: dict[str, Any]) -> None:
+    def on_notification(self, message: dict[str, Any]) -> None:
         """A notification of the other end."""
 
     def reply(self, id: Any, result: Any) -> None:
@@ -224,7 +224,7 @@ class AgentRun(Run):
             async with self._attached():
                 self.send(self.mutator.about("initialize"))
                 self.send(self.mutator.about("session/new"))
-                await self.settled()
+                await self.wait_settled()
         async with self._attached():
             await self.ask("initialize", CLIENTS[self.dialect].initialize)
             await self.normal_turn()
@@ -251,7 +251,7 @@ class AgentRun(Run):
         assert ended.get("stopReason", ended.get("stop_reason", ended.get("status"))) in ("end_turn", "ok"), ended
         assert self._said == 1, f"the turn said {self._said} chunks"
 
-    def told(self, message: dict[str, Any]) -> None:
+    def on_notification(self, message: dict[str, Any]) -> None:
         text = msgspec.json.encode(message)
         self._said += message["method"] == "session/update" and b"heard: are you there?" in text
 
@@ -340,8 +340,8 @@ class ClientRun(Run):
         except Exception as error:
             self.faults.append(f"not a ProtocolError: {error!r}")
 
-    async def settled(self) -> None:
-        await super().settled()
+    async def wait_settled(self) -> None:
+        await super().wait_settled()
         self._mutating = False
         self._end_held()
         if self._calls:

@@ -42,26 +42,26 @@ async def test_three_dialects_see_one_transcript(behind: str, tmp_path: Path) ->
         assert messages_of(one) == messages_of(two) == messages_of(three) == expected
 
 
-@pytest.mark.parametrize("spoken", ["v1", "banjo", "draft", "crow", "2025.1"])
-async def test_every_dialect_opens_prompts_and_answers_questions(spoken: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dialect_name", ["v1", "banjo", "draft", "crow", "2025.1"])
+async def test_every_dialect_opens_prompts_and_answers_questions(dialect_name: str, tmp_path: Path) -> None:
 
     async with (
         running_host() as hosted,
-        hosted.client("ann", dialect=spoken, permission="allow", cwd=str(tmp_path)) as ann,
+        hosted.client("ann", dialect=dialect_name, permission="allow", cwd=str(tmp_path)) as ann,
     ):
         session = await open_session(ann, tmp_path)
         assert await session.ask("hello") == "heard hello"
         answer = await session.ask("ask")
-        assert answer == ("no" if spoken == "2025.1" else "yes")  # without files there, nothing is allowed
+        assert answer == ("no" if dialect_name == "2025.1" else "yes")  # without files there, nothing is allowed
 
 
-@pytest.mark.parametrize("spoken", ["v1", "banjo", "draft", "crow", "2025.1"])
-async def test_every_update_has_its_number_in_every_dialect(spoken: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dialect_name", ["v1", "banjo", "draft", "crow", "2025.1"])
+async def test_every_update_has_its_number_in_every_dialect(dialect_name: str, tmp_path: Path) -> None:
 
     frames: list[bytes] = []
     async with running_host() as hosted:
         options: dict[str, Any] = {
-            "dialect": spoken,
+            "dialect": dialect_name,
             "cwd": str(tmp_path),
             "trace": lambda transport: RecordingTransport(transport, frames),
         }

@@ -45,7 +45,7 @@ def entry(seq: int, kind: str, body: object, turn: str | None = "t") -> Entry:
     return Entry(seq=seq, kind=kind, actor="agent", time="2026-01-01T00:00:00Z", body=body, turn=turn)
 
 
-def said(seq: int, text: str) -> Entry:
+def text_update(seq: int, text: str) -> Entry:
     body = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": f"{text} "}}
     return entry(seq, EntryKind.UPDATE, body)
 
@@ -59,10 +59,10 @@ def compared(change: Change) -> Findings:
     entries = [
         entry(1, EntryKind.OPENED, {}, None),
         prompted(2, TURN, "t"),
-        *(said(3 + number, f"{TURN}:{number}") for number in range(3)),
+        *(text_update(3 + number, f"{TURN}:{number}") for number in range(3)),
         entry(6, EntryKind.TURN_ENDED, {"stopReason": "end_turn"}),
         prompted(7, OTHER, "u"),
-        said(8, f"{OTHER}:0"),
+        text_update(8, f"{OTHER}:0"),
         entry(9, EntryKind.TURN_ENDED, {"stopReason": "end_turn"}, "u"),
     ]
     view = View("c1-1")
@@ -110,7 +110,10 @@ WRONG: dict[str, tuple[str, Change]] = {
     "a prompt is kept twice": ("doubled", lambda entries, view: entries.append(prompted(10, TURN, "t"))),
     "a prompt was answered that is not kept": ("lost", lambda entries, view: view.answered.update({"c1-1.1": []})),
     "a prompt was answered before all of it was given": ("lost", lambda entries, view: view.answered[TURN].pop()),
-    "a turn that was answered never ended": ("lost", lambda entries, view: entries.__setitem__(5, said(6, "c1-1.0:3"))),
+    "a turn that was answered never ended": (
+        "lost",
+        lambda entries, view: entries.__setitem__(5, text_update(6, "c1-1.0:3")),
+    ),
 }
 
 

@@ -144,7 +144,7 @@ async def test_each_agent_method_reaches_a_client_or_is_refused(tmp_path: Path) 
             if "path" in params:
                 params["path"] = str(tmp_path / "a.txt")
             kind, message = kind_and_message(
-                await asked(agent, name, params) if row.request else noted(agent, name, params)
+                await send_request(agent, name, params) if row.request else noted(agent, name, params)
             )
             if row.host == "refuses":
                 assert (kind, name in message) == (Kind.CAPABILITY_UNSUPPORTED, True)
@@ -156,7 +156,7 @@ async def test_each_agent_method_reaches_a_client_or_is_refused(tmp_path: Path) 
                 assert client.received(name)[-1].get("sessionId", session) == session, name
 
 
-async def asked(agent: Connection, method: str, params: Any) -> dict[str, Any]:
+async def send_request(agent: Connection, method: str, params: Any) -> dict[str, Any]:
     """Send a request as the agent, whatever the client offers. Return the answer."""
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     agent.forward(method, json.dumps(params).encode(), lambda result, error: answer.set_result(error or result))
@@ -375,7 +375,7 @@ async def test_extension_requests_of_an_agent_go_to_a_client_and_can_be_cancelle
         for room in list(hosted.host.rooms.values()):
             for member_client in list(hosted.host.clients):
                 room.leave(member_client)
-        answer = await asked(hosted.started[-1], "_acme/pick", {"n": 2})
+        answer = await send_request(hosted.started[-1], "_acme/pick", {"n": 2})
         assert "no client in the session can answer it" in kind_and_message(answer)[1]
 
 
@@ -390,7 +390,7 @@ async def test_terminals_of_two_clients_with_the_same_id_are_distinguished(tmp_p
         agent, theirs = hosted.started[-1], next(iter(hosted.agents[-1].sessions))
 
         async def use(method: str, **more: Any) -> Any:
-            return (await asked(agent, method, {"sessionId": theirs, **more}))["result"]
+            return (await send_request(agent, method, {"sessionId": theirs, **more}))["result"]
 
         assert await use("terminal/create", command="x") == {"terminalId": "t1"}  # ann's: she joined first
         prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "wait gate"}]}

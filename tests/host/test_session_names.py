@@ -19,7 +19,7 @@ def stored_names(id: str, name: str) -> Summary:
     return Summary(session_id=id, entries=1, updated_at="", name=name)
 
 
-def shown(user: str | None, *stored: str) -> list[str | None]:
+def displayed_names(user: str | None, *stored: str) -> list[str | None]:
     return [
         one.name
         for one in session_names.with_display_names([stored_names(name, name) for name in stored], user, "root")
@@ -45,8 +45,8 @@ def test_users_have_separate_names() -> None:
     assert all(space.index("/") == len(space) - 1 <= 40 for space in spaces)
     for user in users:
         stored = session_names.stored_name("secret", user)
-        assert shown(user, stored) == ["secret"]
-        assert [shown(other, stored) for other in users if other != user] == [[stored]] * (len(users) - 1)
+        assert displayed_names(user, stored) == ["secret"]
+        assert [displayed_names(other, stored) for other in users if other != user] == [[stored]] * (len(users) - 1)
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,15 @@ def test_an_invalid_name_is_refused(name: str) -> None:
 def test_a_name_prefix_has_only_allowed_characters(user: str) -> None:
     stored = session_names.stored_name("roof", user)
     assert check_new_name(stored) == stored
-    assert shown(user, stored, f"{user}/of before") == ["roof", "of before"]
-    assert shown("ben", f"{user}/of before") == [f"{user}/of before"]
+    assert displayed_names(user, stored, f"{user}/of before") == ["roof", "of before"]
+    assert displayed_names("ben", f"{user}/of before") == [f"{user}/of before"]
 
 
 def test_the_owner_names_sessions_freely_and_sees_stored_names() -> None:
     assert session_names.stored_name("a/b", None) == "a/b"
-    assert shown(None, "board", "ann/board") == ["board", "ann/board"]
-    assert shown("ben", "board", "ann/board") == ["board", "ann/board"]
-    assert shown("ben", "board", "ben/board", "ann/board") == ["root/board", "board", "ann/board"]
+    assert displayed_names(None, "board", "ann/board") == ["board", "ann/board"]
+    assert displayed_names("ben", "board", "ann/board") == ["board", "ann/board"]
+    assert displayed_names("ben", "board", "ben/board", "ann/board") == ["root/board", "board", "ann/board"]
 
 
 async def test_two_users_can_use_the_same_name_without_learning_of_each_other(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ async def test_two_users_can_use_the_same_name_without_learning_of_each_other(tm
     async with hosted_app(tmp_path) as at, at.hosted.client("ben", principal={"is_local": False}, cwd="/") as remote:
         at.hosted.host.roots_of = lambda _: None
         theirs = (await open_session(remote, tmp_path)).id
-        ann, ben = await _called(at.ann, at.session, "secret"), await _called(at.ben, theirs, "secret")
+        ann, ben = await _rename(at.ann, at.session, "secret"), await _rename(at.ben, theirs, "secret")
         assert (ann, ben) == ((200, "secret"), (200, "secret"))
         assert (await at.ben("GET", "/api/sessions/secret")).json["sessionId"] == theirs
         assert (await at.ann("GET", "/api/sessions/secret")).json["sessionId"] == at.session
@@ -106,7 +106,7 @@ async def test_two_users_can_use_the_same_name_without_learning_of_each_other(tm
         assert (refused.status, at.session in refused.body.decode()) == (400, False)
 
 
-async def _called(caller: Caller, session: str, name: str) -> tuple[int, Any]:
+async def _rename(caller: Caller, session: str, name: str) -> tuple[int, Any]:
     answer = await caller("POST", f"/api/sessions/{session}/name", {"name": name})
     return answer.status, answer.json.get("name")
 

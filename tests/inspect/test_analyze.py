@@ -71,23 +71,23 @@ def test_each_flaw_is_reported(talk: list[tuple[str, Any]], fault: str) -> None:
 
 @pytest.mark.parametrize("name", ["v1", "banjo", "2025.1", "crow", "draft"])
 def test_every_dialect_is_detected_and_decoded(name: str) -> None:
-    spoken = load_dialect(name)
+    dialect = load_dialect(name)
 
-    def said(id: Any, method: str, params: Any) -> tuple[str, Any]:
-        spelled, lowered = spoken.lower_call(Side.AGENT, method, params)
+    def lowered_call(id: Any, method: str, params: Any) -> tuple[str, Any]:
+        spelled, lowered = dialect.lower_call(Side.AGENT, method, params)
         return "c2a", call(id, spelled, lowered)
 
     def result(id: Any, method: str, value: Any) -> tuple[str, Any]:
-        return "a2c", answer(id, spoken.lower_result(Side.AGENT, method, value))
+        return "a2c", answer(id, dialect.lower_result(Side.AGENT, method, value))
 
     info = {"name": "x", "version": "1"}
     observer, events = observed(
         [
-            said(0, "initialize", {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": info}),
+            lowered_call(0, "initialize", {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": info}),
             result(
                 0, "initialize", {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}, "agentInfo": info}
             ),
-            said(1, "session/prompt", {"sessionId": "s1", "prompt": [{"type": "text", "text": "hello"}]}),
+            lowered_call(1, "session/prompt", {"sessionId": "s1", "prompt": [{"type": "text", "text": "hello"}]}),
             result(1, "session/prompt", {"stopReason": "end_turn"}),
         ]
     )
@@ -119,9 +119,9 @@ methods = st.sampled_from(sorted({name for _, name in METHODS} | {"cancel", "x"}
     st.lists(st.tuples(st.sampled_from(["c2a", "a2c"]), methods, anything, anything), max_size=4),
     st.sampled_from(DIALECT_NAMES),
 )
-def test_no_input_makes_the_analysis_fail(said: list[tuple[str, str, Any, Any]], spoken: str) -> None:
-    observer, cleaner, talk = Analyzer(spoken), RecordingRedactor(), []
-    for number, (way, method, params, result) in enumerate(said):
+def test_no_input_makes_the_analysis_fail(lowered_call: list[tuple[str, str, Any, Any]], dialect: str) -> None:
+    observer, cleaner, talk = Analyzer(dialect), RecordingRedactor(), []
+    for number, (way, method, params, result) in enumerate(lowered_call):
         talk += [(way, call(number, method, params)), ("a2c" if way == "c2a" else "c2a", answer(number, result))]
     events = [observer.analyze_line(each) for each in recorded(talk)]
     for event in events:

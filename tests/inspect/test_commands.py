@@ -19,21 +19,21 @@ def talk(tmp_path: Path) -> Path:
     return write(tmp_path / "talk.ndjson")
 
 
-def shown(*words: str | Path) -> str:
+def inspect_output(*words: str | Path) -> str:
     done = inspect(*words)
     assert done.returncode == 0, done.stderr
     return done.stdout.decode()
 
 
 def test_the_timeline_pairs_answers_and_merges_chunks(talk: Path) -> None:
-    text = shown("show", talk)
+    text = inspect_output("show", talk)
     assert "✓ session/prompt #2 7 ms  end_turn" in text
     assert "agent_message_chunk ×2  Hello" in text
     assert text.count("┆") == 4
 
 
 def test_the_tree_has_turns_and_tool_calls(talk: Path) -> None:
-    text = shown("show", talk, "--tree")
+    text = inspect_output("show", talk, "--tree")
     assert "turn 1  7 ms  end_turn  s1  “hello”" in text
     assert "├ Read  read  completed  3 ms" in text
 
@@ -67,8 +67,8 @@ def test_control_characters_in_messages_are_escaped(tmp_path: Path) -> None:
 
 
 def test_stats_are_printed_as_text_and_as_json(talk: Path) -> None:
-    assert "1 turns: end_turn ×1" in shown("stats", talk)
-    figures = json.loads(shown("stats", talk, "--json"))
+    assert "1 turns: end_turn ×1" in inspect_output("stats", talk)
+    figures = json.loads(inspect_output("stats", talk, "--json"))
     assert figures["frames"] == {"c2a": 4, "a2c": 8}
     assert figures["turns"]["count"] == 1
 

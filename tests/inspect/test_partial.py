@@ -18,7 +18,7 @@ READERS = [["show"], ["tail"], ["stats"], ["validate"], ["export"], ["export", "
 END = end_line(20_000, "the agent exited with status 0", 0, len(TALK))
 
 
-def made(path: Path, *parts: bytes) -> str:
+def write_file(path: Path, *parts: bytes) -> str:
     path.write_bytes(b"".join(parts))
     return str(path)
 
@@ -28,7 +28,7 @@ def made(path: Path, *parts: bytes) -> str:
 def test_every_action_refuses_a_file_that_is_not_a_recording(
     words: list[str], content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = made(tmp_path / "LICENSE", content)
+    path = write_file(tmp_path / "LICENSE", content)
     assert main(["inspect", words[0], path, *words[1:]]) == 1
     said = capsys.readouterr()
     assert said.out == ""
@@ -38,7 +38,7 @@ def test_every_action_refuses_a_file_that_is_not_a_recording(
 
 
 def test_diff_refuses_two_files_that_are_not_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", "diff", str(write(tmp_path / "r")), made(tmp_path / "none")]) == 1
+    assert main(["inspect", "diff", str(write(tmp_path / "r")), write_file(tmp_path / "none")]) == 1
     assert "none: empty; give a file" in capsys.readouterr().err
 
 
@@ -58,7 +58,7 @@ def test_a_recording_without_messages_is_shown_as_empty_and_fails_validation(
 def test_times_are_right_without_a_usable_header_and_a_problem_is_reported(
     header: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = made(tmp_path / "r", header, *lines()[1:], END)
+    path = write_file(tmp_path / "r", header, *lines()[1:], END)
     for action in ("show", "stats"):
         assert main(["inspect", action, path]) == 0
         said = capsys.readouterr()
@@ -78,15 +78,15 @@ def test_integer_times_of_another_recorder_are_not_used() -> None:
 def test_a_recording_without_an_end_is_reported_as_incomplete(
     action: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = made(tmp_path / "r", *lines())
+    path = write_file(tmp_path / "r", *lines())
     assert main(["inspect", action, path]) == 0
     expected = f"dragoman inspect: {path} has no end: it was truncated, or is still being written\n"
     assert capsys.readouterr().err == expected
 
 
 def test_strict_validation_requires_a_complete_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    whole, cut = write(tmp_path / "whole"), made(tmp_path / "cut", *lines())
-    lossy = made(tmp_path / "lossy", *lines(), gap_line(1, 5), END)
+    whole, cut = write(tmp_path / "whole"), write_file(tmp_path / "cut", *lines())
+    lossy = write_file(tmp_path / "lossy", *lines(), gap_line(1, 5), END)
     found = [main(["inspect", "validate", "--strict", str(path)]) for path in (whole, cut, lossy)]
     assert found == [0, 3, 3]
     assert main(["inspect", "stats", "--json", cut]) == 0
@@ -94,7 +94,7 @@ def test_strict_validation_requires_a_complete_recording(tmp_path: Path, capsys:
 
 
 def test_a_copy_keeps_the_end_and_the_gaps(tmp_path: Path) -> None:
-    path = made(tmp_path / "r", *lines()[:5], gap_line(4500, 7), *lines()[5:], END)
+    path = write_file(tmp_path / "r", *lines()[:5], gap_line(4500, 7), *lines()[5:], END)
     assert main(["inspect", "export", path, "--out", str(tmp_path / "copy")]) == 0
     reader = RecordingReader()
     assert len(list(reader.read((tmp_path / "copy").read_bytes().splitlines(keepends=True)))) == len(TALK)
@@ -112,7 +112,7 @@ def read(path: str) -> RecordingReader:
 def two(tmp_path: Path) -> str:
     """Two recordings in one file; the prompt in the first has no answer."""
     later = header_line(Header(command=["another"], start="2026-01-02T00:00:00Z", epoch=3_600_000_001))
-    return made(tmp_path / "two", *lines()[:6], END, later, *lines()[1:], END)
+    return write_file(tmp_path / "two", *lines()[:6], END, later, *lines()[1:], END)
 
 
 def test_two_recordings_in_one_file_are_counted_together(two: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,24 +22,24 @@ def script(we: str = "a2c", strict: bool = True, talk: list[tuple[str, Any]] = T
     return ReplayScript(recorded(talk), we, strict)
 
 
-def said(lines: list[Any]) -> list[dict[str, Any]]:
+def replies(lines: list[Any]) -> list[dict[str, Any]]:
     return [json.loads(line.data) for line in lines]
 
 
-def heard(play: ReplayScript, message: dict[str, Any]) -> list[dict[str, Any]]:
+def receive(play: ReplayScript, message: dict[str, Any]) -> list[dict[str, Any]]:
     reaction = play.receive(json.dumps(message).encode())
     assert reaction.problem == ""
-    return said(reaction.frames)
+    return replies(reaction.frames)
 
 
 def test_the_replayed_agent_uses_the_ids_of_the_client() -> None:
     play = script()
     assert play.begin() == []
-    assert heard(play, {**TALK[0][1], "id": "one"}) == [{**TALK[1][1], "id": "one"}]
-    assert heard(play, {**call(77, "session/new", {"cwd": "/elsewhere", "mcpServers": []})})[0]["id"] == 77
-    updates = heard(play, {**TALK[4][1], "id": 78})
+    assert receive(play, {**TALK[0][1], "id": "one"}) == [{**TALK[1][1], "id": "one"}]
+    assert receive(play, {**call(77, "session/new", {"cwd": "/elsewhere", "mcpServers": []})})[0]["id"] == 77
+    updates = receive(play, {**TALK[4][1], "id": 78})
     assert updates == [message for _, message in TALK[5:9]]
-    assert heard(play, TALK[9][1])[-1] == {**TALK[11][1], "id": 78}
+    assert receive(play, TALK[9][1])[-1] == {**TALK[11][1], "id": 78}
     assert play.missing_messages() == []
 
 
@@ -49,7 +49,7 @@ def test_strict_mode_reports_what_differs() -> None:
     reaction = play.receive(json.dumps(other).encode())
     assert "params.protocolVersion: 2 instead of 1" in reaction.problem
     assert "line 2" in reaction.problem
-    assert said(reaction.frames)[0]["error"]["code"] == -32600
+    assert replies(reaction.frames)[0]["error"]["code"] == -32600
 
 
 def test_strict_mode_requires_the_recorded_order() -> None:
@@ -58,21 +58,21 @@ def test_strict_mode_requires_the_recorded_order() -> None:
 
 def test_lenient_mode_accepts_requests_in_any_order_and_repeated() -> None:
     play = script(strict=False)
-    assert heard(play, {**TALK[2][1], "id": 5})[0] == {**TALK[3][1], "id": 5}
-    assert heard(play, {**TALK[0][1], "id": 6})[0] == {**TALK[1][1], "id": 6}
-    assert heard(play, {**TALK[2][1], "id": 7})[0] == {**TALK[3][1], "id": 7}
+    assert receive(play, {**TALK[2][1], "id": 5})[0] == {**TALK[3][1], "id": 5}
+    assert receive(play, {**TALK[0][1], "id": 6})[0] == {**TALK[1][1], "id": 6}
+    assert receive(play, {**TALK[2][1], "id": 7})[0] == {**TALK[3][1], "id": 7}
 
 
 def test_lenient_mode_refuses_a_request_that_was_never_recorded() -> None:
-    (refusal,) = heard(script(strict=False), call(9, "session/list", {}))
+    (refusal,) = receive(script(strict=False), call(9, "session/list", {}))
     assert refusal["error"]["code"] == -32601
 
 
 def test_the_replayed_client_uses_the_session_ids_of_the_agent() -> None:
     play = script("c2a")
-    assert said(play.begin()) == [TALK[0][1]]
-    assert heard(play, TALK[1][1]) == [TALK[2][1]]
-    (prompt,) = heard(play, answer(1, {"sessionId": "real"}))
+    assert replies(play.begin()) == [TALK[0][1]]
+    assert receive(play, TALK[1][1]) == [TALK[2][1]]
+    (prompt,) = receive(play, answer(1, {"sessionId": "real"}))
     assert prompt["params"]["sessionId"] == "real"
 
 

@@ -14,7 +14,7 @@ from tests.interop.commands import peer
 PATIENCE = 30.0
 
 
-class Told(NamedTuple):
+class StepResult(NamedTuple):
     """What came of a step: its result or error, and what the agent said and wanted meanwhile."""
 
     result: Any
@@ -49,19 +49,19 @@ class RemoteClient:
         self._unread = b""
         self("stop")  # it is there now, and has its whole environment
 
-    def __call__(self, do: str, **step: Any) -> Told:
+    def __call__(self, do: str, **step: Any) -> StepResult:
         """Play a step; an error of the agent's is a failure here."""
         told = self.tried(do, **step)
         assert told.error is None, told.error
         return told
 
-    def tried(self, do: str, **step: Any) -> Told:
+    def tried(self, do: str, **step: Any) -> StepResult:
         """Play a step that may be answered with an error."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": do, **step}).encode() + b"\n")
         self._process.stdin.flush()
         told = json.loads(self._line(f"{do} {step}"[:200]))
-        return Told(told.get("result"), told.get("error"), told["updates"], told["asked"], told["calls"])
+        return StepResult(told.get("result"), told.get("error"), told["updates"], told["asked"], told["calls"])
 
     def _line(self, step: str) -> bytes:
         assert self._process.stdout is not None

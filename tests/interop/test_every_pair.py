@@ -19,7 +19,7 @@ def test_initialize_returns_our_name_and_capabilities(client: RemoteClient, fold
 
 
 def test_a_client_without_files_and_terminals_gets_no_such_requests(client: RemoteClient, folder: Path) -> None:
-    client("start", command=EVERYTHING, cwd=str(folder), lends=False)
+    client("start", command=EVERYTHING, cwd=str(folder), offers_files=False)
     session = client("new", cwd=str(folder)).result["sessionId"]
     turn = client("prompt", session=session, text="/write new.txt text", answer="allow_once")
     assert turn.calls == []
@@ -27,6 +27,6 @@ def test_a_client_without_files_and_terminals_gets_no_such_requests(client: Remo
 
 
 def test_a_client_that_disconnects_during_a_turn_leaves_no_process(client: RemoteClient, folder: Path) -> None:
-    client("start", command=EVERYTHING, cwd=str(folder), lends=False)
+    client("start", command=EVERYTHING, cwd=str(folder), offers_files=False)
     session = client("new", cwd=str(folder)).result["sessionId"]
     client("desert", session=session, text="/run echo > begun; sleep 300", file=str(folder / "begun"))

@@ -50,7 +50,7 @@ def test_an_official_client_and_ours_get_the_same_updates_in_one_session(host: s
     heard: list[dict[str, Any]] = []
 
     async def scene() -> None:
-        theirs("start", cwd=cwd, command=[*DRAGOMAN, "attach", host], lends=False)
+        theirs("start", cwd=cwd, command=[*DRAGOMAN, "attach", host], offers_files=False)
         session = theirs("new", cwd=cwd).result["sessionId"]
         first = theirs("prompt", session=session, text="/write a.txt hello", answer="allow_once")
         assert [question["toolCall"]["title"] for question in first.asked] == ["Write a.txt"]
@@ -61,10 +61,10 @@ def test_an_official_client_and_ours_get_the_same_updates_in_one_session(host: s
             # In a thread: the official client may wait for us, who are in the same room.
             last = await asyncio.to_thread(theirs, "prompt", session=session, text="/echo from them")
             heard.extend([*first.updates, *last.updates])
-            while not said(ours)[-1][1].endswith("from them"):  # noqa: ASYNC110 (it comes in its own time)
+            while not messages_of(ours)[-1][1].endswith("from them"):  # noqa: ASYNC110 (it comes in its own time)
                 await asyncio.sleep(0.01)
-            assert "".join(text for role, text in said(ours) if role == "agent") == agents_words(heard)
-            asked = [text for role, text in said(ours) if role == "user"]
+            assert "".join(text for role, text in messages_of(ours) if role == "agent") == agents_words(heard)
+            asked = [text for role, text in messages_of(ours) if role == "user"]
             assert asked == ["/write a.txt hello", "/echo from us", "/echo from them"]
             assert [each["content"]["text"] for each in heard if each["sessionUpdate"] == "user_message_chunk"] == [
                 "/echo from us"
@@ -78,7 +78,7 @@ def test_an_official_client_and_ours_get_the_same_updates_in_one_session(host: s
         theirs.close()
 
 
-def said(session: ClientSession) -> list[tuple[str, str]]:
+def messages_of(session: ClientSession) -> list[tuple[str, str]]:
     """Who said what, as our client took it down."""
     return [(message.role, message.text) for message in session.transcript.messages]
 

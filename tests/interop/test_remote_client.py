@@ -45,7 +45,7 @@ def url(request: pytest.FixtureRequest, server: tuple[str, str]) -> str:
     return server[1].replace("http", request.param, 1)
 
 
-class Guest:
+class RemoteClient:
     """A client, and what it was asked."""
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ class Guest:
         return "yes"
 
 
-def visit(url: str, work: Any, **options: Any) -> Guest:
+def visit(url: str, work: Any, **options: Any) -> RemoteClient:
     """Connect, and do this with the agent."""
-    guest = Guest()
+    guest = RemoteClient()
 
     async def main() -> None:
         async with asyncio.timeout(PATIENCE):

@@ -180,11 +180,11 @@ async def test_a_tool_call_asks_reads_writes_and_shows_its_diff(client: str, age
         place = {} if client in ("2025.1", "draft") else {"sessionId": met.client.session}
         assert served["fs/read_text_file"] == {**place, "path": NOTE}
         assert served["fs/write_text_file"] == {**place, "path": NOTE, "content": AFTER}
-        assert is_question_about_the_note(client, agent, asked(met), met.client.session)
+        assert is_question_about_the_note(client, agent, permission_request_of(met), met.client.session)
         assert answered(met) == verdict(agent, "allow_once")
 
 
-def asked(met: Meeting) -> Any:
+def permission_request_of(met: Meeting) -> Any:
     """What the client was asked, on its own wire; None when it was not."""
     for call in met.client.calls:
         if call["method"] == "session/request_permission":
@@ -239,7 +239,7 @@ async def test_a_refusal_reaches_the_agent(client: str, agent: str) -> None:
         await met.client.open()
         await met.client.prompt("dare")
         assert met.client.events[-1] == ("says", "Refused.")
-        assert (asked(met) is None) == ("2025.1" in (client, agent))
+        assert (permission_request_of(met) is None) == ("2025.1" in (client, agent))
         assert answered(met) == verdict(agent, "reject_once")
 
 

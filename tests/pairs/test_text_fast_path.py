@@ -68,7 +68,7 @@ TYPED = (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)
 PLANS = st.just({"sessionId": "s", "update": {"sessionUpdate": "plan", "entries": []}})
 
 
-async def told(met: Between, frames: list[bytes], last: Json) -> list[Json]:
+async def frames_to_client(met: Between, frames: list[bytes], last: Json) -> list[Json]:
     """What the client hears of these frames of the agent; `last` marks the end."""
     for frame in [*frames, msgspec.json.encode(last)]:
         met.agent.send(frame)
@@ -104,7 +104,7 @@ def test_both_paths_give_the_same_result(client: str, agent: str, chunks: list[J
             long = await stack.enter_async_context(between(client, agent))
             long.relay.connection_to(Side.AGENT).tap = None
             last = {"jsonrpc": "2.0", "method": "_last", "params": {}}
-            assert await told(short, frames, last) == await told(long, frames, last)
+            assert await frames_to_client(short, frames, last) == await frames_to_client(long, frames, last)
             assert memory(short.relay) == memory(long.relay)
 
     asyncio.run(main())
@@ -140,7 +140,7 @@ def wide_text() -> st.SearchStrategy[str]:
 @settings(max_examples=8, deadline=None)
 @given(texts=st.lists(st.tuples(st.sampled_from(TYPED), wide_text()), min_size=1, max_size=6))
 def test_sending_gives_the_same_result_on_both_paths(name: str, texts: list[tuple[Any, str]]) -> None:
-    async def said(is_short: bool) -> list[Json]:
+    async def sent_frames(is_short: bool) -> list[Json]:
         ours, theirs = memory_pair()
         connection = Agent("says", version="1", dialect=name).start_connection(ours, report=lambda _: None)
         peer = ScriptedPeer(theirs)
@@ -155,7 +155,7 @@ def test_sending_gives_the_same_result_on_both_paths(name: str, texts: list[tupl
         return heard
 
     async def main() -> None:
-        assert await said(True) == await said(False)
+        assert await sent_frames(True) == await sent_frames(False)
 
     asyncio.run(main())
 
@@ -164,7 +164,7 @@ def test_sending_gives_the_same_result_on_both_paths(name: str, texts: list[tupl
 @settings(max_examples=8, deadline=None)
 @given(texts=st.lists(st.tuples(KINDS, st.text(max_size=8)), min_size=1, max_size=6))
 def test_receiving_gives_the_same_result_on_both_paths(name: str, texts: list[tuple[str, str]]) -> None:
-    async def heard(is_short: bool) -> list[Any]:
+    async def received_updates(is_short: bool) -> list[Any]:
         ours, theirs = memory_pair()
         got: list[Any] = []
         over = asyncio.Event()
@@ -194,8 +194,8 @@ def test_receiving_gives_the_same_result_on_both_paths(name: str, texts: list[tu
         return got
 
     async def main() -> None:
-        short = await heard(True)
+        short = await received_updates(True)
         assert len(short) == len(texts)
-        assert short == await heard(False)
+        assert short == await received_updates(False)
 
     asyncio.run(main())

@@ -13,7 +13,7 @@ from dragoman.session.toolcall import ToolCall
 WRITE_BOTH = [("file_write", "/w/a"), ("file_write", "/w/b")]
 
 
-def asked(side: dict[str, Any] | None = None, **members: Any) -> list[tuple[str, str]]:
+def questions_of(side: dict[str, Any] | None = None, **members: Any) -> list[tuple[str, str]]:
     """Return operation and resource of all questions of a call; /w/link resolves to /real."""
     call = ToolCall(tool_call_id="c", **members)
 
@@ -70,7 +70,7 @@ def at(*paths: str) -> list[ToolCallLocation]:
     ],
 )
 def test_a_tool_call_becomes_these_questions(members: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    assert asked(**members) == expected
+    assert questions_of(**members) == expected
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_tool_call_becomes_these_questions(members: dict[str, Any], expected: 
     ],
 )
 def test_the_drafts_side_data_names_the_operation(operation: str, resource: Any, expected: tuple[str, str]) -> None:
-    assert asked({"operation": operation, "resource": resource}, kind="other") == [expected]
+    assert questions_of({"operation": operation, "resource": resource}, kind="other") == [expected]
 
 
 def test_the_requested_path_is_kept_with_the_resolved_path() -> None:

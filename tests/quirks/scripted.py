@@ -96,11 +96,11 @@ async def client(part: Part, introduction: dict[str, Any] | None = None, **optio
 async def in_session(part: Part, **options: Any) -> AsyncIterator[Any]:
     """Our client with a session open; the part begins after session/new was answered."""
 
-    async def opened(peer: ScriptedPeer) -> None:
+    async def serve_session(peer: ScriptedPeer) -> None:
         await serve(peer, "session/new", {"sessionId": SESSION})
         await part(peer)
 
-    async with client(opened, **options) as agent:
+    async with client(serve_session, **options) as agent:
         session = await agent.open_session("/")
         session.remote = agent  # type: ignore[attr-defined]
         yield session

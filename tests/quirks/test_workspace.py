@@ -30,11 +30,11 @@ async def ask(peer: ScriptedPeer, method: str, **params: Any) -> dict[str, Any]:
 async def workspace(folder: Path, part: Any, **introduction: Any) -> None:
     """Our client, lending this folder to an agent that plays a part."""
 
-    async def opened(peer: ScriptedPeer) -> None:
+    async def serve_session(peer: ScriptedPeer) -> None:
         await serve(peer, "session/new", {"sessionId": SESSION})
         await whole(part)(peer)
 
-    async with client(opened, introduction, workspace=WorkspaceAccess()) as agent:
+    async with client(serve_session, introduction, workspace=WorkspaceAccess()) as agent:
         await agent.open_session(str(folder))
         await agent.request("_end", {})
 

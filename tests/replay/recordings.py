@@ -75,7 +75,7 @@ def load(name: str) -> list[Step]:
 
 
 @dataclass
-class TurnTold:
+class TurnMessages:
     """One turn: its updates and how it ended (None: it never did)."""
 
     updates: list[dict[str, Any]] = field(default_factory=list)
@@ -85,16 +85,16 @@ class TurnTold:
     @property
     def text(self) -> str:
         """What the agent said in it."""
-        return said(self.updates)
+        return text_of(self.updates)
 
 
 @dataclass
-class SessionTold:
+class SessionMessages:
     """One session, from its opening: what was said in turns and between them, and its tool calls."""
 
     id: str
     between: list[dict[str, Any]] = field(default_factory=list)
-    turns: list[TurnTold] = field(default_factory=list)
+    turns: list[TurnMessages] = field(default_factory=list)
     calls: dict[str, dict[str, Any]] = field(default_factory=dict)
     running: Any = None
 
@@ -121,28 +121,28 @@ class SessionTold:
 
 
 @dataclass
-class Told:
+class AgentMessages:
     """Everything a recorded agent told its client."""
 
-    sessions: list[SessionTold] = field(default_factory=list)
-    open: dict[str, SessionTold] = field(default_factory=dict)
+    sessions: list[SessionMessages] = field(default_factory=list)
+    open: dict[str, SessionMessages] = field(default_factory=dict)
     strays: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of sessions the client has not open
     asides: dict[Any, Any] = field(default_factory=dict)  # prompts beside a running turn, or to nobody: how they ended
     updates: int = 0
 
     def enter(self, session: str) -> None:
         """The client knows this session from now on."""
-        self.open[session] = opened = SessionTold(session)
+        self.open[session] = opened = SessionMessages(session)
         self.sessions.append(opened)
         for update in self.strays.pop(session, ()):
             opened.take(update)
 
 
-def told(steps: list[Step]) -> Told:
+def agent_messages(steps: list[Step]) -> AgentMessages:
     """What the agent of a recording told its client."""
-    tale = Told()
+    tale = AgentMessages()
     requests: dict[Any, Step] = {}
-    replaced: dict[Any, SessionTold | None] = {}
+    replaced: dict[Any, SessionMessages | None] = {}
     for step in steps:
         if step.way == "c2a" and step.method:
             requests.setdefault(step.id, step) if step.id is None else requests.update({step.id: step})
@@ -167,16 +167,16 @@ def told(steps: list[Step]) -> Told:
     return tale
 
 
-def _begin(tale: Told, step: Step) -> None:
+def _begin(tale: AgentMessages, step: Step) -> None:
     session = tale.open.get(step.session)
     if session is None or session.running is not None:
         tale.asides[step.id] = None
     else:
         session.running = step.id
-        session.turns.append(TurnTold())
+        session.turns.append(TurnMessages())
 
 
-def _answer(tale: Told, asked: Step, step: Step, replaced: dict[Any, SessionTold | None]) -> None:
+def _answer(tale: AgentMessages, asked: Step, step: Step, replaced: dict[Any, SessionMessages | None]) -> None:
     failed = "error" in step.message
     if asked.method in ("session/new", "session/fork") and not failed:
         tale.enter(step.message["result"]["sessionId"])
@@ -192,7 +192,7 @@ def _answer(tale: Told, asked: Step, step: Step, replaced: dict[Any, SessionTold
         _end(tale, asked, step)
 
 
-def _end(tale: Told, asked: Step, step: Step) -> None:
+def _end(tale: AgentMessages, asked: Step, step: Step) -> None:
     ended = step.message["error"]["code"] if "error" in step.message else step.message["result"].get("stopReason")
     for session in tale.sessions:
         if session.running == asked.id and asked.id is not None:
@@ -203,7 +203,7 @@ def _end(tale: Told, asked: Step, step: Step) -> None:
     tale.asides[asked.id] = ended
 
 
-def said(updates: list[dict[str, Any]], kind: str = "agent_message_chunk") -> str:
+def text_of(updates: list[dict[str, Any]], kind: str = "agent_message_chunk") -> str:
     """The text of all chunks of a kind."""
     return "".join(
         update["content"]["text"]

@@ -24,7 +24,7 @@ from dragoman.schema.unknown_members import ListExtras, ObjectExtras, find_unkno
 from dragoman.schema.update import UpdateParams
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair
-from tests.replay.recordings import Step, load, names, said
+from tests.replay.recordings import Step, load, names, text_of
 
 BOUND = 30.0
 
@@ -88,11 +88,11 @@ class Replay:
         self._ids: dict[Any, Any] = {}
         self._called_off: set[Any] = set()
         agent.prompt(self.answer)
-        agent.on_session_opened(self.opened)
+        agent.on_session_opened(self.on_opened)
 
     # --- the author's part ------------------------------------------------------------------------------------
 
-    def opened(self, session: Session) -> None:
+    def on_opened(self, session: Session) -> None:
         """Before the client knows the session: what the recorded agent said so early
         (docs/protocol/peers.md#early-updates).
         """
@@ -244,7 +244,7 @@ class Replay:
         self, number: int, end: int | None, step: Step, updates: list[dict[str, Any]], session: str
     ) -> None:
         """Our replay is the session's own transcript: all that was said in it, in order."""
-        assert said(updates) == said(self.heard.get(session, []))
+        assert text_of(updates) == text_of(self.heard.get(session, []))
         self.replays(len(updates) - len(self.take(number, end, step.session)))
 
     def replays(self, more: int) -> None:
@@ -433,7 +433,7 @@ def replayed(group: list[str]) -> list[Replay]:
 def test_our_agent_serves_a_recorded_client(group: list[str]) -> None:
     for name, replay in zip(group, replayed(group), strict=True):
         for session, due in replay.due.items():
-            assert said(replay.heard[session]) == said(due)
+            assert text_of(replay.heard[session]) == text_of(due)
             assert len(replay.heard[session]) == len(due)
         assert replay.frames == sum(step.way == "a2c" for step in replay.steps) + replay.more
         assert +replay.instead == INSTEAD.get(name, {})

@@ -18,7 +18,7 @@ from dragoman.schema.content import ContentBlock
 from dragoman.schema.initialize import ClientCapabilities
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair
-from tests.replay.recordings import Step, Told, digest, load, names, said, told
+from tests.replay.recordings import AgentMessages, Step, agent_messages, digest, load, names, text_of
 
 BOUND = 30.0
 
@@ -42,7 +42,7 @@ class Replay:
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
-        self.tale = told(steps)
+        self.tale = agent_messages(steps)
         self.ours, theirs = memory_pair()
         self.peer = ScriptedPeer(theirs)
         self.reports: list[str] = []
@@ -281,7 +281,7 @@ def test_our_client_works_with_a_recorded_agent(name: str) -> None:
         turns = replay.turns.get(str(id(session)), [])
         assert len(turns) == len(expected.turns)
         for (turn, updates), recorded in zip(turns, expected.turns, strict=True):
-            assert said([raw(update) for update in updates]) == recorded.text
+            assert text_of([raw(update) for update in updates]) == recorded.text
             assert [raw(update)["sessionUpdate"] for update in updates] == [
                 update["sessionUpdate"] for update in recorded.updates
             ]
@@ -290,7 +290,7 @@ def test_our_client_works_with_a_recorded_agent(name: str) -> None:
         assert [raw(update)["sessionUpdate"] for update in session.updates_outside_turns] == [
             update["sessionUpdate"] for update in expected.between
         ]
-        assert said([raw(update) for update in session.updates_outside_turns]) == said(expected.between)
+        assert text_of([raw(update) for update in session.updates_outside_turns]) == text_of(expected.between)
         assert {id: picture(call) for id, call in session.tool_calls.items()} == {
             id: compared(call) for id, call in expected.calls.items()
         }
@@ -318,7 +318,7 @@ def compared(call: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def count(replay: Replay, tale: Told) -> int:
+def count(replay: Replay, tale: AgentMessages) -> int:
     """How many updates reached the user, and those of sessions nobody has open, which are kept aside."""
     in_turns = sum(len(updates) for turns in replay.turns.values() for _, updates in turns)
     between = sum(len(session.updates_outside_turns) for session in replay.opened)

@@ -30,13 +30,13 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def translated(agent: Agent, client: str, speaks: str, **options: Any) -> AsyncIterator[RemoteAgent]:
+async def translated(agent: Agent, client: str, dialect: str, **options: Any) -> AsyncIterator[RemoteAgent]:
     """Return our client in one dialect, connected through a translator to our agent in another."""
     outside, front = memory_pair()
     back, inside = memory_pair()
-    agent.dialect = speaks
+    agent.dialect = dialect
     serving = agent.start_connection(inside)
-    dial = Dialer(back, dialect=speaks, cwd=CWD)
+    dial = Dialer(back, dialect=dialect, cwd=CWD)
     relay = Relay(front, dial, client_dialect=client, report=lambda _: None)
     running = asyncio.create_task(relay.run())
     try:

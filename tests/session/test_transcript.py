@@ -33,7 +33,7 @@ from dragoman.session.toolcall import ToolCall
 from dragoman.session.transcript import MERGE_AFTER, Compaction, Transcript
 
 
-def said(text: str, id: str | None = None, kind: Any = AgentMessageChunk) -> Any:
+def chunk(text: str, id: str | None = None, kind: Any = AgentMessageChunk) -> Any:
     chunk = kind(content=TextContent(text=text))
     if id is not None:
         chunk.message_id = id
@@ -56,18 +56,21 @@ def picture(minutes: Transcript) -> list[tuple[str, str]]:
 
 def test_chunks_of_one_role_are_one_message() -> None:
     minutes = taken_down(
-        said("so", kind=AgentThoughtChunk), said("me", kind=AgentThoughtChunk), said("He"), said("llo")
+        chunk("so", kind=AgentThoughtChunk),
+        chunk("me", kind=AgentThoughtChunk),
+        chunk("He"),
+        chunk("llo"),
     )
     assert picture(minutes) == [("thought", "some"), ("agent", "Hello")]
 
 
 def test_a_tool_call_ends_a_message_and_its_updates_do_not() -> None:
     minutes = taken_down(
-        said("before"),
+        chunk("before"),
         ToolCallStart(tool_call_id="c", title="Read"),
-        said("after"),
+        chunk("after"),
         ToolCallProgress(tool_call_id="c", status="completed"),
-        said(" it"),
+        chunk(" it"),
     )
     assert picture(minutes) == [("agent", "before"), ("ToolCall", "c"), ("agent", "after it")]
     assert minutes.entries[1].status == "completed"
@@ -76,7 +79,11 @@ def test_a_tool_call_ends_a_message_and_its_updates_do_not() -> None:
 
 def test_chunks_with_an_id_find_their_message_wherever_it_stands() -> None:
     minutes = taken_down(
-        said("one", "a"), said("two", "b"), ToolCallStart(tool_call_id="c", title="t"), said(" more", "a"), said("x")
+        chunk("one", "a"),
+        chunk("two", "b"),
+        ToolCallStart(tool_call_id="c", title="t"),
+        chunk(" more", "a"),
+        chunk("x"),
     )
     assert picture(minutes) == [("agent", "one morex"), ("agent", "two"), ("ToolCall", "c")]
     assert [message.message_id for message in minutes.messages] == ["a", "b"]
@@ -102,7 +109,7 @@ def test_a_permission_request_adds_an_unannounced_tool_call() -> None:
 
 def test_content_that_is_no_plain_text_keeps_its_place_in_the_message() -> None:
     image = AgentMessageChunk(content=ImageContent(data="AA==", mime_type="image/png"))
-    (message,) = taken_down(said("a"), said("b"), image, said("c")).messages
+    (message,) = taken_down(chunk("a"), chunk("b"), image, chunk("c")).messages
     assert message.content == [TextContent(text="ab"), image.content, TextContent(text="c")]
     assert message.text == "abc"
 
@@ -111,16 +118,16 @@ def test_an_echoed_prompt_appears_once() -> None:
     minutes = Transcript()
     minutes.add_prompt([TextContent(text="hello there")])
     assert picture(minutes) == [("user", "hello there")]
-    minutes.add(said("hello ", "u1", UserMessageChunk))
-    minutes.add(said("there", "u1", UserMessageChunk))
-    minutes.add(said("Hi"))
+    minutes.add(chunk("hello ", "u1", UserMessageChunk))
+    minutes.add(chunk("there", "u1", UserMessageChunk))
+    minutes.add(chunk("Hi"))
     assert picture(minutes) == [("user", "hello there"), ("agent", "Hi")]
 
 
 def test_another_user_message_is_no_echo_of_the_prompt() -> None:
     minutes = Transcript()
     minutes.add_prompt([TextContent(text="hello there")])
-    minutes.add(said("another thing", kind=UserMessageChunk))
+    minutes.add(chunk("another thing", kind=UserMessageChunk))
     minutes.add_prompt([TextContent(text="and then")])
     assert picture(minutes) == [("user", "hello there"), ("user", "another thing"), ("user", "and then")]
 
@@ -155,18 +162,18 @@ def test_a_title_can_be_removed() -> None:
 
 def test_unknown_updates_are_kept_without_ending_a_message_and_notices_are_dropped() -> None:
     odd = Unknown("heartbeat", {"sessionUpdate": "heartbeat"})
-    minutes = taken_down(said("a"), odd, Notice(severity="info", title="n"), said("b"))
+    minutes = taken_down(chunk("a"), odd, Notice(severity="info", title="n"), chunk("b"))
     message, kept = minutes.entries
     assert (message.text, kept) == ("ab", odd)
 
 
 def test_a_compaction_is_an_entry_where_it_happened() -> None:
     minutes = taken_down(
-        said("long ago"),
+        chunk("long ago"),
         CompactionUpdate(compaction_id="k", status="in_progress"),
         CompactionSummaryChunk(compaction_id="k", content=TextContent(text="short")),
         CompactionUpdate(compaction_id="k", status="completed"),
-        said("now"),
+        chunk("now"),
     )
     before, compaction, after = minutes.entries
     assert (before.text, after.text) == ("long ago", "now")
@@ -175,7 +182,7 @@ def test_a_compaction_is_an_entry_where_it_happened() -> None:
 
 @pytest.mark.parametrize("count", [1, MERGE_AFTER - 1, MERGE_AFTER, 5 * MERGE_AFTER + 3])
 def test_a_long_stream_is_merged_as_it_grows(count: int) -> None:
-    minutes = taken_down(*(said(f"{number} ") for number in range(count)))
+    minutes = taken_down(*(chunk(f"{number} ") for number in range(count)))
     assert len(minutes.unmerged) < MERGE_AFTER
     (message,) = minutes.messages
     assert message.text == "".join(f"{number} " for number in range(count))

@@ -26,7 +26,7 @@ from dragoman.store.sqlite.writer import YIELDS
 PATIENCE = 60
 
 
-def said(text: str) -> Draft:
+def text_update(text: str) -> Draft:
     body = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
     return Draft(kind="update", actor="agent", time="2026-01-01T00:00:00Z", body=body)
 
@@ -76,11 +76,11 @@ async def test_an_append_runs_before_the_next_slice_of_a_large_log(
     gate = Gate(monkeypatch)
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
-    await store.append("large", [*(said(LARGE) for _ in range(8)), END])
+    await store.append("large", [*(text_update(LARGE) for _ in range(8)), END])
     await gate.wait()
     appends = []
     for number in range(3):
-        appends.append(asyncio.ensure_future(store.append(f"other-{number}", [said("hello")])))
+        appends.append(asyncio.ensure_future(store.append(f"other-{number}", [text_update("hello")])))
         await asyncio.sleep(0)  # each is handed over by itself
 
     async def handed_over() -> bool:
@@ -136,10 +136,10 @@ async def test_logs_are_read_and_decoded_outside_the_writers_thread(
     monkeypatch.setattr(search_index, "Joiner", Slow)
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
-    await store.append("large", [said("needle"), END])
+    await store.append("large", [text_update("needle"), END])
     assert await asyncio.to_thread(begun.wait, PATIENCE)
     async with asyncio.timeout(PATIENCE):
-        await store.append("other", [said("hello")])
+        await store.append("other", [text_update("hello")])
         assert len(await store.read("other")) == 1
     released.set()
     assert len(await store.search("needle")) == 1
@@ -154,12 +154,12 @@ def test_a_store_closes_without_waiting_for_the_index_which_continues_later(
     async def write() -> None:
         gate = Gate(monkeypatch)
         store = await SqliteStore.open(path, durability="off")
-        await store.append("large", [*(said(LARGE) for _ in range(8)), said("needle"), END])
+        await store.append("large", [*(text_update(LARGE) for _ in range(8)), text_update("needle"), END])
         await gate.wait()
         closing = asyncio.ensure_future(store.close())
         await asyncio.sleep(0)
         with pytest.raises(ProtocolError, match="closed"):
-            await store.append("large", [said("too late")])
+            await store.append("large", [text_update("too late")])
         gate.released.set()
         async with asyncio.timeout(PATIENCE):
             await closing
@@ -169,7 +169,7 @@ def test_a_store_closes_without_waiting_for_the_index_which_continues_later(
     async def go_on() -> None:
         store = await SqliteStore.open(path, durability="off")
         assert await store._read(search_index.unindexed_sessions) == ["large"]
-        await store.append("other", [said("hello"), END])
+        await store.append("other", [text_update("hello"), END])
 
         async def is_done() -> bool:
             return not await store._read(search_index.unindexed_sessions)
@@ -185,13 +185,13 @@ def test_a_store_closes_without_waiting_for_the_index_which_continues_later(
 async def test_a_search_is_answered_while_appends_come_without_a_pause(tmp_path: Path) -> None:
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
-    await store.append("large", [said(LARGE) for _ in range(4)])
+    await store.append("large", [text_update(LARGE) for _ in range(4)])
     waiting: set[asyncio.Future[Any]] = set()
     search = asyncio.ensure_future(store.search("words", limit=1))
     async with asyncio.timeout(PATIENCE):
         while not search.done():  # the writer always has something to commit
             while len(waiting) < 8:
-                waiting.add(asyncio.ensure_future(store.append("other", [said("hello")])))
+                waiting.add(asyncio.ensure_future(store.append("other", [text_update("hello")])))
             _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     assert len(await search) == 1
     await asyncio.gather(*waiting)
@@ -205,7 +205,7 @@ async def test_many_short_sessions_are_indexed_in_few_transactions(
     gate.released.set()
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
-    await asyncio.gather(*(store.append(f"s{number}", [said(f"word{number} here")]) for number in range(1000)))
+    await asyncio.gather(*(store.append(f"s{number}", [text_update(f"word{number} here")]) for number in range(1000)))
     assert len(await store.search("here", limit=2000)) == 1000
     assert [hit.session_id for hit in await store.search("word777")] == ["s777"]
     await store.close()
@@ -234,8 +234,8 @@ async def test_a_large_session_leaves_the_index_in_slices(
     monkeypatch.setattr(search_index, "remove_slice", counted_slice)
     monkeypatch.setattr(search_index, "remove_session", last)
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
-    await store.append("large", [said(LARGE) for _ in range(8)])
-    await store.append("other", [said("many others")])
+    await store.append("large", [text_update(LARGE) for _ in range(8)])
+    await store.append("other", [text_update("many others")])
     assert len(await store.search("many", limit=1000)) > 60
     if how == "delete":
         assert await store.delete("large")
@@ -252,7 +252,7 @@ async def test_text_at_the_end_of_a_huge_entry_is_stored_but_not_indexed(tmp_pat
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     text = "first " + "x" * FINDABLE + " last"
-    await store.append("one", [said(text)])
+    await store.append("one", [text_update(text)])
     assert len(await store.search("first")) == 1
     assert await store.search("last") == []
     assert (await store.read("one"))[0].body["content"]["text"] == text
@@ -290,9 +290,9 @@ async def test_passages_are_the_same_wherever_indexing_was_interrupted(
 async def test_entries_indexed_by_another_process_are_not_indexed_twice(tmp_path: Path) -> None:
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
-    await store.append("one", [said("needle")])
+    await store.append("one", [text_update("needle")])
     stale = await store._read(lambda connection: search_index.gather(connection, deque(["one"]), lambda: True))
-    await store.append("one", [said(" thread")])
+    await store.append("one", [text_update(" thread")])
     assert len(await store.search("needle")) == 1
     assert await store._write(lambda connection: search_index.write(connection, stale)) == ["one"]
     assert [hit.snippet for hit in await store.search("needle")] == ["needle thread"]
@@ -304,7 +304,7 @@ async def test_entries_indexed_by_another_process_are_not_indexed_twice(tmp_path
 async def test_a_damaged_entry_is_not_indexed_and_the_rest_is_found(tmp_path: Path) -> None:
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
-    await store.append("one", [said(f"word{number} ") for number in range(10)])
+    await store.append("one", [text_update(f"word{number} ") for number in range(10)])
 
     def damage(connection: Any) -> None:
         place = reading.find_session(connection, "one").number * ENTRIES_PER_SESSION

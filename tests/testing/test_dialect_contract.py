@@ -126,9 +126,9 @@ class Confused(Emulator):
 
 
 @pytest.mark.parametrize(
-    ("ledger", "found"),
+    ("emulator", "found"),
     [(Sharing, "differs between two connections"), (Shouting, "not an effect"), (Confused, "never receives")],
 )
-def test_an_emulator_that_is_not_pure_fails(ledger: type[Emulator], found: str) -> None:
+def test_an_emulator_that_is_not_pure_fails(emulator: type[Emulator], found: str) -> None:
     with pytest.raises(AssertionError, match=found):
-        check_dialect(changed(emulators={Side.CLIENT: ledger}))
+        check_dialect(changed(emulators={Side.CLIENT: emulator}))

@@ -28,7 +28,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def opened(folder: Path, **options: Any) -> AsyncIterator[Terminals]:
+async def open_terminals(folder: Path, **options: Any) -> AsyncIterator[Terminals]:
     terminals = Terminals([str(folder)], grace=0.2, **options)
     try:
         yield terminals
@@ -52,7 +52,7 @@ TELL = "import os,sys;print(*map(os.isatty, range(3)), os.get_terminal_size(0), 
 
 async def test_a_command_in_a_pty_is_in_a_terminal_of_its_size_and_others_are_not(tmp_path: Path) -> None:
 
-    async with opened(tmp_path) as terminals:
+    async with open_terminals(tmp_path) as terminals:
         terminal = await terminals.create(sys.executable, ["-c", TELL], pty=True, rows=30, columns=99)
         assert await output(terminal) == ("True True True os.terminal_size(columns=99, lines=30) True\r\n")
         terminal = await terminals.create(sys.executable, ["-c", "import os;print(os.isatty(1))"])
@@ -65,7 +65,7 @@ async def test_a_command_in_a_pty_is_in_a_terminal_of_its_size_and_others_are_no
 
 async def test_a_pty_command_controls_its_terminal_and_has_one_stream(tmp_path: Path) -> None:
 
-    async with opened(tmp_path, environ={"PATH": os.environ["PATH"]}) as terminals:
+    async with open_terminals(tmp_path, environ={"PATH": os.environ["PATH"]}) as terminals:
         line = 'echo out; echo err >&2; echo "to $TERM" >/dev/tty; exit 3'
         terminal = await terminals.create("/bin/sh", ["-c", line], pty=True)
         assert await output(terminal) == "out\r\nerr\r\nto xterm-256color\r\n"
@@ -75,7 +75,7 @@ async def test_a_pty_command_controls_its_terminal_and_has_one_stream(tmp_path: 
 
 async def test_a_pty_takes_input_and_can_be_resized(tmp_path: Path) -> None:
 
-    async with opened(tmp_path) as terminals:
+    async with open_terminals(tmp_path) as terminals:
         terminal = await terminals.create("/bin/sh", ["-c", 'read a; stty size; echo "got $a"'], pty=True)
         terminal.resize(11, 22)
         terminal.write_input("grüße\n")
@@ -84,7 +84,7 @@ async def test_a_pty_takes_input_and_can_be_resized(tmp_path: Path) -> None:
 
 async def test_ctrl_c_interrupts_a_pty_command(tmp_path: Path) -> None:
 
-    async with opened(tmp_path) as terminals:
+    async with open_terminals(tmp_path) as terminals:
         # No fork after the word: a shell that is interrupted between fork and wait waits its child out.
         terminal = await terminals.create("/bin/sh", ["-c", "echo up; exec sleep 1000"], pty=True)
         await until(lambda: "up" in terminal.output().text)
@@ -94,7 +94,7 @@ async def test_ctrl_c_interrupts_a_pty_command(tmp_path: Path) -> None:
 
 async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
 
-    async with opened(tmp_path) as terminals:
+    async with open_terminals(tmp_path) as terminals:
         terminal = await terminals.create("sleep", ["1000"], pty=True)
         terminal.write_input("x" * MAX_PENDING_INPUT)
         with pytest.raises(ProtocolError) as caught:
@@ -105,7 +105,7 @@ async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", ["kill", "release", "close"])
 async def test_releasing_a_pty_ends_its_whole_process_group(tmp_path: Path, way: str) -> None:
 
-    async with opened(tmp_path) as terminals:
+    async with open_terminals(tmp_path) as terminals:
         line = "sleep 1000 & echo $!; wait"
         terminal = await terminals.create("/bin/sh", ["-c", line], pty=True)
         await until(lambda: "\n" in terminal.output().text)
@@ -138,7 +138,7 @@ def is_gone(pid: int) -> bool:
 async def test_a_failed_start_is_an_error_and_leaves_nothing_open(tmp_path: Path, command: str, kind: str) -> None:
     (tmp_path / "file").write_text("")
 
-    async with opened(tmp_path) as terminals:
+    async with open_terminals(tmp_path) as terminals:
         before = len(os.listdir("/proc/self/fd"))
         with pytest.raises(ProtocolError) as caught:
             await terminals.create(command, ["x"], pty=True)
@@ -149,7 +149,7 @@ async def test_a_failed_start_is_an_error_and_leaves_nothing_open(tmp_path: Path
 @pytest.mark.parametrize(("rows", "columns"), [(0, 80), (24, -1), (1 << 16, 80)])
 async def test_an_impossible_terminal_size_is_invalid(tmp_path: Path, rows: int, columns: int) -> None:
 
-    async with opened(tmp_path) as terminals:
+    async with open_terminals(tmp_path) as terminals:
         with pytest.raises(ProtocolError) as caught:
             await terminals.create("true", pty=True, rows=rows, columns=columns)
         assert caught.value.kind == Kind.INVALID_PARAMS

@@ -301,7 +301,7 @@ def test_a_missing_command_gives_the_same_error_as_without_a_sandbox(tmp_path: P
 
 def test_a_sandbox_can_be_used_inside_another(tmp_path: Path) -> None:
     need("landlock")
-    inner = str(_made(tmp_path / "inner"))
+    inner = str(_create_folder(tmp_path / "inner"))
     code = (
         "import sys; sys.path.extend(sys.argv[1].split(':'))\n"
         "from dragoman.transport.sandbox.plan import ActiveSandbox\n"
@@ -345,7 +345,7 @@ def test_the_configured_limits_apply(tmp_path: Path, mechanism: str) -> None:
 
 
 def test_no_command_is_started_where_a_folder_of_its_sandbox_became_a_link(tmp_path: Path, mechanism: str) -> None:
-    work, private = _made(tmp_path / "work"), _made(tmp_path / "private")
+    work, private = _create_folder(tmp_path / "work"), _create_folder(tmp_path / "private")
     box = ActiveSandbox(sandbox(mechanism), [str(work)])
     try:
         work.rename(tmp_path / "aside")
@@ -358,7 +358,7 @@ def test_no_command_is_started_where_a_folder_of_its_sandbox_became_a_link(tmp_p
 
 def test_a_folder_that_becomes_a_link_while_a_command_is_started_opens_nothing(tmp_path: Path) -> None:
     need("landlock")
-    work, private = _made(tmp_path / "work"), _made(tmp_path / "private")
+    work, private = _create_folder(tmp_path / "work"), _create_folder(tmp_path / "private")
     (private / "secret").write_text(CANARY)
     box = ActiveSandbox(sandbox("landlock"), [str(work)])
     try:
@@ -383,7 +383,7 @@ def test_a_folder_that_becomes_a_link_while_a_command_is_started_opens_nothing(t
 
 def test_a_link_as_the_folder_of_a_sandboxed_agent_is_resolved(tmp_path: Path) -> None:
     need("landlock")
-    work = _made(tmp_path / "work")
+    work = _create_folder(tmp_path / "work")
     (tmp_path / "link").symlink_to(work)
 
     async def main() -> str:
@@ -488,7 +488,7 @@ def test_the_sandbox_of_this_machine_is_shown() -> None:
     assert bool(where) is not bool(why)
 
 
-def _made(path: Path) -> Path:
+def _create_folder(path: Path) -> Path:
     path.mkdir()
     return path
 

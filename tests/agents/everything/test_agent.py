@@ -138,7 +138,7 @@ async def test_echo_gives_the_text_back_exactly(tmp_path: Path) -> None:
     assert (await say(tmp_path, "/echo  two  spaces\nand a line ")).text == " two  spaces\nand a line "
 
 
-async def test_think_thinks_before_it_speaks(tmp_path: Path) -> None:
+async def test_think_sends_a_thought_before_the_answer(tmp_path: Path) -> None:
     said = await say(tmp_path, "/think hard")
     assert said.kinds() == ["AgentThoughtChunk", "AgentMessageChunk"]
     assert said.updates[0].content.text == "hard"
@@ -265,7 +265,7 @@ async def test_run_shows_the_clients_terminal(tmp_path: Path) -> None:
     assert said.only(ToolCallStart)[0].kind == "execute"
 
 
-async def test_run_uses_its_own_terminal_where_none_is_lent(tmp_path: Path) -> None:
+async def test_run_uses_its_own_terminal_if_the_client_offers_none(tmp_path: Path) -> None:
     said = await say(tmp_path, "/run echo one; exit 3", workspace=None)
     texts = [
         block.content.text  # type: ignore[union-attr]

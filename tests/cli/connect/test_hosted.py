@@ -202,7 +202,7 @@ async def test_a_run_without_a_terminal_leaves_questions_to_other_members(served
 
 
 @pytest.fixture
-def lent_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def client_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that the host does not know; also the current one."""
     folder = tmp_path / "my project"
     folder.mkdir()
@@ -211,26 +211,26 @@ def lent_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_an_agent_on_a_host_uses_the_lent_folder_under_the_users_policy(served: Served, lent_folder: Path) -> None:
+def test_an_agent_on_a_host_uses_the_clients_folder_under_the_users_policy(served: Served, client_folder: Path) -> None:
     root = served.folder / "root"
     (root / "a.txt").write_text("the host's\n")
     host = ("--host", served.url)
     assert run(*host, "read a.txt").out == "the host's\n"
     read = run(*host, "read a.txt", "--lend")
     assert (read.code, read.out) == (0, "mine\n")
-    assert f"files: yours, in {lent_folder}\n" in read.err
+    assert f"files: yours, in {client_folder}\n" in read.err
     refused = run(*host, "--lend=.", "write b.txt two")
     assert (refused.code, "(mode default: ask file_write; use --yes to allow it)" in refused.err) == (6, True)
     denied = run(*host, "--lend=.", "--yes", "--mode", "plan", "write b.txt two")
     assert (denied.code, "mode plan: deny file_write" in denied.err) == (6, True)
     assert run(*host, "--lend=.", "--yes", "write b.txt two").code == 0
     ran = run(*host, "--lend=.", "--yes", "run pwd")
-    assert f"\n    {lent_folder}\n" in ran.err
-    assert (lent_folder / "b.txt").read_text() == "two"
+    assert f"\n    {client_folder}\n" in ran.err
+    assert (client_folder / "b.txt").read_text() == "two"
     assert not (root / "b.txt").exists()
 
 
-async def test_a_lent_folder_ends_with_its_client_and_members_are_notified(served: Served, lent_folder: Path) -> None:
+async def test_access_to_the_clients_folder_ends_with_its_connection(served: Served, client_folder: Path) -> None:
 
     received: asyncio.Queue[Any] = asyncio.Queue()
     on = {"_dragoman/workspace": lambda params: received.put_nowait(params["files"])}

@@ -35,7 +35,7 @@ TRIES = 100
 HANGS = 300.0
 
 
-class Guest:
+class FaultClient:
     """One client with all its connections."""
 
     def __init__(self, name: str, url: str, folder: str, session: asyncio.Future[str], *, opens: bool, prompts: bool):

@@ -79,11 +79,11 @@ class Host:
         assert self._process.stdout is not None
         async with asyncio.timeout(TIMEOUT):
             line = await self._process.stdout.readline()
-        assert line, f"the host did not start: {self.said()}"
+        assert line, f"the host did not start: {self.stderr_tail()}"
         self.port = urlsplit(msgspec.json.decode(line)["url"]).port or 0
         self.idle_descriptors = self.descriptors
 
-    def said(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the last lines of its stderr."""
         return self._log.read_text(errors="replace")[-2000:]
 
@@ -127,7 +127,7 @@ class Host:
         assert self._process is not None
         faults = []
         if self._process.returncode is not None:
-            return [f"the host ended by itself, with {self._process.returncode}: {self.said()}"]
+            return [f"the host ended by itself, with {self._process.returncode}: {self.stderr_tail()}"]
         for pid in self.agents:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -142,7 +142,7 @@ class Host:
             self._process.kill()
             return [*faults, "the host does not end by SIGTERM"]
         if status != 0:
-            faults.append(f"the host ended with {status}: {self.said()}")
+            faults.append(f"the host ended with {status}: {self.stderr_tail()}")
         if os.path.exists(f"{self.store}-wal"):
             faults.append("the store was not closed: its -wal is left")
         await becomes_true(lambda: not processes(self.mark))

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.host.faults.client import Guest
+from tests.host.faults.client import FaultClient
 from tests.host.faults.comparison import Findings, Log, compare, logs
 from tests.host.faults.host import AGENTS, TIMEOUT, Host, becomes_true
 from tests.host.faults.relay import Relay
@@ -105,7 +105,7 @@ def descriptors() -> dict[str, str]:
     return found
 
 
-def create_clients(plan: Plan, port: int, folder: str, authority: str | None = None) -> list[Guest]:
+def create_clients(plan: Plan, port: int, folder: str, authority: str | None = None) -> list[FaultClient]:
     """Create the clients. The first of each session opens it."""
     loop = asyncio.get_running_loop()
     sessions: list[asyncio.Future[str]] = [loop.create_future() for _ in range(plan.sessions)]
@@ -115,13 +115,13 @@ def create_clients(plan: Plan, port: int, folder: str, authority: str | None = N
         place, turn = number % plan.sessions, number // plan.sessions
         path = "/acp" if place % 2 == 0 else f"/acp/{AGENTS[1]}"
         url = f"{ways[(place + turn) % len(ways)]}://127.0.0.1:{port}{path}"
-        guest = Guest(f"c{number}", url, folder, sessions[place], opens=turn == 0, prompts=turn < plan.prompters)
+        guest = FaultClient(f"c{number}", url, folder, sessions[place], opens=turn == 0, prompts=turn < plan.prompters)
         guest.authority = authority
         guests.append(guest)
     return guests
 
 
-async def wait_joined(guests: list[Guest], folder: Path) -> None:
+async def wait_joined(guests: list[FaultClient], folder: Path) -> None:
     """Wait until all clients have joined their session."""
     try:
         async with asyncio.timeout(ARRIVAL):
@@ -179,7 +179,7 @@ async def until(is_so: Callable[[], object], what: str) -> None:
         await asyncio.sleep(0.02)
 
 
-async def settle(guests: list[Guest], host: Host, findings: Findings, folder: Path) -> None:
+async def settle(guests: list[FaultClient], host: Host, findings: Findings, folder: Path) -> None:
     """Wait until turns have ended and all clients have seen everything. The comparison reports those that have not."""
     for guest in guests:
         guest.ending.set()

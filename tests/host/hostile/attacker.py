@@ -47,7 +47,7 @@ class Target(Struct):
     async def raw(self, *pieces: bytes, pause: float = 0.0, ends: bool = False) -> bytes:
         """Send bytes, piece by piece. Return all that the host sends until it closes, or b"hangs"."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        hearing = asyncio.create_task(_heard(reader))
+        hearing = asyncio.create_task(_read_all(reader))
         try:
             async with asyncio.timeout(WITHIN):
                 try:
@@ -119,7 +119,7 @@ class Target(Struct):
                     return str(said["error"]["data"]["kind"]) if "error" in said else "answered"
 
 
-async def _heard(reader: asyncio.StreamReader) -> bytes:
+async def _read_all(reader: asyncio.StreamReader) -> bytes:
     said = b""
     try:
         while more := await reader.read(65536):

@@ -138,7 +138,7 @@ async def _slow_head(target: Target) -> str:
 # --- HTTP/1.1 -----------------------------------------------------------------------------------------------------
 
 
-def _told(*lines: str, body: bytes = b"", ends: str = "\r\n") -> Attack:
+def _post(*lines: str, body: bytes = b"", ends: str = "\r\n") -> Attack:
     """Return a POST of an authenticated user with these lines."""
 
     async def attack(target: Target) -> str:
@@ -275,23 +275,29 @@ FLOODS: dict[str, tuple[Attack, str]] = {
     "a body after the answer": (_body_after_answer, "answered 2"),
     # --- HTTP/1.1
     "a body with two kinds of length": (
-        _told("Content-Length: 4", "Transfer-Encoding: chunked", body=b"0\r\n\r\n"),
+        _post("Content-Length: 4", "Transfer-Encoding: chunked", body=b"0\r\n\r\n"),
         "400 invalid_request",
     ),
-    "a body with two lengths": (_told("Content-Length: 4", "Content-Length: 5", body=b"{}  "), "400 invalid_request"),
-    "a length that is no number": (_told("Content-Length: +4", body=b"{}  "), "400 invalid_request"),
-    "an encoding that is none": (_told("Transfer-Encoding: xchunked", body=b"0\r\n\r\n"), "400 invalid_request"),
-    "lines that end with LF alone": (_told("Content-Length: 2", body=b"{}", ends="\n"), "400 invalid_request"),
+    "a body with two lengths": (
+        _post("Content-Length: 4", "Content-Length: 5", body=b"{}  "),
+        "400 invalid_request",
+    ),
+    "a length that is no number": (_post("Content-Length: +4", body=b"{}  "), "400 invalid_request"),
+    "an encoding that is none": (_post("Transfer-Encoding: xchunked", body=b"0\r\n\r\n"), "400 invalid_request"),
+    "lines that end with LF alone": (_post("Content-Length: 2", body=b"{}", ends="\n"), "400 invalid_request"),
     "one line that ends with LF alone": (
-        _told("X: y\nTransfer-Encoding: chunked", "Content-Length: 2", body=b"{}"),
+        _post("X: y\nTransfer-Encoding: chunked", "Content-Length: 2", body=b"{}"),
         "400 invalid_request",
     ),
     "a header that goes on in the next line": (
-        _told("X: y\r\n Transfer-Encoding: chunked", "Content-Length: 2", body=b"{}"),
+        _post("X: y\r\n Transfer-Encoding: chunked", "Content-Length: 2", body=b"{}"),
         "400 invalid_request",
     ),
-    "a space before the colon": (_told("Content-Length : 2", body=b"{}"), "400 invalid_request"),
-    "a piece whose length is no number": (_told("Transfer-Encoding: chunked", body=b"zz\r\n"), "400 invalid_request"),
+    "a space before the colon": (_post("Content-Length : 2", body=b"{}"), "400 invalid_request"),
+    "a piece whose length is no number": (
+        _post("Transfer-Encoding: chunked", body=b"zz\r\n"),
+        "400 invalid_request",
+    ),
     "a thousand requests in one breath": (_pipeline, "401, 1000 times"),
     "a body that drips after the answer": (_refused_body, "401 auth_required"),
     "a body in crumbs without end": (_slow_body_after_refusal, "408 timeout"),

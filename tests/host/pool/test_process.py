@@ -49,16 +49,16 @@ class TwoRooms:
 
     def asks(self, transport: SharedTransport, method: str, params: Any, id: Any = 1) -> None:
         """Send a request from a room."""
-        transport.send(_said({"id": id, "method": method, "params": params}))
+        transport.send(_frame({"id": id, "method": method, "params": params}))
 
     def says(self, method: str, params: Any, **more: Any) -> None:
         """Send something from the process."""
-        self.process.send(_said({**more, "method": method, "params": params}))
+        self.process.send(_frame({**more, "method": method, "params": params}))
 
     async def answers(self, result: Any) -> Any:
         """Answer the next request as the process."""
         asked = await self.next(self.process)
-        self.process.send(_said({"id": asked["id"], "result": result}))
+        self.process.send(_frame({"id": asked["id"], "result": result}))
         return asked
 
     async def open_session(self, introduction: Any = CLOSES) -> None:
@@ -73,7 +73,7 @@ class TwoRooms:
             assert (await self.next(transport))["result"] == {"sessionId": session}
 
 
-def _said(message: dict[str, Any]) -> bytes:
+def _frame(message: dict[str, Any]) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **message}).encode()
 
 
@@ -108,7 +108,7 @@ def test_a_failed_login_can_be_retried_and_a_valid_one_is_not_repeated() -> None
     async def scene(rooms: TwoRooms) -> None:
         rooms.asks(rooms.one, "authenticate", {"methodId": "key"})
         asked = await rooms.next(rooms.process)
-        rooms.process.send(_said({"id": asked["id"], "error": {"code": -32000, "message": "no"}}))
+        rooms.process.send(_frame({"id": asked["id"], "error": {"code": -32000, "message": "no"}}))
         assert (await rooms.next(rooms.one))["error"]["message"] == "no"
         rooms.asks(rooms.two, "authenticate", {"methodId": "key"})
         await rooms.answers({})
@@ -126,8 +126,8 @@ def test_the_same_request_id_in_two_rooms_gets_two_answers() -> None:
         first, http2_socket = await rooms.next(rooms.process), await rooms.next(rooms.process)
         assert first["id"] != http2_socket["id"]
         rooms.says("session/update", {"sessionId": "b", "early": True})
-        rooms.process.send(_said({"id": http2_socket["id"], "result": {"sessionId": "b"}}))
-        rooms.process.send(_said({"id": first["id"], "result": {"sessionId": "a"}}))
+        rooms.process.send(_frame({"id": http2_socket["id"], "result": {"sessionId": "b"}}))
+        rooms.process.send(_frame({"id": first["id"], "result": {"sessionId": "a"}}))
         ones, twos = await rooms.received()
         assert [each["result"]["sessionId"] for each in ones] == ["a"]
         assert [each.get("id") for each in twos] == [None, 7]
@@ -148,10 +148,10 @@ def test_messages_of_a_session_reach_only_its_room() -> None:
         ones, twos = await rooms.received()
         assert [each["method"] for each in ones] == ["session/update", "_global", "_ask"]
         assert [each["method"] for each in twos] == ["session/request_permission", "$/cancel_request", "_global"]
-        rooms.one.send(_said({"id": 0, "result": "not asked"}))
-        rooms.two.send(_said({"id": 0, "result": "asked"}))
-        rooms.two.send(_said({"id": 0, "result": "again"}))
-        rooms.one.send(_said({"id": "q", "result": 1}))
+        rooms.one.send(_frame({"id": 0, "result": "not asked"}))
+        rooms.two.send(_frame({"id": 0, "result": "asked"}))
+        rooms.two.send(_frame({"id": 0, "result": "again"}))
+        rooms.one.send(_frame({"id": "q", "result": 1}))
         assert [(await rooms.next(rooms.process))["result"] for _ in range(2)] == ["asked", 1]
 
     play(scene)
@@ -164,10 +164,10 @@ def test_request_ids_are_mapped_back_in_params() -> None:
         number = (await rooms.next(rooms.process))["id"]
         rooms.says("elicitation/create", {"requestId": number, "message": "?"}, id=1)
         assert (await rooms.next(rooms.two))["params"] == {"requestId": "p", "message": "?"}
-        rooms.one.send(_said({"method": "$/cancel_request", "params": {"requestId": "p"}}))  # not theirs
-        rooms.two.send(_said({"method": "$/cancel_request", "params": {"requestId": "p"}}))
+        rooms.one.send(_frame({"method": "$/cancel_request", "params": {"requestId": "p"}}))  # not theirs
+        rooms.two.send(_frame({"method": "$/cancel_request", "params": {"requestId": "p"}}))
         assert (await rooms.next(rooms.process))["params"] == {"requestId": number}
-        rooms.two.send(_said({"method": "_mark"}))
+        rooms.two.send(_frame({"method": "_mark"}))
         assert (await rooms.next(rooms.process))["method"] == "_mark"
 
     play(scene)
@@ -229,7 +229,7 @@ def test_a_detached_room_closes_its_session_and_open_requests(introduction: Any)
             closed = await rooms.answers({})
             assert (closed["method"], closed["params"]) == ("session/close", {"sessionId": "a"})
         assert (await rooms.next(rooms.process))["error"]["code"] == -32800
-        rooms.process.send(_said({"id": prompt["id"], "result": {"stopReason": "cancelled"}}))
+        rooms.process.send(_frame({"id": prompt["id"], "result": {"stopReason": "cancelled"}}))
         await leaving
         rooms.says("session/update", {"sessionId": "b"})
         assert (await rooms.next(rooms.two))["params"] == {"sessionId": "b"}
@@ -251,7 +251,7 @@ def test_a_session_opened_for_a_detached_room_is_closed(monkeypatch: pytest.Monk
         number = (await rooms.next(rooms.process))["id"]
         await rooms.one.close()  # an agent that does not answer delays nobody
         assert (await rooms.next(rooms.process))["params"] == {"sessionId": "a"}
-        rooms.process.send(_said({"id": number, "result": {"sessionId": "c"}}))
+        rooms.process.send(_frame({"id": number, "result": {"sessionId": "c"}}))
         closed = await rooms.next(rooms.process)
         assert (closed["method"], closed["params"]) == ("session/close", {"sessionId": "c"})
 

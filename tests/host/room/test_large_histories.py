@@ -29,7 +29,7 @@ def draft(kind: str, body: object) -> Draft:
     return Draft(kind=kind, actor="agent", time="2026-01-01T00:00:00.000Z", body=body)
 
 
-def said(text: str) -> Draft:
+def text_update(text: str) -> Draft:
     body = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
     return draft(EntryKind.UPDATE, body)
 
@@ -39,7 +39,7 @@ def test_a_history_beyond_the_unread_limit_is_sent_as_fast_as_it_is_read(scheme:
     async def main() -> list[int]:
         store = MemoryStore()
         open_session = {"sessionId": "s", "cwd": str(tmp_path), "agent": {"name": "everything", "version": "1"}}
-        await store.append("s", [draft(EntryKind.OPENED, open_session), *map(said, PIECES)])
+        await store.append("s", [draft(EntryKind.OPENED, open_session), *map(text_update, PIECES)])
         agent = NamedAgent(name="everything", command=sys.executable, args=("-m", "dragoman", "agent", "everything"))
         bounds = HostLimits(max_unread_bytes=BUFFERED)
         async with Host([agent], store=store, session_roles=MemorySessionRoles(current_user()), limits=bounds) as host:

@@ -18,7 +18,7 @@ from tests.host.memory_host import Hosted, running_host, until
 CLIENTS, SESSIONS, STEPS = 6, 2, 60
 
 
-class Guest:
+class RandomUser:
     """One user over all their connections: what they got of each session, by number."""
 
     def __init__(self, hosted: Hosted, dice: random.Random) -> None:
@@ -89,7 +89,7 @@ async def test_every_view_equals_the_log_whatever_people_do(seed: int, tmp_path:
     dice = random.Random(seed)
     async with running_host() as hosted, hosted.client() as opener:
         sessions = [(await opener.open_session(str(tmp_path))).id for _ in range(SESSIONS)]
-        guests = [Guest(hosted, dice) for _ in range(CLIENTS)]
+        guests = [RandomUser(hosted, dice) for _ in range(CLIENTS)]
         for guest in guests:
             await guest.come(sessions)
         await opener.close()

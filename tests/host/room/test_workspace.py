@@ -121,8 +121,8 @@ async def test_a_terminal_ends_with_the_client_that_ran_it(tmp_path: Path) -> No
         assert shown["terminals"] == {"user": "ben", "client": "dragoman"}
 
 
-@pytest.mark.parametrize("is_lent", [False, True], ids=["the host's", "a member's"])
-async def test_command_output_is_sent_once_to_all_but_the_client_that_ran_it(tmp_path: Path, is_lent: bool) -> None:
+@pytest.mark.parametrize("is_offered", [False, True], ids=["the host's", "a member's"])
+async def test_command_output_is_sent_once_to_all_but_the_client_that_ran_it(tmp_path: Path, is_offered: bool) -> None:
     def echoing() -> Agent:
         agent = Agent("echoing")
 
@@ -140,7 +140,7 @@ async def test_command_output_is_sent_once_to_all_but_the_client_that_ran_it(tmp
         on = {"_dragoman/terminal": lambda params: received[name].append(params["output"])}
         return {"on": on, "extra_capabilities": {"host": {"terminals": True}}}
 
-    workspace: dict[str, Any] = {"workspace": WorkspaceAccess()} if is_lent else {}
+    workspace: dict[str, Any] = {"workspace": WorkspaceAccess()} if is_offered else {}
     async with (
         running_host(echoing, make_guard=free_guard) as hosted,
         hosted.client("ann", **options("ann")) as ann,
@@ -150,8 +150,8 @@ async def test_command_output_is_sent_once_to_all_but_the_client_that_ran_it(tmp
         await ben.resume_session(session.id, str(tmp_path))
         await session.ask("go")
         assert received["ann"] == ["out\n"]
-        await until(lambda: is_lent or received["ben"] == ["out\n"])
-        assert len(received["ben"]) == (0 if is_lent else 1)
+        await until(lambda: is_offered or received["ben"] == ["out\n"])
+        assert len(received["ben"]) == (0 if is_offered else 1)
 
 
 async def test_a_workspace_use_that_policy_asks_about_is_sent_to_the_members(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ class Player:
         self.client = PythonClient()  # type: ignore[abstract]
 
     async def start(
-        self, cwd: str, command: list[str] | None = None, url: str = "", lends: bool = True, headers: Any = None
+        self, cwd: str, command: list[str] | None = None, url: str = "", offers_files: bool = True, headers: Any = None
     ) -> Any:
         """Start an agent, or dial one, and initialize it."""
         if command is None:
@@ -199,8 +199,8 @@ class Player:
         self.client.cancel = self._agent.cancel
         switches = SessionConfigOptionsCapabilities(boolean=BooleanConfigOptionCapabilities())
         offered = ClientCapabilities(
-            fs=FileSystemCapabilities(read_text_file=lends, write_text_file=lends),
-            terminal=lends,
+            fs=FileSystemCapabilities(read_text_file=offers_files, write_text_file=offers_files),
+            terminal=offers_files,
             session=ClientSessionCapabilities(config_options=switches),
         )
         info = Implementation(name="python", version="1.0")

@@ -104,7 +104,7 @@ const app = client({ name: "typescript" })
   });
 
 const steps = {
-  start({ command, cwd, url, headers = {}, lends = true }) {
+  start({ command, cwd, url, headers = {}, offers_files = true }) {
     if (command) {
       const [program, ...args] = command;
       child = spawn(program, args, { cwd, stdio: ["pipe", "pipe", "inherit"] });
@@ -119,8 +119,8 @@ const steps = {
     return connection.agent.request(methods.agent.initialize, {
       protocolVersion: PROTOCOL_VERSION,
       clientCapabilities: {
-        fs: { readTextFile: lends, writeTextFile: lends },
-        terminal: lends,
+        fs: { readTextFile: offers_files, writeTextFile: offers_files },
+        terminal: offers_files,
         session: { configOptions: { boolean: {} } },
       },
       clientInfo: { name: "typescript", version: "1.0" },

@@ -155,7 +155,7 @@ async def test_a_login_can_expire_during_a_session(dialect: str, monkeypatch: py
     time = datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.setattr(auth, "utc_now", lambda: time)
 
-    def told(start: datetime) -> str:
+    def expiry_time(start: datetime) -> str:
         return (start + timedelta(hours=1)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     async def say(client: Raw, dialect: str, session: str) -> Any:
@@ -167,7 +167,7 @@ async def test_a_login_can_expire_during_a_session(dialect: str, monkeypatch: py
     agent.authenticate("api_key")(lambda _: timedelta(hours=1))
     async with raw_connection(agent, dialect) as client:
         asked = {"method": "api_key", "credentials": {}} if dialect == "draft" else {"methodId": "api_key"}
-        assert await client.result("authenticate", asked) in ({}, {"success": True, "expiresAt": told(time)})
+        assert await client.result("authenticate", asked) in ({}, {"success": True, "expiresAt": expiry_time(time)})
         session = (await client.result("session/new", NEW[dialect]))["sessionId"]
         time += timedelta(minutes=59)
         assert "result" in await say(client, dialect, session)
@@ -257,14 +257,14 @@ async def test_a_client_gets_a_status_update_when_the_login_changes() -> None:
         await client.until(lambda message: message.get("params") == {"state": "unauthenticated"})  # it has expired
         ada = {"state": "authenticated", "accounts": [{"label": "ada"}]}
         no_one = {"state": "unauthenticated"}
-        assert client.said("auth/status_update") == [ada, no_one, ada, no_one]
+        assert client.params_of("auth/status_update") == [ada, no_one, ada, no_one]
         stored = {"is": False}
         agent.check_login(lambda: stored["is"])
         await agent.notify_auth_changed()  # nothing has changed
         stored["is"] = True
         await agent.notify_auth_changed()
         await client.heard_call("auth/status_update")
-        assert client.said("auth/status_update")[4:] == [ada]
+        assert client.params_of("auth/status_update")[4:] == [ada]
 
 
 async def test_only_clients_that_were_offered_the_status_get_updates() -> None:
@@ -274,7 +274,7 @@ async def test_only_clients_that_were_offered_the_status_get_updates() -> None:
     async with raw_connection(agent) as client:
         await client.result("authenticate", {"methodId": "browser"})
         await agent.notify_auth_changed()
-        assert client.said("auth/status_update") == []
+        assert client.params_of("auth/status_update") == []
 
 
 async def test_our_client_reads_the_auth_status_and_gets_updates() -> None:

@@ -46,7 +46,7 @@ async def test_a_form_is_filled_in(dialect: str) -> None:
         client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": filled}
         session = await new_session(client)
         assert (await prompt_and_wait(client, session))["result"]["stopReason"] == "end_turn"
-        [asked] = client.said("elicitation/create")
+        [asked] = client.params_of("elicitation/create")
         schema = asked.pop("requestedSchema")
         assert asked == {"message": "How shall I release?", "mode": "form", "sessionId": session}
         assert schema["required"] == ["branch", "force", "copies", "ratio", "how"]
@@ -102,7 +102,7 @@ async def test_a_link_is_opened_and_the_client_is_told_when_it_is_complete() -> 
         client.answers["elicitation/create"] = lambda _: {"action": "accept"}
         session = await new_session(client)
         await prompt_and_wait(client, session)
-        [asked] = client.said("elicitation/create")
+        [asked] = client.params_of("elicitation/create")
         link = asked.pop("elicitationId")
         assert asked == {
             "message": "Log in, please",
@@ -111,7 +111,7 @@ async def test_a_link_is_opened_and_the_client_is_told_when_it_is_complete() -> 
             "toolCallId": "call_1_1",
             "url": "https://example.org/login",
         }
-        assert client.said("elicitation/complete") == [{"elicitationId": link}]
+        assert client.params_of("elicitation/complete") == [{"elicitationId": link}]
     assert heard[0]
     assert heard[0].id == link
 
@@ -131,7 +131,7 @@ async def test_a_client_is_asked_only_in_modes_it_announced(capabilities: Any, m
     agent, heard = eliciting_agent(lambda turn: turn.elicit("Which?", **given))
     async with raw_connection(agent, capabilities=capabilities) as client:
         await prompt_and_wait(client, await new_session(client))
-        assert client.said("elicitation/create") == []
+        assert client.params_of("elicitation/create") == []
     assert (heard[0].kind, heard[0].data["capability"]) == ("capability_unsupported", f"elicitation.{mode}")
 
 
@@ -142,7 +142,7 @@ async def test_a_dialect_without_such_questions_is_never_asked() -> None:
         session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
         content = [{"type": "text", "text": "go"}]
         await client.result("session/prompt", {"sessionId": session, "content": content})
-        assert client.said("elicitation/create") == []
+        assert client.params_of("elicitation/create") == []
     assert heard[0].kind == "capability_unsupported"
 
 
@@ -171,4 +171,4 @@ async def test_a_cancelled_turn_withdraws_its_question() -> None:
         asked = await client.heard_call("elicitation/create")
         client.tell("session/cancel", {"sessionId": session})
         assert (await client.answer(prompt))["result"] == {"stopReason": "cancelled"}
-        assert {"requestId": asked["id"]} in client.said("$/cancel_request")
+        assert {"requestId": asked["id"]} in client.params_of("$/cancel_request")

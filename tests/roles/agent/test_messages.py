@@ -94,9 +94,9 @@ async def test_text_outside_messages_with_ids_is_a_separate_message(streaming: b
         assert [(message.role, message.text) for message in loaded.transcript.messages[1:]] == told
 
 
-@pytest.mark.parametrize(("client", "speaks"), [*TRANSLATED, ("crow", "v1"), ("v1", "2025.1")])
-async def test_dialects_without_ids_get_the_chunks_in_order(client: str, speaks: str) -> None:
+@pytest.mark.parametrize(("client", "dialect"), [*TRANSLATED, ("crow", "v1"), ("v1", "2025.1")])
+async def test_dialects_without_ids_get_the_chunks_in_order(client: str, dialect: str) -> None:
 
-    async with translated(reporting_agent(), client, speaks) as remote:
+    async with translated(reporting_agent(), client, dialect) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("go") == "one uno twodosdone"

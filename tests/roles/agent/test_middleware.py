@@ -87,11 +87,11 @@ async def test_a_message_can_be_claimed_changed_or_refused_in_any_dialect(dialec
             return await client.call("session/prompt", {**session, member: [{"type": "text", "text": text}]})
 
         assert "result" in await say("hello")
-        assert "HELLO" in str(client.said("session/update"))
+        assert "HELLO" in str(client.params_of("session/update"))
         assert (await say("my password"))["error"]["message"] == "no passwords here"
         claimed = (await say("ping"))["result"]
         assert "refusal" in str(claimed)
-        assert "PING" not in str(client.said("session/update"))
+        assert "PING" not in str(client.params_of("session/update"))
 
 
 async def test_a_turn_behind_middleware_is_cancelled_like_any_other() -> None:
@@ -113,7 +113,7 @@ async def test_a_turn_behind_middleware_is_cancelled_like_any_other() -> None:
         await client.heard_call("session/update")
         client.tell("session/cancel", {"sessionId": session})
         assert (await client.answer(prompt))["result"] == {"stopReason": "cancelled"}
-        assert client.said("session/update")[-1]["update"]["status"] == "failed"
+        assert client.params_of("session/update")[-1]["update"]["status"] == "failed"
 
 
 @pytest.mark.parametrize("dialect", ["v1", "draft", "crow"])
@@ -151,5 +151,5 @@ async def test_a_method_of_the_library_can_be_served_otherwise_and_the_client_to
 
     async with raw_connection(agent) as client:
         session = await new_session(client)
-        assert client.said("_acme/ready") == [{"sessionId": session}]
+        assert client.params_of("_acme/ready") == [{"sessionId": session}]
         assert await client.result("session/list", {}) == {"sessions": []}

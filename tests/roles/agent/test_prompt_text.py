@@ -18,7 +18,7 @@ def link(uri: str, **members: Any) -> dict[str, Any]:
 
 
 async def merged_prompt(
-    *blocks: Any, capabilities: Any = None, lends: Any = None, dialect: str = "v1"
+    *blocks: Any, capabilities: Any = None, offers: Any = None, dialect: str = "v1"
 ) -> tuple[str, Raw]:
     """Return the agent's text of a prompt, and the client."""
     agent = Agent("merging", image=True, audio=True, dialect=dialect)
@@ -30,8 +30,8 @@ async def merged_prompt(
         assert len(turn.prompt) == len(blocks)  # the raw prompt stays as it was
 
     async with raw_connection(agent, dialect, capabilities) as client:
-        if lends is not None:
-            client.answers["fs/read_text_file"] = lends
+        if offers is not None:
+            client.answers["fs/read_text_file"] = offers
         session = await new_session(client, additionalDirectories=["/usr/share/notes"])
         assert "result" in await prompt_and_wait(client, session, *blocks)
     return heard[0], client
@@ -50,7 +50,7 @@ async def test_text_and_context_are_joined_and_links_are_read_through_the_client
         {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png", "uri": "file:///shot.png"},
         {"type": "audio", "data": "aGVsbG8h", "mimeType": "audio/wav"},
         capabilities=FILES,
-        lends=lambda params: {"content": f"text of {params['path']}\n"},
+        offers=lambda params: {"content": f"text of {params['path']}\n"},
         dialect=dialect,
     )
     assert text == (
@@ -61,7 +61,7 @@ async def test_text_and_context_are_joined_and_links_are_read_through_the_client
         "[image: file:///shot.png, image/png, 5 bytes]\n\n"
         "[audio: audio/wav, 6 bytes]"
     )
-    [asked] = client.said("fs/read_text_file")
+    [asked] = client.params_of("fs/read_text_file")
     assert asked["path"] == f"{CWD}/b c.zig"
 
 
@@ -71,7 +71,7 @@ async def test_links_are_described_if_the_client_offers_no_files() -> None:
     named = link(f"file://{CWD}/a.py", title="The start", mimeType="text/x-python", size=12, description="main")
     text, client = await merged_prompt("See", named)
     assert text == f"See\n\n[link: The start, file://{CWD}/a.py, text/x-python, 12 bytes, main]"
-    assert client.said("fs/read_text_file") == []
+    assert client.params_of("fs/read_text_file") == []
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ async def test_a_link_to_lines_reads_these_lines(fragment: str, line: int | None
 
     asked: list[Any] = []
 
-    def lends(params: Any) -> Any:
+    def offers(params: Any) -> Any:
         asked.append((params.get("line"), params.get("limit")))
         return {"content": "three\n"}
 
-    text, _ = await merged_prompt(link(f"file://{CWD}/a.py{fragment}"), capabilities=FILES, lends=lends)
+    text, _ = await merged_prompt(link(f"file://{CWD}/a.py{fragment}"), capabilities=FILES, offers=offers)
     assert text == f"[context: file://{CWD}/a.py{fragment}]\nthree\n[end of context]"
     assert asked == [(line, limit)]
 
@@ -106,16 +106,16 @@ async def test_a_link_to_lines_reads_these_lines(fragment: str, line: int | None
 )
 async def test_nothing_outside_the_sessions_folders_is_read(uri: str) -> None:
 
-    text, client = await merged_prompt(link(uri), capabilities=FILES, lends=lambda _: {"content": "secret"})
+    text, client = await merged_prompt(link(uri), capabilities=FILES, offers=lambda _: {"content": "secret"})
     assert text.startswith("[link: ")
     assert uri in text
-    assert client.said("fs/read_text_file") == []
+    assert client.params_of("fs/read_text_file") == []
 
 
 async def test_additional_folders_are_the_sessions_own() -> None:
 
     uri = "file:///usr/share/notes/a.md"
-    text, _ = await merged_prompt(link(uri), capabilities=FILES, lends=lambda _: {"content": "a note"})
+    text, _ = await merged_prompt(link(uri), capabilities=FILES, offers=lambda _: {"content": "a note"})
     assert text == f"[context: {uri}]\na note\n[end of context]"
 
 

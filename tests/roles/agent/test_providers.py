@@ -60,10 +60,10 @@ async def test_a_client_sets_providers_and_turns_them_off() -> None:
         await check_providers(remote)
 
 
-@pytest.mark.parametrize(("client", "speaks"), [("banjo", "v1"), ("v1", "banjo")])
-async def test_providers_work_through_a_translator(client: str, speaks: str) -> None:
+@pytest.mark.parametrize(("client", "dialect"), [("banjo", "v1"), ("v1", "banjo")])
+async def test_providers_work_through_a_translator(client: str, dialect: str) -> None:
 
-    async with translated(agent_with_providers(), client, speaks) as remote:
+    async with translated(agent_with_providers(), client, dialect) as remote:
         await check_providers(remote)
 
 

@@ -51,11 +51,11 @@ async def test_a_question_in_a_hook_names_the_request_and_no_session() -> None:
         made = await client.call("session/new", {"cwd": CWD, "mcpServers": []})
         assert "result" in login
         assert "result" in made
-        link, form = client.said("elicitation/create")
+        link, form = client.params_of("elicitation/create")
         assert (link["requestId"], form["requestId"]) == (login["id"], made["id"])
         assert "sessionId" not in link
         assert "sessionId" not in form
-        assert client.said("elicitation/complete") == [{"elicitationId": link["elicitationId"]}]
+        assert client.params_of("elicitation/complete") == [{"elicitationId": link["elicitationId"]}]
 
 
 def reply(question: CreateElicitationParams) -> Any:
@@ -78,8 +78,8 @@ async def test_the_user_answers_what_is_asked_about_a_request() -> None:
         await check_questions(remote)
 
 
-@pytest.mark.parametrize(("client", "speaks"), [("v1", "v1"), ("banjo", "v1"), ("v1", "banjo")])
-async def test_through_a_translator_the_question_has_the_clients_request_id(client: str, speaks: str) -> None:
+@pytest.mark.parametrize(("client", "dialect"), [("v1", "v1"), ("banjo", "v1"), ("v1", "banjo")])
+async def test_through_a_translator_the_question_has_the_clients_request_id(client: str, dialect: str) -> None:
 
     open_ids: list[Any] = []
     named: list[Any] = []
@@ -89,7 +89,7 @@ async def test_through_a_translator_the_question_has_the_clients_request_id(clie
         open_ids.append(set(remote.connection.sender.pending.by_id))
         return reply(question)
 
-    async with translated(eliciting_agent(), client, speaks, elicit=answer) as remote:
+    async with translated(eliciting_agent(), client, dialect, elicit=answer) as remote:
         remote.connection.sender.pending._last_id += 100  # the interpreter counts its own requests from 0
         await check_questions(remote)
     assert len(named) == 3

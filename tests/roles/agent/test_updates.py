@@ -212,7 +212,7 @@ async def test_notices_and_compactions_are_sent_only_to_clients_that_support_the
         await run_turn(send_notices, dialect="banjo"),
         await run_turn_in_draft(send_notices),
     ):
-        assert quiet.said("session/update") == []
+        assert quiet.params_of("session/update") == []
 
 
 @pytest.mark.parametrize(("error", "status"), [(RuntimeError("no room"), "failed"), (None, "cancelled")])

@@ -290,7 +290,7 @@ async def test_without_a_client_workspace_the_agent_uses_local_files_and_termina
 @pytest.mark.parametrize("lent", [True, False], ids=["lent", "own"])
 @pytest.mark.parametrize("way", [way for way in WAYS if way != ("v1", "draft")], ids="-".join)  # v1 has no words for it
 async def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing(
-    tmp_path: Path, way: tuple[str, str], lent: bool
+    tmp_path: Path, way: tuple[str, str], access: bool
 ) -> None:
     async def work(turn: Turn) -> None:
         path = f"{tmp_path}/new/deep/file"
@@ -305,8 +305,8 @@ async def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing
         await turn.files.write(f"{path}.more", "c", overwrite=False)
         assert Path(f"{path}.more").read_text() == "c"
 
-    wire = await run_turn(tmp_path, work, way, workspace=WorkspaceAccess() if lent else None)
-    assert bool(request_methods(wire)) is lent
+    wire = await run_turn(tmp_path, work, way, workspace=WorkspaceAccess() if access else None)
+    assert bool(request_methods(wire)) is access
 
 
 @pytest.mark.parametrize("client", ["v1", "banjo", "crow", "2025.1"])
@@ -349,7 +349,7 @@ async def test_text_options_that_a_client_does_not_support_are_rejected(tmp_path
 @pytest.mark.parametrize("lent", [True, False], ids=["lent", "own"])
 @pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft"), ("v1", "draft"), ("draft", "v1")], ids="-".join)
 async def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
-    tmp_path: Path, way: tuple[str, str], lent: bool
+    tmp_path: Path, way: tuple[str, str], access: bool
 ) -> None:
     deaf = ["-c", "trap '' TERM; echo ready; while :; do sleep 0.02; done"]
     counting = ["-c", "trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done"]
@@ -362,21 +362,21 @@ async def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
     async def work(turn: Turn) -> None:
         async with await turn.terminals.create("sleep", ["600"], timeout=0.2) as late:
             assert await late.wait() != 0
-        if way[1] == "draft" or not lent:
+        if way[1] == "draft" or not access:
             async with await turn.terminals.create("sh", deaf) as terminal:
                 await until(terminal, "ready")
-                if way[0] == "draft" or not lent:
+                if way[0] == "draft" or not access:
                     await terminal.kill(force=True)
                     assert await terminal.wait() != 0
         async with await turn.terminals.create("sh", counting) as terminal:
             await until(terminal, "ready")
-            if lent and way[1] != "draft":
+            if access and way[1] != "draft":
                 assert (await expect_error(terminal.kill("SIGUSR1"))).kind == Kind.CAPABILITY_UNSUPPORTED
-            elif way[0] == "draft" or not lent:
+            elif way[0] == "draft" or not access:
                 await terminal.kill("SIGUSR1")
                 await until(terminal, "usr1")
 
-    await run_turn(tmp_path, work, way, workspace=WorkspaceAccess() if lent else None)
+    await run_turn(tmp_path, work, way, workspace=WorkspaceAccess() if access else None)
 
 
 # --- offered and gated --------------------------------------------------------------------------------------------
@@ -644,7 +644,7 @@ async def test_a_watch_of_an_agent_ends_with_the_connection(tmp_path: Path) -> N
     agent = Agent("watcher")
 
     @agent.on_session_opened
-    def opened(session: Any) -> None:
+    def on_opened(session: Any) -> None:
         async def follow() -> None:
             async with session.files.watch(str(tmp_path)) as watch:
                 watching.set()

@@ -15,7 +15,7 @@ import sys
 from dragoman import Agent, Turn
 from dragoman.store.sqlite import SqliteStore
 from tests.store.kill_run.paths import AGENT_FILE, store_file
-from tests.store.kill_run.report import Teller
+from tests.store.kill_run.report import RecordWriter
 
 # So many pieces has an answer; few enough to end before the kill now and then. Each third one makes a pause, so that a
 # turn lasts some tenths of a second and commits have different sizes. Seconds.
@@ -27,7 +27,7 @@ PAUSE = 0.006
 QUESTIONS = 4
 
 
-def made(folder: str, name: str, teller: Teller) -> Agent:
+def create_agent(folder: str, name: str, records: RecordWriter) -> Agent:
     """The agent with its store."""
     agent = Agent("streamer", store=SqliteStore(store_file(folder, AGENT_FILE)))
     dice = random.Random(name)
@@ -41,11 +41,11 @@ def made(folder: str, name: str, teller: Teller) -> Agent:
             if dice.randrange(100) < QUESTIONS:
                 question = f"{turn.text}?{number}"
                 await turn.ask_permission(question)
-                teller.say("heard", question)
+                records.say("heard", question)
 
     return agent
 
 
 if __name__ == "__main__":
-    teller = Teller(os.environ["KILLING_RECORDER"], "agent", sys.argv[2])
-    made(sys.argv[1], sys.argv[2], teller).run()
+    records = RecordWriter(os.environ["KILLING_RECORDER"], "agent", sys.argv[2])
+    create_agent(sys.argv[1], sys.argv[2], records).run()

@@ -22,7 +22,7 @@ from dragoman.schema.update import AgentMessageChunk
 from dragoman.store.contract import Entry
 from dragoman.store.sqlite import SqliteStore
 from tests.store.kill_run.paths import CLIENT_FILE, command, store_file
-from tests.store.kill_run.report import Teller, when_input_ends
+from tests.store.kill_run.report import RecordWriter, when_input_ends
 
 # Sessions that are talked in at once.
 LANES = 2
@@ -37,10 +37,10 @@ RETRY = 0.05
 class Client:
     """The client, from its start to its end."""
 
-    def __init__(self, folder: str, name: str, teller: Teller, store: SqliteStore) -> None:
+    def __init__(self, folder: str, name: str, records: RecordWriter, store: SqliteStore) -> None:
         self.folder = folder
         self.name = name
-        self.teller = teller
+        self.records = records
         self.store = store
         self.ending = asyncio.Event()
         self.dice = random.Random(name)
@@ -53,7 +53,7 @@ class Client:
             try:
                 async with AsyncExitStack() as stack:
                     agent = await stack.enter_async_context(self.connect(f"{self.name}-{number}"))
-                    self.teller.say("fds", self.name, len(os.listdir("/proc/self/fd")))
+                    self.records.say("fds", self.name, len(os.listdir("/proc/self/fd")))
                     await asyncio.gather(*(self.talk(agent, lane, f"{self.name}-{number}") for lane in range(LANES)))
             except DragomanError as error:
                 await self.refused(error)
@@ -62,10 +62,10 @@ class Client:
         """An agent of this name."""
 
         def kept(log: str, entry: Entry) -> None:
-            self.teller.say("kept", log, entry.seq, entry.kind)
+            self.records.say("kept", log, entry.seq, entry.kind)
 
         def ask(params: RequestPermissionParams) -> str:
-            self.teller.say("asked", params.tool_call.title)
+            self.records.say("asked", params.tool_call.title)
             return params.options[0].option_id
 
         words = command("agent", self.folder, name)
@@ -82,7 +82,7 @@ class Client:
                 number += 1
                 await self.take_turn(session, turn)
             except ConnectionFailed as error:
-                self.teller.say("broken", name, type(error).__name__)
+                self.records.say("broken", name, type(error).__name__)
                 return
             except DragomanError as error:
                 await self.refused(error)
@@ -95,32 +95,32 @@ class Client:
             if how == "resume":
                 session, how, why = await agent.continue_session(name)
                 if how != "session/resume":
-                    self.teller.say("fault", f"{known[0].session_id}-went-on-by-{how}:{why}".replace(" ", "_"))
+                    self.records.say("fault", f"{known[0].session_id}-went-on-by-{how}:{why}".replace(" ", "_"))
             else:
                 session = await agent.load_session(str(known[0].agent_session), known[0].cwd or "")
-            self.teller.say("opened", how, session.log_id)
+            self.records.say("opened", how, session.log_id)
             return session
         if known:
             await self.store.rename(known[0].session_id, None)
         session = await agent.open_session(self.folder)
         await self.store.rename(session.log_id, name)
-        self.teller.say("opened", "new", session.log_id)
+        self.records.say("opened", "new", session.log_id)
         return session
 
     async def take_turn(self, session: Any, prompt: str) -> None:
         """One prompt, and all that is said about it."""
         async with session.prompt(prompt) as turn:
-            self.teller.say("began", prompt, session.log_id)
+            self.records.say("began", prompt, session.log_id)
             async for update in turn:
-                if text := said(update):
-                    self.teller.say("given", session.log_id, text.strip())
-        self.teller.say("answered", session.log_id, prompt, turn.stop_reason)
+                if text := text_of(update):
+                    self.records.say("given", session.log_id, text.strip())
+        self.records.say("answered", session.log_id, prompt, turn.stop_reason)
 
     async def refused(self, error: DragomanError) -> None:
         """Something could not be done; it is tried again."""
         kind = error.why if isinstance(error, StoreFault) else getattr(error, "kind", type(error).__name__)
         who = "client" if isinstance(error, StoreFault) else "agent" if isinstance(error, ProtocolError) else "start"
-        self.teller.say("refused", who, kind)
+        self.records.say("refused", who, kind)
         await asyncio.sleep(RETRY)
 
     async def look(self) -> None:
@@ -129,20 +129,20 @@ class Client:
             for summary in await self.store.sessions():
                 if summary.agent_session is not None:
                     session = await agent.load_session(summary.agent_session, summary.cwd or "")
-                    pieces = map(said, session.updates_outside_turns)
-                    self.teller.say("loaded", summary.agent_session, *"".join(pieces).split())
+                    pieces = map(text_of, session.updates_outside_turns)
+                    self.records.say("loaded", summary.agent_session, *"".join(pieces).split())
 
 
-def said(update: Any) -> str:
+def text_of(update: Any) -> str:
     """What the agent says in an update."""
     return update.content.text if isinstance(update, AgentMessageChunk) else ""  # type: ignore[union-attr]
 
 
 async def main(folder: str, name: str, *, looks: bool) -> None:
     """The client until its input ends."""
-    teller = Teller(os.environ["KILLING_RECORDER"], "client", name)
+    records = RecordWriter(os.environ["KILLING_RECORDER"], "client", name)
     store = await SqliteStore.open(store_file(folder, CLIENT_FILE))
-    client = Client(folder, name, teller, store)
+    client = Client(folder, name, records, store)
     if looks:
         await client.look()
     else:

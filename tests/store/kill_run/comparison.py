@@ -14,7 +14,7 @@ import msgspec
 from dragoman.store.contract import EntryKind
 from dragoman.store.sqlite import SqliteStore
 from tests.store.kill_run.paths import AGENT_FILE, CLIENT_FILE, FILES, store_file
-from tests.store.kill_run.records import NOTHING, Records, Told, Turn
+from tests.store.kill_run.records import NOTHING, Records, StoredLogs, Turn
 
 # So many descriptors more than at its first agent a client may have at a later one: those of an agent that is ending.
 FDS = 6
@@ -42,9 +42,9 @@ class Findings(msgspec.Struct):
     faults: list[str] = []
 
 
-async def read(folder: str, file: str, findings: Findings) -> Told:
+async def read(folder: str, file: str, findings: Findings) -> StoredLogs:
     """All logs of a file."""
-    told = Told()
+    told = StoredLogs()
     store = await SqliteStore.open(store_file(folder, file))
     try:
         for summary in await store.sessions():
@@ -77,7 +77,7 @@ async def compare(folder: str, records: Records) -> Findings:
     return findings
 
 
-def _numbers(files: dict[str, Told], records: Records, findings: Findings) -> None:
+def _numbers(files: dict[str, StoredLogs], records: Records, findings: Findings) -> None:
     """Every entry that was acknowledged by its number stands there, and the numbers have no gaps."""
     for file, told in files.items():
         for log, entries in told.logs.items():
@@ -98,7 +98,7 @@ def _numbers(files: dict[str, Told], records: Records, findings: Findings) -> No
     findings.acknowledged += findings.questions + sum(map(len, records.heard.values()))
 
 
-def _entry(told: Told, log: str, seq: int, wanted: str, what: Any, findings: Findings) -> None:
+def _entry(told: StoredLogs, log: str, seq: int, wanted: str, what: Any, findings: Findings) -> None:
     entries = told.logs.get(log, [])
     if seq > len(entries):
         _fault(findings, "lost", f"{log} {seq} was acknowledged and is not there")
@@ -106,7 +106,7 @@ def _entry(told: Told, log: str, seq: int, wanted: str, what: Any, findings: Fin
         _fault(findings, "lost", f"{log} {seq} was acknowledged as {wanted}, and is {what(entries[seq - 1])}")
 
 
-def _deliveries(client: Told, records: Records, findings: Findings) -> None:
+def _deliveries(client: StoredLogs, records: Records, findings: Findings) -> None:
     """What a client was given of a turn is the beginning of what its log has of it; all of it, when it was answered."""
     given: dict[tuple[str, str], list[str]] = defaultdict(list)
     for log, texts in records.given.items():
@@ -142,7 +142,7 @@ def _deliveries(client: Told, records: Records, findings: Findings) -> None:
     findings.turns, findings.answered = len(records.began), len(records.answered)
 
 
-def _questions(told: Told, what: str, known: dict[str, list[str]], records: Records, findings: Findings) -> None:
+def _questions(told: StoredLogs, what: str, known: dict[str, list[str]], records: Records, findings: Findings) -> None:
     """What the user was asked, and what the agent heard of the answer, was in the log before."""
     for turn, questions in known.items():
         kept = getattr(_turn(told, records, turn), what)
@@ -150,13 +150,13 @@ def _questions(told: Told, what: str, known: dict[str, list[str]], records: Reco
             _fault(findings, "lost", f"{turn}: {what} {questions}, kept {kept}")
 
 
-def _turn(told: Told, records: Records, turn: str) -> Turn:
+def _turn(told: StoredLogs, records: Records, turn: str) -> Turn:
     """A turn as the log has it that it began in; one whose beginning nobody heard of, wherever it is."""
     logs = [told.turns.get(records.began[turn], {})] if turn in records.began else told.turns.values()
     return next((turns[turn] for turns in logs if turn in turns), NOTHING)
 
 
-def _both_ends(client: Told, agent: Told, records: Records, findings: Findings) -> None:
+def _both_ends(client: StoredLogs, agent: StoredLogs, records: Records, findings: Findings) -> None:
     """What a client has of a turn is the beginning of what the agent's log has of it."""
     for log, turns in client.turns.items():
         there = agent.turns.get(client.agent_sessions.get(log, ""), {})
@@ -173,7 +173,7 @@ def _both_ends(client: Told, agent: Told, records: Records, findings: Findings) 
                 _fault(findings, "doubled", f"{log}: the agent has the prompt {turn} {len(kept.prompts)} times")
 
 
-def _loads(client: Told, agent: Told, records: Records, findings: Findings) -> None:
+def _loads(client: StoredLogs, agent: StoredLogs, records: Records, findings: Findings) -> None:
     """A fresh process loads every session, and is told what the agent's log has."""
     for session in client.agent_sessions.values():
         kept = [text for turn in agent.turns.get(session, {}).values() for text in turn.texts]
@@ -183,7 +183,7 @@ def _loads(client: Told, agent: Told, records: Records, findings: Findings) -> N
             _fault(findings, "lost", f"{session} does not load as it is kept")
 
 
-def _kills(files: dict[str, Told], records: Records, findings: Findings) -> None:
+def _kills(files: dict[str, StoredLogs], records: Records, findings: Findings) -> None:
     """Which kills fell into the middle of a turn: one that had begun and never ended, by the log."""
     open_turns: list[str] = []
     for turn, log in records.began.items():

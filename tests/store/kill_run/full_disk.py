@@ -23,7 +23,7 @@ import msgspec
 
 from tests.store.kill_run.comparison import Findings
 from tests.store.kill_run.paths import ROOT, processes
-from tests.store.kill_run.processes import ROLES, Stage
+from tests.store.kill_run.processes import ROLES, KillRun
 
 # How large the disk is, and what is left of it when it is full: less than a commit needs. Bytes.
 DISK = 96 << 20
@@ -40,7 +40,7 @@ PATIENCE = 60.0
 
 
 @contextmanager
-def _full(stage: Stage, dice: random.Random) -> Iterator[set[str]]:
+def _full(stage: KillRun, dice: random.Random) -> Iterator[set[str]]:
     """Fill the disk, until what is left is too little for anybody."""
     ballast = os.path.join(stage.folder, "ballast")
     with open(ballast, "wb", buffering=0) as file:
@@ -61,7 +61,7 @@ def _room(folder: str) -> int:
 
 
 @contextmanager
-def _failing(stage: Stage, dice: random.Random) -> Iterator[set[str]]:
+def _failing(stage: KillRun, dice: random.Random) -> Iterator[set[str]]:
     """Some of them, or all, cannot write any file; an agent that is started meanwhile inherits that of its client."""
     whom = {dice.choice(ROLES)} if dice.random() < ALONE else set(ROLES)
     _limit(stage, 0, whom)
@@ -71,7 +71,7 @@ def _failing(stage: Stage, dice: random.Random) -> Iterator[set[str]]:
         _limit(stage, resource.RLIM_INFINITY)
 
 
-def _limit(stage: Stage, soft: int, whom: Collection[str] = ROLES) -> None:
+def _limit(stage: KillRun, soft: int, whom: Collection[str] = ROLES) -> None:
     for pid, words in processes(stage.mark).items():
         if any(f"kill_run.{role} " in words for role in whom):
             try:
@@ -85,7 +85,7 @@ FULL = "disk full"
 # How `unshare` gives a process its own view of the disks; who is not root becomes root of that.
 OWN_DISKS = ["-m"] if os.geteuid() == 0 else ["-rm"]
 
-KINDS: dict[str, Callable[[Stage, random.Random], AbstractContextManager[set[str]]]] = {
+KINDS: dict[str, Callable[[KillRun, random.Random], AbstractContextManager[set[str]]]] = {
     FULL: _full,
     "writes fail": _failing,
 }
@@ -94,7 +94,7 @@ KINDS: dict[str, Callable[[Stage, random.Random], AbstractContextManager[set[str
 async def shortage_run(folder: str, kind: str, rounds: int, seed: str) -> Findings:
     """So many times nothing can be written for a while; everybody says so, and goes on afterwards."""
     dice = random.Random(f"{seed} {kind}")
-    async with Stage(folder) as stage:
+    async with KillRun(folder) as stage:
         for _ in range(rounds):
             await stage.until(lambda: all(map(stage.has_begun, ROLES)), "a turn of everybody")
             await asyncio.sleep(dice.random() * 0.1)
@@ -114,7 +114,7 @@ async def shortage_run(folder: str, kind: str, rounds: int, seed: str) -> Findin
     return findings
 
 
-def _are_refused(stage: Stage, before: dict[str, int], whom: set[str]) -> bool:
+def _are_refused(stage: KillRun, before: dict[str, int], whom: set[str]) -> bool:
     """Whether the writer heard of it, and the client, of its own store or of its agent's."""
     new = {who for who, count in stage.refused.items() if count > before.get(who, 0)}
     return ("writer" in new or "writer" not in whom) and bool(new - {"writer"} or whom == {"writer"})

@@ -27,7 +27,7 @@ ROLES = ("agent", "client", "writer")
 _LETTERS = {"client": "c", "writer": "w"}
 
 
-class Stage:
+class KillRun:
     """All processes of one run."""
 
     def __init__(self, folder: str) -> None:
@@ -42,7 +42,7 @@ class Stage:
         self._news = asyncio.Event()
         self._findings: asyncio.Future[Findings] = asyncio.get_running_loop().create_future()
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> KillRun:
         self._backstage = tempfile.TemporaryDirectory(prefix="kill-run-")
         address = os.path.join(self._backstage.name, "recorder")
         self._environment = {

@@ -68,7 +68,7 @@ class Turn(NamedTuple):
 NOTHING = Turn([], [], [], [], [])
 
 
-class Told:
+class StoredLogs:
     """One file: its logs, turn by turn."""
 
     def __init__(self) -> None:

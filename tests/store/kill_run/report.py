@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 
 
-class Teller:
+class RecordWriter:
     """One process's line to the recorder."""
 
     def __init__(self, address: str, role: str, name: str) -> None:

@@ -21,7 +21,7 @@ from functools import partial
 
 from tests.store.kill_run import full_disk
 from tests.store.kill_run.comparison import Findings
-from tests.store.kill_run.processes import ROLES, Stage
+from tests.store.kill_run.processes import ROLES, KillRun
 
 # The longest that somebody is left alone after their first turn began. Seconds.
 LIFE = 0.4
@@ -37,7 +37,7 @@ MANY = 50
 async def kill_run(folder: str, kills: int, seed: str) -> Findings:
     """Kill so many times, and compare."""
     dice = random.Random(seed)
-    async with Stage(folder) as stage:
+    async with KillRun(folder) as stage:
         done = 0
         while done < kills:
             role = dice.choice(ROLES)

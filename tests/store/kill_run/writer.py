@@ -17,7 +17,7 @@ from dragoman.errors import StoreFault
 from dragoman.store.contract import Draft, EntryKind
 from dragoman.store.sqlite import SqliteStore
 from tests.store.kill_run.paths import FILES, store_file
-from tests.store.kill_run.report import Teller, when_input_ends
+from tests.store.kill_run.report import RecordWriter, when_input_ends
 
 # How many logs of its own it has in each file.
 LOGS = 2
@@ -32,7 +32,9 @@ def draft(kind: str, text: str, turn: str) -> Draft:
     return Draft(kind=kind, actor="agent", time=datetime.now(UTC).isoformat(), body=text, turn=turn)
 
 
-async def write(store: SqliteStore, file: str, log: str, name: str, teller: Teller, ending: asyncio.Event) -> None:
+async def write(
+    store: SqliteStore, file: str, log: str, name: str, records: RecordWriter, ending: asyncio.Event
+) -> None:
     """Turn after turn, in appends of different sizes."""
     dice = random.Random(f"{name} {file} {log}")
     number = 0
@@ -40,30 +42,30 @@ async def write(store: SqliteStore, file: str, log: str, name: str, teller: Tell
         turn = f"{name}.{file}.{log}.{number}"
         kinds = [EntryKind.TURN_STARTED, *[EntryKind.UPDATE] * dice.randint(20, 80), EntryKind.TURN_ENDED]
         drafts = [draft(kind, f"{turn}:{place}", turn) for place, kind in enumerate(kinds)]
-        teller.say("began", name)
+        records.say("began", name)
         while drafts:
             some, drafts = drafts[: (size := dice.randint(1, 5))], drafts[size:]
             try:
                 entries = await store.append(log, some)
             except StoreFault as fault:
-                teller.say("refused", "writer", fault.why)
+                records.say("refused", "writer", fault.why)
                 await asyncio.sleep(RETRY)
                 break  # the turn stays as it is: nobody may be told of a gap
             for entry in entries:
-                teller.say("wrote", file, log, entry.seq, entry.body)
+                records.say("wrote", file, log, entry.seq, entry.body)
             await asyncio.sleep(dice.random() * PAUSE)
         number += 1
 
 
 async def main(folder: str, name: str) -> None:
     """All logs at once, until the input ends."""
-    teller = Teller(os.environ["KILLING_RECORDER"], "writer", name)
+    records = RecordWriter(os.environ["KILLING_RECORDER"], "writer", name)
     ending = asyncio.Event()
     stores = {file: await SqliteStore.open(store_file(folder, file)) for file in FILES}
     when_input_ends(ending.set)
     await asyncio.gather(
         *(
-            write(store, file, f"writer{number}", name, teller, ending)
+            write(store, file, f"writer{number}", name, records, ending)
             for file, store in stores.items()
             for number in range(LOGS)
         )

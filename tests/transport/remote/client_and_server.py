@@ -32,7 +32,7 @@ class Meeting:
         self.url = ""
         self.port = 0
 
-    async def accept(self, transport: Transport, visitor: Principal) -> None:
+    async def accept(self, transport: Transport, client: Principal) -> None:
         """Keep a transport for the test, until it ends."""
         self.accepted.put_nowait(transport)
         with_end: Any = transport
@@ -55,9 +55,9 @@ class Meeting:
         return ours, theirs
 
 
-async def anybody(knock: AuthRequest) -> Principal:
+async def anybody(request: AuthRequest) -> Principal:
     """Allow everybody: authentication is tested elsewhere."""
-    return Principal(user="somebody", address=knock.address)
+    return Principal(user="somebody", address=request.address)
 
 
 @asynccontextmanager

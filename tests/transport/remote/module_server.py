@@ -33,7 +33,7 @@ async def answer(turn: Turn) -> None:
         await turn.say(word)
 
 
-async def accept(transport: Transport, visitor: Principal) -> None:
+async def accept(transport: Transport, client: Principal) -> None:
     """Serve one client with the agent."""
     await agent.serve(transport)
 

@@ -24,8 +24,8 @@ async def main(name: str, store: str, token: str, *tls: str) -> None:
     async def answer(turn: Turn) -> None:
         await turn.say(f"{name} heard {turn.text}")
 
-    async def admit(knock: AuthRequest) -> Principal:
-        if not hmac.compare_digest(bearer_token(knock) or "", token):
+    async def admit(request: AuthRequest) -> Principal:
+        if not hmac.compare_digest(bearer_token(request) or "", token):
             raise unauthorized_error("show the token")
         return Principal(user="ann")
 

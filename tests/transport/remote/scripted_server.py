@@ -20,7 +20,7 @@ from dragoman.transport.remote.server.listener import open_listener
 from tests.transport.remote.client_and_server import INITIALIZE, INTRODUCED
 
 
-class Asked(NamedTuple):
+class ServerRequest(NamedTuple):
     """One request."""
 
     method: str
@@ -37,7 +37,7 @@ class Scripted:
     """The server: its requests, its streams, and its refusals."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[ServerRequest] = []
         self.streams: dict[str | None, asyncio.Queue[bytes | None]] = {}
         self.refusals: list[tuple[Any, int, bytes]] = []  # (which, status, body): each is used once
         self.cookie = ""
@@ -56,7 +56,7 @@ class Scripted:
         """Send a message on a stream, as the official servers write it."""
         self.stream(session).put_nowait(b"data: " + json.dumps({"jsonrpc": "2.0", **members}).encode() + b"\n\n")
 
-    async def heard(self, method: str, times: int = 1) -> None:
+    async def wait_for_method(self, method: str, times: int = 1) -> None:
         """Wait until it got this method so many times."""
         async with self._news:
             await self._news.wait_for(lambda: [name for name, _ in self.posts()].count(method) >= times)
@@ -78,7 +78,7 @@ class Scripted:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        asked = Asked(scope["method"], headers, json.loads(body) if body else None)
+        asked = ServerRequest(scope["method"], headers, json.loads(body) if body else None)
         async with self._news:
             self.asked.append(asked)
             self._news.notify_all()

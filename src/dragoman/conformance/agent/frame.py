@@ -130,7 +130,7 @@ async def the_end_of_input_is_noticed_in_a_turn(agent: AgentUnderTest) -> None:
 
 
 @must("agent.frame.13", "initialize.md#order")
-async def the_client_speaks_first(agent: AgentUnderTest) -> None:
+async def nothing_is_sent_before_the_client(agent: AgentUnderTest) -> None:
     """The agent writes nothing before the client has sent something."""
     agent.require_none(
         await agent.collect(agent.timeouts.quiet * 3), "something was written before the client sent anything"

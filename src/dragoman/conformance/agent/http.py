@@ -319,7 +319,7 @@ async def garbage_does_not_disturb_others(agent: HttpAgentUnderTest) -> None:
 
 
 @must("agent.http.41", "http.md#endpoint")
-async def http2_is_spoken(agent: HttpAgentUnderTest) -> None:
+async def http2_is_supported(agent: HttpAgentUnderTest) -> None:
     """The address speaks HTTP/2."""
     import ssl
 

@@ -42,7 +42,7 @@ def typed(kind: str, edit: Edit) -> Fault:
     return edit_params(UPDATE, change)
 
 
-def _untold(_: FaultContext, message: Json) -> Iterable[Json]:
+def _not_sent(_: FaultContext, message: Json) -> Iterable[Json]:
     if "current_model_update" not in str(message):
         yield message
 
@@ -96,7 +96,7 @@ _named = Fault(outgoing=edit_all_outgoing(_with_names).outgoing)
 seed("agent.dialect.01", edit_results(NEW, without("modes")))
 seed("agent.dialect.02", edit_results(NEW, _models))
 seed("agent.dialect.03", edit_results("session/set_model", lambda _: None if _ is None else "ok"))
-seed("agent.dialect.04", edit_calls(UPDATE, _untold))
+seed("agent.dialect.04", edit_calls(UPDATE, _not_sent))
 seed("agent.dialect.05", refusing("session/set_mode", lambda params: "modeId" not in params))
 seed("agent.dialect.06", edit_replies("authenticate", fail_with(-32602)))
 seed("agent.dialect.07", edit_updates("plan", _first("entries", id=None)))

@@ -36,7 +36,7 @@ def _jumps(_: FaultContext, message: Json) -> Iterable[Json]:
         yield {**message, "params": {**params, "data": {"id": params["data"]["id"], "status": "in_progress"}}}
 
 
-def _untold(_: FaultContext, message: Json) -> Iterable[Json]:
+def _not_sent(_: FaultContext, message: Json) -> Iterable[Json]:
     if message["params"]["type"] != "current_mode_update":
         yield message
 
@@ -91,7 +91,7 @@ seed("agent.draft.08", typed("tool_call_update", _status("failed", "denied")))
 seed("agent.draft.09", typed("tool_call_update", _status("failed", "cancelled")))
 seed("agent.draft.10", edit_params(QUESTION, with_(operation="write")))
 seed("agent.draft.11", edit_results("session/set_mode", without("previousMode")))
-seed("agent.draft.12", edit_calls(UPDATE, _untold))
+seed("agent.draft.12", edit_calls(UPDATE, _not_sent))
 seed("agent.draft.13", edit_results("session/set_config_option", without("currentValue")))
 seed("agent.draft.14", edit_results("authenticate", without("success")))
 seed("agent.draft.15", edit_results(PROMPT, _tokens))

@@ -80,7 +80,7 @@ def _looks_again(_: FaultContext, message: Json) -> Iterable[Json]:
     yield {**message, "id": "again", "method": "terminal/output"}
 
 
-def _hears_itself(context: FaultContext, message: Json) -> Iterable[Json]:
+def _answers_itself(context: FaultContext, message: Json) -> Iterable[Json]:
     if not (isinstance(message, dict) and message.get("id") == "again"):
         yield message
 
@@ -103,7 +103,7 @@ def _links_anyway(context: FaultContext, message: Json) -> Iterable[Json]:
         yield message
 
 
-def _unasked(_: FaultContext, message: Json) -> Iterable[Json]:
+def _without_request(_: FaultContext, message: Json) -> Iterable[Json]:
     yield {**message, "params": {**message["params"], "requestId": 3}}
 
 
@@ -121,7 +121,7 @@ seed("agent.files.06", edit_params(WRITE, without("content")))
 seed("agent.files.07", upset(READ, "'Resource not found'"))
 seed("agent.files.08", edit_params(CREATE, with_(env={"A": "b"})))
 seed("agent.files.09", edit_calls(RELEASE, _keeps))
-seed("agent.files.10", Fault(outgoing=edit_calls(RELEASE, _looks_again).outgoing, incoming=_hears_itself))
+seed("agent.files.10", Fault(outgoing=edit_calls(RELEASE, _looks_again).outgoing, incoming=_answers_itself))
 seed("agent.files.11", edit_params("terminal/wait_for_exit", with_(terminalId="terminal-2")))
 seed("agent.files.12", edit_calls(RELEASE, _keeps_when_cancelled))
 seed("agent.files.13", upset(CREATE))
@@ -131,5 +131,5 @@ seed("agent.files.16", edit_params(FORM, without("requestedSchema")))
 seed("agent.files.17", edit_params(FORM, without("elicitationId")))
 seed("agent.files.18", upset(FORM, "decline"))
 seed("agent.files.19", Fault(incoming=_links_anyway))
-seed("agent.files.20", edit_calls(FORM, _unasked))
+seed("agent.files.20", edit_calls(FORM, _without_request))
 seed("agent.files.21", Fault(outgoing=_never_ends, incoming=upset(READ, "'content': 5").incoming))

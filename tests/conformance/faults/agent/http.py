@@ -24,7 +24,7 @@ def _status(matches: Meant, status: int) -> RemoteFault:
     return exchange(on_response=on_response)
 
 
-def _asked(**headers: str) -> RemoteFault:
+def _with_headers(**headers: str) -> RemoteFault:
     """Handle every request as if it had these headers; "" for none."""
 
     def on_request(http: Exchange) -> None:
@@ -283,9 +283,9 @@ seed("agent.http.30", exchange(events=_gap))
 seed("agent.http.31", exchange(on_request=_prompted_early, events=_lost))
 seed("agent.http.32", exchange(on_request=_shared, events=_half))
 seed("agent.http.33", exchange(events=_one_id))
-seed("agent.http.34", _asked(last_event_id=""))
+seed("agent.http.34", _with_headers(last_event_id=""))
 seed("agent.http.35", _first(_crumbling_cookie))
-seed("agent.http.36", _asked(origin=""))
+seed("agent.http.36", _with_headers(origin=""))
 seed("agent.http.37", exchange(on_request=_any_host))
 seed("agent.http.38", exchange(on_request=_large))
 seed("agent.http.39", exchange(on_response=_tight_lipped))
@@ -294,4 +294,4 @@ seed("agent.http.41", RemoteFault(towards_server=_without_http2))
 seed("agent.http.42", _status(lambda http: _is_first(http) and bool(http.connection), 500))
 seed("agent.http.43", exchange(on_response=_speechless))
 seed("agent.http.44", _status(lambda http: http.method == "PUT", 200))
-seed("agent.http.45", _asked(authorization="Bearer check-token"))
+seed("agent.http.45", _with_headers(authorization="Bearer check-token"))

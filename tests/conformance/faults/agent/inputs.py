@@ -61,7 +61,7 @@ def _pretends(mode: str, truly: str) -> Fault:
     return Fault(outgoing=edit_results(NEW, edit).outgoing, incoming=edit_incoming(SET_MODE, whole).incoming)
 
 
-def _lends_all(_: FaultContext, message: Json) -> Iterable[Json]:
+def _offers_all(_: FaultContext, message: Json) -> Iterable[Json]:
     """Treat a client that names no capability as one that offers all."""
     params = message["params"]
     if params.get("clientCapabilities") == {}:
@@ -92,7 +92,7 @@ seed(
     "agent.session.38", accepting(OPTION, {"configOptions": []}, lambda params: params.get("value") == "no-such-value")
 )
 seed("agent.session.39", edit_results(OPTION, _stuck))
-seed("agent.files.22", edit_incoming("initialize", _lends_all))
+seed("agent.files.22", edit_incoming("initialize", _offers_all))
 seed("agent.files.23", edit_incoming(PROMPT, _reads_elsewhere))
 seed("agent.files.24", edit_calls("elicitation/complete", _another))
 seed("agent.dialect.11", _pretends("bypassPermissions", "ask"))

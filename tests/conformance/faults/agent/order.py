@@ -39,7 +39,7 @@ def _tail_after_the_end(context: FaultContext, message: Json) -> Iterable[Json]:
         yield held
 
 
-def _unasked(context: FaultContext, message: Json) -> Iterable[Json]:
+def _without_request(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
     if context.method(message) == "session/new" and "result" in message and not context.notes.get("said"):
         context.notes["said"] = True
@@ -81,7 +81,7 @@ def _not_in_a_turn(context: FaultContext, message: Json) -> Iterable[Json]:
 
 seed("agent.order.01", edit_all_outgoing(_early))
 seed("agent.order.02", edit_all_outgoing(_tail_after_the_end))
-seed("agent.order.03", edit_all_outgoing(_unasked))
+seed("agent.order.03", edit_all_outgoing(_without_request))
 seed("agent.order.04", edit_all_outgoing(_swapped))
 seed("agent.order.05", edit_all_incoming(_busy))
 seed("agent.order.06", also_telling("hello there", {"sessionUpdate": "user_message_chunk", "content": TEXT}))

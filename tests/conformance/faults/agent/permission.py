@@ -46,14 +46,14 @@ def taking(matches: Callable[[Json, Json], bool]) -> Fault:
     return Fault(incoming=hearing)
 
 
-def _chosen(message: Json) -> Json:
+def _chosen_option(message: Json) -> Json:
     outcome = (message.get("result") or {}).get("outcome")
     return outcome.get("optionId", outcome.get("outcome")) if isinstance(outcome, dict) else outcome
 
 
 def _is_refusal(message: Json, question: Json) -> bool:
     kinds = {option["optionId"]: option["kind"] for option in question["params"]["options"]}
-    return str(kinds.get(_chosen(message), "")).startswith("reject")
+    return str(kinds.get(_chosen_option(message), "")).startswith("reject")
 
 
 def _hasty(context: FaultContext, message: Json) -> Iterable[Json]:
@@ -89,15 +89,15 @@ seed("agent.permission.03", _options(lambda options: [*options, options[0]]))
 seed("agent.permission.04", edit_params(QUESTION, _stranger))
 seed("agent.permission.05", taking(_is_refusal))
 seed("agent.permission.06", edit_calls(QUESTION, _hasty))
-seed("agent.permission.07", taking(lambda message, _: _chosen(message) == "cancelled"))
+seed("agent.permission.07", taking(lambda message, _: _chosen_option(message) == "cancelled"))
 seed("agent.permission.08", Fault(outgoing=_never_ends, incoming=_notes_refusals))
 seed(
     "agent.permission.09",
     edit_updates("tool_call_update", lambda u: {**u, "status": "completed"} if u.get("status") == "failed" else u),
 )
 seed("agent.permission.10", taking(lambda message, _: "error" in message))
-seed("agent.permission.11", taking(lambda message, _: _chosen(message) == "no-such-option"))
+seed("agent.permission.11", taking(lambda message, _: _chosen_option(message) == "no-such-option"))
 seed("agent.permission.12", edit_params(QUESTION, with_(sessionId="another")))
-seed("agent.permission.13", taking(lambda message, _: _chosen(message) == "yes"))
+seed("agent.permission.13", taking(lambda message, _: _chosen_option(message) == "yes"))
 seed("agent.permission.14", edit_calls(QUESTION, _without_id))
 seed("agent.permission.15", _options(lambda options: [option for option in options if "allow" in option["kind"]]))

@@ -14,7 +14,7 @@ Message = dict[str, Any]
 NAME = b"acp-connection-id"
 
 
-def _said(message: Message) -> Any:
+def _parse_text(message: Message) -> Any:
     try:
         return json.loads(message.get("text") or "")
     except ValueError:
@@ -46,7 +46,7 @@ def _takes_binary(_: ServerMemory, message: Message) -> list[Message]:
 
 
 def _eager(memory: ServerMemory, message: Message) -> list[Message]:
-    said = _said(message)
+    said = _parse_text(message)
     method = said.get("method") if isinstance(said, dict) else None
     if method == "initialize":
         memory.notes["met"] = True
@@ -57,13 +57,13 @@ def _eager(memory: ServerMemory, message: Message) -> list[Message]:
 
 
 def _touchy(_: ServerMemory, message: Message) -> list[Message]:
-    if message.get("text") and _said(message) is None:
+    if message.get("text") and _parse_text(message) is None:
         return [{"type": CLOSE, "code": 1007, "reason": "no JSON"}, {"type": "websocket.disconnect", "code": 1006}]
     return [message]
 
 
 def _no_fragments(_: ServerMemory, message: Message) -> list[Message]:
-    said = _said(message)  # a server that joins no fragments would see none of the three as a message
+    said = _parse_text(message)  # a server that joins no fragments would see none of the three as a message
     return [] if isinstance(said, dict) and said.get("id") == "cut" else [message]
 
 
@@ -72,7 +72,7 @@ def _gap(_: ServerMemory, message: Message) -> list[Message]:
 
 
 def _forgetful(_: ServerMemory, message: Message) -> list[Message]:
-    said = _said(message)
+    said = _parse_text(message)
     if isinstance(said, dict) and said.get("method") == "session/load":
         error = {"code": -32002, "message": "Resource not found"}
         return [{"type": "websocket.send", "text": json.dumps({"jsonrpc": "2.0", "id": said["id"], "error": error})}]

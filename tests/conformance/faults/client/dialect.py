@@ -63,7 +63,7 @@ def _goes_on(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
 
 
-def _lends_nothing(params: Json) -> None:
+def _offers_nothing(params: Json) -> None:
     params["capabilities"]["text_files"] = False
 
 
@@ -102,5 +102,5 @@ seed("client.dialect.50", disconnect_on(_needs_version))
 seed("client.dialect.51", edit_results(WRITE, lambda _: {}))
 seed("client.dialect.52", edit_errors(READ, _numbered(-32001, -32603)))
 seed("client.dialect.53", edit_errors(READ, _numbered(-32002, -32603)))
-seed("client.dialect.54", edit_params("initialize", _lends_nothing))
+seed("client.dialect.54", edit_params("initialize", _offers_nothing))
 seed("client.dialect.55", edit_replies("terminal/kill", fail_with(-32601, "Method not found")))

@@ -12,18 +12,18 @@ HTTP = {"type": "http", "name": "search", "url": "https://mcp.example", "headers
 PICTURE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 
 
-def _opened(message: Json) -> dict[str, Json]:
+def _session_result(message: Json) -> dict[str, Json]:
     result = message.get("result") if isinstance(message, dict) else None
     return result if isinstance(result, dict) and "sessionId" in result else {}
 
 
 def _odd_option(message: Json) -> bool:
-    options = _opened(message).get("configOptions") or []
+    options = _session_result(message).get("configOptions") or []
     return any(each.get("type") not in ("select", "boolean") for each in options)
 
 
 def _url_mode(message: Json) -> bool:
-    return "://" in str((_opened(message).get("modes") or {}).get("currentModeId", ""))
+    return "://" in str((_session_result(message).get("modes") or {}).get("currentModeId", ""))
 
 
 def _twice(_: FaultContext, message: Json) -> Iterable[Json]:
@@ -43,8 +43,8 @@ seed("client.session.01", edit_params("session/new", with_(cwd=".")))
 seed("client.session.02", edit_params("session/new", without("mcpServers")))
 seed("client.session.03", edit_params("session/prompt", _quoted))
 seed("client.session.04", edit_params("session/prompt", _numbered))
-seed("client.session.05", disconnect_on(lambda message: _opened(message).get("modes", 0) is None))
-seed("client.session.06", disconnect_on(lambda message: "models" in _opened(message)))
+seed("client.session.05", disconnect_on(lambda message: _session_result(message).get("modes", 0) is None))
+seed("client.session.06", disconnect_on(lambda message: "models" in _session_result(message)))
 seed("client.session.07", disconnect_on(_odd_option))
 seed("client.session.08", disconnect_on(_url_mode))
 seed("client.session.09", edit_params("session/new", with_(mcpServers=[HTTP])))

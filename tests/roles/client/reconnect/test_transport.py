@@ -460,7 +460,7 @@ async def test_a_session_continues_after_its_server_restarts(over: str, dialect:
     async def answer(turn: Turn) -> None:
         await turn.say(f"You said: {turn.text}")
 
-    async def accept(transport: Transport, visitor: Principal) -> None:
+    async def accept(transport: Transport, client: Principal) -> None:
         await agent.serve(transport)
 
     with socket.socket() as free:

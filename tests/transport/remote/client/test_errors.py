@@ -243,12 +243,12 @@ async def test_a_certificate_must_be_trusted_or_passed(over: str, keys: tuple[Pa
     async def say(turn: Turn) -> None:
         await turn.say(f"You said: {turn.text}")
 
-    async def admit(knock: AuthRequest) -> Principal:
-        if bearer_token(knock) != SECRET:
+    async def admit(request: AuthRequest) -> Principal:
+        if bearer_token(request) != SECRET:
             raise unauthorized_error("bring the token")
         return Principal(user="ann")
 
-    async def accept(transport: object, visitor: Principal) -> None:
+    async def accept(transport: object, client: Principal) -> None:
         await agent.serve(transport)  # type: ignore[arg-type]
 
     async with open_listener(Endpoint(accept, authenticate=admit), tls=(str(keys[0]), str(keys[1]))) as served:

@@ -12,7 +12,7 @@ import pytest
 from dragoman.errors import TransportClosed, Unreachable
 from dragoman.transport.remote.client.http import HttpTransport
 from tests.transport.remote.client_and_server import meeting, take
-from tests.transport.remote.scripted_server import Asked, Scripted, scripted
+from tests.transport.remote.scripted_server import Scripted, ServerRequest, scripted
 
 WITHIN = 20.0
 
@@ -35,11 +35,11 @@ def play(work: Callable[[Scripted, HttpTransport], Awaitable[None]], said: list[
     return asyncio.run(asyncio.wait_for(main(), WITHIN))
 
 
-def is_call(method: str) -> Callable[[Asked], bool]:
+def is_call(method: str) -> Callable[[ServerRequest], bool]:
     return lambda asked: asked.method == "POST" and asked.body.get("method") == method
 
 
-def is_stream(session: str | None) -> Callable[[Asked], bool]:
+def is_stream(session: str | None) -> Callable[[ServerRequest], bool]:
     return lambda asked: asked.method == "GET" and asked.session == session
 
 
@@ -169,7 +169,7 @@ def test_session_load_is_retried_without_the_session_header_if_the_server_does_n
         server.refuse(is_stream("s1"), 404, b"Unknown session id")
         server.refuse(is_call("session/load"), 404, b"Unknown session id")
         ours.send(call(1, "session/load", sessionId="s1", cwd="/", mcpServers=[]))
-        await server.heard("session/load", 2)
+        await server.wait_for_method("session/load", 2)
         server.say(method="session/update", params={"sessionId": "s1"})  # its history comes on the connection's stream
         server.say(id=1, result={})
         history, answer = await hear(ours, 2)
@@ -204,7 +204,7 @@ def test_a_stream_that_ends_normally_is_requested_again() -> None:
 def test_the_answer_to_a_load_waits_for_the_history_on_another_stream() -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         ours.send(call(1, "session/load", sessionId="s1", cwd="/", mcpServers=[]))
-        await server.heard("session/load")
+        await server.wait_for_method("session/load")
         server.say(id=1, result={})
         await asyncio.sleep(0.03)  # the history is late, as it may be on another socket
         for number in range(3):

@@ -46,10 +46,10 @@ async def test_a_too_large_request_fails_and_the_connection_continues(
 ) -> None:
     if not is_told:  # a server that does not state its limit: it disconnects, or answers 413
         monkeypatch.setattr(headers, "MAX_MESSAGE", "Nobody-Says-This")
-    heard: list[str] = []
+    reports: list[str] = []
 
     async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
-        ours, theirs = await there.meet(over, report=heard.append)
+        ours, theirs = await there.meet(over, report=reports.append)
         ours.send(frame(7, "_before"))
         assert b"_before" in (await theirs.receive())[0]
         ours.send(frame(8, "_large", LARGEST))
@@ -68,10 +68,10 @@ async def test_a_too_large_request_fails_and_the_connection_continues(
 
 @pytest.mark.parametrize("over", ["ws", "http"])
 async def test_a_too_large_answer_fails_its_request(over: str) -> None:
-    heard: list[str] = []
+    reports: list[str] = []
 
     async with asyncio.timeout(WITHIN), meeting(SMALL) as there:
-        ours, theirs = await there.meet(over, report=heard.append)
+        ours, theirs = await there.meet(over, report=reports.append)
         theirs.send(frame(1, "_read"))
         assert b"_read" in (await ours.receive())[0]
         ours.send(frame(1, size=LARGEST))
@@ -81,8 +81,8 @@ async def test_a_too_large_answer_fails_its_request(over: str) -> None:
         ours.send(frame(2, "_after"))
         assert b"_after" in (await theirs.receive())[0]
         await ours.close()
-    assert len(heard) == 2, "an answer and a notice that did not go have nobody to answer to, so it is said"
-    assert all(f"at most {LARGEST}" in line for line in heard)
+    assert len(reports) == 2, "an answer and a notice that did not go have nobody to answer to, so it is said"
+    assert all(f"at most {LARGEST}" in line for line in reports)
 
 
 async def test_a_message_that_repeatedly_breaks_the_connection_is_not_resent_forever() -> None:

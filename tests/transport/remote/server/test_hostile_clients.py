@@ -231,7 +231,7 @@ class Talker:
         self.ended = ""
         self.hears = False  # whether it answers initialize first
 
-    async def accept(self, transport: Transport, visitor: Principal) -> None:
+    async def accept(self, transport: Transport, client: Principal) -> None:
         """Send until the transport refuses; never wait, as a host with many clients must not."""
         text = b'{"jsonrpc":"2.0","method":"x","params":{"text":"%b"}}' % (b"x" * 10_000)
         if self.hears:

@@ -187,7 +187,7 @@ LARGE = h2.frame(h2.DATA, b"x" * SMALL_FRAME, stream=1)
 RESET = h2.frame(h2.RST, b"\0\0\0\x08", stream=1)
 
 
-def bears(limits: ServerLimits, data: bytes, cuts: list[int]) -> bool:
+def accepts(limits: ServerLimits, data: bytes, cuts: list[int]) -> bool:
     """Whether everything is accepted when it comes in these pieces, at one moment."""
     meter = FloodMeter(limits)
     places = [0, *sorted(cuts), len(data)]
@@ -205,9 +205,9 @@ def test_frames_are_counted_however_they_are_split(seed: int) -> None:
         return [dice.randrange(len(data)) for _ in range(dice.randrange(200))]
 
     enough = PREFACE + b"".join(frames)
-    assert bears(limits, enough, cut(enough))
+    assert accepts(limits, enough, cut(enough))
     for one in (SMALL, RESET):
-        assert not bears(limits, enough + one, cut(enough))
+        assert not accepts(limits, enough + one, cut(enough))
 
 
 def test_a_token_bucket_refills() -> None:

@@ -176,29 +176,29 @@ def test_each_user_has_a_separate_token_bucket() -> None:
     assert rate._buckets == {}
 
 
-def said(**members: object) -> bytes:
+def frame(**members: object) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", **members})
 
 
 def test_answers_and_updates_go_to_the_stream_of_their_session() -> None:
     routing = StreamRouter()
-    routing.note_client_frame(peek_frame(said(id=1, method="session/new", params={"cwd": "/"})))
-    routing.note_client_frame(peek_frame(said(id=2, method="session/prompt", params={"sessionId": "s"})))
-    routing.note_client_frame(peek_frame(said(id="3", method="session/load", params={"sessionId": "t"})))
-    routing.note_client_frame(peek_frame(said(id=4, method="session/prompt", params={"session_id": "u"})))
-    assert routing.session_of(said(id=1, result={"sessionId": "s"})) is None
+    routing.note_client_frame(peek_frame(frame(id=1, method="session/new", params={"cwd": "/"})))
+    routing.note_client_frame(peek_frame(frame(id=2, method="session/prompt", params={"sessionId": "s"})))
+    routing.note_client_frame(peek_frame(frame(id="3", method="session/load", params={"sessionId": "t"})))
+    routing.note_client_frame(peek_frame(frame(id=4, method="session/prompt", params={"session_id": "u"})))
+    assert routing.session_of(frame(id=1, result={"sessionId": "s"})) is None
     assert routing.known_sessions == {"s", "t"}
-    update = said(method="session/update", params={"sessionId": "s", "update": {}})
+    update = frame(method="session/update", params={"sessionId": "s", "update": {}})
     assert [routing.session_of(update), routing.session_of(update)] == ["s", "s"]
-    assert routing.session_of(said(method="session/update", params={"sessionId": "s2", "update": {}})) == "s2"
-    assert routing.session_of(said(method="session/update", params={"sessionId": 'q"', "update": {}})) == 'q"'
-    assert routing.session_of(said(id=9, method="session/request_permission", params={"sessionId": "s"})) == "s"
-    assert routing.session_of(said(method="$/cancel_request", params={"requestId": 9})) == "s"
-    assert routing.session_of(said(id=2, result={})) == "s"
-    assert routing.session_of(said(id=2, result={})) is None, "an answer is given once"
-    assert routing.session_of(said(id="3", result={})) is None
-    assert routing.session_of(said(id=4, error={})) == "u"
-    assert routing.session_of(said(method="auth/status_update", params={})) is None
+    assert routing.session_of(frame(method="session/update", params={"sessionId": "s2", "update": {}})) == "s2"
+    assert routing.session_of(frame(method="session/update", params={"sessionId": 'q"', "update": {}})) == 'q"'
+    assert routing.session_of(frame(id=9, method="session/request_permission", params={"sessionId": "s"})) == "s"
+    assert routing.session_of(frame(method="$/cancel_request", params={"requestId": 9})) == "s"
+    assert routing.session_of(frame(id=2, result={})) == "s"
+    assert routing.session_of(frame(id=2, result={})) is None, "an answer is given once"
+    assert routing.session_of(frame(id="3", result={})) is None
+    assert routing.session_of(frame(id=4, error={})) == "u"
+    assert routing.session_of(frame(method="auth/status_update", params={})) is None
 
 
 def test_a_text_that_is_not_one_message_is_recognized() -> None:
@@ -228,12 +228,12 @@ def test_a_text_that_is_not_one_message_is_recognized() -> None:
     ],
 )
 def test_only_our_own_host_names_are_accepted(host: str, here: str, hosts: tuple[str, ...], is_let_in: bool) -> None:
-    knock = AuthRequest(headers={"host": host}, server_address=(here, 8000))
+    request = AuthRequest(headers={"host": host}, server_address=(here, 8000))
     if is_let_in:
-        check_host(knock, hosts)
+        check_host(request, hosts)
     else:
         with pytest.raises(Refused) as refused:
-            check_host(knock, hosts)
+            check_host(request, hosts)
         assert refused.value.status == 421
 
 
@@ -253,12 +253,12 @@ def test_only_our_own_host_names_are_accepted(host: str, here: str, hosts: tuple
 )
 def test_only_our_own_pages_and_allowed_origins_are_served(origin: str | None, secure: bool, is_let_in: bool) -> None:
     headers = {"host": "localhost:8000"} | ({"origin": origin} if origin is not None else {})
-    knock = AuthRequest(headers=headers, is_secure=secure)
+    request = AuthRequest(headers=headers, is_secure=secure)
     if is_let_in:
-        check_origin(knock, ("https://editor.example",))
+        check_origin(request, ("https://editor.example",))
     else:
         with pytest.raises(Refused) as refused:
-            check_origin(knock, ("https://editor.example",))
+            check_origin(request, ("https://editor.example",))
         assert refused.value.status == 403
 
 
@@ -276,27 +276,27 @@ def test_the_owner_of_a_socket_is_found_and_a_closed_socket_has_none(family: soc
             there = end.getsockname()[:2]
             accepted, _ = listening.accept()
             assert socket_owner(there, here) == os.getuid()
-            knock = AuthRequest(address=there[0], port=there[1], server_address=here)
-            visitor = asyncio.run(authenticate_local(knock))
+            request = AuthRequest(address=there[0], port=there[1], server_address=here)
+            visitor = asyncio.run(authenticate_local(request))
             assert (visitor.is_local, bool(visitor.user)) == (True, True)
         with accepted:  # the other end is closed: nobody owns a socket that was closed after sending
             assert socket_owner(there, here) == -1
-            assert asyncio.run(authenticate_local(knock)).is_local, "the same socket was found out before"
+            assert asyncio.run(authenticate_local(request)).is_local, "the same socket was found out before"
             with pytest.raises(Refused, match="another user"):
                 asyncio.run(authenticate_local(AuthRequest(address=there[0], port=there[1], server_address=here)))
 
 
 @pytest.mark.parametrize(
-    "knock",
+    "request",
     [
         AuthRequest(address="192.0.2.7"),
         AuthRequest(address=""),
         AuthRequest(address="127.0.0.1", headers={"via": "proxy"}),
     ],
 )
-def test_a_remote_client_is_never_the_owner(knock: AuthRequest) -> None:
+def test_a_remote_client_is_never_the_owner(request: AuthRequest) -> None:
     with pytest.raises(Refused) as refused:
-        asyncio.run(authenticate_local(knock))
+        asyncio.run(authenticate_local(request))
     assert refused.value.status == 403
 
 

@@ -204,9 +204,9 @@ def test_an_upgrade_is_checked_like_every_request(server: Standing, headers: dic
         assert b'{"error":{"kind":' in answer
 
 
-async def by_token(knock: AuthRequest) -> Principal:
+async def by_token(request: AuthRequest) -> Principal:
     """Authenticate two tokens."""
-    user = {"k1": "ann", "k2": "bob"}.get(bearer_token(knock))
+    user = {"k1": "ann", "k2": "bob"}.get(bearer_token(request))
     if user is None:
         raise unauthorized_error("show your token")
     return Principal(user=user)
