@@ -34,7 +34,7 @@ PATIENCE = 30.0
 AGENTS = ["py_agent", "ts_agent"]
 
 
-class Tester:
+class AgentDriver:
     """An event loop, an agent on it, and what its user answers."""
 
     def __init__(self, name: str) -> None:
@@ -85,15 +85,15 @@ class Tester:
 
 
 @pytest.fixture(scope="module", params=AGENTS)
-def shared(request: pytest.FixtureRequest, mark: str) -> Iterator[Tester]:
+def shared(request: pytest.FixtureRequest, mark: str) -> Iterator[AgentDriver]:
     """One agent for all tests of this module."""
-    tester = Tester(request.param)
-    yield tester
-    tester.close()
+    driver = AgentDriver(request.param)
+    yield driver
+    driver.close()
 
 
 @pytest.fixture
-def tester(shared: Tester) -> Tester:
+def driver(shared: AgentDriver) -> AgentDriver:
     """The shared agent, with nothing remembered of the test before."""
     shared.answer = None
     shared.approves = True
@@ -102,17 +102,17 @@ def tester(shared: Tester) -> Tester:
     return shared
 
 
-def test_initialize_returns_the_agents_name_and_capabilities(tester: Tester) -> None:
-    assert tester.agent.dialect == "v1"
-    assert tester.agent.initialize_result.protocol_version == 1
-    assert tester.agent.info is not None
-    assert tester.agent.info.name == {"py_agent": "python", "ts_agent": "typescript"}[tester.name]
-    assert tester.agent.capabilities.load_session is True
+def test_initialize_returns_the_agents_name_and_capabilities(driver: AgentDriver) -> None:
+    assert driver.agent.dialect == "v1"
+    assert driver.agent.initialize_result.protocol_version == 1
+    assert driver.agent.info is not None
+    assert driver.agent.info.name == {"py_agent": "python", "ts_agent": "typescript"}[driver.name]
+    assert driver.agent.capabilities.load_session is True
 
 
-def test_a_turn_sends_thought_plan_tool_call_and_chunks_in_order(tester: Tester, folder: Path) -> None:
+def test_a_turn_sends_thought_plan_tool_call_and_chunks_in_order(driver: AgentDriver, folder: Path) -> None:
     async def turn() -> None:
-        session = await tester.agent.open_session(str(folder))
+        session = await driver.agent.open_session(str(folder))
         async with session.prompt("tour") as turn:
             updates = [update async for update in turn]
         assert turn.stop_reason == "end_turn"
@@ -127,14 +127,14 @@ def test_a_turn_sends_thought_plan_tool_call_and_chunks_in_order(tester: Tester,
         call = session.tool_calls["call"]
         assert (call.title, call.kind, call.status) == ("Look", "search", "completed")
 
-    tester(turn())
+    driver(turn())
 
 
 @pytest.mark.parametrize(("choice", "heard"), [("yes", "yes"), ("no", "no"), (None, "cancelled")])
-def test_a_permission_request_is_answered(tester: Tester, folder: Path, choice: str | None, heard: str) -> None:
-    tester.answer = choice
-    assert tester.ask(folder, "ask") == heard
-    (question,) = tester.asked
+def test_a_permission_request_is_answered(driver: AgentDriver, folder: Path, choice: str | None, heard: str) -> None:
+    driver.answer = choice
+    assert driver.ask(folder, "ask") == heard
+    (question,) = driver.asked
     assert question.tool_call.title == "May I?"
     assert question.tool_call.raw_input == {"command": "ls"}
     assert [(option.option_id, option.kind) for option in question.options] == [
@@ -144,76 +144,76 @@ def test_a_permission_request_is_answered(tester: Tester, folder: Path, choice: 
 
 
 def test_a_permission_request_is_answered_with_cancelled_when_the_turn_is_cancelled(
-    tester: Tester, folder: Path
+    driver: AgentDriver, folder: Path
 ) -> None:
     async def turn() -> None:
-        session = await tester.agent.open_session(str(folder))
+        session = await driver.agent.open_session(str(folder))
 
         def cancel(_: RequestPermissionParams) -> str:
             session.cancel()
             return "yes"
 
-        tester.answer = cancel
+        driver.answer = cancel
         async with session.prompt("ask") as turn:
             texts = [u.content.text async for u in turn if isinstance(u, AgentMessageChunk)]  # type: ignore[union-attr]
         assert texts == ["cancelled"]
         assert turn.stop_reason == "cancelled"
 
-    tester(turn())
+    driver(turn())
 
 
-def test_files_are_read_completely_and_in_part(tester: Tester, folder: Path) -> None:
+def test_files_are_read_completely_and_in_part(driver: AgentDriver, folder: Path) -> None:
     path = folder.rename(folder.parent / "work") / "ö.txt"
     path.write_text("eins\nzwei 😀\ndrei\nvier\n", encoding="utf-8")
-    assert tester.ask(path.parent, f"read {path}") == "eins\nzwei 😀\ndrei\nvier\n"
-    assert tester.ask(path.parent, f"read {path} 2 2").splitlines() == ["zwei 😀", "drei"]
-    assert [use.operation for use in tester.uses] == ["read", "read"]
+    assert driver.ask(path.parent, f"read {path}") == "eins\nzwei 😀\ndrei\nvier\n"
+    assert driver.ask(path.parent, f"read {path} 2 2").splitlines() == ["zwei 😀", "drei"]
+    assert [use.operation for use in driver.uses] == ["read", "read"]
 
 
-def test_a_missing_or_outside_file_is_an_error_for_the_agent(tester: Tester, tmp_path: Path) -> None:
+def test_a_missing_or_outside_file_is_an_error_for_the_agent(driver: AgentDriver, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "secret").write_text("no")
-    assert tester.ask(home, f"read {home}/none").startswith("error -32002")
-    assert tester.ask(home, f"read {tmp_path}/secret").startswith("error ")
-    assert tester.ask(home, f"write {home}/../out text").startswith("error ")
+    assert driver.ask(home, f"read {home}/none").startswith("error -32002")
+    assert driver.ask(home, f"read {tmp_path}/secret").startswith("error ")
+    assert driver.ask(home, f"write {home}/../out text").startswith("error ")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_is_written(tester: Tester, tmp_path: Path) -> None:
-    assert tester.ask(tmp_path, f"write {tmp_path}/new.txt zwei Wörter\nund 中文") == "written"
+def test_a_file_is_written(driver: AgentDriver, tmp_path: Path) -> None:
+    assert driver.ask(tmp_path, f"write {tmp_path}/new.txt zwei Wörter\nund 中文") == "written"
     assert (tmp_path / "new.txt").read_text(encoding="utf-8") == "zwei Wörter\nund 中文"
-    (use,) = tester.uses
+    (use,) = driver.uses
     assert (use.operation, use.resource, use.text) == ("write", f"{tmp_path}/new.txt", "zwei Wörter\nund 中文")
 
 
 @pytest.mark.item("000-20", "004-64")
-def test_files_and_terminals_need_permission(tester: Tester, tmp_path: Path) -> None:
-    tester.approves = False
+def test_files_and_terminals_need_permission(driver: AgentDriver, tmp_path: Path) -> None:
+    driver.approves = False
     (tmp_path / "old.txt").write_text("old")
-    assert tester.ask(tmp_path, f"read {tmp_path}/old.txt").startswith("error ")
-    assert tester.ask(tmp_path, f"write {tmp_path}/new.txt text").startswith("error ")
-    assert tester.ask(tmp_path, f"run echo > {tmp_path}/ran.txt").startswith("error ")
-    assert [use.operation for use in tester.uses] == ["read", "write", "execute"]
+    assert driver.ask(tmp_path, f"read {tmp_path}/old.txt").startswith("error ")
+    assert driver.ask(tmp_path, f"write {tmp_path}/new.txt text").startswith("error ")
+    assert driver.ask(tmp_path, f"run echo > {tmp_path}/ran.txt").startswith("error ")
+    assert [use.operation for use in driver.uses] == ["read", "write", "execute"]
     assert [path.name for path in tmp_path.iterdir()] == ["old.txt"]
 
 
-def test_a_command_runs_in_a_terminal(tester: Tester, folder: Path) -> None:
-    code, signal, output, truncated = json.loads(tester.ask(folder, "run pwd; echo häßlich >&2; exit 3"))
+def test_a_command_runs_in_a_terminal(driver: AgentDriver, folder: Path) -> None:
+    code, signal, output, truncated = json.loads(driver.ask(folder, "run pwd; echo häßlich >&2; exit 3"))
     assert (code, signal, truncated) == (3, None, False)
     assert output.split("\n") == [str(folder), "häßlich", ""]
 
 
-def test_a_command_is_killed_and_its_output_stays_until_release(tester: Tester, folder: Path) -> None:
-    was_running, code, signal, output = json.loads(tester.ask(folder, "kill"))
+def test_a_command_is_killed_and_its_output_stays_until_release(driver: AgentDriver, folder: Path) -> None:
+    was_running, code, signal, output = json.loads(driver.ask(folder, "kill"))
     assert was_running
     assert (code, signal) == (None, "SIGTERM")
     assert output == "begun\n"
 
 
-def test_a_running_turn_is_cancelled(tester: Tester, folder: Path) -> None:
+def test_a_running_turn_is_cancelled(driver: AgentDriver, folder: Path) -> None:
     async def turn() -> None:
-        session = await tester.agent.open_session(str(folder))
+        session = await driver.agent.open_session(str(folder))
         async with session.prompt("slow") as turn:
             async for update in turn:
                 if isinstance(update, ToolCallStart):
@@ -221,14 +221,14 @@ def test_a_running_turn_is_cancelled(tester: Tester, folder: Path) -> None:
         assert turn.stop_reason == "cancelled"
         assert await session.ask("say again") == "again"  # the session lives on
 
-    tester(turn())
+    driver(turn())
 
 
 @pytest.mark.item("004-63")
-def test_two_sessions_run_at_once(tester: Tester, folder: Path) -> None:
+def test_two_sessions_run_at_once(driver: AgentDriver, folder: Path) -> None:
     async def turns() -> None:
         slow, quick = await asyncio.gather(
-            tester.agent.open_session(str(folder)), tester.agent.open_session(str(folder))
+            driver.agent.open_session(str(folder)), driver.agent.open_session(str(folder))
         )
         async with slow.prompt("slow") as turn:
             assert await quick.ask("say quick") == "quick"
@@ -236,15 +236,15 @@ def test_two_sessions_run_at_once(tester: Tester, folder: Path) -> None:
             turn.cancel()
         assert turn.stop_reason == "cancelled"
 
-    tester(turns())
+    driver(turns())
 
 
-def test_a_session_is_loaded_with_its_history(tester: Tester, folder: Path) -> None:
+def test_a_session_is_loaded_with_its_history(driver: AgentDriver, folder: Path) -> None:
     async def turns() -> None:
-        session = await tester.agent.open_session(str(folder))
+        session = await driver.agent.open_session(str(folder))
         await session.ask("say first")
         await session.ask("say second")
-        loaded = await tester.agent.load_session(session.id, str(folder))
+        loaded = await driver.agent.load_session(session.id, str(folder))
         told = [(type(update), update.content.text) for update in loaded.updates_outside_turns]
         assert told == [
             (UserMessageChunk, "say first"),
@@ -255,18 +255,18 @@ def test_a_session_is_loaded_with_its_history(tester: Tester, folder: Path) -> N
         assert loaded.modes is not None
         assert await loaded.ask("say third") == "third"
 
-    tester(turns())
+    driver(turns())
 
 
-def test_loading_an_unknown_session_is_an_error(tester: Tester, folder: Path) -> None:
+def test_loading_an_unknown_session_is_an_error(driver: AgentDriver, folder: Path) -> None:
     with pytest.raises(ProtocolError) as caught:
-        tester(tester.agent.load_session("nobody", str(folder)))
+        driver(driver.agent.load_session("nobody", str(folder)))
     assert caught.value.kind in (Kind.SESSION_NOT_FOUND, Kind.RESOURCE_NOT_FOUND)
 
 
-def test_the_mode_is_changed_and_the_change_is_sent(tester: Tester, folder: Path) -> None:
+def test_the_mode_is_changed_and_the_change_is_sent(driver: AgentDriver, folder: Path) -> None:
     async def change() -> None:
-        session = await tester.agent.open_session(str(folder))
+        session = await driver.agent.open_session(str(folder))
         assert session.modes is not None
         assert [mode.id for mode in session.modes.available_modes] == ["ask", "code"]
         assert session.modes.current_mode_id == "ask"
@@ -274,33 +274,33 @@ def test_the_mode_is_changed_and_the_change_is_sent(tester: Tester, folder: Path
         assert session.modes.current_mode_id == "code"
         assert CurrentModeUpdate(current_mode_id="code") in session.updates_outside_turns
 
-    tester(change())
+    driver(change())
 
 
-def test_an_extension_that_the_agent_does_not_know_is_an_error(tester: Tester) -> None:
+def test_an_extension_that_the_agent_does_not_know_is_an_error(driver: AgentDriver) -> None:
     with pytest.raises(ProtocolError) as caught:
-        tester(tester.agent.request("_example.org/unknown", {"a": 1}))
+        driver(driver.agent.request("_example.org/unknown", {"a": 1}))
     assert caught.value.kind == Kind.METHOD_NOT_FOUND
 
 
-def test_an_extension_that_we_do_not_know_is_an_error_for_the_agent(tester: Tester, folder: Path) -> None:
-    assert tester.ask(folder, "extension").startswith("error -32601")
+def test_an_extension_that_we_do_not_know_is_an_error_for_the_agent(driver: AgentDriver, folder: Path) -> None:
+    assert driver.ask(folder, "extension").startswith("error -32601")
 
 
-def test_text_of_every_script_arrives_and_half_an_emoji_causes_no_error(tester: Tester, folder: Path) -> None:
+def test_text_of_every_script_arrives_and_half_an_emoji_causes_no_error(driver: AgentDriver, folder: Path) -> None:
     async def turn() -> None:
-        session = await tester.agent.open_session(str(folder))
+        session = await driver.agent.open_session(str(folder))
         async with session.prompt("half") as turn:
             texts = [u.content.text async for u in turn if isinstance(u, AgentMessageChunk)]  # type: ignore[union-attr]
         assert texts == ["a half: \ufffd", "a whole: 😀 中文 \x00 \u2028 ß"]
         assert await session.ask("say 😀 中文 \u2028 ß") == "😀 中文 \u2028 ß"
 
-    tester(turn())
+    driver(turn())
 
 
-def test_a_megabyte_is_received_in_one_chunk_and_sent_in_one_prompt(tester: Tester, folder: Path) -> None:
-    assert tester.ask(folder, "big 1000000") == "é" * 1_000_000
-    assert tester.ask(folder, "say " + "ö" * 1_000_000) == "ö" * 1_000_000
+def test_a_megabyte_is_received_in_one_chunk_and_sent_in_one_prompt(driver: AgentDriver, folder: Path) -> None:
+    assert driver.ask(folder, "big 1000000") == "é" * 1_000_000
+    assert driver.ask(folder, "say " + "ö" * 1_000_000) == "ö" * 1_000_000
 
 
 @pytest.mark.parametrize("name", AGENTS)

@@ -287,7 +287,7 @@ async def test_without_a_client_workspace_the_agent_uses_local_files_and_termina
     assert not os.path.exists(tmp_path / ".." / "x")
 
 
-@pytest.mark.parametrize("lent", [True, False], ids=["lent", "own"])
+@pytest.mark.parametrize("access", [True, False], ids=["access", "own"])
 @pytest.mark.parametrize("way", [way for way in WAYS if way != ("v1", "draft")], ids="-".join)  # v1 has no words for it
 async def test_text_is_written_in_any_encoding_into_new_folders_and_over_nothing(
     tmp_path: Path, way: tuple[str, str], access: bool
@@ -346,7 +346,7 @@ async def test_text_options_that_a_client_does_not_support_are_rejected(tmp_path
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("lent", [True, False], ids=["lent", "own"])
+@pytest.mark.parametrize("access", [True, False], ids=["access", "own"])
 @pytest.mark.parametrize("way", [("v1", "v1"), ("draft", "draft"), ("v1", "draft"), ("draft", "v1")], ids="-".join)
 async def test_a_command_is_ended_by_a_signal_by_force_or_by_its_time(
     tmp_path: Path, way: tuple[str, str], access: bool

@@ -281,22 +281,22 @@ def test_the_owner_of_a_socket_is_found_and_a_closed_socket_has_none(family: soc
             assert (visitor.is_local, bool(visitor.user)) == (True, True)
         with accepted:  # the other end is closed: nobody owns a socket that was closed after sending
             assert socket_owner(there, here) == -1
-            assert asyncio.run(authenticate_local(request)).is_local, "the same socket was found out before"
+            assert asyncio.run(authenticate_local(auth_request)).is_local, "the same socket was found out before"
             with pytest.raises(Refused, match="another user"):
                 asyncio.run(authenticate_local(AuthRequest(address=there[0], port=there[1], server_address=here)))
 
 
 @pytest.mark.parametrize(
-    "request",
+    "auth_request",
     [
         AuthRequest(address="192.0.2.7"),
         AuthRequest(address=""),
         AuthRequest(address="127.0.0.1", headers={"via": "proxy"}),
     ],
 )
-def test_a_remote_client_is_never_the_owner(request: AuthRequest) -> None:
+def test_a_remote_client_is_never_the_owner(auth_request: AuthRequest) -> None:
     with pytest.raises(Refused) as refused:
-        asyncio.run(authenticate_local(request))
+        asyncio.run(authenticate_local(auth_request))
     assert refused.value.status == 403
 
 
