@@ -281,7 +281,7 @@ def test_the_owner_of_a_socket_is_found_and_a_closed_socket_has_none(family: soc
             assert (visitor.is_local, bool(visitor.user)) == (True, True)
         with accepted:  # the other end is closed: nobody owns a socket that was closed after sending
             assert socket_owner(there, here) == -1
-            assert asyncio.run(authenticate_local(auth_request)).is_local, "the same socket was found out before"
+            assert asyncio.run(authenticate_local(request)).is_local, "the same socket was found out before"
             with pytest.raises(Refused, match="another user"):
                 asyncio.run(authenticate_local(AuthRequest(address=there[0], port=there[1], server_address=here)))
 
