@@ -18,9 +18,7 @@ from dragoman.config.host_section import NamedHost
 from dragoman.config.paths import UserPaths
 from dragoman.config.private_files import read_bytes, write_private
 from dragoman.errors import ConfigFault
-
-# A token for any host from the environment; it overrides the file.
-TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
+from dragoman.transport.process.launch import TOKEN_VARIABLE as TOKEN_VARIABLE
 
 
 def add_host(path: str, host: NamedHost) -> None:
@@ -62,7 +60,7 @@ def save_token(paths: UserPaths, name: str, token: str) -> str:
 
 
 def read_token(host: NamedHost, environ: Mapping[str, str]) -> str:
-    """Return the token from the environment or the file; reject a file that others can read."""
+    """Return the token: the variable overrides the file; reject a file that others can read."""
     if environ.get(TOKEN_VARIABLE):
         return environ[TOKEN_VARIABLE].strip()
     if not host.token_file:

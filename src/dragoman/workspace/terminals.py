@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import Kind, ProtocolError, SandboxUnavailable
+from dragoman.transport.process.launch import inherited_environment
 from dragoman.workspace.paths import PathTarget, Roots, find_target
 from dragoman.workspace.spawn import DEFAULT_TERM, StartedCommand, TerminalSize, start_in_terminal, start_piped
 from dragoman.workspace.terminal import KILL_GRACE, OutputTail, Terminal
@@ -101,7 +102,7 @@ class Terminals:
             raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._max_open})
         limit = self._output_limit if output_byte_limit is None else output_byte_limit
         tail = OutputTail(max(0, min(limit, MAX_OUTPUT_LIMIT)))
-        base = os.environ if self._environ is None else self._environ
+        base = inherited_environment(None, True) if self._environ is None else self._environ
         environ = _build_environment(base if self._sandbox_plan is None else self._sandbox_plan.environment(base), env)
         size = _terminal_size(rows, columns) if pty else None
         started = self._start_command(command, args, cwd, environ, separate_streams, size, is_resolved)

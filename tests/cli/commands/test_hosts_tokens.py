@@ -134,6 +134,9 @@ def test_a_host_is_added_with_its_token_in_a_private_file(run: Run, tmp_path: Pa
     assert run("hosts", "add", "roof", "http://127.0.0.1:7437/acp?token=dgm_link").code == 0
     assert "dgm_link" not in run("hosts").out
     assert file.with_name("roof").read_text() == "dgm_link\n"
+    assert run("hosts", "add", "shed", text="http://127.0.0.1:7437/acp?token=dgm_read\n").code == 0
+    assert file.with_name("shed").read_text() == "dgm_read\n"
+    assert "give the URL" in run("hosts", "add", "barn").err
 
 
 def test_changing_a_host_keeps_other_settings_and_never_moves_its_token(run: Run, tmp_path: Path) -> None:

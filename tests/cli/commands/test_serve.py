@@ -387,3 +387,18 @@ def test_an_unsafe_or_wrong_host_does_not_start_and_says_what_to_do(
     err = capsys.readouterr().err
     assert expected in err
     assert err.count("\n") == 1
+
+
+def test_a_client_cannot_add_lines_to_the_log_by_its_name(tmp_path: Path) -> None:
+    host = Served(tmp_path, "--bind", "127.0.0.1:0", "--verbose")
+    try:
+        with Editor(host) as editor:
+            info = {"name": "editor\ndragoman: root is connected", "version": "1"}
+            editor.ask("initialize", protocolVersion=1, clientCapabilities={}, clientInfo=info)
+            editor.ask("session/new", cwd=str(tmp_path), mcpServers=[])
+    finally:
+        host.end()
+    assert host.process.stderr is not None
+    log = host.process.stderr.read()
+    assert "editor␊dragoman: root is connected" in log
+    assert "\ndragoman: root is connected\n" not in log

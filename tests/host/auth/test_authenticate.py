@@ -10,6 +10,7 @@ import pytest
 
 from dragoman.host.auth.authenticate import Authenticator
 from dragoman.host.auth.database import HostDatabase
+from dragoman.host.auth.oidc import TokenIdentity
 from dragoman.host.auth.tokens import Tokens
 from dragoman.transport.remote.server.auth import BEARER_SUBPROTOCOL_PREFIX, AuthRequest, Principal, Refused
 
@@ -53,6 +54,39 @@ def test_a_wrong_token_is_refused_for_the_local_owner_too(tokens: Tokens) -> Non
     with pytest.raises(Refused) as caught:
         auth_request(Authenticator(tokens, local=as_owner), headers={"authorization": "Bearer nonsense"})
     assert caught.value.status == 401
+
+
+def test_where_the_system_does_not_tell_an_admin_token_of_the_owner_is_the_proof(tokens: Tokens) -> None:
+    def is_owner(text: str, uid: int | None = None) -> bool:
+        admission = Authenticator(tokens, local=as_owner)
+        return auth_request(admission, query={"token": text}, socket_cache={"uid": uid}).is_local
+
+    proof, _ = tokens.create("owner", "admin")
+    assert is_owner(proof)
+    assert not is_owner(proof, uid=0), "where the system tells, it decides"
+    for user, role in (("owner", "editor"), ("ann", "admin")):
+        assert not is_owner(tokens.create(user, role)[0])
+
+
+class Issuer:
+    """An issuer that vouches for every name."""
+
+    owner = "owner"
+
+    async def verify(self, text: str) -> TokenIdentity:
+        return TokenIdentity(user=text, role="editor", expires=1.0)
+
+
+def test_a_user_of_the_issuer_cannot_be_somebody_with_a_token(tokens: Tokens) -> None:
+    admission = Authenticator(tokens, Issuer())  # type: ignore[arg-type]
+    _, created = tokens.create("ann", "admin")
+    tokens.revoke(created.id)
+    tokens.create_share_link("s1", "viewer", 60, name="eve")
+    for user in ("ben", "owner", "eve"):  # the issuer itself decides who is the owner
+        assert auth_request(admission, query={"token": user}).user == user
+    with pytest.raises(Refused, match="ann is a user with a token of this host") as caught:
+        auth_request(admission, query={"token": "ann"})
+    assert caught.value.status == 403
 
 
 def test_a_share_link_gives_access_to_its_session_only(tokens: Tokens) -> None:

@@ -24,9 +24,14 @@ async def test_a_share_link_opened_in_a_browser_explains_its_use(tmp_path: Path)
         created = (await at.ann("POST", shares, {"role": "viewer", "seconds": 600})).json
         principal = Caller(at.app)
         page = await principal("GET", f"/acp?token={created['token']}", accept=BROWSER)
-        link = f"'http://127.0.0.1:7437/acp?token={created['token']}'"
         assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-        assert commands(page.body) == [f"dragoman chat --host {link}", f"dragoman attach {link}"]
+        # The link is a secret, and other users of a machine see its command lines.
+        assert commands(page.body) == [
+            "dragoman hosts add shared",
+            "dragoman chat --host shared",
+            "dragoman attach shared",
+        ]
+        assert created["token"].encode() not in page.body
         assert b"read along" in page.body
         assert b"<script" not in page.body
         assert "default-src 'none'" in page.headers["content-security-policy"]
@@ -34,8 +39,8 @@ async def test_a_share_link_opened_in_a_browser_explains_its_use(tmp_path: Path)
         assert at.session.encode() not in page.body
         # Behind a TLS proxy, the address is the one that the user sees.
         proxied = {"accept": BROWSER, "x-forwarded-proto": "https"}
-        page = await principal("GET", f"/acp?token={created['token']}", **proxied)
-        assert commands(page.body)[0] == f"dragoman chat --host {link.replace('http:', 'https:')}"
+        page = await at.ann("GET", "/acp", **proxied)
+        assert commands(page.body)[0] == "dragoman chat --host https://127.0.0.1:7437/acp"
         # Programs get the same as before, and a request authenticated by a header has no token in the page.
         assert (await principal("GET", f"/acp?token={created['token']}", accept="text/event-stream")).status == 400
         page = await Caller(at.app, created["token"])("GET", "/acp", accept=BROWSER)

@@ -201,6 +201,7 @@ async def test_exits_are_detected_without_pidfds_too(monkeypatch: pytest.MonkeyP
 async def test_the_environment_is_inherited_completely_or_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     monkeypatch.setenv("HOME", "/nowhere")
+    monkeypatch.setenv("DRAGOMAN_TOKEN", "dgm_of_the_user")
     code = "import os, json; print(json.dumps(dict(os.environ)))"
 
     async def seen(**options: object) -> dict[str, str]:
@@ -211,6 +212,8 @@ async def test_the_environment_is_inherited_completely_or_by_name(monkeypatch: p
 
     whole = await seen(env={"EXTRA": "1"})
     assert (whole["SOME_API_KEY"], whole["EXTRA"]) == ("secret", "1")
+    assert "DRAGOMAN_TOKEN" not in whole, "an agent could act as its user on a host"
+    assert (await seen(env={"DRAGOMAN_TOKEN": "its own"}))["DRAGOMAN_TOKEN"] == "its own"
     listed = await seen(inherit_env=["HOME", "NOT_SET"], env={"EXTRA": "1"})
     assert {name for name in listed if name != "LC_CTYPE"} == {"HOME", "EXTRA", MARKER}
     nothing = await seen(inherit_env=False)

@@ -48,6 +48,7 @@ examples:
   dragoman hosts
   dragoman hosts --json | jq -r '.hosts[] | select(.reachable).name'
   dragoman hosts add office --ca renewed.pem < /dev/null
+  dragoman hosts add roof < link.txt
   dragoman chat --host office
   dragoman hosts default office && dragoman chat --host
   dragoman hosts remove office"""
@@ -64,7 +65,12 @@ def main(arguments: list[str]) -> int:
         default="list",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="add, remove, default: name of the host")
-    parser.add_argument("url", nargs="?", metavar="URL", help="add: URL of the host")
+    parser.add_argument(
+        "url",
+        nargs="?",
+        metavar="URL",
+        help="add: URL of the host; without it, standard input has a share link",
+    )
     parser.add_value(
         "--token-file", "FILE", "add: file with the token; without it, the token is read from standard input"
     )
@@ -121,6 +127,8 @@ def add_host(parser: Parser, options: argparse.Namespace) -> int:
     paths = user_paths()
     before = config.load_config(paths.config_file).hosts.get(name)
     given_url = options.url or (before.url if before is not None else "")
+    if not given_url:  # a share link is a secret, so it need not be on the command line
+        given_url = _read_secret(f"link or URL of {name}: ")
     if not given_url.startswith(("http://", "https://", "ws://", "wss://")):
         parser.error("give the URL of the host, as in: add office https://office.example:7437")
     url, url_token = split_token(given_url)  # the token of a share link belongs in the file, not in the list
@@ -129,7 +137,7 @@ def add_host(parser: Parser, options: argparse.Namespace) -> int:
     if options.token_file is not None:
         file = os.path.abspath(os.path.expanduser(options.token_file))
         hosts.read_token(NamedHost(name=name, url=url, token_file=file), {})
-    elif token := url_token or _read_token(name, "Enter to keep it" if file else "Enter for none"):
+    elif token := url_token or _read_secret(f"token of {name} ({'Enter to keep it' if file else 'Enter for none'}): "):
         file = hosts.save_token(paths, name, token)
     if options.ca is not None:
         ca = os.path.abspath(os.path.expanduser(options.ca)) if options.ca else ""
@@ -175,13 +183,11 @@ def set_default_host(parser: Parser, options: argparse.Namespace) -> int:
     return report(options, {"default": name}, f"the default host is {name}")
 
 
-def _read_token(name: str, hint: str) -> str:
-    """Read the token from standard input; on a terminal, ask without echo."""
+def _read_secret(prompt: str) -> str:
+    """Read a token or link from standard input; on a terminal, ask without echo."""
     if sys.stdin is None:
         return ""
-    if sys.stdin.isatty():
-        return getpass.getpass(f"token of {name} ({hint}): ").strip()
-    return sys.stdin.read().strip()
+    return (getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.read()).strip()
 
 
 def _delete_token_file(paths: UserPaths, host: NamedHost) -> None:

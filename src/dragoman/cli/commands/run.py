@@ -266,7 +266,7 @@ def open_trace(path: str | None, command: Sequence[str]) -> Iterator[Tap | None]
     from dragoman.inspect.tap import trace_to
 
     def report(text: str) -> None:
-        print(f"dragoman: {sanitize(text)}", file=sys.stderr, flush=True)
+        print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True)
 
     with trace_to(path, command, report) as tap:
         yield tap

@@ -18,7 +18,7 @@ import msgspec
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import mcp_file, which_agent
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import sanitize, sanitize_line
+from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.config_file import NamedAgent, load_config
 from dragoman.config.host_section import (
     DEFAULT_BIND,
@@ -176,7 +176,7 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
 
     def report(text: str) -> None:
         if options.verbose:
-            print(f"dragoman: {sanitize(text)}", file=sys.stderr, flush=True)
+            print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True)
 
     stop = _stop_event()
     for warning in settings.warnings(section, paths):

@@ -8,7 +8,7 @@ import sys
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import options as session_options
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import sanitize
+from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.engine.loop import run as run_loop
 
@@ -80,6 +80,6 @@ def main(arguments: list[str]) -> int:
             permission=options.permission,
             detection=options.probe,
             sandbox=confined,
-            report=lambda text: print(f"dragoman: {sanitize(text)}", file=sys.stderr, flush=True),
+            report=lambda text: print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True),
         )
     )

@@ -213,8 +213,9 @@ examples:
   dragoman sessions share roof --list
   dragoman sessions share roof --revoke k3f9x2m7qd
 
-  # as the guest:
-  dragoman chat --host 'http://127.0.0.1:7437/acp?token=...'"""
+  # as the guest; the first command asks for the link:
+  dragoman hosts add roof
+  dragoman chat --host roof"""
 
 
 def run_share(name: str, arguments: list[str]) -> int:

@@ -6,6 +6,7 @@ import asyncio
 
 from dragoman.errors import StoreFault
 from dragoman.host.auth.oidc import Oidc
+from dragoman.host.auth.roles import ADMIN
 from dragoman.host.auth.tokens import PREFIX, Token, Tokens
 from dragoman.transport.remote.server.auth import (
     Authenticate,
@@ -15,6 +16,7 @@ from dragoman.transport.remote.server.auth import (
     bearer_token,
     unauthorized_error,
 )
+from dragoman.transport.remote.server.origin import needs_proof
 
 
 class Authenticator:
@@ -37,6 +39,13 @@ class Authenticator:
         if text.startswith(PREFIX) or self._oidc is None:
             return await self._authenticate_token(text, request)
         found = await self._oidc.verify(text)
+        if found.user != self._oidc.owner and self._tokens.is_user(found.user):
+            # A user who can choose their name at the issuer must not become somebody who has a token.
+            raise Refused(
+                403,
+                f"{found.user} is a user with a token of this host; use that token, or ask the owner of the host to "
+                "create it under another name",
+            )
         return Principal(user=found.user, role=found.role, expires_at=found.expires, address=request.address)
 
     async def _authenticate_token(self, text: str, request: AuthRequest) -> Principal:
@@ -52,8 +61,14 @@ class Authenticator:
             session=token.session,
             expires_at=token.expires,
             address=request.address,
+            is_local=self._is_proof(token, request),
             token_id=token.id,
         )
+
+    def _is_proof(self, token: Token, request: AuthRequest) -> bool:
+        """Whether this token proves that a connection is the owner's, where the system does not tell."""
+        is_owner = token.session is None and token.role == ADMIN and token.user == self._tokens.owner
+        return self._local is not None and is_owner and needs_proof(request)
 
     def _note_use(self, token: Token) -> None:
         try:

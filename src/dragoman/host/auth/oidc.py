@@ -56,7 +56,7 @@ class Oidc:
         if faults:
             raise ConfigFault(faults)
         self._settings = settings
-        self._owner = owner
+        self.owner = owner
         self._keys = Jwks(settings.issuer, fetch=fetch, clock=clock, report=report or (lambda _: None))
 
     async def verify(self, text: str) -> TokenIdentity:
@@ -109,8 +109,8 @@ class Oidc:
         if settings.user == "email" and claims.get("email_verified", True) not in (True, "true"):
             raise unauthorized_error("the issuer has not verified this email address")
         if settings.owner and name == settings.owner:
-            return TokenIdentity(user=self._owner or name, role="admin", expires=expires)
-        if name == self._owner:
+            return TokenIdentity(user=self.owner or name, role="admin", expires=expires)
+        if name == self.owner:
             # A user who can choose their name at the issuer must not become the owner of this host by it.
             raise Refused(403, f"{name} is the owner of this host; if that is you, set `owner` in [host.issuer]")
         found = [settings.role] if settings.role else []

@@ -67,6 +67,7 @@ class Tokens:
     def __init__(self, database: HostDatabase, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
+        self.owner = database.owner
 
     def create(
         self,
@@ -130,6 +131,10 @@ class Tokens:
         now = self._clock()
         roles = [each.role for each in self.list_tokens() if each.user == user and each.state(now) == "valid"]
         return max(roles, key=RANK.__getitem__, default=None)
+
+    def is_user(self, name: str) -> bool:
+        """Tell whether a token was ever created for this user."""
+        return bool(self._database.fetch_rows("SELECT 1 FROM tokens WHERE user = ? AND session IS NULL LIMIT 1", name))
 
     def revoke(self, id: str) -> Token:
         """Revoke a token. Connections that use it are closed."""

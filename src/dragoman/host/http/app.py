@@ -171,7 +171,7 @@ class HostApp:
         except Refused as refused:
             await request.refuse(refused)
         except Exception:
-            logger.exception("a request to %s failed", request.path)
+            logger.exception("a request to %r failed", request.path)
             if not request.is_started:
                 await request.refuse(Refused(500, "the host failed; see its log"))
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from dragoman.transport.sandbox.plan import ActiveSandbox
 
+# Our own token for a host. Agents and their commands do not inherit it: with it they could act as their user there.
+TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
+
 
 class LaunchedProcess:
     """A started child and our ends of its pipes."""
@@ -103,9 +106,9 @@ def child_environment(
 
 
 def inherited_environment(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str]) -> dict[str, str]:
-    """Return our environment, the listed names of it, or nothing, with `env` on top."""
+    """Return our environment without our own token, the listed names of it, or nothing, with `env` on top."""
     if isinstance(inherit_env, bool):
-        environ = dict(os.environ) if inherit_env else {}
+        environ = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE} if inherit_env else {}
     else:
         environ = {name: os.environ[name] for name in inherit_env if name in os.environ}
     return {**environ, **(env or {})}

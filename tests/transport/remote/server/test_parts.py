@@ -33,6 +33,7 @@ from dragoman.transport.remote.server.origin import (
     check_bind,
     check_host,
     check_origin,
+    needs_proof,
     socket_owner,
 )
 from dragoman.transport.remote.server.ws_transport import WebSocketServerTransport
@@ -298,6 +299,32 @@ def test_a_remote_client_is_never_the_owner(auth_request: AuthRequest) -> None:
     with pytest.raises(Refused) as refused:
         asyncio.run(authenticate_local(auth_request))
     assert refused.value.status == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_site_gets_nothing_where_no_token_is_needed(site: str) -> None:
+    knock = AuthRequest(address="127.0.0.1", headers={"sec-fetch-site": site}, socket_cache={"uid": os.getuid()})
+    with pytest.raises(Refused, match="page of another site") as refused:
+        asyncio.run(authenticate_local(knock))
+    assert refused.value.status == 403
+    # An origin was checked before, and what the user typed comes from no site.
+    for headers in ({"sec-fetch-site": site, "origin": "https://allowed.example"}, {"sec-fetch-site": "none"}):
+        known = {"uid": os.getuid(), "confined": False}
+        assert asyncio.run(authenticate_local(AuthRequest(address="::1", headers=headers, socket_cache=known))).is_local
+
+
+def test_a_connection_of_nobody_knows_whom_is_not_the_owner() -> None:
+    knock = AuthRequest(address="127.0.0.1", socket_cache={"uid": None})
+    with pytest.raises(Refused, match="dragoman tokens create") as refused:
+        asyncio.run(authenticate_local(knock))
+    assert refused.value.status == 401
+    assert needs_proof(knock)
+    for other in (
+        AuthRequest(address="127.0.0.1", socket_cache={"uid": None}, headers={"via": "proxy"}),
+        AuthRequest(address="192.0.2.7", socket_cache={"uid": None}),
+        AuthRequest(address="127.0.0.1", socket_cache={"uid": 5}),
+    ):
+        assert not needs_proof(other)
 
 
 @pytest.mark.parametrize(

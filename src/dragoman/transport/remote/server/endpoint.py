@@ -110,7 +110,7 @@ class Endpoint:
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception:
-            logger.exception("a request to %s failed", request.path)
+            logger.exception("a request to %r failed", request.path)
             if not request.is_started:
                 await request.refuse(Refused(500, "the server failed; its log says how"))
 

@@ -50,14 +50,17 @@ async def send_page(request: Request, principal: Principal) -> None:
         text = f"Anyone with this link may {_ROLE_RIGHTS.get(principal.role, 'be in it')}: treat it like a password."
     if principal.expires_at is not None:
         text += f" It is valid until {datetime.fromtimestamp(principal.expires_at, UTC):%Y-%m-%d %H:%M} UTC."
-    command_url = escape(shlex.quote(_request_url(request)))
+    host, save = escape(shlex.quote(_request_url(request))), ""
+    if "token" in request.query:  # other users of a machine see its command lines
+        host = "shared"
+        save = f"<p>Save the link. This asks for it:</p>\n<pre>dragoman hosts add {host}</pre>\n"
     await _send_html(
         request,
         200,
         title,
-        f"<p>{escape(text)}</p>\n"
-        f"<p>To talk to the agent in a terminal:</p>\n<pre>dragoman chat --host {command_url}</pre>\n"
-        f"<p>For an editor, as the command of its agent:</p>\n<pre>dragoman attach {command_url}</pre>\n",
+        f"<p>{escape(text)}</p>\n{save}"
+        f"<p>To talk to the agent in a terminal:</p>\n<pre>dragoman chat --host {host}</pre>\n"
+        f"<p>For an editor, as the command of its agent:</p>\n<pre>dragoman attach {host}</pre>\n",
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dragoman.errors import StartFailed
-from dragoman.transport.remote.server.auth import AuthRequest, Principal, Refused
+from dragoman.transport.remote.server.auth import AuthRequest, Principal, Refused, unauthorized_error
 
 _PROCESSES = "/proc"
 
@@ -23,6 +23,9 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 # A request with one of these came through a proxy, so the socket does not show who sent it.
 _FORWARDED_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+# Where a browser may say that a request without Origin comes from: typed by the user, or from our own pages.
+_OWN_SITES = ("none", "same-origin")
 
 
 def check_host(request: AuthRequest, hosts: Collection[str]) -> None:
@@ -62,21 +65,36 @@ async def authenticate_local(request: AuthRequest) -> Principal:
     for name in _FORWARDED_HEADERS:
         if name in request.headers:
             raise Refused(403, f"a proxy passed this on ({name}), so the sender is unknown; set up tokens first")
-    if "uid" not in request.socket_cache:  # the owner of a socket never changes, and the kernel's table is slow to read
-        request.socket_cache["uid"], request.socket_cache["inode"] = _owner_and_inode(
-            (request.address, request.port), request.server_address
+    if request.headers.get("sec-fetch-site", "none") not in _OWN_SITES and "origin" not in request.headers:
+        raise Refused(403, "a page of another site asks for this; open the address yourself")
+    uid = _cached_uid(request)
+    if uid is None:
+        raise unauthorized_error(
+            "this system does not tell whose connection this is; prove that you are the owner: send a token of yours "
+            "(dragoman tokens create YOUR-USER-NAME --role admin), or serve with your own `authenticate`"
         )
-    uid = request.socket_cache["uid"]
-    if uid is not None and uid != os.getuid():
+    if uid != os.getuid():
         raise Refused(403, "another user of this machine runs this server; start one of your own")
     if "confined" not in request.socket_cache:
-        is_uid_known = uid is not None
-        request.socket_cache["confined"] = is_uid_known and await asyncio.to_thread(
-            may_be_confined, request.socket_cache["inode"], uid
-        )
+        request.socket_cache["confined"] = await asyncio.to_thread(may_be_confined, request.socket_cache["inode"], uid)
     if request.socket_cache["confined"]:
         raise Refused(403, "this may be a sandboxed program, which must not act as you; it needs a token")
     return Principal(user=current_user(), is_local=True, address=request.address)
+
+
+def needs_proof(request: AuthRequest) -> bool:
+    """Whether this is a connection on this machine of which the system does not tell whose it is."""
+    is_direct = is_loopback(request.address) and not any(name in request.headers for name in _FORWARDED_HEADERS)
+    return is_direct and _cached_uid(request) is None
+
+
+def _cached_uid(request: AuthRequest) -> int | None:
+    """Return the user id behind the socket of a request, as `socket_owner` does."""
+    cache = request.socket_cache
+    if "uid" not in cache:  # the owner of a socket never changes, and the kernel's table is slow to read
+        cache["uid"], cache["inode"] = _owner_and_inode((request.address, request.port), request.server_address)
+    uid: int | None = cache["uid"]
+    return uid
 
 
 def current_user() -> str:
