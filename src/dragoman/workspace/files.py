@@ -7,7 +7,8 @@ watching. Permission is checked before.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dragoman.errors import Kind, ProtocolError
@@ -58,6 +59,12 @@ class Files:
         self._roots = Roots(roots, protected, resolve)
         self._base = base
         self._max_bytes = max_bytes
+
+    def with_approved(self, paths: Mapping[str, str]) -> Files:
+        """Return the same files, where each requested path leads to the canonical path that was approved, or fails."""
+        files = copy(self)
+        files._roots = self._roots.with_approved(paths)
+        return files
 
     def resolve(self, path: str) -> str:
         """Return the canonical path of a file, existing or not, for permission questions."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, TypeVar
 
 from dragoman.errors import Kind, ProtocolError
@@ -50,9 +51,10 @@ class Roots:
     """The root folders of a workspace; links in their own paths are resolved once, by `resolve`.
 
     `protected` is never written: paths, and names without a slash, anywhere in a root or as the name of a root.
+    `approved` has the canonical paths of requested ones that were approved; only these are then walked to.
     """
 
-    __slots__ = ("_normalized_paths", "_protected_names", "_protected_paths", "_root_by_path", "real_paths")
+    __slots__ = ("_normalized_paths", "_protected_names", "_protected_paths", "_root_by_path", "approved", "real_paths")
 
     def __init__(
         self, paths: Sequence[str], protected: Sequence[str] = (), resolve: Callable[[str], str] = os.path.realpath
@@ -70,8 +72,15 @@ class Roots:
             if ".." not in parts:
                 spellings.setdefault("/" + "/".join(parts), real)
         self._root_by_path = spellings
+        self.approved: Mapping[str, str] = {}
         self.real_paths: tuple[str, ...] = tuple(dict.fromkeys(spellings.values()))
         self._normalized_paths = tuple(map(_normalize, self.real_paths))
+
+    def with_approved(self, paths: Mapping[str, str]) -> Roots:
+        """Return the same roots, where each of these requested paths leads to its approved canonical path."""
+        roots = copy(self)
+        roots.approved = {_without_slashes(requested): path for requested, path in paths.items()}
+        return roots
 
     def check_writable(self, path: str, requested: str) -> None:
         """Refuse a canonical path that is protected, or in a protected folder."""
@@ -160,7 +169,9 @@ def find_target(
     """
     asked = validate_path(path, base)
     with translate_os_errors(asked):
-        return _PathWalk(roots, asked, make_directories=make_directories, made_directories=made_directories).run()
+        return _PathWalk(roots, asked, make_directories=make_directories, made_directories=made_directories).run(
+            roots.approved.get(_without_slashes(path))
+        )
 
 
 def with_target(
@@ -214,6 +225,10 @@ def validate_path(path: str, base: str | None = None) -> str:
     return path
 
 
+def _without_slashes(path: str) -> str:
+    return path.rstrip("/") or path
+
+
 def _is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
@@ -260,15 +275,21 @@ class _PathWalk:
         self.make_directories = make_directories
         self.made_directories = [] if made_directories is None else made_directories
         self.allow_missing = allow_missing
+        self.allow_links = True
         self.link_count = 0
         self.fd = -1
         self.root = ""
         self.names: list[str] = []
         self.remaining: list[str] = []
 
-    def run(self) -> PathTarget:
+    def run(self, approved: str | None = None) -> PathTarget:
+        """Walk the path, or its approved canonical form, in which nothing may have become a link since."""
         try:
-            self._enter_root(self.path.split("/"))
+            parts = self.path.split("/")
+            if approved is not None:
+                self.allow_links = False
+                parts = [*approved.split("/"), *([""] if parts[-1] in ("", ".", "..") else ())]
+            self._enter_root(parts)
             while self.remaining:
                 part = self.remaining.pop()
                 if part in ("", "."):
@@ -354,6 +375,9 @@ class _PathWalk:
             if error.errno in (errno.EINVAL, errno.ENOENT):
                 return False
             raise
+        if not self.allow_links:
+            message = f"{self.path} is not the file that was approved: it leads to {target} now; ask for it again"
+            raise ProtocolError(Kind.PERMISSION_DENIED, message, file_error_data(self.path))
         self.link_count += 1
         if self.link_count > MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))

@@ -90,8 +90,8 @@ class Terminals:
         """Start a command and return its terminal at once; kill it after `timeout` seconds.
 
         `separate_streams` also keeps the streams separate; the combined output is then not in exact order. With
-        `is_resolved`, `cwd` is a result of `folder`, and links are not followed. With `pty` it runs in a real terminal
-        of that size, which has one stream and takes input.
+        `is_resolved`, `cwd` is a result of `folder`, links are not followed, and the words are those of `build_argv`.
+        With `pty` it runs in a real terminal of that size, which has one stream and takes input.
         """
         if self._sandbox is not None:
             await self._prepare_sandbox(self._sandbox)
@@ -157,7 +157,7 @@ class Terminals:
         size: TerminalSize | None,
         is_resolved: bool,
     ) -> StartedCommand:
-        argv = _build_argv(command, args)
+        argv = [command, *args] if is_resolved else build_argv(command, args)
         with self._found(cwd) as target:
             if is_resolved and target.path != cwd:
                 message = f"{cwd} is not the folder that was approved: it leads to {target.path}"
@@ -184,8 +184,8 @@ class Terminals:
         return find_target(self._roots, folder.rstrip("/") + "/")
 
 
-def _build_argv(command: str, args: Sequence[str]) -> list[str]:
-    """Return the argv; a command without args may be a whole shell line (droid,
+def build_argv(command: str, args: Sequence[str]) -> list[str]:
+    """Return the words to execute; a command without args may be a whole shell line (droid,
     docs/protocol/peers.md#terminal-commands).
     """
     if not command:

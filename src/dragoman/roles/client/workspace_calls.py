@@ -92,14 +92,14 @@ class FileCalls:
         return known[1]
 
     async def _approved_files(self, operation: str, params: Any, method: str, **more: Any) -> Files:
-        """Return the files of a call's session, after its use of the path is approved."""
+        """Return the files of a call's session, after its use of the path is approved: the path leads nowhere else."""
         session = self._workspace.session_of(params)
         files = self._files_of(session)
         path = files.resolve(params.path)
         await self._workspace.require_approval(
             operation, path, session, requested_path=params.path, method=method, **more
         )
-        return files
+        return files.with_approved({params.path: path})
 
     # --- text -------------------------------------------------------------------------------------------------
 
@@ -183,6 +183,7 @@ class FileCalls:
             await self._workspace.require_approval(
                 "write", path, session, requested_path=requested, method="fs/write_files", **what
             )
+        files = files.with_approved({path: real for (path, _), real in zip(contents, paths, strict=True)})
         create = params.create_directories is True
         return fs.WriteFilesResult(
             bytes_written=await asyncio.to_thread(files.write_many, contents, create_directories=create)
@@ -296,7 +297,10 @@ class TerminalCalls:
         return self._terminals[session_id]
 
     async def _create(self, params: Any) -> CreateTerminalResult:
-        line = shlex.join([params.command, *(params.args or ())]) if params.args else params.command
+        from dragoman.workspace.terminals import build_argv
+
+        argv = build_argv(params.command, params.args or ())
+        line = shlex.join(argv) if argv[0] == params.command else params.command
         terminals = self._terminals_of(params.session_id)
         env = {pair.name: pair.value for pair in params.env or ()}
         options = side_data_of(params)
@@ -316,8 +320,8 @@ class TerminalCalls:
             raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._max_terminals})
         timeout = options.get("timeout")
         terminal = await terminals.create(
-            params.command,
-            params.args or (),
+            argv[0],
+            argv[1:],
             folder,
             env,
             int_or_none(params.output_byte_limit),

@@ -14,9 +14,10 @@ import pytest
 from dragoman import ClientSession, RemoteAgent, connect
 from dragoman.config.paths import user_paths
 from dragoman.policy.decide import Policy
-from dragoman.policy.decision import ALLOW, DENY
+from dragoman.policy.decision import ALLOW, ASK, DENY
 from dragoman.policy.modes import MODES
 from dragoman.policy.question import OPERATIONS
+from dragoman.policy.rules import Rule, RuleFile
 from dragoman.roles.client.permission.guard import Guard
 from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
 from dragoman.store.audit import AuditLog
@@ -355,3 +356,81 @@ async def test_no_file_call_writes_protected_files_even_if_everything_is_allowed
         after = real.read_bytes() if real.exists() else None
         assert (after or b"").startswith(before or b"")
         assert b"bypassPermissions" not in (after or b"") or file == "audit"
+
+
+# --- approved and used --------------------------------------------------------------------------------------
+
+
+# Every file call, with the name that it uses below a folder.
+FILE_CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fs/read_text_file": ("file", {}),
+    "fs/read_binary_file": ("file", {}),
+    "fs/list_directory": ("", {}),
+    "fs/watch": ("", {}),
+    "fs/write_text_file": ("file", {"content": "new"}),
+    "fs/write_binary_file": ("file", {"data": "bmV3"}),
+    "fs/create_directory": ("made", {}),
+    "fs/write_files": ("file", {}),
+}
+
+
+@pytest.mark.parametrize("swapped", ["the link that was named", "the folder that was approved"])
+@pytest.mark.parametrize("method", FILE_CALLS)
+async def test_what_is_used_is_what_was_approved_whatever_changes_while_the_user_thinks(
+    tmp_path: Path, method: str, swapped: str
+) -> None:
+    folder = tmp_path.resolve()
+    for name in ("approved", "secret"):
+        (folder / name).mkdir()
+        (folder / name / "file").write_text(name)
+    (folder / "link").symlink_to("approved")
+
+    def swap(prompt: PermissionPrompt) -> PermissionChoice:
+        assert prompt.questions[0].resource.startswith(f"{folder}/approved")
+        if swapped == "the link that was named":
+            (folder / "link").unlink()
+            (folder / "link").symlink_to("secret")
+        else:
+            (folder / "approved").rename(folder / "moved")
+            (folder / "approved").symlink_to("secret")
+        return PermissionChoice(ALLOW)
+
+    name, more = FILE_CALLS[method]
+    path = f"{folder}/link/{name}"
+    params = {"path": path, **more} if method != BATCH else {"files": [{"path": path, "content": "new"}]}
+    policy = Policy(files=(RuleFile(name="all", rules=(Rule(verdict=ASK),)),))
+    async with guarded_wire(tmp_path, ask=swap, policy=policy) as wire:
+        answer = await wire.call(method, **params)
+    if swapped == "the folder that was approved":
+        assert answer["error"]["data"]["kind"] == "permission_denied"
+    else:
+        assert "error" not in answer
+        assert "secret" not in str(answer)
+    assert [each.name for each in (folder / "secret").iterdir()] == ["file"]
+    assert (folder / "secret" / "file").read_text() == "secret"
+
+
+async def test_a_program_that_appears_while_the_user_thinks_is_not_run_instead_of_the_approved_line(
+    tmp_path: Path,
+) -> None:
+    """`/folder/tool now` is a shell line, unless there is a program of that name when it is asked about."""
+    folder = tmp_path.resolve()
+
+    def write_program(name: str) -> None:
+        (folder / name).write_text(f"#!/bin/sh\ntouch '{folder}/ran {name}'\n")
+        (folder / name).chmod(0o755)
+
+    def appear(prompt: PermissionPrompt) -> PermissionChoice:
+        lines.append(prompt.questions[0].resource)
+        write_program("tool now")
+        return PermissionChoice(ALLOW)
+
+    lines: list[str] = []
+    write_program("tool")
+    async with guarded_wire(tmp_path, ask=appear) as wire:
+        for _ in range(2):
+            answer = await wire.call("terminal/create", command=f"{folder}/tool now")
+            await wire.call("terminal/wait_for_exit", terminalId=answer["result"]["terminalId"])
+            assert (folder / "ran tool now").exists() == (len(lines) == 2)
+    assert (folder / "ran tool").exists()
+    assert lines == [f"{folder}/tool now", f"'{folder}/tool now'"]
