@@ -11,6 +11,7 @@ import pytest
 
 from dragoman import Agent, Turn
 from dragoman.errors import Kind, ProtocolError
+from dragoman.host.limits import HostLimits
 from dragoman.schema.mcp import McpServer
 from dragoman.store.memory import MemoryStore
 from tests.host.auth.test_roles import denied, hearing
@@ -186,3 +187,25 @@ async def test_a_login_is_replayed_to_every_new_agent_of_the_user(tmp_path: Path
         await hosted.host.session_roles.set_role(session.id, "ben", "editor")
         fork = await ben.fork_session(session.id, str(tmp_path))
         assert (await denied(fork.ask("z"))).kind == Kind.AUTH_REQUIRED, "ann's login is not ben's"
+
+
+async def test_at_its_limit_a_host_puts_the_longest_idle_session_to_sleep_and_no_session_with_members(
+    tmp_path: Path,
+) -> None:
+    async with running_host(limits=HostLimits(max_sessions=3)) as hosted, hosted.client("ann") as ann:
+        ids = []
+        for _ in range(2):  # their clients disconnect
+            async with hosted.client("ann") as visitor:
+                left = await open_session(visitor, tmp_path)
+                await left.ask("x")
+                ids.append(left.id)
+            await until(lambda: hosted.host.rooms[ids[-1]].is_idle)
+        stays = await open_session(ann, tmp_path)
+        fourth = await open_session(ann, tmp_path)
+        assert set(hosted.host.rooms) == {ids[1], stays.id, fourth.id}
+        again = await ann.load_session(ids[0], str(tmp_path))
+        assert await again.ask("more") == "heard more"  # and now the other one sleeps
+        assert set(hosted.host.rooms) == {ids[0], stays.id, fourth.id}
+        error = await denied(open_session(ann, tmp_path))
+        assert (error.kind, error.data) == (Kind.RATE_LIMITED, {"limit": 3})
+        assert "somebody is in each" in error.message

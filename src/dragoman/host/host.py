@@ -246,7 +246,7 @@ class Host:
         """Create an empty room for a new session, and keep it until `release_room`."""
         if self._is_closing:
             raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it runs again")
-        self.check_session_limit(principal.user)
+        await self.make_space(principal.user)
         room = Room(self, new_id(), SessionState())
         room.opener = principal.user
         room.state.agent = self.agent_catalog.find_agent(principal.agent).name
@@ -255,13 +255,18 @@ class Host:
         self.retain_room(room)
         return room
 
-    def check_session_limit(self, user: str) -> None:
-        """Raise if a user has reached the limit of awake sessions."""
-        theirs = [room for room in self.rooms.values() if room.opener == user]
-        awake = [room for room in theirs if room.agent.is_started or not room.state.seq]
-        if len(awake) >= self.limits.max_sessions:
-            message = f"{user} has {len(awake)} sessions awake; close some of them first"
-            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self.limits.max_sessions})
+    async def make_space(self, user: str) -> None:
+        """At the limit of awake sessions of a user, stop the agent that is idle for longest. Raise if none is idle."""
+        while True:
+            theirs = [room for room in self.rooms.values() if room.opener == user]
+            awake = [room for room in theirs if room.agent.is_started or not room.state.seq]
+            if len(awake) < self.limits.max_sessions:
+                return
+            idle = [room for room in awake if room.idle_deadline is not None and not room.agent.is_transitioning]
+            if not idle:
+                message = f"{user} has {len(awake)} sessions awake, and somebody is in each; close some of them first"
+                raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self.limits.max_sessions})
+            await min(idle, key=lambda room: room.idle_deadline or 0.0).sleep()
 
     async def fork_room(self, origin: Room, principal: Principal) -> Room:
         """Create a room whose log starts as a copy of another's. The agent forks too, or is told the history."""

@@ -82,7 +82,7 @@ def _parse_lenient(frame: bytes) -> Envelope:
     except ProtocolError as error:
         raise Malformed(error.kind, error.message, _parse_broken(frame)) from None
     if isinstance(value, list):
-        raise Malformed(Kind.INVALID_REQUEST, "batches are not supported; send one message a line")
+        raise Malformed(Kind.INVALID_REQUEST, "batches are not supported; send each message alone")
     if not isinstance(value, dict):
         raise Malformed(Kind.INVALID_REQUEST, f"a message is an object, not {_JSON_TYPE_NAMES[type(value)]}")
     id = value.get("id", UNSET)

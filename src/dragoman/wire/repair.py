@@ -25,7 +25,9 @@ def repair(frame: bytes) -> Any:
             Kind.PARSE_ERROR, f"the message is nested deeper than {MAX_DEPTH} levels; flatten it"
         ) from None
     except ValueError as error:
-        raise ProtocolError(Kind.PARSE_ERROR, f"the message is not JSON: {error}; send one object a line") from None
+        raise ProtocolError(
+            Kind.PARSE_ERROR, f"the message is not JSON: {error}; send each message as one object"
+        ) from None
 
 
 def clean_values(value: Any, levels: int = MAX_DEPTH) -> Any:

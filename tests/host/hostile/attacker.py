@@ -151,6 +151,7 @@ def read(said: bytes) -> str:
 
 def _kind(body: bytes) -> str:
     try:
-        return str(json.loads(body)["error"]["kind"])
+        error = json.loads(body)["error"]
+        return str(error.get("data", error)["kind"])
     except (ValueError, KeyError, TypeError):
         return ""

@@ -128,6 +128,7 @@ def test_a_request_to_the_wrong_server_gets_an_unknown_connection_error(
             client.delete(servers[1], headers=mine),
         ):
             assert answer.status_code == 404
-            assert answer.json()["error"]["kind"] == "resource_not_found"
+            error = answer.json()["error"]
+            assert error.get("data", error)["kind"] == "resource_not_found"
             assert "initialize a new one and load your sessions" in answer.json()["error"]["message"]
         assert client.delete(servers[0], headers=mine).status_code == 202

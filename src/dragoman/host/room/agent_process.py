@@ -126,7 +126,7 @@ class AgentProcess:
             if self._room.is_closed:
                 raise ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {self._room.id!r} any more")
             self.backoff.check(asyncio.get_running_loop().time())
-            self._host.check_session_limit(self._room.opener)
+            await self._host.make_space(self._room.opener)
             await self._release()
             state = self._room.state
             mode = state.modes.current_mode_id if state.modes else ""

@@ -218,10 +218,22 @@ class Room:
             return
         self._idle_timer = asyncio.get_running_loop().call_later(self.host.limits.idle_timeout, self._on_idle)
 
+    @property
+    def idle_deadline(self) -> float | None:
+        """When the agent will be stopped, in the time of the loop; None while somebody needs it."""
+        return None if self._idle_timer is None else self._idle_timer.when()
+
     def _on_idle(self) -> None:
         self._idle_timer = None
         if self.is_idle and not self.is_closed:
-            self.spawn(self.agent.stop()).add_done_callback(lambda _: self.start_idle_timer())
+            self.sleep()
+
+    def sleep(self) -> asyncio.Future[None]:
+        """Stop the agent now. The next prompt starts it again."""
+        self.stop_idle_timer()
+        stopping = self.spawn(self.agent.stop())
+        stopping.add_done_callback(lambda _: self.start_idle_timer())
+        return asyncio.shield(stopping)
 
     def stop_idle_timer(self) -> None:
         """Keep the agent running, because somebody needs it."""

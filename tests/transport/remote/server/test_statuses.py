@@ -39,10 +39,16 @@ def known(server: Standing, client: httpx.Client) -> dict[str, str]:
 
 
 def fault(answer: httpx.Response) -> tuple[int, str]:
-    """The status, and the kind in the body, which also has a message."""
-    error = answer.json()["error"]
+    """The status, and the kind in the body, which also has a message. The answer to a POST is a JSON-RPC response."""
+    body = answer.json()
+    error = body["error"]
     assert len(error["message"]) > 10, error
-    return answer.status_code, error["kind"]
+    assert " a line" not in error["message"], "only standard input has lines"
+    if answer.request.method != "POST":
+        return answer.status_code, error["kind"]
+    assert (set(body), body["jsonrpc"]) == ({"jsonrpc", "id", "error"}, "2.0")
+    assert (set(error), type(error["code"])) == ({"code", "message", "data"}, int)
+    return answer.status_code, error["data"]["kind"]
 
 
 POSTS: list[tuple[str, bytes, dict[str, str], int, str]] = [
@@ -54,6 +60,8 @@ POSTS: list[tuple[str, bytes, dict[str, str], int, str]] = [
     ("a batch", json.dumps([NEW]).encode(), JSON, 501, Kind.CAPABILITY_UNSUPPORTED),
     ("too large", b'"' + b"x" * 200_000 + b'"', JSON, 413, Kind.TOO_LARGE),
     ("no connection", OPEN, JSON, 400, Kind.INVALID_REQUEST),
+    ("initialize without an id", b'{"jsonrpc":"2.0","method":"initialize","params":{}}', JSON, 400,
+     Kind.INVALID_REQUEST),
     ("another connection", OPEN, {**JSON, "acp-connection-id": "x"}, 404, Kind.RESOURCE_NOT_FOUND),
     ("a foreign page", HELLO, {**JSON, "origin": "https://evil.example"}, 403, Kind.ACCESS_DENIED),
     ("a page without a place", HELLO, {**JSON, "origin": "null"}, 403, Kind.ACCESS_DENIED),

@@ -137,10 +137,9 @@ class Request:
 
 
 def refusal_body(refused: Refused, id: Id | UnsetType) -> bytes:
-    """Return the body of a refusal: its kind, what to do, and the id of the message if known."""
-    error: dict[str, Any] = {"kind": refused.kind, "message": refused.message}
+    """Return the body of a refusal, with its kind and what to do. With an id it is a JSON-RPC response."""
     if isinstance(id, UnsetType):
-        return msgspec.json.encode({"error": error})
+        return msgspec.json.encode({"error": {"kind": refused.kind, "message": refused.message}})
     code = -32700 if refused.kind == "parse_error" else -32600
-    error = {"code": code, **error, "data": {"kind": refused.kind}}
+    error = {"code": code, "message": refused.message, "data": {"kind": refused.kind}}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error})

@@ -32,7 +32,8 @@ MAX_SESSION_ID = 1024
 
 async def serve(endpoint: Endpoint, request: Request) -> None:
     """Answer one HTTP request."""
-    id: Id | UnsetType = UNSET
+    # A POST is a JSON-RPC message, and so is its refusal: with the id of the message, or null while that is unknown.
+    id: Id | UnsetType = None if request.method == "POST" else UNSET
     try:
         if request.method == "OPTIONS":
             endpoint.check_host_and_origin(request.auth_request())
@@ -47,8 +48,7 @@ async def serve(endpoint: Endpoint, request: Request) -> None:
             return
         await serve_method(endpoint, request, principal)
     except _RefusedMessage as error:
-        id = error.id
-        await request.refuse(error.refused, id)
+        await request.refuse(error.refused, error.id)
     except Refused as refused:
         if landing_page.is_wanted(request):
             await landing_page.send_refusal(request, refused)
@@ -59,7 +59,7 @@ async def serve(endpoint: Endpoint, request: Request) -> None:
 class _RefusedMessage(Exception):
     """A refusal of a message whose id is known."""
 
-    def __init__(self, refused: Refused, id: Id | UnsetType) -> None:
+    def __init__(self, refused: Refused, id: Id) -> None:
         self.refused = refused
         self.id = id
 
@@ -72,11 +72,9 @@ async def _post(endpoint: Endpoint, request: Request, principal: Principal) -> N
     try:
         peek = peek_frame(body)
     except NotOneMessage as error:
-        raise _RefusedMessage(
-            Refused(501 if error.kind == Kind.CAPABILITY_UNSUPPORTED else 400, error.message), None
-        ) from None
+        raise Refused(501 if error.kind == Kind.CAPABILITY_UNSUPPORTED else 400, error.message) from None
     except ProtocolError as error:
-        raise _RefusedMessage(Refused(400, error.message, kind=Kind.PARSE_ERROR), None) from None
+        raise Refused(400, error.message, kind=Kind.PARSE_ERROR) from None
     try:
         connection_id = request.headers.get("acp-connection-id")
         if peek.method == "initialize":
@@ -96,7 +94,9 @@ async def _post(endpoint: Endpoint, request: Request, principal: Principal) -> N
                 503, "too many messages are unread; send this one again later", {"retry-after": "5"}
             ) from None
     except Refused as refused:
-        raise _RefusedMessage(refused, peek.id if peek.method else UNSET) from None
+        raise _RefusedMessage(
+            refused, peek.id if peek.method and not isinstance(peek.id, UnsetType) else None
+        ) from None
     await request.respond(202)
 
 
