@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.engine.codec import strip_side_data
+from dragoman.dialect.dialects import load_dialect
+from dragoman.engine.codec import PeerCodec, strip_side_data
 from dragoman.errors import KINDS, Kind, ProtocolError
 from dragoman.schema.side import Side
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair
+from dragoman.wire.envelope import WireError
 from tests.engine.raw_peer import Talk, call, note, result, run, talking
 
 ERRORS = json.loads((Path(__file__).parents[1] / "data" / "dialects" / "errors.json").read_text(encoding="utf-8"))
@@ -107,6 +109,13 @@ async def test_official_v1_distinguishes_a_missing_resource_from_a_missing_sessi
         missing = {"code": -32002, "message": "not found"}
         assert (await _receive_error(talk, missing)).kind == Kind.SESSION_NOT_FOUND
         assert (await _receive_error(talk, {**missing, "data": {"uri": "file:///a"}})).kind == Kind.RESOURCE_NOT_FOUND
+
+
+@pytest.mark.parametrize(("dialect", "code"), [("v1", -32002), ("2025.1", -32001)])
+def test_what_is_not_found_for_a_file_or_terminal_is_a_resource(dialect: str, code: int) -> None:
+    codec = PeerCodec(load_dialect(dialect), Side.AGENT)
+    for method in ("fs/read_text_file", "terminal/output"):
+        assert codec.lift_error(WireError(code, "Resource not found"), method).kind == Kind.RESOURCE_NOT_FOUND
 
 
 @pytest.mark.item("002-12")

@@ -148,13 +148,15 @@ class PeerCodec:
             return encode(result)
         return encode(self.dialect.lower_result(self.side, method, json_values({} if result is None else result)))
 
-    def lift_error(self, error: WireError) -> ProtocolError:
-        """Translate an error of the peer: a known `data.kind` decides, otherwise the first kind with that code."""
+    def lift_error(self, error: WireError, method: str = "") -> ProtocolError:
+        """Translate an error in the answer to `method`: a known `data.kind` decides, or else the code."""
         data = error.data
         named_kind = data.get("kind") if isinstance(data, dict) else None
         kind = named_kind if named_kind in KINDS else self._kind_by_code.get(error.code, Kind.INTERNAL_ERROR)
-        if kind == Kind.SESSION_NOT_FOUND and named_kind is None and isinstance(data, dict) and "uri" in data:
-            kind = Kind.RESOURCE_NOT_FOUND  # official v1 has one code for both (docs/protocol/errors.md#kinds)
+        # Official v1 and 2025.1 have one code for both (docs/protocol/errors.md#kinds). SDKs may leave `uri` out.
+        is_resource = method.startswith(("fs/", "terminal/")) or (isinstance(data, dict) and "uri" in data)
+        if kind == Kind.SESSION_NOT_FOUND and named_kind is None and is_resource:
+            kind = Kind.RESOURCE_NOT_FOUND
         if data is not None and not isinstance(data, dict):
             data = {"details": data}
         return ProtocolError(str(kind), error.message, data, code=error.code)

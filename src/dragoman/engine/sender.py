@@ -300,7 +300,7 @@ class Sender:
         assert self.codec is not None
         try:
             if envelope.error is not UNSET and (envelope.result is UNSET or bytes(envelope.error) != b"null"):
-                raise self.codec.lift_error(read_error(envelope.error))
+                raise self.codec.lift_error(read_error(envelope.error), request.method)
             result: Any = self.codec.lift_result(request.method, envelope.result, may_have_side_data(frame))
             if not request.is_raw:
                 result = self._read_result(request.method, result)

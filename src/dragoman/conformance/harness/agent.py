@@ -75,6 +75,7 @@ class AgentUnderTest(PeerUnderTest):
         self.handlers: dict[str, Callable[[ReceivedFrame], Json]] = {QUESTION: self.permission_outcome, **ANSWERS}
         """How to answer requests, by method of v1: a function returns the result, or None to hold the request."""
         self.held: list[ReceivedFrame] = []
+        self._keeps_questions = False  # until `cancel`: they make a turn take long
         self._script = script
 
     # --- opening ------------------------------------------------------------------------------------------------
@@ -301,13 +302,24 @@ class AgentUnderTest(PeerUnderTest):
         return turn
 
     async def start_slow_turn(self, session: str = "") -> PromptTurn:
-        """Start a turn that takes long; return it once it has begun."""
+        """Start a turn that takes long; return it once it has begun.
+
+        If it ends at once, try one whose permission request stays open until `cancel`.
+        """
         if not self.session:
             await self.open_session()
+        turn = await self._start_slow_turn(session)
+        if self.replies(turn.id) and self.calls(QUESTION):
+            self._keeps_questions = True
+            self.hold(QUESTION)
+            turn = await self._start_slow_turn(session)
+        self.assume(not self.replies(turn.id), "the turn that should take long was over at once", self.received[-1])
+        return turn
+
+    async def _start_slow_turn(self, session: str) -> PromptTurn:
         turn = self.start_turn("slow", session)
         await self.wait_update("tool_call", "agent_message_chunk", "agent_thought_chunk", seconds=self.timeouts.turn)
         await self.collect()  # a turn that ends by itself in this moment is none that takes long
-        self.assume(not self.replies(turn.id), "the turn that should take long was over at once", self.received[-1])
         return turn
 
     @asynccontextmanager
@@ -337,12 +349,19 @@ class AgentUnderTest(PeerUnderTest):
         await self.wait_turn(turn)
 
     def cancel(self, session: str = "") -> None:
-        """Cancel the turn in the way of the dialect."""
-        method, params = self.to_wire("session/cancel", {"sessionId": session or self.session})
+        """Cancel the turn in the way of the dialect, and the questions that keep it open."""
+        session = session or self.session
+        method, params = self.to_wire("session/cancel", {"sessionId": session})
         if self.dialect == "crow":
             self.call(method, params)
         else:
             self.notify(method, params)
+        if self._keeps_questions:
+            self.handlers[QUESTION] = self.permission_outcome
+        for question in list(self.held) if self._keeps_questions else []:
+            if question.method == QUESTION and question.params.get("sessionId") == session:
+                self.answer_permission(question, CANCELLED)
+                self.held.remove(question)
 
     async def wait_update(self, *kinds: str, seconds: float | None = None) -> ReceivedFrame | None:
         """Return the next update of one of these kinds, None when none comes in time."""
