@@ -108,7 +108,9 @@ async def _forward_to_agent(room: Room, values: dict[str, Any], incoming: Incomi
     session = await room.agent.ensure_session()
     params = {**values, "sessionId": session.id} if "sessionId" in values else values
     if incoming.is_request:
-        done(await session.connection.request_raw(incoming.method, params), None)
+        result = await session.connection.request_raw(incoming.method, params)
+        await room.log.flush()  # the answer comes after the updates that the agent sent before it
+        done(result, None)
     else:
         session.connection.notify(incoming.method, params)
 

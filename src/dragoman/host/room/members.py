@@ -24,6 +24,7 @@ from dragoman.host.room.notifications import (
     replay_notifications,
     seq_meta,
 )
+from dragoman.host.room.shown_terminals import ShownTerminals, shows_terminal
 from dragoman.roles.agent.options import options_for_client
 from dragoman.roles.agent.session import GATES, update_for_client
 from dragoman.schema.base import encode
@@ -67,6 +68,7 @@ class Member(msgspec.Struct, eq=False):
 
     client: HostClient
     session: str
+    terminals: ShownTerminals
     role: str
     seen_seq: int  # the number of the last entry it was sent
     max_role: str = ADMIN  # the highest role it asked for: an observer stays one
@@ -120,12 +122,14 @@ class Member(msgspec.Struct, eq=False):
             update = msgspec.structs.replace(update, config_options=options)
         if update is None:
             return
+        is_per_client = type(update) in _PER_CLIENT_UPDATES or shows_terminal(update)
+        update = self.terminals.for_client(client, update)
         params = UpdateParams(session_id=self.session, update=update)
         if client.takes_shared_frames:
             assert client.connection.sender.codec is not None
             name, body = client.connection.sender.codec.lower_call(UPDATE, params)
             frame = encode_call(UNSET, name, body[:-1] + seq_meta(notification.seq, notification.extra_meta) + b"}")
-            if type(update) not in _PER_CLIENT_UPDATES:
+            if not is_per_client:
                 notification.frame = frame  # reuse it for the other members
             client.write_frame(frame)
         else:
@@ -226,6 +230,13 @@ class Members(Mapping[str, Member]):
         else:
             member.when_live.append(callback)
 
+    async def wait_current(self, client_id: str) -> None:
+        """Wait until a member has got every update so far: a request of the agent must not overtake updates."""
+        await self._room.log.flush()
+        is_current = asyncio.Event()
+        self.call_when_live(client_id, is_current.set)
+        await is_current.wait()
+
     def broadcast(self, *notifications: Notification) -> None:
         """Send everybody what is not in the log: presence, the queue."""
         for member in self._live_members:
@@ -248,7 +259,8 @@ class Members(Mapping[str, Member]):
         if client.id not in self._members and len(self._members) >= self._host.limits.max_members:
             message = f"{len(self._members)} clients are in this session already; try again when one has left"
             raise ProtocolError(Kind.RATE_LIMITED, message)
-        member = Member(client, self._room.id, role, self._state.seq if after is None else min(after, self._state.seq))
+        seen_seq = self._state.seq if after is None else min(after, self._state.seq)
+        member = Member(client, self._room.id, self._room.workspace.terminals, role, seen_seq)
         self._room.stop_idle_timer()
         before = self._members.get(client.id)
         if before is not None:  # no live entries while the history is sent again

@@ -42,8 +42,9 @@ _PLAIN_UPDATES = (
 
 _RESTART_HINT = "The next prompt starts it again."
 
-# An update that contains one of these, perhaps only in its text, may have another form in official v1 (dialect/v1).
-_REWRITTEN_MEMBERS = (b'"_meta"', b'"awaiting_permission"', b'"denied"', b'"cancelled"')
+# An update that contains one of these, perhaps only in its text, may have another form in official v1 (dialect/v1), or
+# for members that do not have the terminal.
+_REWRITTEN_MEMBERS = (b'"_meta"', b'"awaiting_permission"', b'"denied"', b'"cancelled"', b'"terminalId"')
 
 
 class Notification(msgspec.Struct, eq=False):

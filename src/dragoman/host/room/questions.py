@@ -167,7 +167,11 @@ class Questions:
             question.dismissed_by.add(client.id)
             self._refresh(question)
 
-        id: Any = client.connection.call(question.method, question.params, done)
+        params = question.params
+        if isinstance(params, RequestPermissionParams):
+            call = member.terminals.for_client(client, params.tool_call)
+            params = msgspec.structs.replace(params, tool_call=call)
+        id: Any = client.connection.call(question.method, params, done)
         if not is_answered:
             question.asked_members[client.id] = (member, id)
 

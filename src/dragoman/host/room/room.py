@@ -194,7 +194,12 @@ class Room:
         member = self.workspace.choose_provider("")
         if member is None:
             return False, None
-        return True, _forward_request(member, method, params, done, self.host.limits.answer_timeout)
+        return True, self._forward_request(member, method, params, done)
+
+    async def _forward_request(self, member: Member, method: str, params: Any, done: DoneCallback) -> None:
+        await self.members.wait_current(member.client.id)
+        timeout = self.host.limits.answer_timeout
+        done(await member.client.connection.request_raw(method, params, timeout=timeout), None)
 
     async def _notify_owner(self, notification: Notification) -> None:
         """Notify only the user whose login it is."""
@@ -290,7 +295,3 @@ class Room:
                 while running is not None and self.queue.running is running:
                     self._turn_over.clear()
                     await self._turn_over.wait()
-
-
-async def _forward_request(member: Member, method: str, params: Any, done: DoneCallback, timeout: float) -> None:
-    done(await member.client.connection.request_raw(method, params, timeout=timeout), None)

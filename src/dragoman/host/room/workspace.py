@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.room.members import Member
-from dragoman.host.room.notifications import PRESENCE, TERMINALS, Notification
+from dragoman.host.room.notifications import PRESENCE, Notification
+from dragoman.host.room.shown_terminals import ClientTerminal, ShownTerminals
 from dragoman.schema.methods import METHODS, methods_that
 from dragoman.schema.side import Side
 
@@ -47,12 +48,10 @@ _ID_MEMBERS = {
 }
 _RELEASE_METHODS = methods_that("releases")
 
-# After a wait or release of a terminal the members are sent the end of its output (characters). It is not logged: it
-# may be long and belongs to the tool call that shows it.
+# After a wait or release of a terminal the members are sent the end of its output.
 _OUTPUT_METHODS = frozenset(
     name for name in methods_that("waits", "releases") if "terminalId" in METHODS[Side.CLIENT, name].ids
 )
-MAX_OUTPUT = 32_000
 
 
 class RoomWorkspace:
@@ -61,10 +60,13 @@ class RoomWorkspace:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._providers: dict[str, Any] = {}  # by part of the workspace: whose it is, as members are told
+        self.terminals = ShownTerminals(room)
 
     def for_agent(self, guard: Guard) -> WorkspaceAccess:
         """Return the workspace of a new agent: that of the members if they have one, else the host's, guarded."""
-        return _WorkspaceCalls(self._room, guard).access
+        access = _WorkspaceCalls(self._room, guard).access
+        self.terminals.find_host_terminal = access.find_terminal
+        return access
 
     def choose_provider(self, gate: str) -> Member | None:
         """Return whose files or terminals are used: the prompter's, else the first member's; None: the host's own."""
@@ -117,7 +119,6 @@ class _WorkspaceCalls:
         )
         self._owners: dict[tuple[str, str], Member] = {}  # of terminals and watches
         self._client_ids: dict[tuple[str, str], str] = {}  # the owner's ids, where they differ from ours
-        self._sent_lengths: dict[str, int] = {}  # characters of a command's output that members were sent
 
     def _route(self, method: str, local: Handler) -> Handler:
         gate = METHODS[Side.CLIENT, method].gate
@@ -147,7 +148,7 @@ class _WorkspaceCalls:
         id = call.id("terminalId")
         if call.method in _RELEASE_METHODS:
             await self._broadcast_output(owner, id)
-            self._sent_lengths.pop(id, None)
+            self._room.workspace.terminals.forget_sent(id)
         results: list[tuple[Any, ProtocolError | None]] = []
         work = self._perform(owner, call, lambda *result: results.append(result))
         if work is not None:
@@ -158,26 +159,20 @@ class _WorkspaceCalls:
             done(result, error)
 
     async def _broadcast_output(self, owner: Member | None, id: str) -> None:
-        """Send the output of a command once, to all but its owner."""
-        others = [each for each in self._room.members.values() if each is not owner and TERMINALS in each.client.topics]
-        if not others:
+        """Send the output of a command to all but its owner, after the tool call that shows it."""
+        members, terminals = self._room.members, self._room.workspace.terminals
+        if all(owner is not None and each.client.id == owner.client.id for each in members.values()):
             return
-        if owner is None:
-            terminal = self.access.find_terminal(id)
-            text = terminal.output().text if terminal is not None else ""
-        else:
+        await self._room.log.flush()
+        if owner is not None:
+            await members.wait_current(owner.client.id)
             client_id = self._client_ids.get(("terminalId", id), id)
-            text, params = "", {"sessionId": self._room.id, "terminalId": client_id}
+            params = {"sessionId": self._room.id, "terminalId": client_id}
             with suppress(ConnectionFailed, ProtocolError):
                 response = await owner.client.connection.request_raw("terminal/output", params, timeout=CLIENT_TIMEOUT)
-                text = str(response.get("output", "")) if isinstance(response, dict) else ""
-        if not text or self._sent_lengths.get(id) == len(text):
-            return
-        self._sent_lengths[id] = len(text)
-        params = {"sessionId": self._room.id, "terminalId": id, "output": text[-MAX_OUTPUT:]}
-        notification = Notification("_dragoman/terminal", params=params, topic=TERMINALS)
-        notification.except_client = owner.client.id if owner is not None else ""
-        self._room.members.broadcast(notification)
+                output = str(response.get("output", "")) if isinstance(response, dict) else ""
+                terminals.add(id, ClientTerminal(owner.client.id, client_id, output))
+        terminals.broadcast_output(id)
 
     async def _forward_to(self, provider: Member, call: _Call, done: DoneCallback) -> None:
         method = call.method
@@ -186,6 +181,7 @@ class _WorkspaceCalls:
         key = id_member, call.id(id_member)
         if id_member:
             params[id_member] = self._client_ids.get(key, key[1])
+        await self._room.members.wait_current(provider.client.id)
         try:
             limit = None if method in _UNBOUNDED_METHODS else CLIENT_TIMEOUT
             result = await provider.client.connection.request_raw(method, params, timeout=limit)
@@ -213,6 +209,8 @@ class _WorkspaceCalls:
         self._owners[member, agent_id] = provider
         if agent_id != client_id:
             self._client_ids[member, agent_id] = client_id
+        if member == "terminalId":
+            self._room.workspace.terminals.add(agent_id, ClientTerminal(provider.client.id, client_id))
         return agent_id
 
     async def _fall_back(self, provider: Member, call: _Call, done: DoneCallback, error: Exception) -> bool:
