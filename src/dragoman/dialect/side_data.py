@@ -86,13 +86,10 @@ def _camel_case(name: str) -> str:
 # is a tool's own JSON, of any depth.
 MAX_DEPTH: Final = 24
 
-
 _PRIVATE_MEMBERS: Final = SECRET_MEMBERS | {INFERRED_KEY}
-
 
 # Only in a client's capabilities may a peer use our key: it lists what it supports beyond its dialect.
 _TRUSTED_MEMBERS: Final = frozenset({"clientCapabilities", "client_capabilities", "capabilities"})
-
 
 _EditMeta = Callable[[Object, Json, int], Json]
 

@@ -22,7 +22,6 @@ from dragoman.wire.frames import Frame
 # How encoders usually begin the frame of an update; others take the general path, which is only a little slower.
 _UPDATE_PREFIXES = (b'{"jsonrpc":"2.0","method":"session/update",', b'{"jsonrpc": "2.0", "method": "session/update",')
 
-
 CHUNK_TYPES = frozenset({AgentMessageChunk, AgentThoughtChunk, UserMessageChunk})
 _CHUNK_TYPE_BY_KIND: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in CHUNK_TYPES}
 

@@ -42,7 +42,6 @@ from dragoman.transport.remote.server.auth import Principal
 
 logger = logging.getLogger("dragoman")
 
-
 # How long a room read from the store waits for the client that asked for it. Seconds.
 UNCLAIMED_TIMEOUT = 1.0
 

@@ -51,7 +51,6 @@ CHECK_AFTER_BYTES = 64 * 1024
 # here, this much later. Seconds; endpoints check every second.
 EXPIRY_GRACE = 3.0
 
-
 # Cursors of calls under way. No client has that many.
 MAX_CURSORS = 100
 

@@ -44,7 +44,6 @@ KIND_MEANINGS: dict[str, tuple[Verdict, str]] = {
     "reject_always": (DENY, Scope.WORKSPACE),
 }
 
-
 _VERDICT_PREFIXES: dict[str, Verdict] = {"allow": ALLOW, "reject": DENY, "deny": DENY}
 
 

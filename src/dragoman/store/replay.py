@@ -20,7 +20,6 @@ from dragoman.store.contract import EntryKind, decode_raw_entry
 
 _SPEAKERS = {"user": "User", "agent": "Agent"}
 
-
 _update_decoder = msgspec.json.Decoder(UpdateParams)
 
 

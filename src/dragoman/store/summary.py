@@ -124,7 +124,6 @@ _NAME_PATTERN = re.compile(rf"[^\s/\x00-\x1f\x7f]([^\x00-\x1f\x7f]{{0,{MAX_NAME_
 # A session id as we make them, or most of one.
 _ID_PATTERN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}(-[0-9a-f]{0,4}(-[0-9a-f]{0,12})?)?", re.IGNORECASE)
 
-
 # Characters of names besides letters, digits and blanks; no shell treats them specially in a valid name.
 _SIGNS = "._-+@:,/~"
 _FIRST = "._@"

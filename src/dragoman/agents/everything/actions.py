@@ -40,7 +40,6 @@ _STEPS = (
     ("Tell about it", PlanEntryPriority.LOW),
 )
 
-
 # Stop reasons that /error returns instead of an error. `cancelled` is an error kind there: only a client cancels.
 _REASONS = (StopReason.REFUSAL, StopReason.MAX_TOKENS, StopReason.MAX_TURN_REQUESTS, StopReason.ERROR)
 

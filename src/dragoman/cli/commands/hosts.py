@@ -211,7 +211,6 @@ _ACTIONS = {
     ),
 }
 
-
 # Somebody looks at the list and waits. Seconds.
 PROBE_TIMEOUT = 3.0
 

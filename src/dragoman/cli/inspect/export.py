@@ -34,7 +34,6 @@ examples:
   dragoman inspect export client-side.ndjson --with agent-side.ndjson \\
       --html --out both.html"""
 
-
 # Above this size there is a warning: browsers need seconds, and a lot of memory, to open the page. Bytes.
 LARGE_PAGE = 20 * 1024 * 1024
 

@@ -55,7 +55,6 @@ _ALLOW_KEYS: dict[str, tuple[str, str]] = {
     Scope.ALWAYS: ("a", "yes, always and everywhere"),
 }
 
-
 # Agents that offer no way to refuse get "cancelled", after which most end their turn
 # (docs/protocol/peers.md#lost-options).
 _CANCEL_MEANING = "no (this agent offers no way to refuse: the turn is cancelled)"

@@ -18,7 +18,6 @@ from dragoman.conformance.requirement import must
 
 STATUS = one_of("pending", "in_progress", "completed")
 
-
 # --- banjo ------------------------------------------------------------------------------------------------------
 
 MODELS = {"availableModels": [{"id": non_empty, "name": str}], "currentModelId": non_empty}

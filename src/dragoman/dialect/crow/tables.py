@@ -85,7 +85,6 @@ V1_METHODS: Final = (
     "terminal/kill", "terminal/release",
 )  # fmt: skip
 
-
 CHUNK: Final = ChunkForm({"sessionId": SESSION, "update": {"@type": KIND, "text": TEXT}}, TEXT_KIND_BY_TYPE)
 
 # Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.

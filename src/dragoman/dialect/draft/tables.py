@@ -130,7 +130,6 @@ SIGNAL_NUMBERS: Final = {
 }  # fmt: skip
 NO_EXIT_CODE: Final = -1
 
-
 CHUNK: Final = ChunkForm({"sessionId": SESSION, "type": KIND, "data": {"content": TEXT}}, CHUNK_KIND_BY_TYPE)
 
 # Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.

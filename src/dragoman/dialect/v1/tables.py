@@ -85,7 +85,6 @@ UPDATE_KINDS: Final[frozenset[str]] = frozenset(
 CHUNK_KINDS: Final = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 TOOL_CALL_KINDS: Final = ("tool_call", "tool_call_update")
 
-
 CHUNK: Final = ChunkForm(
     {"sessionId": SESSION, "update": {"sessionUpdate": KIND, "content": {"type": "text", "text": TEXT}}},
     {kind: kind for kind in CHUNK_KINDS},

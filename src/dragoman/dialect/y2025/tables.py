@@ -59,7 +59,6 @@ SETUP_RESULT_UNSUPPORTED: Final = ("modes", "configOptions")
 TOOL_UNSUPPORTED: Final = ("title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput")
 LINK_UNSUPPORTED: Final = ("name", "title", "description", "size", "annotations")
 
-
 CHUNK: Final = ChunkForm(
     {"session_id": SESSION, "type": KIND, "data": {"text": TEXT}}, {kind: kind for kind in CHUNK_KINDS}
 )

@@ -80,7 +80,6 @@ def can_close_sessions(initialize_result: Raw | None) -> bool:
 # (docs/protocol/peers.md#early-updates).
 MAX_EARLY = 1000
 
-
 EarlyMessage = tuple[str, Envelope, bytes]
 
 

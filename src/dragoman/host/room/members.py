@@ -53,11 +53,9 @@ PRESENCE_DELAY = 0.05
 # From an entry to the notifications for it.
 RenderEntry = Callable[[str, RawEntry], list[Notification]]
 
-
 # States that a member can set. The host sets `away` for a client that lost its socket and may reconnect.
 HERE, IDLE, TYPING, AWAY = "here", "idle", "typing", "away"
 PRESENCE_STATES = (HERE, IDLE, TYPING, AWAY)
-
 
 # Updates that can differ between clients of official v1.
 _PER_CLIENT_UPDATES = frozenset({*GATES, ConfigOptionUpdate, Plan})

@@ -174,7 +174,6 @@ _RENDERERS: dict[str, Callable[[str, RawEntry], list[Notification]]] = {
     EntryKind.AGENT_EXITED: _render_agent_exit,
 }
 
-
 _HEAD, _TAIL = b'{"jsonrpc":"2.0","method":"session/update","params":{', b"}}"
 
 

@@ -208,12 +208,10 @@ def is_answer(params: Any, result: Any) -> bool:
 # Decided by the policy, not by a member.
 POLICY = "policy"
 
-
 # The agent's request that the guard is asking about in this task; None for a use of the host's workspace.
 _current_request: contextvars.ContextVar[RequestPermissionParams | None] = contextvars.ContextVar(
     "asking", default=None
 )
-
 
 # Options for a use of the host's workspace, where the agent offers none.
 _USE_OPTIONS = (

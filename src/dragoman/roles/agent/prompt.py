@@ -274,10 +274,8 @@ def busy_error(session: Session) -> ProtocolError:
 
 ROUTE, PRIMARY, AUTO_RESUME = "route", "primary_agent", "auto_resume"
 
-
 # The route on which all responders answer.
 DUET = "duet"
-
 
 Responder = Callable[["Turn"], Awaitable[str | None]]
 

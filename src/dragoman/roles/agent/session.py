@@ -39,11 +39,9 @@ _session_numbers = count(1)
 # Stands for the text in the template of a chunk's frame; it cannot occur elsewhere in the frame.
 _TEXT_PLACEHOLDER = "\x00the text\x00"
 
-
 # Some clients never answer unknown methods (docs/protocol/peers.md#vendor-methods), so requests to them time out.
 # Seconds.
 EXTENSION_TIMEOUT = 60.0
-
 
 # Kinds of updates that need a client capability (docs/protocol/updates.md#gates).
 GATES: dict[type, str] = {

@@ -39,7 +39,6 @@ PERMISSION_OPTIONS: tuple[PermissionOption, ...] = (
     PermissionOption(option_id="reject_once", name="Reject", kind=PermissionOptionKind.REJECT_ONCE),
 )
 
-
 # A message started by `say` ends when one of these is sent.
 _MESSAGE_BOUNDARIES = (AgentMessageChunk, AgentThoughtChunk, updates.ToolCallStart)
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # Checks of the idle timeout within one such timeout: a turn ends at most a quarter late.
 CHECKS_PER_IDLE_TIMEOUT = 4
 
-
 # How long an agent may take to end a turn that timed out. Seconds.
 CANCEL_GRACE = 5.0
 

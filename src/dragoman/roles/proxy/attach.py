@@ -22,9 +22,7 @@ from dragoman.wire.frames import Frame, Oversize
 
 _REOPENS_SESSION = methods_that("reopens", "attaches")
 
-
 _ENDS_SESSION = methods_that("ends", "detaches")
-
 
 _encode = msgspec.json.encode
 

@@ -39,7 +39,6 @@ POLL_INTERVAL = 0.2
 # Message shapes whose losses were reported; after this many, no more are checked.
 MAX_SHAPES = 500
 
-
 # Calls with the id of a request of the other side; ids differ on each connection.
 _NAMES_REQUEST = frozenset({"elicitation/create"})
 

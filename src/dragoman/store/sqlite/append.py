@@ -30,7 +30,6 @@ _ENTRY_SQL = {
 }
 _PROGRESS_SQL = {size: "REPLACE INTO progress VALUES " + ",".join(["(?,?,?,?,?)"] * size) for size in _STATEMENT_SIZES}
 
-
 # The session columns besides its progress, named like the fields of LogSummary.
 _SESSION_COLUMNS = ("turns", "created_at", "title", "prompted", "agent", "agent_session", "cwd", "archived")
 _SESSION_SQL = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _SESSION_COLUMNS)} WHERE number = ?"

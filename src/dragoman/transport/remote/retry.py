@@ -31,9 +31,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
 # Try once.
 NO_RETRY = Backoff(give_up_after=0.0)
 
-
 T = TypeVar("T")
-
 
 # The parts of a connection that were cut together have noticed by then. Seconds.
 MERGE_WINDOW = 1.0

@@ -27,7 +27,6 @@ from dragoman.store.audit import AuditDamaged, AuditEntry, AuditEvent, AuditLog
 # Members of a result that are logged.
 _RESULT_FIELDS = ("exit_code", "signal", "terminal_id")
 
-
 # Polled many times a second, and without information that the end of the command does not have.
 NOT_AUDITED = frozenset({"terminal/output"})
 

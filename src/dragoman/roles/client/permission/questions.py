@@ -92,7 +92,6 @@ class SessionPaths:
 # The scope of an answer to this question only.
 NO_SCOPE = ""
 
-
 # A note about a command that gets a pseudo-terminal.
 INTERACTIVE_NOTE = "in a real terminal, where programs may start a pager or a prompt"
 

@@ -27,7 +27,6 @@ from dragoman.wire.frames import Frame
 # A host that answers at all has answered initialize, or read a session's log, by then. Seconds for each request.
 ANSWER_TIMEOUT = 60.0
 
-
 # Errors that another attempt would get again; others are worth a retry.
 _PERMANENT_KINDS = frozenset(
     {Kind.SESSION_NOT_FOUND, Kind.SESSION_EXPIRED, Kind.SESSION_CORRUPTED, Kind.RESOURCE_NOT_FOUND, Kind.AUTH_REQUIRED}
@@ -35,16 +34,12 @@ _PERMANENT_KINDS = frozenset(
     | {Kind.INVALID_PARAMS, Kind.INVALID_REQUEST, Kind.UNSUPPORTED_VERSION}
 )
 
-
 # The prefix of our ids, so that each frame is checked quickly.
 _ID_PREFIX = "rejoin-"
 
-
 _QUOTED_ID_PREFIX = f'"{_ID_PREFIX}'.encode()
 
-
 RawAnswer = dict[str, Any]
-
 
 ReadTask = asyncio.Task[ConnectionFailed]  # reads the connection; its result is why it ended
 

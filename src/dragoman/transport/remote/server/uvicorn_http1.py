@@ -20,7 +20,6 @@ silent_logger = logging.getLogger("dragoman.silent")
 silent_logger.setLevel(logging.CRITICAL + 1)
 silent_logger.propagate = False
 
-
 # The message for a request with too many or too long headers.
 HEADERS_TOO_LARGE = "the request has too many or too long headers"
 
