@@ -107,3 +107,65 @@ def test_no_grant_overrides_an_agents_plan_mode() -> None:
     assert grant is not None
     assert decide(Policy(), asked, [grant]).verdict is Verdict.DENY
     assert decide(Policy(), question("terminal_execute", resource="make"), [grant]).verdict is Verdict.ALLOW
+
+
+# --- files that other programs obey ---------------------------------------------------------------------------
+
+OBEYED = [
+    ".git/config", ".git/hooks/pre-commit", ".git", "sub/.GIT/Config", "bare/HEAD", ".envrc", ".bashrc", "a/.profile",
+    ".vscode/tasks.json", ".idea/workspace.xml", "x.code-workspace", ".github/workflows/ci.yml",
+    ".github/actions/x/action.yml", ".gitlab-ci.yml", ".circleci/config.yml", "Jenkinsfile", ".husky/pre-push",
+    ".pre-commit-config.yaml", ".ssh/authorized_keys", ".config/fish/config.fish", ".mcp.json", ".claude/settings.json",
+    ".cargo/config.toml", ".npmrc", "lib/x.pth", "sitecustomize.py",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", OBEYED)
+def test_a_file_that_other_programs_obey_is_asked_about_in_every_mode_but_bypass(path: str) -> None:
+    expected = {"bypassPermissions": "allow", "acceptEdits": "ask", "code": "ask", "default": "ask"}
+    for mode in MODES:
+        asked = question("file_write", mode=mode, resource=f"/w/{path}")
+        assert verdict(asked) == expected.get(mode, "deny")
+        by_link = question("file_write", mode=mode, resource="/w/plain", requested_path=f"/w/{path}")
+        assert verdict(by_link) == expected.get(mode, "deny")
+    assert verdict(question("file_read", resource=f"/w/{path}")) == "allow"
+
+
+@pytest.mark.parametrize(
+    "path", [".gitignore", ".github/CODEOWNERS", "src/git/config", "a.profile", "headers/x", "x.py"]
+)
+def test_other_files_are_written_as_the_mode_says(path: str) -> None:
+    assert verdict(question("file_write", mode="acceptEdits", resource=f"/w/{path}")) == "allow"
+
+
+def test_a_folder_above_the_sessions_own_may_have_any_name() -> None:
+    asked = question("file_write", mode="code", resource="/x/.git/w/a", roots=("/x/.git/w",))
+    assert verdict(asked) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("**", ".git/config", "ask"),
+        ("**/*", "src/.git/hooks/x", "ask"),
+        ("src/**", "src/.envrc", "ask"),
+        (".git/**", ".git/config", "allow"),
+        ("**/.envrc", "src/.envrc", "allow"),
+        (".github/**", ".github/workflows/ci.yml", "allow"),
+        ("*.code-workspace", "x.code-workspace", "allow"),
+        ("headers/**", "headers/HEAD", "ask"),
+    ],
+)
+def test_a_rule_covers_such_a_file_only_if_it_names_it(pattern: str, path: str, expected: str) -> None:
+    rules = parse_rule_file(f'[[rule]]\ndecision = "allow"\noperation = "file_write"\npath = "{pattern}"\n', "mine")
+    asked = question("file_write", mode="acceptEdits", resource=f"/w/{path}")
+    assert decide(Policy(files=(rules,)), asked).verdict.label == expected
+    wide = parse_rule_file('[[rule]]\ndecision = "allow"\noperation = "file_write"\n', "mine")
+    assert decide(Policy(files=(wide,)), asked).verdict.label == "ask"
+
+
+def test_a_grant_covers_such_a_file() -> None:
+    asked = question("file_write", mode="acceptEdits", resource="/w/.git/config")
+    grant = build_grant(asked, Verdict.ALLOW, "always", id="1", now=0.0)
+    assert grant is not None
+    assert decide(Policy(), asked, [grant]).verdict is Verdict.ALLOW

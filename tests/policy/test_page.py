@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from dragoman.policy.behavior_files import BEHAVIOR_NAMES, BEHAVIOR_PAIRS, BEHAVIOR_SUFFIXES
 from dragoman.policy.decide import Policy, decide
 from dragoman.policy.modes import MODES
 from dragoman.policy.parse import _RULE_KEYS, parse_policy, parse_rule_file
 from dragoman.policy.question import OPERATIONS, Question
+from dragoman.policy.risky_options import RISKY_OPTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "policy.md").read_text(encoding="utf-8")
@@ -35,6 +37,7 @@ def test_the_documented_example_decides_as_described() -> None:
     assert verdict("terminal_execute", "git push --force") == "deny"
     assert verdict("terminal_execute", "sudo rm -rf /") == "deny"
     assert verdict("terminal_execute", "git log --oneline") == "allow"
+    assert verdict("terminal_execute", "git diff --no-index --output=.profile a b") == "ask"
     assert verdict("terminal_execute", "npm run test:unit") == "allow"
     assert verdict("network_access", "https://pip.readthedocs.io/en") == "allow"
     assert verdict("mcp_start", "docs-server --stdio", server="docs") == "allow"
@@ -55,3 +58,13 @@ def test_every_member_of_a_rule_and_every_operation_is_documented() -> None:
     told = set(re.findall(r"`(\w+)`", PAGE))
     assert {"decision", *_RULE_KEYS} <= told
     assert set(OPERATIONS) <= told
+
+
+def test_every_file_that_other_programs_obey_is_documented() -> None:
+    told = {name.casefold() for name in re.findall(r"`([^`\n]+)`", PAGE[PAGE.index("| read by |") :])}
+    names = {name for names in BEHAVIOR_NAMES.values() for name in names} | {"/".join(pair) for pair in BEHAVIOR_PAIRS}
+    assert names | {f"*{suffix}" for suffix in BEHAVIOR_SUFFIXES} <= told
+
+
+def test_every_program_with_risky_options_is_documented() -> None:
+    assert set(RISKY_OPTIONS) <= set(re.findall(r"`(\w+)`", PAGE))

@@ -13,6 +13,7 @@ import msgspec
 
 from dragoman.policy import grants as granted
 from dragoman.policy import rules
+from dragoman.policy.behavior_files import behavior_name
 from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, DecisionSource
 from dragoman.policy.grants import Grant
 from dragoman.policy.modes import AGENT_MODES, MODES, PolicyMode, find_mode
@@ -100,6 +101,9 @@ def _own_files_decision(policy: Policy, question: Question) -> Decision | None:
 
 def _mode_decision(policy: Policy, current: PolicyMode, question: Question) -> Decision:
     verdict = current.verdicts.get(question.operation, current.verdicts["other"])
+    if verdict is ALLOW and current.when_asked is not ALLOW and (name := behavior_name(question)):
+        reason = f"{name} can make other programs run commands, so mode {current.name} does not cover it"
+        return Decision(current.when_asked, DecisionSource.BOUNDARY, reason)
     what = question.operation if question.operation in current.verdicts else "other"
     is_inside = question.is_inside(policy.roots)
     if verdict is ALLOW and question.operation in FILE_OPERATIONS and not is_inside and current.when_asked is not ALLOW:
@@ -119,5 +123,7 @@ def _agent_mode_decision(question: Question) -> Decision | None:
 def _resolve_ask(current: PolicyMode, found: Decision) -> Decision:
     if current.when_asked is ASK:
         return found
+    if found.is_hidden:
+        return Decision(DENY, DecisionSource.RULE, f"{found.reason}; mode {current.name}: denied without asking")
     what = "allowed without asking" if current.when_asked is ALLOW else "denied without asking"
     return Decision(current.when_asked, DecisionSource.MODE, f"{found.reason}; mode {current.name}: {what}")

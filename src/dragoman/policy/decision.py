@@ -52,6 +52,7 @@ class Decision(msgspec.Struct, frozen=True):
     source: str
     reason: str
     grant: str = ""  # the grant's id if a grant decided
+    is_hidden: bool = False  # a rule that denies may apply to what cannot be seen; then ASK never becomes ALLOW
 
     @property
     def allows(self) -> bool:
@@ -61,4 +62,4 @@ class Decision(msgspec.Struct, frozen=True):
 
 def strictest(decisions: Iterable[Decision]) -> Decision | None:
     """Return the strictest decision, the first of equals; None if there are none."""
-    return max(decisions, key=lambda decision: decision.verdict, default=None)
+    return max(decisions, key=lambda decision: (decision.verdict, decision.is_hidden), default=None)

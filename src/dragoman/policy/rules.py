@@ -11,7 +11,8 @@ from enum import IntEnum
 
 import msgspec
 
-from dragoman.policy.decision import ALLOW, ASK, Decision, DecisionSource, Verdict, strictest
+from dragoman.policy.behavior_files import BEHAVIOR_SUFFIXES, behavior_name
+from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, DecisionSource, Verdict, strictest
 from dragoman.policy.patterns import MAX_PATH_LENGTH, UrlPattern, glob_matcher, parse_url, path_matches
 from dragoman.policy.question import FILE_OPERATIONS, Operation, Question
 from dragoman.policy.shell_commands import CommandPattern, parse_command_line
@@ -22,7 +23,8 @@ class Match(IntEnum):
 
     NO = 0
     MAYBE = 1
-    YES = 2
+    HIDDEN = 2  # a command that may be the one that the rule names, but cannot be seen
+    YES = 3
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +63,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             or (self.agents and not _matches_any(self.agents, question.agent))
         ):
             return Match.NO
+        if self.verdict is ALLOW and (name := behavior_name(question)) and not self._names(name):
+            return Match.NO
         # A rule has at most one of these: no operation satisfies two.
         if self.paths:
             found = self._match_path(question, bases, home)
@@ -77,6 +81,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if (self.env or question.env) and found:
             found = min(found, self._match_env(question))
         return found
+
+    def _names(self, name: str) -> bool:
+        """Return whether a path of this rule names a file that other programs obey: `**` does not."""
+        parts = [pattern.casefold().split("/") for pattern in self.paths]
+        return any(part in pattern for pattern in parts for part in name.split("/")) or (
+            name.endswith(BEHAVIOR_SUFFIXES) and any(pattern[-1].endswith(BEHAVIOR_SUFFIXES) for pattern in parts)
+        )
 
     def _match_path(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
         if question.operation not in FILE_OPERATIONS:
@@ -133,6 +144,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return Match.YES if is_match else Match.NO
         if any(pattern.may_match(argv) for pattern in self.commands for argv in line.commands):
             return Match.YES
+        if line.is_hidden or (
+            line.is_variable
+            and any(pattern.could_match(argv, line.is_wild) for pattern in self.commands for argv in line.commands)
+        ):
+            return Match.HIDDEN
         return Match.MAYBE if line.is_opaque else Match.NO
 
     def _match_url(self, question: Question) -> Match:
@@ -178,15 +194,23 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
     def decide(self, question: Question) -> Decision | None:
         """Return this file's decision; None if no rule applies."""
         bases = (self.base,) if self.base else question.roots
+        doubt: Decision | None = None  # of a rule that may apply; only a later rule that denies is stricter
         for number, rule in enumerate(self.rules, 1):
             found = rule.match(question, bases, self.home)
-            if found is Match.NO or (found is Match.MAYBE and rule.verdict is ALLOW):
+            if found is Match.NO or (found is not Match.YES and rule.verdict is ALLOW):
                 continue
-            if rule.verdict is ALLOW and not self.is_trusted:
-                return None
-            verdict = rule.verdict if found is Match.YES else ASK
-            return Decision(verdict, DecisionSource.RULE, self._reason(rule, number, found))
-        return None
+            is_hidden = found is Match.HIDDEN and rule.verdict is DENY
+            reason = self._reason(rule, number, found)
+            if found is not Match.YES:
+                if doubt is None or (is_hidden and not doubt.is_hidden):
+                    doubt = Decision(ASK, DecisionSource.RULE, reason, is_hidden=is_hidden)
+            elif rule.verdict is DENY:
+                return Decision(DENY, DecisionSource.RULE, reason)
+            elif doubt is not None or (rule.verdict is ALLOW and not self.is_trusted):
+                return doubt
+            else:
+                return Decision(rule.verdict, DecisionSource.RULE, reason)
+        return doubt
 
     def warnings(self) -> list[str]:
         """Return a warning for each rule that allows more than it seems to."""
@@ -199,7 +223,9 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
 
     def _reason(self, rule: Rule, number: int, found: Match) -> str:
         place = f"rule {number} of {self.name}, line {rule.line}"
-        doubt = "" if found is Match.YES else ", which may apply"
+        doubt = {Match.YES: "", Match.HIDDEN: ", which may apply: not everything that would run is visible"}.get(
+            found, ", which may apply"
+        )
         return f"{place}{doubt}" + (f": {rule.reason}" if rule.reason else "")
 
 

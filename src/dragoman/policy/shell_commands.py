@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dragoman.policy.patterns import glob_matcher
+from dragoman.policy.risky_options import has_risky_option
 
 Argv = tuple[str, ...]
 
@@ -36,6 +37,13 @@ _KEYWORDS = frozenset(
     {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "!", "[["}
 )
 
+# Stands for a variable in a line whose commands are otherwise visible: any text, or several words.
+_UNKNOWN = "\x01"
+_VARIABLE = re.compile(r"\$(?:\w+|\{\w+\}|[?#!@*$-])")
+# To a plain name or a descriptor. What it is replaced by ends a word.
+_REDIRECTION = re.compile(r"[0-9]*(?:>>?|<)(?:&[0-9-]|[ \t]*[\w./~+-]+)(?=[\s;&|]|$)")
+_NAMES_EXPAND = re.compile(r"[*?\[]")
+
 # Programs that run a command given in their arguments; deny and ask rules look there.
 _WRAPPERS = frozenset(
     {
@@ -43,6 +51,9 @@ _WRAPPERS = frozenset(
         "sudo", "time", "timeout", "watch", "xargs",
     }
 )  # fmt: skip
+
+# They read commands, or the arguments of one, from their input.
+_READS_COMMANDS = _SHELLS | {"xargs"}
 
 # Variables that agents set to turn off paging and color, each with its harmless values. A pager's value is a command;
 # any variable that is not listed can change what a command does.
@@ -77,6 +88,8 @@ class CommandLine(NamedTuple):
     commands: tuple[Argv, ...]
     is_opaque: bool = False
     is_wild: bool = False  # a shell would expand names in it, so its arguments are not yet known
+    is_hidden: bool = False  # it may run commands that are not listed
+    is_variable: bool = False  # what it runs may depend on variables, input, or the names in its folder
 
 
 class _Opaque(Exception):
@@ -86,7 +99,14 @@ class _Opaque(Exception):
 @lru_cache(maxsize=1024)
 def parse_command_line(line: str) -> CommandLine:
     """Parse a line into its commands; a line that is too long is opaque."""
-    return _parse_nested(line, 0) if len(line) <= LONGEST else CommandLine((), is_opaque=True)
+    if len(line) > LONGEST:
+        return CommandLine((), is_opaque=True, is_hidden=True)
+    parsed = _parse_nested(line, 0)
+    words = {word for argv in parsed.commands for word in argv}
+    is_variable = parsed.is_wild or any(
+        _UNKNOWN in word or _BLANK.search(word) or word.rpartition("/")[2] in _READS_COMMANDS for word in words
+    )
+    return parsed._replace(is_variable=is_variable)
 
 
 def runs_from_here(line: str) -> bool:
@@ -119,29 +139,40 @@ def _parse_nested(line: str, depth: int) -> CommandLine:
     try:
         commands, is_wild = _tokenize(line.strip())
     except _Opaque:
-        return CommandLine(_visible_commands(line), is_opaque=True)
+        return _parse_opaque(line)
     found: list[Argv] = []
     is_opaque = not commands
+    is_hidden = False
     for words in commands:
         if not _is_shell(words):
             is_opaque = is_opaque or words[0] in _KEYWORDS
             found.append(words)
         elif depth >= _MAX_DEPTH:
-            is_opaque = True
+            is_opaque = is_hidden = True
         else:
             inner = _parse_nested(words[2], depth + 1)
             found += inner.commands
             is_opaque, is_wild = is_opaque or inner.is_opaque, is_wild or inner.is_wild
-    return CommandLine(tuple(found), is_opaque, is_wild)
+            is_hidden = is_hidden or inner.is_hidden
+    return CommandLine(tuple(found), is_opaque, is_wild, is_hidden)
 
 
 def _is_shell(argv: Argv) -> bool:
     return len(argv) == 3 and argv[0].rpartition("/")[2] in _SHELLS and argv[1] in _SHELL_FLAGS
 
 
-def _visible_commands(line: str) -> tuple[Argv, ...]:
-    """Return the commands that are visible in an opaque line; only for rules that deny or ask."""
-    return tuple(tuple(words) for part in _OPAQUE_SEPARATORS.split(line) if (words := part.split()))
+def _parse_opaque(line: str) -> CommandLine:
+    """Return the commands that are visible in an opaque line; only for rules that deny or ask.
+
+    All are visible if the line has only variables, redirections and line ends besides words and operators.
+    """
+    plain = _REDIRECTION.sub(" ", _VARIABLE.sub(_UNKNOWN, line.strip().replace("\n", ";")))
+    visible = [tuple(words) for part in _OPAQUE_SEPARATORS.split(line) if (words := part.split())]
+    try:
+        commands, is_wild = _tokenize(plain)
+    except _Opaque:
+        return CommandLine(tuple(visible), is_opaque=True, is_hidden=True)
+    return CommandLine((*commands, *visible), is_opaque=True, is_wild=is_wild)
 
 
 def _tokenize(line: str) -> tuple[list[Argv], bool]:
@@ -227,8 +258,11 @@ class CommandPattern:
         return cls(tuple(words), is_prefix=False)
 
     def matches(self, argv: Argv, *, is_wild: bool = False) -> bool:
-        """Return whether one command matches exactly."""
-        return self._fits(argv[0] if argv else "", argv, 0, is_wild)
+        """Return whether one command matches exactly, without further options that write a file or run a program."""
+        if not self._fits(argv[0] if argv else "", argv, 0, is_wild):
+            return False
+        named = len(self._words) - (not self._is_prefix and self._is_open)
+        return len(argv) <= named or not has_risky_option(argv[0], argv[named:], is_wild)
 
     def _fits(self, program: str, words: Argv, start: int, is_wild: bool = False) -> bool:
         """Return whether the words from `start` on match, with `program` as the first. Nothing is copied."""
@@ -244,22 +278,65 @@ class CommandPattern:
         )
 
     def may_match(self, argv: Argv, depth: int = 0) -> bool:
-        """Return whether a command may match: also after assignments and keywords, inside wrappers and shells, and by a
+        """Return whether a command matches, also after assignments and keywords, inside wrappers and shells, and by a
         program's full path.
         """
-        first = 0
-        while first < len(argv) and (argv[first] in _KEYWORDS or _ASSIGNMENT.match(argv[first])):
-            first += 1
-        if first == len(argv):
-            return False
-        program = argv[first].rpartition("/")[2]
-        is_carried = program in _WRAPPERS
-        for start in range(first, len(argv) if is_carried else first + 1):
+        first, is_carried = _program_index(argv)
+        for start in range(first, len(argv) if is_carried else min(first + 1, len(argv))):
             word = argv[start]
             if self._fits(word, argv, start) or ("/" in word and self._fits(word.rpartition("/")[2], argv, start)):
                 return True
-        # One argument may hold a whole line: bash -ec "...", env -S "...", eval "...".
-        if depth >= _MAX_DEPTH or not (is_carried or program in _SHELLS):
-            return False
-        lines = [word for word in argv[first + 1 :] if _BLANK.search(word)]
-        return any(self.may_match(inner, depth + 1) for line in lines for inner in parse_command_line(line).commands)
+        return any(
+            self.may_match(inner, depth + 1)
+            for line in _inner_lines(argv, first, is_carried, depth)
+            for inner in line.commands
+        )
+
+    def could_match(self, argv: Argv, is_wild: bool, depth: int = 0) -> bool:
+        """Return whether a command could match, depending on its variables, its input or the names in its folder."""
+        first, is_carried = _program_index(argv)
+        program = argv[first].rpartition("/")[2] if first < len(argv) else ""
+        if program in _SHELLS and all(word.startswith("-") for word in argv[first + 1 :]):
+            return True  # it reads commands from its input
+        words = (*argv, _UNKNOWN) if program == "xargs" else argv
+        for start in range(first, len(words) if is_carried else min(first + 1, len(words))):
+            if self._could_fit(words, start, is_wild):
+                return True
+        if program in _SHELLS and any(_UNKNOWN in word for word in argv[first:]):
+            return True
+        return any(
+            line.is_hidden or self.could_match(inner, line.is_wild, depth + 1)
+            for line in _inner_lines(argv, first, is_carried, depth)
+            for inner in line.commands or ((),)
+        )
+
+    def _could_fit(self, words: Argv, start: int, is_wild: bool) -> bool:
+        """Return whether the words from `start` on match up to the first that is not known."""
+        for place, wanted in enumerate(self._words):
+            if start + place >= len(words):
+                return False
+            word = words[start + place]
+            if _UNKNOWN in word:
+                return True
+            word = word.rpartition("/")[2] if place == 0 else word
+            if is_wild and _NAMES_EXPAND.search(word):  # the first of the names is here, others may follow
+                return not self._is_prefix or bool(glob_matcher(word)(wanted))
+            if word != wanted if self._is_prefix else not glob_matcher(wanted)(word):
+                return False
+        return not self._is_prefix and any(_UNKNOWN in word for word in words[start + len(self._words) :])
+
+
+def _program_index(argv: Argv) -> tuple[int, bool]:
+    """Return where the program is, after assignments and keywords, and whether it runs another one."""
+    first = 0
+    while first < len(argv) and (argv[first] in _KEYWORDS or _ASSIGNMENT.match(argv[first])):
+        first += 1
+    return first, first < len(argv) and argv[first].rpartition("/")[2] in _WRAPPERS
+
+
+def _inner_lines(argv: Argv, first: int, is_carried: bool, depth: int) -> list[CommandLine]:
+    """Return the whole lines that are arguments of a command: bash -ec "...", env -S "...", eval "..."."""
+    is_shell = first < len(argv) and argv[first].rpartition("/")[2] in _SHELLS
+    if depth >= _MAX_DEPTH or not (is_carried or is_shell):
+        return []
+    return [parse_command_line(word) for word in argv[first + 1 :] if _BLANK.search(word)]
