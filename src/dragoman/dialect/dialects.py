@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Final
 
 import msgspec
@@ -93,6 +94,20 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         for pattern, words in self.error_paths.get(receiver, ()):
             path = re.sub(pattern, words, path)
         return path.removesuffix(".")
+
+
+def parts_of(codec: ModuleType, tables: ModuleType) -> dict[str, Any]:
+    """Return the functions and tables of a dialect's modules `codec` and `tables`, as arguments of `Dialect`."""
+    return {
+        "name": tables.NAME,
+        "lift_call": codec.lift_call,
+        "lower_call": codec.lower_call,
+        "lift_result": codec.lift_result,
+        "lower_result": codec.lower_result,
+        "error_codes": tables.CODES,
+        "chunk_form": tables.CHUNK,
+        "error_paths": getattr(tables, "ERROR_PATHS", {}),
+    }
 
 
 # Name -> package with a `DIALECT`. A dialect is one row here and one rule in detect.py.

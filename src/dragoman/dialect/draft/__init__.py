@@ -4,22 +4,15 @@ on a `resource`, pushed terminal output, and an error number for almost every ki
 
 from __future__ import annotations
 
-from dragoman.dialect.dialects import Dialect
+from dragoman.dialect.dialects import Dialect, parts_of
 from dragoman.dialect.draft import codec, tables
 from dragoman.dialect.draft.agent_emulator import AgentEmulator
 from dragoman.dialect.draft.client_emulator import ClientEmulator
 from dragoman.schema.side import Side
 
 DIALECT = Dialect(
-    name=tables.NAME,
-    lift_call=codec.lift_call,
-    lower_call=codec.lower_call,
-    lift_result=codec.lift_result,
-    lower_result=codec.lower_result,
-    error_codes=tables.CODES,
-    chunk_form=tables.CHUNK,
+    **parts_of(codec, tables),
     emulators={Side.CLIENT: ClientEmulator, Side.AGENT: AgentEmulator},
-    error_paths=tables.ERROR_PATHS,
     opens_in_mode=True,
     appends_system_prompt=True,
     reason_not_shared="an agent of the draft does not say for which session it uses files and terminals",

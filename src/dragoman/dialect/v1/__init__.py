@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.dialect.dialects import Dialect, NativeForm
+from dragoman.dialect.dialects import Dialect, NativeForm, parts_of
 from dragoman.dialect.emulator import Emulator, EmulatorSettings
 from dragoman.dialect.v1 import codec, tables
 from dragoman.schema.side import Side
@@ -16,13 +16,7 @@ def _open_agent_emulator(peer_side: Side, settings: EmulatorSettings) -> Emulato
 
 
 DIALECT = Dialect(
-    name=tables.NAME,
-    lift_call=codec.lift_call,
-    lower_call=codec.lower_call,
-    lift_result=codec.lift_result,
-    lower_result=codec.lower_result,
-    error_codes=tables.CODES,
-    chunk_form=tables.CHUNK,
+    **parts_of(codec, tables),
     emulators={Side.AGENT: _open_agent_emulator},
     native=NativeForm(
         is_plain_call=codec.is_plain_call,

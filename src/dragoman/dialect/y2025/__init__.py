@@ -4,22 +4,15 @@ terminals belong to no session, and there are no permission requests.
 
 from __future__ import annotations
 
-from dragoman.dialect.dialects import Dialect
+from dragoman.dialect.dialects import Dialect, parts_of
 from dragoman.dialect.y2025 import codec, tables
 from dragoman.dialect.y2025.agent_emulator import AgentEmulator
 from dragoman.dialect.y2025.client_emulator import ClientEmulator
 from dragoman.schema.side import Side
 
 DIALECT = Dialect(
-    name=tables.NAME,
-    lift_call=codec.lift_call,
-    lower_call=codec.lower_call,
-    lift_result=codec.lift_result,
-    lower_result=codec.lower_result,
-    error_codes=tables.CODES,
-    chunk_form=tables.CHUNK,
+    **parts_of(codec, tables),
     emulators={Side.CLIENT: ClientEmulator, Side.AGENT: AgentEmulator},
-    error_paths=tables.ERROR_PATHS,
     one_folder=True,
     opens_in_mode=True,
     reason_not_shared="an agent of 2025.1 works in one folder, and does not say for which session it uses files",
