@@ -331,6 +331,48 @@ async def test_a_child_that_ignores_sigterm_is_killed_with_its_parent(tmp_path: 
     assert alarm.gone()
 
 
+LEAVES = "setsid sh -c 'echo up; exec sleep 1000' > alarm &"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc")
+@pytest.mark.parametrize(
+    "line", [LEAVES, f"DRAGOMAN_SPAWN=other {LEAVES} wait", "trap '' TERM; " + LEAVES], ids=["ended", "runs", "deaf"]
+)
+async def test_a_child_that_leaves_its_group_ends_when_the_terminals_are_closed(
+    tmp_path: Path, alarm: Alarm, line: str
+) -> None:
+    terminals = Terminals([str(tmp_path)], grace=0.1)
+    terminal = await terminals.create(line, env={"DRAGOMAN_SPAWN": "agents cannot choose it"})
+    await until(alarm.up)
+    if not line.endswith("wait"):
+        await terminal.wait()
+        await terminal.release()
+        with pytest.raises(BlockingIOError):  # it still runs
+            os.read(alarm.fd, 1)
+    await terminals.close()
+    assert alarm.gone()
+
+
+OWNER_OF_TERMINALS = """
+import asyncio, sys
+from dragoman.workspace.terminals import Terminals
+async def main():
+    terminals = Terminals([sys.argv[1]])
+    await terminals.create(sys.argv[2])
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc")
+async def test_commands_end_when_their_owner_is_killed(tmp_path: Path, alarm: Alarm) -> None:
+    owner = await asyncio.create_subprocess_exec(sys.executable, "-c", OWNER_OF_TERMINALS, str(tmp_path), LEAVES)
+    await until(alarm.up)
+    owner.kill()
+    await owner.wait()
+    await until(alarm.gone)
+
+
 async def test_the_pid_of_an_ended_process_is_not_reused_before_its_release(tmp_path: Path) -> None:
     # Or another process could get the number, and be killed as a group when this one is released.
 

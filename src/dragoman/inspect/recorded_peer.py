@@ -40,7 +40,9 @@ class Recording:
 
     def command(self, *, strict: bool = False, ignore: Collection[str] = ()) -> list[str]:
         """Return the command of an agent that plays this recording, for a client that starts its agent."""
-        command = [sys.executable, "-m", "dragoman", "inspect", "replay", os.path.abspath(self.path), "--as", "agent"]
+        # -P: the working directory does not decide what is imported.
+        start = [sys.executable, "-P", "-m", "dragoman"]
+        command = [*start, "inspect", "replay", os.path.abspath(self.path), "--as", "agent"]
         ignored = [argument for path in ignore for argument in ("--ignore", path)]
         return [*command, "--strict", *ignored] if strict else command
 

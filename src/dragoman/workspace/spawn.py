@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from dragoman.transport.process.process_tree import MARKER
 from dragoman.workspace.paths import PathTarget
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def prepare_command(
     if sandbox_plan is None:
         yield PreparedCommand(argv, environ)
         return
-    wrapped = sandbox_plan.wrap(argv, environ, target.path)
+    marker = {name: environ[name] for name in (MARKER,) if name in environ}  # the launcher is found by it too
+    wrapped = sandbox_plan.wrap(argv, environ, target.path, marker)
     try:
         yield PreparedCommand(wrapped.argv, wrapped.environ, (wrapped.plan_fd,))
     finally:

@@ -1,7 +1,7 @@
 """One command that runs for an agent: its output, its exit, and signals.
 
 Keeps the tail of the output. The process leads its own group, which is killed as a whole; a daemon that leaves the
-group survives. A real terminal also takes input from the user.
+group survives until all terminals are closed. A real terminal also takes input from the user.
 """
 
 from __future__ import annotations

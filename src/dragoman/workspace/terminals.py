@@ -18,6 +18,7 @@ from dragoman.workspace.spawn import DEFAULT_TERM, StartedCommand, TerminalSize,
 from dragoman.workspace.terminal import KILL_GRACE, OutputTail, Terminal
 
 if TYPE_CHECKING:
+    from dragoman.transport.process.process_tree import ProcessTree
     from dragoman.transport.sandbox.plan import ActiveSandbox
     from dragoman.transport.sandbox.spec import Sandbox
 
@@ -68,6 +69,8 @@ class Terminals:
         self._open: dict[str, Terminal] = {}
         self._unreaped: list[Terminal] = []  # including released ones
         self._is_closed = False
+        self._tree: ProcessTree | None = None  # all processes of all commands, by the token in their environment
+        self._token = os.urandom(16).hex()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -105,6 +108,7 @@ class Terminals:
         base = inherited_environment(None, True) if self._environ is None else self._environ
         environ = _build_environment(base if self._sandbox_plan is None else self._sandbox_plan.environment(base), env)
         size = _terminal_size(rows, columns) if pty else None
+        environ |= self._marker_variable()
         started = self._start_command(command, args, cwd, environ, separate_streams, size, is_resolved)
         id = f"term_{os.urandom(8).hex()}"
         terminal = Terminal(id, started, tail, self._grace, lambda: self._open.pop(id, None))
@@ -129,12 +133,43 @@ class Terminals:
         return terminal
 
     async def close(self) -> None:
-        """Release every terminal; none can be created afterwards. Takes at most KILL_GRACE and KILL_TIMEOUT."""
+        """Release every terminal and end all that their commands left behind; none can be created afterwards.
+
+        Takes at most KILL_GRACE and KILL_TIMEOUT, and the StopTimeouts of what was left behind.
+        """
         self._is_closed = True
+        if self._tree is not None:
+            self._tree.living_members()  # note them while all parents still live
         await asyncio.gather(*(terminal.release() for terminal in self._unreaped))
+        if self._tree is not None:
+            await self._end_left_behind(self._tree)
         async with self._sandbox_lock:
             if self._sandbox_plan is not None:
                 await asyncio.to_thread(self._sandbox_plan.close)
+
+    def _marker_variable(self) -> dict[str, str]:
+        """Return the variable that marks a command; from the first on, all are ended also if this process dies."""
+        from dragoman.transport.process.process_tree import ProcessTree, marker_variable, read_process_stat
+        from dragoman.transport.process.watchdog import WATCHDOG
+
+        if self._tree is None:
+            own = read_process_stat(os.getpid())
+            self._tree = ProcessTree(0, own.start_time if own is not None else 0, self._token)
+            WATCHDOG.guard(self._token, 0)
+        return marker_variable(self._token)
+
+    async def _end_left_behind(self, tree: ProcessTree) -> None:
+        """End processes that left the groups of their commands."""
+        from dragoman.transport.process.process_tree import StopTimeouts
+        from dragoman.transport.process.watchdog import WATCHDOG
+
+        try:
+            is_gone = await tree.terminate(StopTimeouts(term=self._grace))
+        except BaseException:
+            tree.kill()
+            raise
+        if is_gone:  # otherwise the watchdog tries again
+            WATCHDOG.unguard(self._token)
 
     async def _prepare_sandbox(self, sandbox: Sandbox) -> None:
         """Create the sandbox for all commands of this workspace."""

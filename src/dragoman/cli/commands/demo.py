@@ -22,7 +22,8 @@ from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import TerminalOutput
 from dragoman.config.config_file import NamedAgent
 
-AGENT = NamedAgent(name="everything", command=sys.executable, args=("-m", "dragoman", "agent", "everything"))
+# -P: the working directory does not decide what is imported.
+AGENT = NamedAgent(name="everything", command=sys.executable, args=("-P", "-m", "dragoman", "agent", "everything"))
 PROMPT = "/tour"
 SAMPLE_FILE = ("notes.txt", "a line to read\na line to change\n")
 HINTS = (

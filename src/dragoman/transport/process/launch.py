@@ -100,9 +100,7 @@ def child_environment(
         if sandbox is None
         else sandbox.environment(inherited_environment(None, inherit_env), env)
     )
-    outer = os.environ.get(process_tree.MARKER)
-    environ[process_tree.MARKER] = f"{outer}:{token}" if outer else token
-    return environ
+    return environ | process_tree.marker_variable(token)
 
 
 def inherited_environment(env: Mapping[str, str] | None, inherit_env: bool | Sequence[str]) -> dict[str, str]:

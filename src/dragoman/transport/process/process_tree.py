@@ -22,6 +22,12 @@ MARKER = "DRAGOMAN_SPAWN"
 _FIRST_POLL_DELAY, _MAX_POLL_DELAY = 0.01, 0.1
 
 
+def marker_variable(token: str) -> dict[str, str]:
+    """Return the variable that marks a process and its descendants, also for the owners around us."""
+    outer = os.environ.get(MARKER)
+    return {MARKER: f"{outer}:{token}" if outer else token}
+
+
 class StopTimeouts(NamedTuple):
     """How long each step of stopping a process may take, in seconds."""
 
@@ -55,7 +61,10 @@ def read_process_stat(pid: int) -> ProcessStat | None:
 
 
 class ProcessTree:
-    """All processes of one spawned command; remembers those it saw, since the links are lost when parents exit."""
+    """All processes of one spawned command; remembers those it saw, since the links are lost when parents exit.
+
+    Without a leader (0): the processes of all commands that were started with the token.
+    """
 
     def __init__(self, leader: int, start_time: int, token: str) -> None:
         self._leader = leader
@@ -68,7 +77,7 @@ class ProcessTree:
         try:
             pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         except OSError:
-            return {-self._leader} if _signal(-self._leader, 0) else set()
+            return {-self._leader} if self._leader and _signal(-self._leader, 0) else set()
         table = {process.pid: process for pid in pids if (process := read_process_stat(pid)) is not None}
         members = self._known_members(table)
         last_count = -1
