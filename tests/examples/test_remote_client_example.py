@@ -33,4 +33,4 @@ def test_a_client_talks_to_an_agent_at_a_url(over: str) -> None:
 
 def test_an_unreachable_agent_is_reported_in_one_line() -> None:
     (line,) = asyncio.run(asyncio.wait_for(run_client("ws://127.0.0.1:9/acp?token=s3cret"), WITHIN))
-    assert line == "ws://127.0.0.1:9/acp?token=...: nobody listens there; is the server running?"
+    assert line == "ws://127.0.0.1:9/acp?token=...: connection refused; is the server running?"

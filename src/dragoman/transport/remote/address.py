@@ -108,8 +108,8 @@ def parse_address(url: str, remote: RemoteOptions = RemoteOptions()) -> RemoteAd
     )
     if not is_secure and not address.is_loopback and remote.tls is not False:
         raise StartFailed(
-            f"{name}: without TLS only this machine is reached; "
-            f"use {parts.scheme}s://, forward the port with ssh -L, or say tls=False if the network is safe"
+            f"{name}: without TLS only this machine can be used; "
+            f"use {parts.scheme}s://, forward the port with ssh -L, or pass tls=False if the network is safe"
         )
     return address
 

@@ -137,7 +137,7 @@ def _socket_error(name: str, cause: BaseException) -> Unreachable | None:
     if isinstance(cause, socket.gaierror):
         return Unreachable(f"{name}: this host name is unknown; check it, and the network", is_passing=True)
     if isinstance(cause, ConnectionRefusedError):
-        return Unreachable(f"{name}: nobody listens there; is the server running?", is_passing=True)
+        return Unreachable(f"{name}: connection refused; is the server running?", is_passing=True)
     if isinstance(cause, TimeoutError):
         return Unreachable(f"{name}: it does not answer; check the address and the network", is_passing=True)
     if isinstance(cause, OSError):
