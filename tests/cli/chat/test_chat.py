@@ -220,6 +220,25 @@ def test_updates_outside_turns_are_shown_above_the_input_line(here: Path) -> Non
         assert shown.index("More comes after") < shown.index("This came after") < shown.index("session title is now")
 
 
+def test_the_input_line_waits_until_updates_after_a_turn_are_shown(here: Path) -> None:
+    late = here / "late.py"
+    late.write_text(
+        "import asyncio\nfrom dragoman import Agent\nfrom dragoman.schema.content import TextContent\n"
+        "from dragoman.schema.update import AgentMessageChunk\nagent = Agent('late')\n"
+        "def say(session, *words):\n"
+        "    session.send_update(AgentMessageChunk(content=TextContent(text=words[0])))\n"
+        "    if words[1:]:\n        asyncio.get_running_loop().call_later(0.1, say, session, *words[1:])\n"
+        "@agent.prompt\nasync def answer(turn):\n    await turn.say('before\\n')\n"
+        "    asyncio.get_running_loop().call_soon(say, turn.session, 'one ', 'two ', 'three ', 'four\\n')\n"
+        "agent.run()\n"
+    )
+    with OnScreen("chat", "--", sys.executable, str(late), cwd=here) as terminal:
+        terminal.await_last("›")
+        terminal.type("go" + ENTER)
+        terminal.await_line("one two three four")
+        terminal.await_last("›")
+
+
 def test_lines_fit_a_narrower_window(here: Path) -> None:
     with chat(here, columns=80) as terminal:
         terminal.await_last("›")

@@ -37,6 +37,8 @@ class Background:
         self._others_flags: deque[bool] = deque()  # per update that the turn will show: whether it is another member's
         self._was_others = False  # of the last shown update
         self._wakeup = asyncio.Event()
+        self._is_idle = asyncio.Event()  # cleared while something is shown
+        self._is_idle.set()
 
     @property
     def is_turn_running(self) -> bool:
@@ -102,8 +104,16 @@ class Background:
             self._wakeup.clear()
             await self._prompter.wait_until_free()
             if not self._is_turn_running and self._pending:
-                async with self.line_reader.suspend():
-                    await self._show_pending()
+                self._is_idle.clear()
+                try:
+                    async with self.line_reader.suspend():
+                        await self._show_pending()
+                finally:
+                    self._is_idle.set()
+
+    async def wait_until_idle(self) -> None:
+        """Wait until nothing is being shown: an input line that begins meanwhile would be overwritten."""
+        await self._is_idle.wait()
 
     async def _show_pending(self) -> None:
         while self._pending:

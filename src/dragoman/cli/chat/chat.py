@@ -12,7 +12,7 @@ import select
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
 
 import msgspec
@@ -29,6 +29,7 @@ from dragoman.cli.connect.prompt import Interrupts, build_prompt, run_turn
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import EOF_KEY, KeyChoice, raw_key_mode
+from dragoman.cli.ui.progress import show_progress
 from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, clip, sanitize_line
 from dragoman.cli.ui.transcript_view import TranscriptView, read_last_turn
 from dragoman.config.paths import user_paths
@@ -37,21 +38,18 @@ from dragoman.errors import ConfigFault, Kind
 # The host knows by then that the client leaves; the user does not wait longer. Seconds.
 DETACH_TIMEOUT = 2.0
 
-# A longer turn shows that it still runs, and for how long, at this interval. Seconds.
-PROGRESS_INTERVAL = 1.0
-
 EPILOG = f"""\
 Enter sends, Alt-Enter starts another line, Tab completes the agent's /commands
 and @files, Up and Ctrl-R search the history. Commands of the chat itself begin
 with a colon:
 {", ".join(f":{name}" for name in colon_commands.COMMANDS)}.
 
-While the agent works, what you type stays on the next input line. Ctrl-C stops
-the agent; a second Ctrl-C quits. Ctrl-D quits after the turn; on a host it
-quits at once, and turns and questions continue there. You answer the agent's
-questions with one key: for once, the session, the folder, or always (`dragoman
-grants`). Your policy decides what is asked, allowed and denied
-(docs/policy.md), as for `dragoman run`.
+What you type while the agent starts is sent. While it works, what you type
+stays on the next input line. Ctrl-C stops the agent; a second Ctrl-C quits.
+Ctrl-D quits after the turn; on a host it quits at once, and turns and questions
+continue there. You answer the agent's questions with one key: for once, the
+session, the folder, or always (`dragoman grants`). Your policy decides what is
+asked, allowed and denied (docs/policy.md), as for `dragoman run`.
 
 For editing, history and completion: pip install 'dragoman[tui]'. Without it,
 chat reads plain lines.
@@ -97,6 +95,10 @@ def main(arguments: list[str]) -> int:
         return parser.fail(str(fault), exit_codes.USAGE)
 
 
+def _turn_progress(seconds: int) -> str:
+    return f"{seconds} s · Ctrl-C stops the agent · what you type is kept"
+
+
 def is_interactive() -> bool:
     """Return whether standard input and output are terminals."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
@@ -119,6 +121,8 @@ class Chat:
         self._log_id: str | None = None  # the id of the stored session
         self._farewell = "you left; the session stays on the host"
         self._detach_task: asyncio.Task[None] | None = None  # the user quits a session on a host
+        self._is_open = False  # whether the agent is started and the session open
+        self._early_keys = b""  # typed while the agent started
         self._has_shown_history = False  # whether the last turn of a continued session was shown
 
     async def run(self) -> int:
@@ -135,6 +139,9 @@ class Chat:
                 if self._detach_task is not None:
                     self._show_resume_command()
                     return exit_codes.OK
+                if not self._is_open:
+                    self._output.write_line("interrupted", "yellow")
+                    return exit_codes.INTERRUPTED
                 return exit_codes.INTERRUPTED if self._background.is_turn_running else exit_codes.OK
             except (ProtocolError, ConnectionFailed) as error:
                 self._output.write_line(f"dragoman chat: {error_text(error)}", "red")
@@ -144,14 +151,20 @@ class Chat:
     async def _run_session(self, interrupts: Interrupts) -> None:
         show_line = self._background.show_notice
         opening = open_session(self._options, self._terminal, self._prompter, show_line=show_line, hide_status=True)
-        async with opening as self._open_session:
+        async with AsyncExitStack() as stack:
+            self._is_open = False
+            # What is typed while the agent starts must not appear on the screen before the greeting.
+            with raw_key_mode(self._fd), self._prompter.capture_type_ahead():
+                self._open_session = await stack.enter_async_context(opening)
+                self._early_keys += self._prompter.take_type_ahead() + self._read_pending_keys()
+            self._is_open = True
             self.permission_ui = self._background.permission_ui = self._open_session.permission_ui
             self._enter_session(self._open_session.session)
             self._prompter.on_eof = self._start_detach if self._open_session.presence is not None else None
             own_history = os.path.join(self._options.cwd, ".history")
-            history = InputHistory(user_paths().history if self._options.uses_user_files else own_history)
+            self._history = InputHistory(user_paths().history if self._options.uses_user_files else own_history)
             self._line_reader, advice = line_editor.create_line_reader(
-                self._prompter, self._output, history, self._complete, self._status_text
+                self._prompter, self._output, self._history, self._complete, self._status_text
             )
             self._prompter.line_reader = self._background.line_reader = self._line_reader
             if self._open_session.presence is not None:
@@ -256,51 +269,68 @@ class Chat:
         )
 
     async def _run_prompts(self, interrupts: Interrupts) -> None:
-        typed = ""
+        lines, typed = line_editor.type_ahead_lines(self._early_keys)
+        is_last = not typed and EOF_KEY in self._early_keys
+        self._early_keys = b""
         background_task = asyncio.create_task(self._background.run())
         watch_task = asyncio.create_task(self._watch_connection())
         try:
             while not self.is_over:
                 self._view.end_turn()
                 self._output.ensure_blank_line()
-                reading = asyncio.create_task(self._read_line(typed))
-                try:
-                    await asyncio.wait({reading, watch_task}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    reading.cancel()
-                    await asyncio.wait({reading})
-                if watch_task.done():
-                    watch_task.result()
-                text = reading.result()
-                typed = ""
-                self._notify_typing("")
+                if lines:
+                    text: str | None = self._send_early_line(lines.pop(0))
+                elif is_last:
+                    return
+                else:
+                    text, typed = await self._read_line_or_fail(typed, watch_task), ""
                 if text is None:
                     return
                 if colon_commands.is_colon_command(text):
                     await colon_commands.run_colon_command(self, text)
                 elif text.strip():
-                    typed = await self._run_turn(colon_commands.unescape_prefix(text), interrupts)
+                    typed += await self._run_turn(colon_commands.unescape_prefix(text), interrupts)
         finally:
             for task in (background_task, watch_task):
                 task.cancel()
 
+    def _send_early_line(self, text: str) -> str:
+        """Show a line that was typed while the agent started, as if it were typed now."""
+        self._output.write_line(f"{PROMPT}{text}", "bold")
+        self._history.add(text)
+        return text
+
+    async def _read_line_or_fail(self, initial_text: str, watch_task: asyncio.Task[None]) -> str | None:
+        """Return the next line; raise when the connection closes meanwhile."""
+        reading = asyncio.create_task(self._read_line(initial_text))
+        try:
+            await asyncio.wait({reading, watch_task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
+        if watch_task.done():
+            watch_task.result()
+        self._notify_typing("")
+        return reading.result()
+
     async def _read_line(self, initial_text: str) -> str | None:
         """Return the next line, once no question is open."""
+        await self._background.wait_until_idle()
         await self._prompter.wait_until_free()
         return await self._line_reader.read(initial_text)
 
     async def _run_turn(self, text: str, interrupts: Interrupts) -> str:
         """Send a prompt and show the answer; return what was typed meanwhile."""
         self._background.is_turn_running = True
-        progress_task = asyncio.create_task(self._show_progress())
         with raw_key_mode(self._fd), self._prompter.capture_type_ahead():
             try:
                 content = build_prompt(text, self.session.cwd, self._open_session.agent.capabilities)
                 self._background.begin_prompt(self._open_session.presence)
                 is_own = partial(self._before_update, text)
-                turn = await run_turn(
-                    self._open_session, content, self._view, interrupts, session=self.session, is_own_update=is_own
-                )
+                async with show_progress(self._output, _turn_progress, is_paused=lambda: self.permission_ui.is_asking):
+                    turn = await run_turn(
+                        self._open_session, content, self._view, interrupts, session=self.session, is_own_update=is_own
+                    )
             except ProtocolError as error:
                 if not self._is_already_reported(error):
                     failure = as_agent_exit(error)
@@ -309,9 +339,6 @@ class Chat:
                         self._output.write_line("the next prompt starts the agent again", "dim")
             else:
                 report_turn_end(turn.stop_reason or "", self._terminal)
-            finally:
-                progress_task.cancel()
-                self._output.clear_footer()
             self._background.is_turn_running = False
             typed = self._prompter.take_type_ahead() + self._read_pending_keys()
         text = line_editor.type_ahead_text(typed)
@@ -350,17 +377,6 @@ class Chat:
                 break
             data += more
         return data
-
-    async def _show_progress(self) -> None:
-        """Show that the agent still works, where nothing else shows it."""
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        while True:
-            await asyncio.sleep(PROGRESS_INTERVAL)
-            if not self._open_session.permission_ui.is_asking:
-                self._output.show_footer(
-                    f"{loop.time() - started:.0f} s · Ctrl-C stops the agent · what you type is kept"
-                )
 
     # --- detaching from a session on a host -------------------------------------------------------------------
 

@@ -120,18 +120,22 @@ class PlainLineReader:
         self._output = output
         self._history = history
         self._is_reading = False
+        self._prompt = PROMPT
 
     async def read(self, initial_text: str = "") -> str | None:
         """Read one line; a backslash at its end continues on the next."""
         lines: list[str] = []
+        self._prompt = f"{PROMPT}{initial_text}"
         while True:
             self._is_reading = True
             try:
-                line = await self._prompter.read(PROMPT if not lines else "… ", "bold")
+                line = await self._prompter.read(self._prompt, "bold")
             finally:
                 self._is_reading = False
             if line is None:
                 return None
+            line = line if lines else initial_text + line
+            self._prompt = "… "
             lines.append(line.removesuffix("\\"))
             if not line.endswith("\\"):
                 text = "\n".join(lines)
@@ -147,7 +151,7 @@ class PlainLineReader:
         yield
         if was_reading and self._is_reading:
             self._output.ensure_blank_line()
-            self._output.show_prompt(PROMPT, "bold")
+            self._output.show_prompt(self._prompt, "bold")
 
 
 def create_line_reader(
@@ -305,13 +309,23 @@ class LineEditor:
 
 def type_ahead_text(data: bytes) -> str:
     """Return type-ahead as text, without keys that have an effect."""
+    return _typed_text(data).strip("\n")
+
+
+def type_ahead_lines(data: bytes) -> tuple[list[str], str]:
+    """Return type-ahead as the lines that were ended with Enter, and the text after them."""
+    *lines, rest = _typed_text(data).split("\n")
+    return [line for line in lines if line.strip()], rest
+
+
+def _typed_text(data: bytes) -> str:
     text = ""
     for character in _ESCAPE_SEQUENCE.sub("", data.decode("utf-8", "ignore").replace("\r", "\n")):
         if character in "\x7f\x08":
             text = text[:-1]
         elif character == "\n" or (character.isprintable() and sanitize(character) == character):
             text += character
-    return text.strip("\n")
+    return text
 
 
 class InterruptiblePrompter(Prompter):

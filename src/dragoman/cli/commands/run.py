@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -26,6 +26,7 @@ from dragoman.cli.connect.prompt import Interrupts, file_block, run_turn
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import find_prompter
+from dragoman.cli.ui.progress import show_progress
 from dragoman.cli.ui.terminal import TerminalOutput, sanitize, sanitize_line
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, DragomanError, StoreFault
@@ -200,7 +201,13 @@ async def prompt_agent(
                 )
             remaining = None if timeout is None else max(MIN_TURN_TIMEOUT, round(timeout - (clock() - started), 2))
             view = opened.create_view(opened.session)
-            turn = await run_turn(opened, content, view, interrupts, timeout=remaining)
+            progress = show_progress(
+                diagnostics,
+                lambda seconds: f"{sanitize_line(options.agent.name)} is working… {seconds} s · Ctrl-C stops it",
+                is_paused=lambda: opened.permission_ui.is_asking,
+            )
+            async with nullcontext() if options.quiet else progress:
+                turn = await run_turn(opened, content, view, interrupts, timeout=remaining)
             code = report_turn_end(turn.stop_reason or "", terminal, opened.permission_ui.refused_count)
         return finish(code)
     except asyncio.CancelledError:

@@ -92,6 +92,14 @@ class HostedSession(OpenSession):
         return super()._create_permission_ui(sandbox=self._options.sandbox)
 
     @property
+    def _start_text(self) -> str:
+        assert self._options.host is not None
+        return f"connecting to {sanitize_line(self._options.host.display_name)}"
+
+    def _no_answer_text(self) -> str:
+        return f"{self._options.host and self._options.host.display_name} did not answer; see dragoman hosts"
+
+    @property
     def _target(self) -> str:
         return self._host.agent_url(self._options.host_agent)
 

@@ -5,9 +5,12 @@ run, chat and demo all use `open_session`; for a session on a host it uses hoste
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shlex
+from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
 from dragoman import ClientSession, Kind, ProtocolError, RemoteAgent, connect, run_in_terminal
@@ -18,14 +21,25 @@ from dragoman.cli.connect.presence import Presence, ShowLine
 from dragoman.cli.ui.forms import FormPrompt
 from dragoman.cli.ui.key_prompt import KeyChoice, Prompter
 from dragoman.cli.ui.permission import PermissionUI
-from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, sanitize_line
+from dragoman.cli.ui.progress import show_progress
+from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, clip, sanitize_line
 from dragoman.cli.ui.turn_view import TurnView
 from dragoman.config.paths import user_paths
+from dragoman.errors import StartFailed
 from dragoman.policy.redaction import environment_secrets
 from dragoman.store.contract import Entry
 
-# How long initialize may take: some agents install themselves first (docs/protocol/peers.md#slow-start). Seconds.
+# How long the start may take, in all dialects that are tried: some agents install themselves first
+# (docs/protocol/peers.md#slow-start). Seconds.
 INITIALIZE_TIMEOUT = 120.0
+
+# How long other requests may take, such as a new session, for which some agents start MCP servers. Seconds.
+REQUEST_TIMEOUT = 300.0
+
+# After this time of starting, the user sees what the agent writes to stderr. Seconds.
+SLOW_START = 5
+STDERR_LINES = 3
+MAX_STDERR_LINE = 200  # characters
 
 
 class OpenSession:
@@ -58,6 +72,7 @@ class OpenSession:
         self._on_entry = on_entry
         self._show_line = show_line
         self._hide_status = hide_status
+        self._stderr_lines: deque[str] = deque(maxlen=STDERR_LINES)  # the last ones that are not shown yet
 
     @property
     def session_ref(self) -> str:
@@ -67,7 +82,17 @@ class OpenSession:
         return self.record.name or getattr(self.session, "log_id", None) or ""
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Start the agent and open the session; the stack closes both."""
+        """Start the agent and open the session, with progress; the stack closes both."""
+        progress = show_progress(
+            self.diagnostics,
+            lambda seconds: f"{self._start_text}… {seconds} s · Ctrl-C quits",
+            is_paused=lambda: self._prompter is not None and self._prompter.is_asking,
+            take_lines=self._take_stderr_lines,
+        )
+        async with nullcontext() if self._options.quiet else progress:
+            await self._open(stack)
+
+    async def _open(self, stack: AsyncExitStack) -> None:
         options, prompter = self._options, self._prompter
         await self._prepare(stack)
         self.permission_ui = self._create_permission_ui()
@@ -81,11 +106,15 @@ class OpenSession:
             "workspace": self.permission_ui.workspace,
             "elicit": None if prompter is None else FormPrompt(self.permission_ui, prompter, self.diagnostics),
             "initialize_timeout": INITIALIZE_TIMEOUT if options.timeout is None else options.timeout,
-            "timeout": options.timeout,
+            "timeout": REQUEST_TIMEOUT if options.timeout is None else options.timeout,
             "trace": options.trace,
         }
         pending = connect(self._target, **connect_options | self._connect_options())
-        self.agent = await stack.enter_async_context(pending)
+        try:
+            async with asyncio.timeout(INITIALIZE_TIMEOUT if options.timeout is None else None):
+                self.agent = await stack.enter_async_context(pending)
+        except TimeoutError:
+            raise StartFailed(self._no_answer_text()) from None
         self.permission_ui.bind_agent(self.agent, options.agent.command)
         self.session = await self._enter_session()
 
@@ -132,6 +161,18 @@ class OpenSession:
     def _target(self) -> str | list[str]:
         return self._options.agent.argv
 
+    @property
+    def _start_text(self) -> str:
+        return f"starting {sanitize_line(self._options.agent.name)}"
+
+    def _no_answer_text(self) -> str:
+        command = shlex.join([self._options.agent.command, *self._options.agent.args])
+        stderr = "".join(f"\n{line}" for line in self._stderr_lines)
+        return (
+            f"{self._options.agent.name} did not answer within {INITIALIZE_TIMEOUT:g} s; start it yourself to see "
+            f"what it waits for: {command}{stderr and f'; stderr:{stderr}'}"
+        )
+
     def _connect_options(self) -> dict[str, Any]:
         options = self._options
         return {
@@ -150,18 +191,28 @@ class OpenSession:
             self.diagnostics.write_line(self.permission_ui.redact(text), "dim")
 
     def _stderr_callback(self) -> Callable[[bytes], None]:
-        """Return the callback for stderr of the agent: shown line by line, or dropped."""
+        """Return the callback for stderr of the agent: shown line by line, or kept for a slow start."""
         partial_line = bytearray()  # the beginning of a line
 
         def on_stderr(data: bytes) -> None:
-            if self._options.verbose:
-                partial_line.extend(data)
-                *lines, rest = bytes(partial_line).split(b"\n")
-                partial_line[:] = rest
-                for line in lines:
-                    self._report(line.decode("utf-8", "replace"))
+            partial_line.extend(data)
+            *lines, rest = bytes(partial_line).split(b"\n")
+            partial_line[:] = rest[-MAX_STDERR_LINE:]
+            for text in (line.decode("utf-8", "replace") for line in lines):
+                if self._options.verbose:
+                    self._report(text)
+                elif text.strip():
+                    self._stderr_lines.append(text)
 
         return on_stderr
+
+    def _take_stderr_lines(self, seconds: int) -> list[str]:
+        """Return the last lines of stderr that were not shown, once the start takes long."""
+        lines = [clip(sanitize_line(line), MAX_STDERR_LINE) for line in self._stderr_lines]
+        if seconds < SLOW_START:
+            return []
+        self._stderr_lines.clear()
+        return lines
 
     async def _enter_session(self) -> ClientSession:
         """Open or continue the session; if the agent requires a login, let the user choose how, once."""
@@ -246,5 +297,6 @@ async def prompt_login(remote: RemoteAgent, prompter: Prompter) -> bool:
     chosen_id = await prompter.choose(lines, [*choices, KeyChoice("n", "not now", "")])
     if not chosen_id:
         return False
-    await remote.authenticate(chosen_id)
+    with prompter.release_terminal():
+        await remote.authenticate(chosen_id)
     return True

@@ -41,7 +41,13 @@ class Prompter:
         self.on_eof: Callable[[], None] | None = None  # called on Ctrl-D; without it, Ctrl-D means no answer
         self._type_ahead = bytearray()  # keys typed while no question is open
         self._captures_type_ahead = False
+        self._is_released = False  # whether another program has the terminal
         self._question_prompt = ""  # the line at which a question waits for a key
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the user is asked, or another program has the terminal."""
+        return self._input is not None or self._is_released
 
     async def choose(self, question: Sequence[StyledLine], choices: Sequence[KeyChoice]) -> str | None:
         """Ask until the user types one of the choices."""
@@ -115,6 +121,20 @@ class Prompter:
         finally:
             self._captures_type_ahead = False
             loop.remove_reader(self._fd)
+
+    @contextmanager
+    def release_terminal(self) -> Iterator[None]:
+        """Leave keys and terminal mode to another program, for example to a login of the agent."""
+        loop = asyncio.get_running_loop()
+        self._is_released = True
+        loop.remove_reader(self._fd)
+        try:
+            with line_mode(self._fd):
+                yield
+        finally:
+            self._is_released = False
+            if self._captures_type_ahead:
+                loop.add_reader(self._fd, self._on_readable)
 
     def take_type_ahead(self) -> bytes:
         """Return what was typed while no question was open, once."""
