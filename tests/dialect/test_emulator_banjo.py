@@ -115,7 +115,34 @@ def test_an_agent_with_its_own_model_option_is_not_emulated(agent: Rehearsal) ->
     assert agent.wire[0][0] == "session/set_config_option"
 
 
-def test_updates_of_an_agent_without_models_are_not_inspected(agent: Rehearsal) -> None:
+@pytest.mark.parametrize("own_model", [True, False], ids=["a model option", "no model at first"])
+def test_a_model_change_keeps_options_that_are_not_from_models(own_model: bool) -> None:
+    stage = Rehearsal("banjo", Side.AGENT)
+    own = {"id": "llm", "name": "M", "category": "model", "type": "select", "currentValue": "big", "options": []}
+    stage.tell("session/new", NEW)
+    stage.reply({"sessionId": "s", "configOptions": [DEPTH, own] if own_model else [DEPTH]})
+    shown = update(stage, sessionUpdate="current_model_update", currentModelId="small")
+    assert values_of(shown["configOptions"]) == {"depth": "low", "llm" if own_model else "model": "small"}
+
+
+def test_a_v1_agent_with_models_and_a_model_option_sends_all_options() -> None:
+    stage = Rehearsal("v1", Side.AGENT)
+    own = {"id": "llm", "name": "M", "category": "model", "type": "select", "currentValue": "big", "options": []}
+    open_session(stage, configOptions=[DEPTH, own])
+    shown = update(stage, sessionUpdate="current_model_update", currentModelId="small")
+    assert values_of(shown["configOptions"]) == {"depth": "low", "llm": "small"}
+
+
+def test_an_option_whose_setting_returns_no_list_keeps_the_others() -> None:
+    stage = Rehearsal("banjo", Side.AGENT)
+    open_session(stage, configOptions=[DEPTH])
+    asked = set_option(stage, "depth", "high")
+    stage.reply({})
+    assert values_of(asked.result["configOptions"]) == {"depth": "high", "model": "big"}
+
+
+def test_updates_of_a_v1_agent_without_models_are_not_inspected() -> None:
+    agent = Rehearsal("v1", Side.AGENT)
     assert agent.ledger is not None
     agent.tell("session/new", NEW)
     agent.reply({"sessionId": "s", "configOptions": [DEPTH]})

@@ -389,11 +389,13 @@ def test_servers_of_a_session_are_reported_as_lost() -> None:
     assert "docs" in stage.reports[0]
 
 
-def test_modes_are_those_of_initialize() -> None:
+def test_a_session_shows_only_the_mode_that_it_has() -> None:
+    """docs/protocol/dialect-matrix.md#fixed-modes: no other can be chosen."""
     stage = agent(["agent", "ask"])
     modes = session(stage).result["modes"]
     assert modes["currentModeId"] == "agent"
-    assert [mode["id"] for mode in modes["availableModes"]] == ["agent", "ask"]
+    assert [mode["id"] for mode in modes["availableModes"]] == ["agent"]
+    assert stage.tell("session/set_mode", {"sessionId": "id-1", "modeId": "agent"}).result == {}
     assert "modes" not in session(agent()).result
 
 

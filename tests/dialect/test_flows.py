@@ -264,7 +264,7 @@ def test_the_2025_flow_with_our_client() -> None:
     async def use(remote: RemoteAgent) -> None:
         await remote.authenticate("token", {"token": "sample-token"})
         session = await remote.open_session(CWD, mcp_servers=[server], mode="agent")
-        assert [mode.id for mode in session.modes.available_modes] == ["agent", "ask"] if session.modes else False
+        assert [mode.id for mode in session.modes.available_modes] == ["agent"] if session.modes else False
         link = ResourceLink(name="main.rs", uri=f"file://{MAIN}", mime_type="text/x-rust", meta=side(inferred=["name"]))
         async with session.prompt([TextContent(text="Repair the crash in main.rs"), link]) as turn:
             updates = await all_of(turn)

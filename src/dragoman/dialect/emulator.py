@@ -88,6 +88,7 @@ class EmulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     cwd: str
     permission: str = "ask"  # ask | allow | deny: for peers that cannot be asked
+    shows_switches: bool = False  # whether our client shows boolean options, where its dialect cannot announce it
     now: Callable[[], str]  # returns the ISO 8601 time, for members like createdAt
     new_id: Callable[[], str]  # returns a new session id, for dialects whose clients choose it
 

@@ -16,7 +16,7 @@ import msgspec
 
 from dragoman.dialect.side_data import side_data_of, with_side_data
 from dragoman.errors import Kind, ProtocolError
-from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionModeState
+from dragoman.schema.config import ConfigChoice, ConfigType, SessionConfigOption, SessionModeState
 
 
 class SessionRow(msgspec.Struct, kw_only=True):
@@ -112,6 +112,23 @@ def option_from_value(name: str, value: Any) -> SessionConfigOption:
     choice = ConfigChoice(value=text, name=text or "default")
     option = SessionConfigOption(id=name, name=name, type="select", current_value=text, options=[choice])
     return option if isinstance(value, str) or value is None else with_side_data(option, value=value)
+
+
+def switch_as_select(option: SessionConfigOption) -> SessionConfigOption:
+    """Return a boolean option as a choice of two, any other option unchanged."""
+    if option.form != ConfigType.BOOLEAN:
+        return option
+    choices = [ConfigChoice(value="true", name="On"), ConfigChoice(value="false", name="Off")]
+    value = "true" if option.current_value is True else "false"
+    return msgspec.structs.replace(option, type=ConfigType.SELECT, current_value=value, options=choices)
+
+
+def parse_json(text: str) -> Any:
+    """Return the JSON value that a text says, or the text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def compact_json(value: Any) -> str:

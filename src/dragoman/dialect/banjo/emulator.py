@@ -20,7 +20,7 @@ from dragoman.dialect.emulator import (
     SendRequest,
 )
 from dragoman.dialect.reshape import ABSENT, INFERRED_KEY, SIDE_DATA_KEY, Object
-from dragoman.dialect.side_data import get_member, side_data_of, with_members, with_side_data
+from dragoman.dialect.side_data import get_member, inferred_members, side_data_of, with_members, with_side_data
 from dragoman.dialect.text_chunk import Chunk
 from dragoman.schema.base import Unknown, to_json
 from dragoman.schema.config import (
@@ -59,7 +59,7 @@ class AgentEmulator(Emulator):
 
     def _remember_options(self, session: Any, result: Any) -> None:
         options = get_member(result, "config_options") or []
-        if any(map(_is_models_option, options)):
+        if any(map(_is_models_option, options)) or "models" in side_data_of(result):
             self._options[session] = [_parse_option(each) for each in options]
             self.incoming = self.incoming_with_models  # type: ignore[misc]  # v1's hot path has no flow before
 
@@ -72,6 +72,8 @@ class AgentEmulator(Emulator):
             result = yield Pass(params)
             if options is None:
                 return result
+            if "configOptions" in inferred_members(result):  # the agent did not repeat them
+                return with_members(result, config_options=self._set_value(session, params.config_id, params.value))
             return with_members(
                 result, config_options=self._complete_options(session, get_member(result, "config_options"))
             )
@@ -98,16 +100,25 @@ class AgentEmulator(Emulator):
         return chunk
 
     def _switch_model(self, session: str, model: Any) -> list[Any]:
-        """Return all options with another model; of an unknown session at least the model."""
-        options = self._options.get(session) or [_single_model_option(model)]
-        options = [with_members(each, current_value=model) if _is_models_option(each) else each for each in options]
-        self._options[session] = options
-        return list(options)
+        """Return all options with another model; of a session without a known one, with an option for it."""
+        options = self._options.setdefault(session, [])
+        option = next((each for each in options if _is_model_choice(each)), None)
+        if option is None:
+            options.append(option := _single_model_option(model))
+        return self._set_value(session, get_member(option, "id"), model)
+
+    def _set_value(self, session: str, id: str, value: Any) -> list[Any]:
+        """Return all options, with this value of one."""
+        self._options[session] = [
+            with_members(each, current_value=value) if get_member(each, "id") == id else each
+            for each in self._options[session]
+        ]
+        return list(self._options[session])
 
     def _complete_options(self, session: str, options: Any) -> list[Any]:
         """Return the agent's options together with the one for its models."""
         options = list(options or ())
-        if not any(map(_is_models_option, options)):
+        if not any(map(_is_model_choice, options)):
             options += filter(_is_models_option, self._options[session])
         self._options[session] = options
         return list(options)
@@ -130,6 +141,11 @@ class BanjoAgentEmulator(AgentEmulator):
     """For a banjo agent, which does not announce unstable_resumeSession (docs/protocol/dialects.md#banjo-methods)."""
 
     unannounced_capabilities: ClassVar[frozenset[str]] = frozenset({"agent.sessionCapabilities.resume"})
+    incoming: ClassVar[Mapping[str, FlowMaker]] = AgentEmulator.incoming_with_models
+
+    def _remember_options(self, session: Any, result: Any) -> None:
+        """Remember all options: it may name its model later, and an update of the model repeats no other option."""
+        self._options[session] = [_parse_option(each) for each in get_member(result, "config_options") or []]
 
 
 class SelectedModel(NamedTuple):

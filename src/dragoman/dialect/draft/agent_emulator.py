@@ -27,13 +27,25 @@ from dragoman.dialect.emulator import (
     Wake,
 )
 from dragoman.dialect.reshape import ABSENT
-from dragoman.dialect.session_table import SessionRow, SessionTable, option_from_value
+from dragoman.dialect.session_table import (
+    SessionRow,
+    SessionTable,
+    option_from_value,
+    parse_json,
+    switch_as_select,
+)
 from dragoman.dialect.side_data import mark_inferred, side_data_of, with_side_data
 from dragoman.dialect.text_chunk import Chunk
 from dragoman.errors import Kind, ProtocolError
-from dragoman.schema.config import SessionMode, SessionModeState, SetConfigOptionResult
+from dragoman.schema.config import SessionConfigOption, SessionMode, SessionModeState, SetConfigOptionResult
 from dragoman.schema.fs import ReadTextFileParams
-from dragoman.schema.initialize import AgentCapabilities, InitializeResult
+from dragoman.schema.initialize import (
+    AgentCapabilities,
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    InitializeParams,
+    InitializeResult,
+)
 from dragoman.schema.side import Side
 from dragoman.schema.terminal import (
     KillTerminalParams,
@@ -59,9 +71,15 @@ class AgentEmulator(Emulator):
         self.mcp_transports: frozenset[str] | None = None  # of MCP servers; None if the agent named none
         self.supports_attachments = True
         self.supports_cancel = True
+        self._shows_switches = settings.shows_switches
         self._wait_count = 0
         self._poll_count = 0
         self._latest_polls: dict[str, int] = {}  # the latest answered poll of each terminal
+
+    def note_initialize(self, params: InitializeParams) -> None:
+        """Note whether the client shows boolean options (docs/protocol/initialize.md#client-capabilities)."""
+        session = (params.client_capabilities or ClientCapabilities()).session or ClientSessionCapabilities()
+        self._shows_switches |= bool(session.config_options and session.config_options.boolean)
 
     def note_initialize_result(self, result: InitializeResult) -> None:
         """Note the agent's capabilities, and its modes and options, which v1 expects with each session."""
@@ -87,7 +105,7 @@ class AgentEmulator(Emulator):
         row = self.sessions.get_or_add(result.session_id, params.cwd)
         side_data = side_data_of(params)
         self._set_modes_and_options(row, side_data.get("initialMode"), side_data.get("configOptions"))
-        return msgspec.structs.replace(result, modes=row.modes or UNSET, config_options=row.options or UNSET)
+        return msgspec.structs.replace(result, modes=row.modes or UNSET, config_options=self._options_of(row) or UNSET)
 
     def _check_mcp_servers(self, servers: Any) -> None:
         """Raise for MCP servers whose transport the agent did not announce (section 10.3)."""
@@ -109,7 +127,7 @@ class AgentEmulator(Emulator):
             row.in_turn = False
         side_data = side_data_of(result)
         self._set_modes_and_options(row, side_data.get("mode"), side_data.get("configOptions"))
-        return msgspec.structs.replace(result, modes=row.modes or UNSET, config_options=row.options or UNSET)
+        return msgspec.structs.replace(result, modes=row.modes or UNSET, config_options=self._options_of(row) or UNSET)
 
     def _set_modes_and_options(self, session: SessionRow, mode: Any, values: Any) -> None:
         known = values if isinstance(values, dict) else {}
@@ -143,11 +161,24 @@ class AgentEmulator(Emulator):
         """Convert session/set_config_option: the draft returns one value, v1 the full list
         (docs/protocol/dialect-matrix.md#options-one-by-one).
         """
-        result = yield Pass(params)
         row = self.sessions.get_or_add(params.session_id, "")
-        value = side_data_of(result).get("currentValue", params.value)
-        self._note_option(row, params.config_id, value)
-        return SetConfigOptionResult(config_options=row.options, meta=result.meta)
+        known = row.option_values().get(params.config_id)
+        value = side_data_of(params).get("value", params.value)
+        if isinstance(value, str) and not (isinstance(known, str) and known):
+            value = parse_json(value)  # a client that shows choices sends text
+        try:
+            result = yield Pass(with_side_data(params, value=value))
+        except ProtocolError as error:
+            if known not in (None, "") or value == params.value or error.kind != Kind.INVALID_PARAMS:
+                raise
+            value = params.value  # the option takes text, which no value showed before
+            result = yield Pass(params)
+        self._note_option(row, params.config_id, side_data_of(result).get("currentValue", value))
+        return SetConfigOptionResult(config_options=self._options_of(row), meta=result.meta)
+
+    def _options_of(self, session: SessionRow) -> list[SessionConfigOption]:
+        """Return the options as the client shows them."""
+        return list(session.options) if self._shows_switches else [*map(switch_as_select, session.options)]
 
     def _note_option(self, session: SessionRow, key: Any, value: Any) -> None:
         if not isinstance(key, str):
@@ -170,7 +201,7 @@ class AgentEmulator(Emulator):
             side_data = side_data_of(update)
             if "key" in side_data:
                 self._note_option(row, side_data["key"], side_data.get("currentValue"))
-                update = msgspec.structs.replace(update, config_options=list(row.options))
+                update = msgspec.structs.replace(update, config_options=self._options_of(row))
                 params = msgspec.structs.replace(params, update=update)
         elif kind is CurrentModeUpdate:
             row = self.sessions.get_or_add(params.session_id, "")

@@ -134,8 +134,9 @@ class AgentEmulator(Emulator):
         return initial if initial in self._modes else None
 
     def _mode_state(self, mode: str | None) -> SessionModeState:
-        modes = [SessionMode(id=each, name=each) for each in self._modes]
-        return SessionModeState(current_mode_id=mode or self._modes[0], available_modes=modes)
+        """Return the mode of a new session, the only one that can be chosen in it."""
+        current = mode or self._modes[0]
+        return SessionModeState(current_mode_id=current, available_modes=[SessionMode(id=current, name=current)])
 
     def _set_mode(self, params: Any) -> Flow:
         yield from ()  # a flow without effects

@@ -375,6 +375,10 @@ class Agent:
         client.login.cancel_expiry()
 
 
-def emulator_settings(cwd: str | None = None, permission: str = "ask") -> EmulatorSettings:
+def emulator_settings(
+    cwd: str | None = None, permission: str = "ask", *, shows_switches: bool = False
+) -> EmulatorSettings:
     """Return the emulator settings for this machine: real time, random ids."""
-    return EmulatorSettings(cwd=cwd or os.getcwd(), permission=permission, now=now, new_id=new_id)
+    return EmulatorSettings(
+        cwd=cwd or os.getcwd(), permission=permission, shows_switches=shows_switches, now=now, new_id=new_id
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.session_table import option_from_value
+from dragoman.dialect.session_table import option_from_value, parse_json, switch_as_select
 from dragoman.dialect.side_data import side_data_of, with_side_data
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.config import ConfigCategory, ConfigChoice, ConfigType, SessionConfigOption
@@ -130,23 +129,11 @@ def with_value(option: SessionConfigOption, value: Any, *, accepts_boolean_text:
 def _with_json_value(option: SessionConfigOption, value: Any) -> SessionConfigOption:
     # If the dialect sends only text, parse it as JSON unless the value before was text.
     if isinstance(value, str) and not isinstance(value_of(option), str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            pass
+        value = parse_json(value)
     changed = with_side_data(option_from_value(option.id, value), value=value)
     return msgspec.structs.replace(  # type: ignore[no-any-return]
         changed, name=option.name, category=option.category, description=option.description
     )
-
-
-def switch_as_select(option: SessionConfigOption) -> SessionConfigOption:
-    """Return a boolean option as a choice of two, any other option unchanged."""
-    if option.form != ConfigType.BOOLEAN:
-        return option
-    choices = [ConfigChoice(value="true", name="On"), ConfigChoice(value="false", name="Off")]
-    value = "true" if option.current_value is True else "false"
-    return msgspec.structs.replace(option, type=ConfigType.SELECT, current_value=value, options=choices)
 
 
 # Official clients must announce support for boolean options

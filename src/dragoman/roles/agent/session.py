@@ -11,12 +11,13 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
+from dragoman.dialect.session_table import switch_as_select
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
 from dragoman.roles.agent.client_files import ClientFiles
 from dragoman.roles.agent.client_terminals import ClientTerminals
-from dragoman.roles.agent.options import supports_switches, switch_as_select, value_of, with_value
+from dragoman.roles.agent.options import supports_switches, value_of, with_value
 from dragoman.schema import update as updates
 from dragoman.schema.base import encode, to_json
 from dragoman.schema.config import SessionConfigOption, SessionModeState

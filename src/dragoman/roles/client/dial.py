@@ -317,7 +317,7 @@ class Dialer:
             Side.CLIENT,
             self._handlers,
             fallback=self._fallback,
-            settings=emulator_settings(cwd, self._permission),
+            settings=emulator_settings(cwd, self._permission, shows_switches=self._session_capabilities is not None),
             peer_dialect=load_dialect(name),
             report=self.report,
         )

@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.dialect.dialects import load_dialect
 from dragoman.dialect.losses import losses
 from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
-from dragoman.engine.connection import Connection, Tap
+from dragoman.engine.connection import EOF_GRACE, Connection, Tap
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.agent import emulator_settings
@@ -29,25 +29,31 @@ from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.wire.envelope import Envelope, Id, encode_call, encode_error, encode_result
 
-# How long a client that closed its input still gets answers: some agents install themselves before the first answer
-# (docs/protocol/peers.md#slow-start). Seconds.
+# How long a client that closed its input still gets answers other than that of a turn: some agents install themselves
+# before the first answer (docs/protocol/peers.md#slow-start). Seconds.
 ANSWER_TIMEOUT = 120.0
 
 # How often to check meanwhile whether the client still reads. Seconds.
 POLL_INTERVAL = 0.2
 
+# The protocol version of the vocabulary. A client that asks for a later one is answered with it.
+VERSION = 1
+
 # Message shapes whose losses were reported; after this many, no more are checked.
 MAX_SHAPES = 500
+
+_PROMPT = "session/prompt"
 
 # Calls with the id of a request of the other side; ids differ on each connection.
 _NAMES_REQUEST = frozenset({"elicitation/create"})
 
 
 class _Forwarded(NamedTuple):
-    """A forwarded request: its connection and id there, and the session if it is a prompt."""
+    """A forwarded request: its connection and id there, its method, and the session if it is a prompt."""
 
     target: Connection
     id: Id
+    method: str
     turn_session: str | None = None
 
     def cancel(self) -> None:
@@ -111,12 +117,16 @@ class Relay:
         return self.client.failure
 
     async def _finish_answers(self) -> None:
-        """Wait for answers while the client reads, although its input has ended."""
+        """Wait for answers while the client reads, although its input has ended; for the end of a turn only briefly."""
         self.client.note_peer_eof()
         assert self._is_client_reading is not None
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + ANSWER_TIMEOUT
-        while self._has_open_requests and self._is_client_reading() and loop.time() < deadline:
+        deadline, turn_deadline = loop.time() + ANSWER_TIMEOUT, loop.time() + EOF_GRACE
+        while self._has_open_requests() and self._is_client_reading() and loop.time() < deadline:
+            if self._has_open_requests(besides=_PROMPT):
+                turn_deadline = loop.time() + EOF_GRACE
+            elif loop.time() >= turn_deadline:
+                break
             if self.client.running_requests.is_busy:
                 await self.client.running_requests.wait_finished(POLL_INTERVAL)
                 continue
@@ -125,9 +135,12 @@ class Relay:
                 async with asyncio.timeout(POLL_INTERVAL):
                     await self._answer_forwarded.wait()
 
-    @property
-    def _has_open_requests(self) -> bool:
-        return self.client.running_requests.is_busy or any(receiver is Side.AGENT for receiver, _ in self._forwarded)
+    def _has_open_requests(self, besides: str = "") -> bool:
+        """Return whether requests of the client are open, besides those of a method."""
+        is_turn = self._agent is not None and (Side.AGENT, besides) in self._claims  # a proxy handles the prompts
+        return (self.client.running_requests.is_busy and not is_turn) or any(
+            receiver is Side.AGENT and each.method != besides for (receiver, _), each in self._forwarded.items()
+        )
 
     # --- initialize -------------------------------------------------------------------------------------------
 
@@ -152,6 +165,8 @@ class Relay:
             raise _already_initialized()
         claimed = {method: handler for (side, method), handler in self._claims.items() if side is Side.CLIENT}
         handlers: dict[str, Handler] = {"$/cancel_request": self._cancel_handler(Side.CLIENT), **claimed}
+        if params.protocol_version > VERSION:  # some agents refuse a version that they do not know
+            params = msgspec.structs.replace(params, protocol_version=VERSION)
         side = json_values(params.meta or {}).get("dragoman", {})
         if isinstance(side.get("workingDirectory"), str) and side["workingDirectory"].startswith("/"):
             self._dialer.cwd = side["workingDirectory"]
@@ -226,7 +241,7 @@ class Relay:
 
         id = target.forward(method, envelope.params, done)
         if id is not UNSET:
-            self._forwarded[receiver, origin] = _Forwarded(target, id)
+            self._forwarded[receiver, origin] = _Forwarded(target, id, method)
 
     def _forget_request(self, receiver: Side, origin: Id) -> None:
         self._forwarded.pop((receiver, origin), None)
@@ -301,8 +316,8 @@ class Relay:
 
         id = target.call(incoming.method, incoming.values, answer, raw=True)
         if id is not UNSET:
-            turn = incoming.params.session_id if incoming.method == "session/prompt" else None
-            self._forwarded[receiver, origin] = _Forwarded(target, id, turn)
+            turn = incoming.params.session_id if incoming.method == _PROMPT else None
+            self._forwarded[receiver, origin] = _Forwarded(target, id, incoming.method, turn)
         return None
 
     def _cancel_handler(self, receiver: Side) -> Handler:

@@ -1,0 +1,121 @@
+"""The relay between a raw client and a raw agent: protocol versions, the end of input, options for the client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from dragoman.roles.client.dial import Dialer
+from dragoman.roles.proxy.relay import Relay
+from dragoman.testing import ScriptedPeer
+from dragoman.transport.memory import memory_pair
+from tests.acceptance.draft import Raw
+from tests.pairs.peers import BOUND
+from tests.pairs.words import WORDS
+from tests.roles.agent.test_end_of_input import HELLO, call, reply, translated_editor
+
+CWD = "/home/user/project"
+
+
+class Pair:
+    """A raw client and a raw agent with a relay between them, and what it reported."""
+
+    def __init__(self, client: Raw, agent: ScriptedPeer, reports: list[str]) -> None:
+        self.client, self.agent, self.reports = client, agent, reports
+
+    async def request(self, method: str, params: Any, answer: Any, name: str = "") -> Any:
+        """Send a request; the agent, which may call it by another name, gives this answer. Return the client's."""
+        id = self.client.ask(method, params)
+        self.agent.send(reply(await self.agent.expect(method=name or method), answer))
+        return (await self.client.answer(id))["result"]
+
+
+@asynccontextmanager
+async def relayed(client: str, agent: str) -> AsyncIterator[Pair]:
+    front, left = memory_pair()
+    back, right = memory_pair()
+    reports: list[str] = []
+    relay = Relay(front, Dialer(back, dialect=agent, cwd=CWD), client_dialect=client, report=reports.append)
+    running = asyncio.create_task(relay.run())
+    async with asyncio.timeout(BOUND):
+        try:
+            yield Pair(Raw(left), ScriptedPeer(right), reports)
+        finally:
+            await left.close()
+            await running
+
+
+@pytest.mark.parametrize("agent", ["v1", "banjo", "draft", "crow", "2025.1"])
+async def test_a_client_of_a_later_version_is_answered_with_version_1(agent: str) -> None:
+    async with relayed("v1", agent) as pair:
+        id = pair.client.ask("initialize", {"protocolVersion": 65535, "clientCapabilities": {}})
+        asked = await pair.agent.expect(method="initialize")
+        assert asked["params"].get("protocolVersion", 1) == 1
+        pair.agent.send(reply(asked, WORDS[agent].introduction))
+        assert (await pair.client.answer(id))["result"]["protocolVersion"] == 1
+
+
+@pytest.mark.parametrize("dialect", ["v1", "draft"])
+async def test_a_turn_is_waited_for_only_briefly_after_the_end_of_input(
+    dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.roles.proxy.relay.EOF_GRACE", 0.05)
+    async with translated_editor(dialect) as (editor, agent, running):
+        editor.peer.send(call(1, "initialize", HELLO))
+        agent.send(reply(await agent.expect(method="initialize"), WORDS[dialect].introduction))
+        await editor.peer.expect(id=1)
+        editor.peer.send(call(2, "session/prompt", {"sessionId": "s", "prompt": [{"type": "text", "text": "hi"}]}))
+        await agent.expect(method="session/prompt")
+        await editor.say_no_more()
+        await running
+
+
+VERBOSE = {"persistence": True, "configOptions": ["verbose"]}
+_DRAFT = WORDS["draft"].introduction
+INTRODUCTION = {**_DRAFT, "capabilities": {**_DRAFT["capabilities"], "sessionCapabilities": VERBOSE}}
+
+
+@pytest.mark.parametrize("announces", [False, True])
+async def test_booleans_of_a_draft_agent_are_choices_unless_the_client_announced_them(announces: bool) -> None:
+    offered: Any = {"session": {"configOptions": {"boolean": {}}}} if announces else {}
+    async with relayed("v1", "draft") as pair:
+        await pair.request("initialize", {"protocolVersion": 1, "clientCapabilities": offered}, INTRODUCTION)
+        result = await pair.request(
+            "session/load",
+            {"sessionId": "s", "cwd": CWD, "mcpServers": []},
+            {"sessionId": "s", "workingDirectory": CWD, "mode": "default", "configOptions": {"verbose": False}},
+        )
+        (option,) = result["configOptions"]
+        assert (option["type"], option["currentValue"]) == (("boolean", False) if announces else ("select", "false"))
+        value = {"type": "boolean", "value": True} if announces else {"value": "true"}
+        id = pair.client.ask("session/set_config_option", {"sessionId": "s", "configId": "verbose", **value})
+        asked = await pair.agent.expect(method="session/set_config_option")
+        assert asked["params"]["value"] is True
+        pair.agent.send(reply(asked, {"key": "verbose", "previousValue": False, "currentValue": True}))
+        (option,) = (await pair.client.answer(id))["result"]["configOptions"]
+        assert option["currentValue"] == (True if announces else "true")
+
+
+@pytest.mark.parametrize("takes_text", [False, True])
+async def test_an_option_without_a_known_value_can_be_set_by_text(takes_text: bool) -> None:
+    async with relayed("v1", "draft") as pair:
+        await pair.request("initialize", {"protocolVersion": 1, "clientCapabilities": {}}, INTRODUCTION)
+        made = {"sessionId": "s", "createdAt": "2025-01-01T00:00:00Z"}
+        await pair.request("session/new", {"cwd": CWD, "mcpServers": []}, made)
+        params = {"sessionId": "s", "configId": "verbose", "value": "true"}
+        id = pair.client.ask("session/set_config_option", params)
+        asked = await pair.agent.expect(method="session/set_config_option")
+        assert asked["params"]["value"] is True
+        if takes_text:
+            error = {"code": -32602, "message": "takes text"}
+            pair.agent.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+            asked = await pair.agent.expect(method="session/set_config_option")
+            assert asked["params"]["value"] == "true"
+        said = {"key": "verbose", "previousValue": None, "currentValue": asked["params"]["value"]}
+        pair.agent.send(reply(asked, said))
+        (option,) = (await pair.client.answer(id))["result"]["configOptions"]
+        assert option["currentValue"] == "true"
