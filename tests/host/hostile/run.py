@@ -44,6 +44,7 @@ LIMITS = {
     "streams": 100,
     "frames": 1_000,
     "stall": 10.0,
+    "unfinished": 8_000_000,
     "rate": 3_000,
     "burst": 3_000,
 }

@@ -171,6 +171,7 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
     from dragoman.policy.redaction import environment_secrets
     from dragoman.store.urls import open_store
     from dragoman.store.wrappers import RedactingStore, TimedStore
+    from dragoman.transport.remote.server.descriptors import raise_descriptor_limit
     from dragoman.transport.remote.server.listener import open_listener
     from dragoman.transport.remote.server.origin import authenticate_local, current_user, is_loopback, parse_bind
 
@@ -182,6 +183,7 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
     for warning in settings.warnings(section, paths):
         print(f"dragoman: {sanitize_line(warning)}", file=sys.stderr, flush=True)
     limits, oidc = settings.endpoint_limits(section), section.issuer
+    raise_descriptor_limit(limits.sockets)
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         address = store_address(section.store, paths)

@@ -26,8 +26,8 @@ from dragoman.transport.base import Transport
 from dragoman.transport.remote.errors import STATUS_KINDS
 from dragoman.transport.remote.server.asgi import Message, Receive, Request, Scope, Send
 from dragoman.transport.remote.server.auth import Authenticate, Principal, Refused
-from dragoman.transport.remote.server.endpoint import Endpoint, rate_limited_error
-from dragoman.transport.remote.server.limits import ServerLimits
+from dragoman.transport.remote.server.endpoint import Endpoint
+from dragoman.transport.remote.server.limits import ServerLimits, UnfinishedMessage
 from dragoman.transport.remote.server.origin import authenticate_local
 
 logger = logging.getLogger("dragoman")
@@ -161,7 +161,7 @@ class HostApp:
             if request.path in _PUBLIC_PAGES:
                 await _PUBLIC_PAGES[request.path](self, request)
                 return
-            principal = await self._authenticate_request(request)
+            principal = await self._endpoint.authenticate_page(request.auth_request())
             if request.path.startswith("/api/"):
                 await self._serve_api(request, principal)
             elif request.method not in ("GET", "HEAD"):
@@ -174,15 +174,6 @@ class HostApp:
             logger.exception("a request to %r failed", request.path)
             if not request.is_started:
                 await request.refuse(Refused(500, "the host failed; see its log"))
-
-    async def _authenticate_request(self, request: Request) -> Principal:
-        auth_request = request.auth_request()
-        self._endpoint.check_host_and_origin(auth_request)
-        principal = await self._authenticate(auth_request)
-        wait = self._endpoint.rate_limit_wait(principal.user, 1)
-        if wait:
-            raise rate_limited_error(wait)
-        return principal
 
     async def _serve_health(self, request: Request) -> None:
         await request.respond(200, b'{"status":"ok"}')
@@ -243,7 +234,8 @@ class HostApp:
     async def _serve_api(self, request: Request, principal: Principal) -> None:
         body: Any = {}
         if request.method == "POST":
-            data = await request.read_body(MAX_BODY, BODY_TIMEOUT)
+            unfinished = UnfinishedMessage(self._endpoint.byte_budget, principal.user)
+            data = await request.read_body(MAX_BODY, BODY_TIMEOUT, unfinished)
             try:
                 body = msgspec.json.decode(data) if data.strip() else {}
             except msgspec.DecodeError:

@@ -13,7 +13,14 @@ import pytest
 from hpack import Decoder, Encoder
 
 from dragoman.transport.remote.server.hypercorn_http2 import Http2
-from dragoman.transport.remote.server.limits import PREFACE, SMALL_FRAME, FloodMeter, ServerLimits, TokenBucket
+from dragoman.transport.remote.server.limits import (
+    PREFACE,
+    SMALL_FRAME,
+    FloodMeter,
+    ServerLimits,
+    Stranger,
+    TokenBucket,
+)
 from dragoman.transport.remote.server.listener import Listener
 from tests.host.hostile import http2_frames as h2
 from tests.transport.remote.certificate import certificate
@@ -99,7 +106,8 @@ async def test_an_unused_socket_is_not_stalled() -> None:
 
     limits = ServerLimits()
     served = Listener(None, limits, is_secure=False)  # type: ignore[arg-type]
-    Http2(None, served.http2_config, served.worker_context, limits, (None, None)).abort_if_stalled()  # type: ignore[arg-type]
+    stranger = Stranger(served.server_state.strangers, "127.0.0.1", {})
+    Http2(None, served.http2_config, served.worker_context, limits, (None, None), stranger).abort_if_stalled()  # type: ignore[arg-type]
 
 
 async def _empty(there: Standing) -> None:
@@ -137,7 +145,7 @@ async def test_a_socket_may_send_many_requests_over_time_and_at_once(plain: Stan
     """hypercorn would end it after a thousand requests, and allow a hundred at once."""
 
     async with h2.http2_socket(plain.port, WITHIN) as line:
-        block = h2.heads("PUT")
+        block = h2.heads()  # it is authenticated, and refused because it has no type
         for start in range(1, 2400, 200):
             await line.send(b"".join(h2.request(stream, block=block) for stream in range(start, start + 200, 2)))
             assert len(await line.answers((start + 199) // 2)) == (start + 199) // 2
@@ -147,20 +155,22 @@ async def test_a_socket_may_send_many_requests_over_time_and_at_once(plain: Stan
     await asyncio.to_thread(plain.ask, _empty(plain))
 
 
-def test_compression_is_not_negotiated_over_http2_either(plain: Standing) -> None:
+def test_http2_does_not_offer_websocket_and_refuses_it(plain: Standing) -> None:
+    """hypercorn would keep unfinished messages without our limits."""
+
     async def main() -> list[tuple[str, str]]:
         extra = [(":protocol", "websocket"), ("sec-websocket-version", "13")]
-        extra += [("sec-websocket-extensions", "permessage-deflate")]
         pairs = [(":method", "CONNECT"), (":scheme", "http"), (":path", "/acp"), (":authority", "127.0.0.1"), *extra]
         async with h2.http2_socket(plain.port, WITHIN) as line:
             await line.send(h2.request(1, flags=h2.END_HEADERS, block=bytes(Encoder().encode(pairs))))
             assert await line.answers(1) == [1]
+            settings = next(payload for kind, _, payload in line.frames if kind == h2.SETTINGS and payload)
+            offered = {settings[at + 1]: settings[at + 5] for at in range(0, len(settings), 6)}
+            assert not offered.get(8), "ENABLE_CONNECT_PROTOCOL"
             payload = next(payload for kind, stream, payload in line.frames if kind == h2.HEADERS)
             return [(str(name), str(value)) for name, value in Decoder().decode(payload)]
 
-    said = dict(asyncio.run(main()))
-    assert said[":status"] == "200"
-    assert "sec-websocket-extensions" not in said
+    assert dict(asyncio.run(main()))[":status"] == "501"
 
 
 @pytest.mark.parametrize("window", [65_535, 0])

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from dragoman.transport.remote.server.auth import AuthRequest, Refused
+from dragoman.transport.remote.server.limits import UnfinishedMessage
 from dragoman.wire.envelope import Id
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -67,8 +68,8 @@ class Request:
             socket_cache=self.scope.get(SOCKET_KEY, {}),
         )
 
-    async def read_body(self, limit: int, timeout: float) -> bytes:
-        """Read the whole body; raise Refused when it is too large or too slow."""
+    async def read_body(self, limit: int, timeout: float, unfinished: UnfinishedMessage) -> bytes:
+        """Read the whole body; raise Refused when it is too large or too slow, or too much comes at once."""
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit:
             raise Refused(413, f"the body has {declared} bytes, and {limit} are the most; put large things into files")
@@ -83,10 +84,15 @@ class Request:
                     size += len(parts[-1])
                     if size > limit:
                         raise Refused(413, f"the body has more than {limit} bytes; put large things into files")
+                    if not unfinished.resize(size):
+                        headers = {"retry-after": "5", "connection": "close"}
+                        raise Refused(429, "too many large messages at once; send this one again later", headers)
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
             raise Refused(408, f"the body did not come within {timeout:g} seconds; send it again") from None
+        finally:
+            unfinished.resize(0)
 
     def response_headers(self, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
         """Return headers for the wire, with CORS headers for allowed origins."""

@@ -21,7 +21,7 @@ from dragoman.transport.remote.server import http_requests, ws_requests
 from dragoman.transport.remote.server.asgi import Receive, Request, Scope, Send
 from dragoman.transport.remote.server.auth import Authenticate, AuthRequest, Principal, Refused, ServeConnection
 from dragoman.transport.remote.server.http_transport import HttpServerTransport
-from dragoman.transport.remote.server.limits import SWEEP_INTERVAL, RateLimiter, ServerLimits
+from dragoman.transport.remote.server.limits import ADMITTED, SWEEP_INTERVAL, ByteBudget, RateLimiter, ServerLimits
 from dragoman.transport.remote.server.origin import authenticate_local, check_host, check_origin
 from dragoman.transport.remote.server.transport import EXPIRED, GOING_AWAY
 from dragoman.transport.remote.server.ws_transport import WebSocketServerTransport
@@ -73,6 +73,7 @@ class Endpoint:
         self._has_agent = has_agent
         self._connections: dict[str, ServedConnection] = {}
         self._connections_by_user: Counter[str] = Counter()
+        self.byte_budget = ByteBudget(self.limits)
         self._rate_limiter = RateLimiter(self.limits.rate, self.limits.burst)
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._closing = False
@@ -128,15 +129,21 @@ class Endpoint:
         if self._closing:
             raise Refused(503, "the server is stopping; try again in a moment", {"retry-after": "1"})
         auth_request = request.auth_request()
-        self.check_host_and_origin(auth_request)
+        principal = await self.authenticate_page(auth_request)
         name = agent_name(auth_request.path)
         if name is None or not self._has_agent(name):
             raise Refused(404, f"there is nothing at {auth_request.path}; agents are at /acp and /acp/NAME")
-        principal = await self._authenticate(auth_request)
-        wait = self._rate_limiter.take(principal.user, time.monotonic())
-        if wait:
-            raise rate_limited_error(wait)
         return structs.replace(principal, agent=name, address=principal.address or auth_request.address)
+
+    async def authenticate_page(self, request: AuthRequest) -> Principal:
+        """Return who makes a request to any path; raise Refused when they may not."""
+        self.check_host_and_origin(request)
+        request.socket_cache[ADMITTED] = False
+        principal = await self._authenticate(request)
+        request.socket_cache[ADMITTED] = True
+        if wait := self.rate_limit_wait(principal.user, 1):
+            raise rate_limited_error(wait)
+        return principal
 
     def check_host_and_origin(self, request: AuthRequest) -> None:
         """Refuse requests that a web page could make without its user's knowledge."""

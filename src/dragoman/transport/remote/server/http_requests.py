@@ -19,6 +19,7 @@ from dragoman.transport.remote.server import landing_page
 from dragoman.transport.remote.server.asgi import Request
 from dragoman.transport.remote.server.auth import Principal, Refused
 from dragoman.transport.remote.server.http_transport import FrameStreamReader, HttpServerTransport
+from dragoman.transport.remote.server.limits import UnfinishedMessage
 from dragoman.transport.remote.sse import parse_cursor
 from dragoman.transport.remote.streams import SESSION_METHODS
 from dragoman.wire.envelope import Id
@@ -68,7 +69,8 @@ async def _post(endpoint: Endpoint, request: Request, principal: Principal) -> N
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refused(415, "send the message with content-type application/json")
-    body = await request.read_body(endpoint.limits.body, endpoint.limits.body_patience)
+    unfinished = UnfinishedMessage(endpoint.byte_budget, principal.user)
+    body = await request.read_body(endpoint.limits.body, endpoint.limits.body_patience, unfinished)
     try:
         peek = peek_frame(body)
     except NotOneMessage as error:

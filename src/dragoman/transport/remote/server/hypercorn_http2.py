@@ -12,6 +12,7 @@ from typing import Any
 import h2.events
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
 from hypercorn.asyncio.task_group import TaskGroup, _handle
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import WorkerContext
@@ -22,7 +23,7 @@ from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.typing import ConnectionState
 
 from dragoman.errors import Kind
-from dragoman.transport.remote.server.limits import DRAIN_TIMEOUT, FloodMeter, ServerLimits
+from dragoman.transport.remote.server.limits import DRAIN_TIMEOUT, FloodMeter, ServerLimits, Stranger
 from dragoman.transport.remote.server.uvicorn_http1 import HEADERS_TOO_LARGE, error_body
 
 # The size of one read: small, so that a block of tiny frames delays nobody else for long.
@@ -43,6 +44,9 @@ HEADER_OVERHEAD = 32
 # Requests besides the event streams of a connection, which stay open.
 EXTRA_STREAMS = 128
 
+# The message for a CONNECT (RFC 8441).
+NO_WEBSOCKET = "WebSocket works over HTTP/1.1 here; open another socket for it"
+
 # Practically unlimited: hypercorn would end a socket, with all its streams, after a thousand requests.
 UNLIMITED_REQUESTS = 1 << 60
 
@@ -57,7 +61,6 @@ def hypercorn_config(limits: ServerLimits, logger: logging.Logger, keep_alive: f
     config.keep_alive_max_requests = UNLIMITED_REQUESTS
     config.h2_max_header_list_size = limits.headers
     config.h2_max_concurrent_streams = limits.streams + EXTRA_STREAMS
-    config.websocket_max_message_size = limits.frame
     return config
 
 
@@ -104,6 +107,8 @@ class _Http2Streams(H2Protocol):
         self.connection.decoder.max_header_list_size = HEADER_READ_FACTOR * self.config.h2_max_header_list_size
         self.priority = type(self.priority)(maximum_streams=4 * self.config.h2_max_concurrent_streams)
         self._max_headers = self.config.h2_max_header_list_size
+        self.connection.local_settings = _without_websocket(self.connection.local_settings)
+        self.stranger: Stranger  # set by the socket
         self.discard_limit = 0  # bytes of a body that are read after its response
         self._discard_left: dict[int, int] = {}  # what is left of that, by stream
         self._last_progress = asyncio.get_running_loop().time()
@@ -135,21 +140,26 @@ class _Http2Streams(H2Protocol):
             if isinstance(event, h2.events.StreamEnded | h2.events.StreamReset):
                 self._discard_left.pop(event.stream_id, None)
             if isinstance(event, h2.events.RequestReceived):
-                # No compression of messages: a few bytes would become very many.
-                event.headers = [pair for pair in event.headers if pair[0].lower() != b"sec-websocket-extensions"]
+                if not self.stranger.may_request(asyncio.get_running_loop().time()):
+                    await self.reject_flood()
+                    await self.send(Closed())
+                    return
+                if (b":method", b"CONNECT") in event.headers:
+                    await self._refuse(event.stream_id, "501", Kind.CAPABILITY_UNSUPPORTED, NO_WEBSOCKET)
+                    continue
                 if sum(len(name) + len(value) + HEADER_OVERHEAD for name, value in event.headers) > self._max_headers:
-                    await self._refuse_headers(event.stream_id)
+                    await self._refuse(event.stream_id, "431", Kind.TOO_LARGE, HEADERS_TOO_LARGE)
                     continue
             if isinstance(event, h2.events.RemoteSettingsChanged):
                 self._limit_header_table()
             await super()._handle_events([event])
         await self._flush()
 
-    async def _refuse_headers(self, stream_id: int) -> None:
-        """Refuse a request with too many or too long headers; the other requests of its socket go on."""
-        body = error_body(Kind.TOO_LARGE, HEADERS_TOO_LARGE)
+    async def _refuse(self, stream_id: int, status: str, kind: str, message: str) -> None:
+        """Refuse a request without calling the app; the other requests of its socket go on."""
+        body = error_body(kind, message)
         size = str(len(body))
-        headers = [(":status", "431"), ("content-type", "application/json"), ("content-length", size)]
+        headers = [(":status", status), ("content-type", "application/json"), ("content-length", size)]
         with suppress(ProtocolError):
             has_room = self.connection.local_flow_control_window(stream_id) >= len(body)
             self.connection.send_headers(stream_id, headers if has_room else headers[:1], end_stream=not has_room)
@@ -208,6 +218,12 @@ class _Http2Streams(H2Protocol):
             await self._window_updated(stream_id)  # let whoever still sends find it closed
 
 
+def _without_websocket(settings: Settings) -> Settings:
+    """Return the settings without WebSocket over HTTP/2: hypercorn would keep its messages without our limits."""
+    codes = (SettingCodes.MAX_CONCURRENT_STREAMS, SettingCodes.MAX_HEADER_LIST_SIZE)
+    return Settings(client=False, initial_values={code: settings[code] for code in codes})
+
+
 class Http2(TCPServer):
     """One socket that is known to speak HTTP/2: hypercorn would guess, and wait for a guessed one forever."""
 
@@ -220,12 +236,14 @@ class Http2(TCPServer):
         context: WorkerContext,
         limits: ServerLimits,
         streams: tuple[Any, asyncio.StreamWriter],
+        stranger: Stranger,
     ) -> None:
         super().__init__(app, asyncio.get_running_loop(), config, context, {}, *streams)
         self.protocol = None  # until it runs
         self._is_over = False  # ended by us: a flood, or bytes that cannot be parsed
         self._limits = limits
         self._flood_meter = FloodMeter(limits)
+        self._stranger = stranger
 
     async def run(self) -> None:
         """Serve until the socket ends."""
@@ -245,6 +263,7 @@ class Http2(TCPServer):
                     self.protocol_send,
                 )
                 self.protocol.discard_limit = DISCARD_FACTOR * self._limits.body
+                self.protocol.stranger = self._stranger
                 await self.protocol.initiate()
                 await self.idle_task.restart(group, self._idle_timeout)
                 await self._read_data()
@@ -259,7 +278,8 @@ class Http2(TCPServer):
                 data = await self.reader.read(READ_BLOCK)
             except OSError:
                 break
-            if self._flood_meter.accept(data, self.loop.time()):
+            meter, now = self._flood_meter, self.loop.time()
+            if meter.accept(data, now) and self._stranger.may_send_frames(meter.last_count, now):
                 await self.protocol.handle(RawData(data))
             else:
                 await self.protocol.reject_flood()

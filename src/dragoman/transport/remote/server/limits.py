@@ -1,6 +1,10 @@
-"""The limits of a server, each with its reason; rate limiters; and the detection of floods on HTTP/2 sockets. Pure."""
+"""The limits of a server, each with its reason; rate limiters, byte budgets, and the detection of floods. Pure."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -26,6 +30,20 @@ SMALL_FRAME = 4096
 BURST_SECONDS = 2.0
 RESET_BURST_SECONDS = 4.0
 
+# What every socket may send before its first authenticated request, also while others of its address send too much: the
+# frames around one request of HTTP/2, and that request.
+FREE_FRAMES = 64
+FREE_REQUESTS = 1
+
+# How much the sockets of all addresses together may send before they are authenticated: this many times one address.
+ALL_ADDRESSES = 4
+
+# Where a socket's cache says that its last request was authenticated.
+ADMITTED = "admitted"
+
+# Bytes of an unfinished message that count for nobody: every socket has some. Prompts without images are smaller.
+FREE_BYTES = 64 * 1024
+
 
 class ServerLimits(Struct, frozen=True, kw_only=True):
     """How much a remote client may use; every limit can be set."""
@@ -43,8 +61,12 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     # Sockets of one other machine, so that it cannot lock out the rest; those of a proxy count as its own. This machine
     # may have all of them: proxies run here, and so do tests with thousands of clients.
     sockets_each: int = 2048
-    # Small frames of one socket per second: HTTP/2 has pings, settings, windows, and a message is four or five of them;
-    # WebSocket has pings and fragments. Twice as many may come at once.
+    # Requests of one address per second before one is authenticated, besides the first of each socket, and new sockets
+    # of one other machine: health checks and people who mistype a token. Twice as many may come at once.
+    visits: float = 100.0
+    # Small frames of one socket per second; before its first authenticated request, of all sockets of its address.
+    # HTTP/2 has pings, settings, windows, and a message is four or five of them; WebSocket has pings and fragments.
+    # Twice as many may come at once.
     frames: float = 5000.0
     # Requests of one HTTP/2 socket per second that its client cancels, since each has cost work; at once four times as
     # many, as when a window with many sessions closes.
@@ -54,6 +76,9 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     # Requests of one user per second, and how many may come at once: far above what people and editors do.
     rate: float = 1000.0
     burst: int = 2000
+    # Bytes of all unfinished messages and bodies of one user, and of all users: two of the largest, and four times it.
+    unfinished: int = 64 * MIB
+    unfinished_all: int = 256 * MIB
     # Bytes that wait for one client or are not acknowledged by it; above this it is disconnected to save memory.
     buffered: int = 16 * MIB
     # Bytes of each HTTP stream that are kept after they were sent, for clients that acknowledge nothing.
@@ -66,7 +91,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     stall: float = 60.0
     # Seconds for the TLS handshake, and then for all headers of a request: a slow network needs two.
     header_patience: float = 10.0
-    # Seconds for the body of a request: a large prompt over a slow network.
+    # Seconds for the body of a request, or for one WebSocket message: a large prompt over a slow network.
     body_patience: float = 60.0
     # Seconds until initialize is answered: an agent may have to be started first.
     introduction: float = 60.0
@@ -116,6 +141,81 @@ class RateLimiter:
                 del self._buckets[user]
 
 
+class Strangers:
+    """Limits the sockets without an authenticated request: those of one address, and all together."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limiters = {
+            name: (RateLimiter(rate, int(rate * BURST_SECONDS)), RateLimiter(all_rate, int(all_rate * BURST_SECONDS)))
+            for name, rate in (("frames", limits.frames), ("visits", limits.visits))
+            for all_rate in (rate * ALL_ADDRESSES,)
+        }
+
+    def take(self, name: str, address: str, count: int, now: float) -> bool:
+        """Take frames or visits of an address; return False when there are too many."""
+        each, all_addresses = self._limiters[name]
+        return not each.take(address, now, count) and not all_addresses.take("", now, count)
+
+    def drop_full_buckets(self, now: float) -> None:
+        """Forget addresses that have been quiet."""
+        for each, _ in self._limiters.values():
+            each.drop_full_buckets(now)
+
+
+class Stranger:
+    """One socket among the strangers, as long as its cache does not say that its last request was authenticated."""
+
+    def __init__(self, strangers: Strangers, address: str, cache: Mapping[str, Any]) -> None:
+        self._strangers = strangers
+        self._address = address
+        self._cache = cache
+        self._frames = self._requests = 0
+
+    def may_send_frames(self, count: int, now: float) -> bool:
+        """Count small frames; return whether the socket may send them."""
+        self._frames += count
+        is_free = self._cache.get(ADMITTED) or self._frames <= FREE_FRAMES
+        return bool(is_free) or self._strangers.take("frames", self._address, count, now)
+
+    def may_request(self, now: float) -> bool:
+        """Count a request; return whether the socket may make it."""
+        self._requests += 1
+        is_free = self._cache.get(ADMITTED) or self._requests <= FREE_REQUESTS
+        return bool(is_free) or self._strangers.take("visits", self._address, 1, now)
+
+
+class ByteBudget:
+    """Bytes of unfinished messages, of each user and of all."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limits = limits
+        self._sizes: Counter[str] = Counter()
+        self.total = 0
+
+    def add(self, user: str, size: int) -> bool:
+        """Add bytes of a user, or remove them; return False when there are too many."""
+        self.total += size
+        self._sizes[user] += size
+        if not self._sizes[user]:
+            del self._sizes[user]
+        return self._sizes[user] <= self._limits.unfinished and self.total <= self._limits.unfinished_all
+
+
+class UnfinishedMessage:
+    """What has come of one message of a user."""
+
+    def __init__(self, budget: ByteBudget, user: str) -> None:
+        self._budget = budget
+        self._user = user
+        self._counted = 0
+
+    def resize(self, size: int) -> bool:
+        """Set the number of bytes that have come; return False when all that is unfinished is too much."""
+        counted = max(size - FREE_BYTES, 0)
+        change, self._counted = counted - self._counted, counted
+        return change == 0 or self._budget.add(self._user, change) or change < 0
+
+
 class FloodMeter:
     """Counts the frames of one HTTP/2 socket before anything is processed.
 
@@ -128,6 +228,7 @@ class FloodMeter:
         self._reset_bucket = TokenBucket(limits.resets, limits.resets * RESET_BURST_SECONDS)
         self._skip = len(PREFACE)  # bytes until the next frame begins
         self._head = b""  # the beginning of a frame header that came in pieces
+        self.last_count = 0  # small frames in the last bytes
 
     def accept(self, data: bytes, now: float) -> bool:
         """Count the bytes; return False when it is too much."""
@@ -144,4 +245,5 @@ class FloodMeter:
         if position < end:
             self._head, position = data[position:], end
         self._skip = position - end
+        self.last_count = frames
         return self._frame_bucket.take(frames, now) and self._reset_bucket.take(resets, now)

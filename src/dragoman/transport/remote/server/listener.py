@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ try:
     import uvicorn
     from hypercorn.asyncio.worker_context import WorkerContext
 
+    from dragoman.transport.remote.server.descriptors import most_sockets, quiet_accept_errors
     from dragoman.transport.remote.server.hypercorn_http2 import Http2, hypercorn_config
     from dragoman.transport.remote.server.protocol_switch import ProtocolSwitch, client_address
     from dragoman.transport.remote.server.uvicorn_http1 import BoundedServerState, silent_logger
@@ -31,6 +33,11 @@ except ImportError as error:
 
 # How long an idle HTTP/1.1 or HTTP/2 socket is kept for its next request. Seconds; reopening is cheap.
 KEEP_ALIVE_TIMEOUT = 30.0
+
+# How many clients may wait until they are accepted, and how many are accepted at once: these have a descriptor before
+# they are counted.
+BACKLOG = 1024
+ACCEPT_BATCH = 32
 
 # How long requests may go on when the server stops. Seconds.
 SHUTDOWN_TIMEOUT = 3.0
@@ -42,6 +49,7 @@ class Listener:
     def __init__(self, app: App, limits: ServerLimits, is_secure: bool) -> None:
         self.app = app
         self.limits = limits
+        self._max_sockets = min(limits.sockets, most_sockets())
         self.is_secure = is_secure
         self.address = ""
         self.port = 0
@@ -91,8 +99,11 @@ class Listener:
         try:
             # The protocol switch starts TLS, not the loop, so that sockets count before the TLS handshake.
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: ProtocolSwitch(self), address, port, backlog=1024
+                lambda: ProtocolSwitch(self), address, port, backlog=ACCEPT_BATCH
             )
+            for listening in self._server.sockets:
+                with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
+                    same.listen(BACKLOG)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             raise StartFailed(f"cannot listen at {address}:{port}: {reason}; choose another address or port") from None
@@ -101,12 +112,15 @@ class Listener:
 
     def is_full(self, address: str) -> bool:
         """Whether one more socket from this address would be too many."""
-        sockets, limits = self.sockets, self.limits
-        if len(sockets) >= limits.sockets:
+        sockets = self.sockets
+        if len(sockets) >= self._max_sockets:
             return True
-        if len(sockets) < limits.sockets_each or is_loopback(address):
+        if is_loopback(address):
             return False
-        return sum(address == client_address(socket) for socket in sockets) >= limits.sockets_each
+        if not self.server_state.strangers.take("visits", address, 1, asyncio.get_running_loop().time()):
+            return True
+        most = min(self.limits.sockets_each, self._max_sockets // 2)
+        return len(sockets) >= most and sum(address == client_address(each) for each in sockets) >= most
 
     def _abort_stalled(self) -> None:
         """Abort sockets whose peer does not read, also closing ones."""
@@ -114,19 +128,20 @@ class Listener:
         self._sweep_timer = loop.call_later(SWEEP_INTERVAL, self._abort_stalled)
         now = loop.time()
         backlogs: dict[asyncio.Transport, tuple[int, float]] = {}
-        for socket, closing_since in self.sockets.items():
-            if socket.is_closing():
-                self.sockets[socket] = closing_since or now
+        for transport, closing_since in self.sockets.items():
+            if transport.is_closing():
+                self.sockets[transport] = closing_since or now
                 if closing_since and now - closing_since > CLOSE_TIMEOUT:
-                    socket.abort()
-            elif size := socket.get_write_buffer_size():
-                before = self._write_backlogs.get(socket, (0, now))
-                backlogs[socket] = before if size == before[0] else (size, now)
-                if now - backlogs[socket][1] > self.limits.stall:
-                    socket.abort()
+                    transport.abort()
+            elif size := transport.get_write_buffer_size():
+                before = self._write_backlogs.get(transport, (0, now))
+                backlogs[transport] = before if size == before[0] else (size, now)
+                if now - backlogs[transport][1] > self.limits.stall:
+                    transport.abort()
         self._write_backlogs = backlogs
         for http2_socket in self.http2_sockets:
             http2_socket.abort_if_stalled()
+        self.server_state.strangers.drop_full_buckets(now)
 
     async def wait_closed(self) -> None:
         """Wait until the server is closed."""
@@ -150,8 +165,8 @@ class Listener:
             await asyncio.gather(*unfinished, return_exceptions=True)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        for socket in list(self.sockets):
-            socket.abort()
+        for transport in list(self.sockets):
+            transport.abort()
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # the loop closes an aborted socket in its next pass
         await self._server.wait_closed()
@@ -175,11 +190,12 @@ async def open_listener(
     address, port = check_bind(bind, has_tls=tls is not None, has_auth=has_auth)
     context = None if tls is None else server_tls_context(*tls)
     listener = Listener(app, limits or getattr(app, "limits", None) or ServerLimits(), context is not None)
-    await listener.open(address, port, context)
-    try:
-        yield listener
-    finally:
-        await listener.close()
+    with quiet_accept_errors(asyncio.get_running_loop()):
+        await listener.open(address, port, context)
+        try:
+            yield listener
+        finally:
+            await listener.close()
 
 
 def server_tls_context(certificate: str, key: str) -> ssl.SSLContext:

@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 from hypercorn.app_wrappers import ASGIWrapper
 
 from dragoman.transport.base import CLOSE_TIMEOUT
-from dragoman.transport.remote.server.asgi import SOCKET_KEY, App, Receive, Scope, Send
+from dragoman.transport.remote.server.asgi import SOCKET_KEY, App, Receive, Request, Scope, Send
+from dragoman.transport.remote.server.auth import Refused
 from dragoman.transport.remote.server.hypercorn_http2 import Http2
-from dragoman.transport.remote.server.limits import PREFACE
+from dragoman.transport.remote.server.limits import PREFACE, Stranger
 from dragoman.transport.remote.server.uvicorn_http1 import Http1
 
 if TYPE_CHECKING:
     from dragoman.transport.remote.server.listener import Listener
+
+# The refusal of requests that nobody is known to make. The socket is closed, with what it may still send.
+TOO_MANY_VISITS = "too many requests from your address without a valid token; send one, or wait a second"
+TOO_MANY_VISITS_HEADERS = {"retry-after": "1", "connection": "close"}
 
 
 class ProtocolSwitch(asyncio.Protocol):
@@ -99,7 +104,8 @@ class ProtocolSwitch(asyncio.Protocol):
         self._stop_timer()
         listener = self._listener
         protocol = Http1(listener.http1_config, listener.server_state, {})
-        protocol.app = _with_socket_cache(protocol.app)
+        cache, stranger = self._new_socket_cache()
+        protocol.app = _with_visit_limit(_with_socket_cache(protocol.app, cache), stranger)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
         if first:
@@ -116,13 +122,18 @@ class ProtocolSwitch(asyncio.Protocol):
         writer = asyncio.StreamWriter(self.transport, protocol, reader, loop)
         if first:
             reader.feed_data(first)
-        app: Any = ASGIWrapper(_with_socket_cache(listener.app))
-        socket = Http2(app, listener.http2_config, listener.worker_context, listener.limits, (reader, writer))
+        cache, stranger = self._new_socket_cache()
+        app: Any = ASGIWrapper(_with_socket_cache(listener.app, cache))
+        socket = Http2(app, listener.http2_config, listener.worker_context, listener.limits, (reader, writer), stranger)
         listener.http2_sockets.add(socket)
         task = loop.create_task(socket.run())
         listener.tasks.add(task)
         task.add_done_callback(self._on_task_done)
         task.add_done_callback(lambda _: listener.http2_sockets.discard(socket))
+
+    def _new_socket_cache(self) -> tuple[dict[str, Any], Stranger]:
+        cache: dict[str, Any] = {}
+        return cache, Stranger(self._listener.server_state.strangers, client_address(self.transport), cache)
 
     def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         self._listener.tasks.discard(task)
@@ -135,9 +146,21 @@ def client_address(transport: asyncio.Transport) -> str:
     return str((transport.get_extra_info("peername") or ("",))[0])
 
 
-def _with_socket_cache(app: App) -> Any:
+def _with_visit_limit(app: App, stranger: Stranger) -> Any:
+    """Wrap the app so that it is called only while the socket may make requests. HTTP/2 counts them earlier."""
+
+    async def call_app(scope: Scope, receive: Receive, send: Send) -> None:
+        if stranger.may_request(asyncio.get_running_loop().time()):
+            await app(scope, receive, send)
+            return
+        request, refused = Request(scope, receive, send), Refused(429, TOO_MANY_VISITS, TOO_MANY_VISITS_HEADERS)
+        await (request.deny_upgrade(refused) if scope["type"] == "websocket" else request.refuse(refused))
+
+    return call_app
+
+
+def _with_socket_cache(app: App, cache: dict[str, Any]) -> Any:
     """Wrap the app so that all requests of one socket share a cache."""
-    cache: dict[str, Any] = {}
 
     async def call_app(scope: Scope, receive: Receive, send: Send) -> None:
         scope[SOCKET_KEY] = cache

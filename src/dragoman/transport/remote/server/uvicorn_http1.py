@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from dragoman.errors import Kind
-from dragoman.transport.remote.server.limits import DRAIN_TIMEOUT, ServerLimits
+from dragoman.transport.remote.server.limits import DRAIN_TIMEOUT, ServerLimits, Strangers
 
 # uvicorn would log URLs with their query, which may hold tokens, and every garbled request.
 silent_logger = logging.getLogger("dragoman.silent")
@@ -49,6 +49,7 @@ class BoundedServerState(ServerState):
         super().__init__()
         self.limits = limits
         self.sockets: dict[asyncio.Transport, float] = {}  # and since when one is closing; 0.0: it is not
+        self.strangers = Strangers(limits)
 
 
 class StrictReceiveBuffer(ReceiveBuffer):

@@ -5,6 +5,7 @@ Our app also gets a socket (`dragoman.direct`) that takes many frames in one wri
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,14 @@ from websockets.frames import Frame as WireFrame
 from websockets.frames import Opcode
 
 from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER
-from dragoman.transport.remote.server.limits import BURST_SECONDS, SMALL_FRAME, TokenBucket
-from dragoman.transport.remote.server.transport import POLICY
+from dragoman.transport.remote.server.limits import (
+    BURST_SECONDS,
+    FREE_BYTES,
+    SMALL_FRAME,
+    TokenBucket,
+    UnfinishedMessage,
+)
+from dragoman.transport.remote.server.transport import POLICY, TRY_LATER
 from dragoman.transport.remote.server.uvicorn_http1 import BAD_REQUEST_RESPONSE, BoundedServerState, silent_logger
 from dragoman.transport.remote.server.ws_requests import DIRECT_EXTENSION
 from dragoman.wire.frames import Frame
@@ -39,6 +46,11 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
         self._on_writable: Callable[[], None] | None = None
         self._paused = False
         self._discards_input = False
+        self._unfinished: UnfinishedMessage | None = None  # None until it is known whose messages come
+        self._pieces_size = 0  # bytes in self.frames
+        self._begun_at: float | None = None  # when the unfinished message began
+        self._patience = limits.body_patience
+        self._deadline: asyncio.TimerHandle | None = None
 
     def handle_connect(self, event: Any) -> None:
         """Put the direct socket among the extensions of the upgrade request."""
@@ -53,9 +65,15 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
         transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the socket."""
+        """Forget the socket, and free its memory at once: its parser refers to itself."""
         self._sockets.pop(self.transport, None)
         super().connection_lost(exc)
+        self._drop_unfinished()
+        self._on_frames = self._on_writable = None
+        if (scope := getattr(self, "scope", None)) is not None:
+            scope["extensions"].pop(DIRECT_EXTENSION, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Handle bytes; a large block in parts, so that a flood is noticed at its beginning."""
@@ -67,6 +85,48 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
             # The library takes it for no upgrade (it has a body, or too many headers), and sends no response.
             self.transport.write(BAD_REQUEST_RESPONSE)
             self.transport.close()
+            return
+        self._limit_unfinished()
+
+    def _limit_unfinished(self) -> None:
+        """Count what has come of a message that is not complete, and start its deadline."""
+        size = len(self.conn.reader.buffer) + self._pieces_size
+        if self._unfinished is None:
+            if size > FREE_BYTES and not self.handshake_complete:
+                self.transport.abort()  # nothing may come before the upgrade is accepted
+            return
+        if not self._unfinished.resize(size):
+            self._cut_off(TRY_LATER, "rate_limited: too many large messages at once; send this one again later")
+        elif not size:
+            self._begun_at = None
+        elif self._begun_at is None:
+            self._begun_at = self.loop.time()
+            if self._deadline is None:
+                self._deadline = self.loop.call_later(self._patience, self._check_deadline)
+
+    def _check_deadline(self) -> None:
+        self._deadline = None
+        if self._begun_at is None or self.close_sent:
+            return
+        left = self._begun_at + self._patience - self.loop.time()
+        if left <= 0 and not self._paused:  # paused: it is we who do not read
+            self._cut_off(POLICY, f"timeout: a message did not come within {self._patience:g} seconds")
+        else:
+            self._deadline = self.loop.call_later(self._patience if self._paused else left, self._check_deadline)
+
+    def _cut_off(self, code: int, reason: str) -> None:
+        """Close the socket and read nothing more of it."""
+        self._discards_input = True
+        self.close(code, reason)
+        if self.transport.can_write_eof():  # the client need not wait for an answer to its own close frame
+            self.transport.write_eof()
+        self._drop_unfinished()
+
+    def _drop_unfinished(self) -> None:
+        self.frames, self._pieces_size, self._begun_at = [], 0, None
+        self.conn.reader.buffer.clear()
+        if self._unfinished is not None:
+            self._unfinished.resize(0)
 
     def handle_ping(self) -> None:
         """Answer a ping, unless the client does not read the answers."""
@@ -75,8 +135,16 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
             return
         super().handle_ping()
 
-    def start_direct(self, on_frames: Callable[[list[Frame]], None], on_writable: Callable[[], None]) -> None:
+    def start_direct(
+        self,
+        on_frames: Callable[[list[Frame]], None],
+        on_writable: Callable[[], None],
+        unfinished: UnfinishedMessage,
+    ) -> None:
         """Give messages to `on_frames` from now on, and call `on_writable` when more can be written."""
+        if self.disconnected:
+            return
+        self._unfinished = unfinished
         self._on_frames = on_frames
         self._on_writable = on_writable
         if self.read_paused:
@@ -165,14 +233,17 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
                 continue
             if event.opcode is Opcode.TEXT and event.fin:
                 messages.append(bytes(event.data))
+                self._begun_at = None
                 continue
             idle += len(event.data) < SMALL_FRAME
             if event.opcode is Opcode.CONT:
                 self.frames.append(bytes(event.data))
+                self._pieces_size += len(event.data)
                 if len(self.frames) > MAX_PIECES:
                     self.frames = [b"".join(self.frames)]
                 if event.fin:
                     joined, self.frames = b"".join(self.frames), []
+                    self._pieces_size, self._begun_at = 0, None
                     if self.curr_msg_data_type == "text":
                         messages.append(joined)
             elif event.opcode in (
@@ -181,6 +252,7 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
             ):  # binary messages are ignored (docs/protocol/http.md#websocket)
                 self.curr_msg_data_type = "text" if event.opcode is Opcode.TEXT else "bytes"
                 self.frames = [] if event.fin else [bytes(event.data)]
+                self._pieces_size = 0 if event.fin else len(event.data)
             elif event.opcode is Opcode.PING:
                 self.handle_ping()
             elif event.opcode is Opcode.PONG:
@@ -191,8 +263,7 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
                     messages = []
                 self.handle_close(event)
         if idle and not self._bucket.take(idle, self.loop.time()):
-            self._discards_input = True
-            self.close(POLICY, "rate_limited: far too many frames")
+            self._cut_off(POLICY, "rate_limited: far too many frames")
             return
         if messages and not self.close_sent:
             self._on_frames(messages)

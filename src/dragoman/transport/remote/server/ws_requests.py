@@ -16,6 +16,7 @@ from dragoman.errors import Kind, ProtocolError, TransportClosed
 from dragoman.transport.remote.resume import FramesGone
 from dragoman.transport.remote.server.asgi import Request
 from dragoman.transport.remote.server.auth import Principal, Refused
+from dragoman.transport.remote.server.limits import UnfinishedMessage
 from dragoman.transport.remote.server.ws_transport import AsgiSocket, WebSocketServerTransport
 from dragoman.transport.remote.sse import parse_cursor
 from dragoman.wire.frames import EXCERPT_SIZE, Frame, Oversize
@@ -58,7 +59,8 @@ async def serve(endpoint: Endpoint, request: Request) -> None:
     receiver = _RateLimitedReceiver(endpoint, principal, transport)
     direct = (request.scope.get("extensions") or {}).get(DIRECT_EXTENSION)
     if direct is not None:
-        await _serve_direct(request, transport, direct["socket"], receiver)
+        unfinished = UnfinishedMessage(endpoint.byte_budget, principal.user)
+        await _serve_direct(request, transport, direct["socket"], receiver, unfinished)
     else:
         await _serve_asgi(request, transport, receiver, endpoint.limits.frame)
 
@@ -145,10 +147,14 @@ class _RateLimitedReceiver:
 
 
 async def _serve_direct(
-    request: Request, transport: WebSocketServerTransport, socket: Any, receiver: _RateLimitedReceiver
+    request: Request,
+    transport: WebSocketServerTransport,
+    socket: Any,
+    receiver: _RateLimitedReceiver,
+    unfinished: UnfinishedMessage,
 ) -> None:
     """Serve a socket of our own server, without a task in either direction."""
-    socket.start_direct(receiver.deliver_frames, transport.on_writable)
+    socket.start_direct(receiver.deliver_frames, transport.on_writable, unfinished)
     transport.attach(socket)
     reason, is_final = "", False
     try:
