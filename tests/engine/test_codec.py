@@ -1,4 +1,4 @@
-"""A dialect in use: error codes, side data that a peer must not set, and messages it cannot express."""
+"""A dialect in use: decoding, error codes, side data that a peer must not set, and messages it cannot express."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import UNSET, Raw
 
 from dragoman import Agent
 from dragoman.dialect.dialects import load_dialect
-from dragoman.engine.codec import PeerCodec, strip_side_data
+from dragoman.engine.codec import PeerCodec, decode_as, decode_strict, strip_side_data
 from dragoman.errors import KINDS, Kind, ProtocolError
+from dragoman.schema.auth import LogoutParams
+from dragoman.schema.base import Unknown
+from dragoman.schema.fs import WriteTextFileResult
 from dragoman.schema.side import Side
+from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate, UpdateParams
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair
 from dragoman.wire.envelope import WireError
@@ -280,3 +286,41 @@ async def test_a_stop_reason_the_dialect_lacks_is_an_error(dialect: str, reason:
     async with talking({"session/prompt": lambda _: {"stopReason": reason}}, dialect=dialect) as talk:
         talk.peer.send(call(1, "session/prompt", prompt))
         await talk.peer.expect(id=1, **heard)
+
+
+CHUNK = b'{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}}'
+
+
+def test_strict_decoding_gives_the_typed_update() -> None:
+    params = decode_strict(UpdateParams, Raw(CHUNK))
+    assert isinstance(params.update, AgentMessageChunk)
+    assert decode_as(UpdateParams, msgspec.json.decode(CHUNK)) == decode_as(UpdateParams, Raw(CHUNK)) == params
+
+
+def test_decoding_enters_the_second_pass_only_when_it_must() -> None:
+    raw = Raw(b'{"sessionId":"s","update":{"sessionUpdate":"dance","steps":[1,2]}}')
+    with pytest.raises(msgspec.ValidationError):
+        decode_strict(UpdateParams, raw)
+    params = decode_as(UpdateParams, raw)
+    assert params.update == Unknown("dance", {"sessionUpdate": "dance", "steps": [1, 2]})
+
+
+def test_decoding_survives_half_an_emoji() -> None:
+    params = decode_as(UpdateParams, Raw(CHUNK.replace(b'"a"', rb'"\ud83d"')))
+    assert params.update.content.text == "\ufffd"
+
+
+def test_missing_params_are_an_empty_object() -> None:
+    assert decode_as(LogoutParams, UNSET) == LogoutParams()
+    with pytest.raises(ProtocolError) as caught:
+        decode_as(UpdateParams, UNSET)
+    assert caught.value.kind == Kind.INVALID_PARAMS
+
+
+def test_a_null_result_is_an_empty_one() -> None:
+    assert decode_as(WriteTextFileResult, Raw(b"null")) == WriteTextFileResult()
+
+
+def test_an_update_with_only_meta_is_decoded_strictly() -> None:
+    raw = b'{"sessionId":"s","update":{"sessionUpdate":"session_info_update","_meta":{"x":1}}}'
+    assert decode_strict(UpdateParams, Raw(raw)).update == SessionInfoUpdate(meta={"x": 1})

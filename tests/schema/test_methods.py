@@ -1,4 +1,4 @@
-"""The one table: each row is consistent with its types, and its convenience reads what peers send."""
+"""The one table: each row is consistent with its types."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.errors import Kind, ProtocolError
 from dragoman.schema import initialize
-from dragoman.schema.base import Model, Unknown
+from dragoman.schema.base import Model
 from dragoman.schema.introspect import Shape, shape_of
 from dragoman.schema.methods import METHODS, Method, find_method
 from dragoman.schema.side import Side
-from dragoman.schema.update import AgentMessageChunk, SessionInfoUpdate
 
 ROWS = list(METHODS.values())
 
@@ -81,57 +79,6 @@ def test_the_same_name_can_mean_two_things_on_two_sides() -> None:
     assert poll.params is not push.params
     assert find_method(Side.AGENT, "session/set_model") is None
     assert find_method(Side.AGENT, "nes/start") is None
-
-
-def _update() -> Method:
-    row = find_method(Side.CLIENT, "session/update")
-    assert row
-    return row
-
-
-CHUNK = b'{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}}'
-
-
-def test_strict_decoding_gives_the_typed_update() -> None:
-    params = _update().decode_params(CHUNK)
-    assert isinstance(params.update, AgentMessageChunk)
-    assert _update().convert_params(msgspec.json.decode(CHUNK)) == params
-    assert _update().read_params(msgspec.Raw(CHUNK)) == (params, [])
-
-
-def test_reading_enters_the_second_pass_only_when_it_must() -> None:
-    raw = b'{"sessionId":"s","update":{"sessionUpdate":"dance","steps":[1,2]}}'
-    with pytest.raises(msgspec.ValidationError):
-        _update().decode_params(raw)
-    params, faults = _update().read_params(raw)
-    assert params.update == Unknown("dance", {"sessionUpdate": "dance", "steps": [1, 2]})
-    assert faults == []
-
-
-def test_reading_survives_half_an_emoji() -> None:
-    raw = CHUNK.replace(b'"a"', rb'"\ud83d"')
-    params, _ = _update().read_params(raw)
-    assert params.update.content.text == "\ufffd"
-
-
-def test_missing_params_are_an_empty_object() -> None:
-    row = find_method(Side.AGENT, "logout")
-    assert row
-    assert row.read_params(None)[0] == row.params()
-    with pytest.raises(ProtocolError) as caught:
-        _update().read_params(None)
-    assert caught.value.kind == Kind.INVALID_PARAMS
-
-
-def test_a_null_result_is_an_empty_one() -> None:
-    row = find_method(Side.CLIENT, "fs/write_text_file")
-    assert row
-    assert row.read_result(b"null")[0] == row.result()
-
-
-def test_an_update_with_only_meta_is_read_strictly() -> None:
-    raw = b'{"sessionId":"s","update":{"sessionUpdate":"session_info_update","_meta":{"x":1}}}'
-    assert _update().decode_params(raw).update == SessionInfoUpdate(meta={"x": 1})
 
 
 def test_the_table_comes_without_the_second_pass() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.schema.auth import AuthMethod
@@ -15,7 +16,6 @@ from dragoman.schema.elicitation import CreateElicitationParams, MultiSelectItem
 from dragoman.schema.fs import FileToWrite
 from dragoman.schema.initialize import ClientCapabilities
 from dragoman.schema.mcp import McpServer, MessageMcpParams
-from dragoman.schema.methods import decoder_for
 from dragoman.schema.permission import RequestPermissionResult, SelectedOutcome
 from dragoman.schema.session import NewSessionParams
 from dragoman.schema.toolcall import Diff, ToolCallUpdate
@@ -37,7 +37,7 @@ CASES: list[tuple[Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "value"), CASES)
 def test_absent_null_and_false_stay_apart(kind: Any, value: dict[str, Any]) -> None:
-    model = decoder_for(kind).decode(json.dumps(value))
+    model = msgspec.json.Decoder(kind).decode(json.dumps(value))
     assert json.loads(encode(model)) == value
     assert to_json(model) == value
 
@@ -113,4 +113,4 @@ def test_the_scope_of_a_question_is_a_session_or_a_request() -> None:
 
 def test_an_outcome_is_decoded_by_its_tag() -> None:
     raw = b'{"outcome":{"outcome":"selected","optionId":"o"}}'
-    assert decoder_for(RequestPermissionResult).decode(raw).outcome == SelectedOutcome(option_id="o")
+    assert msgspec.json.Decoder(RequestPermissionResult).decode(raw).outcome == SelectedOutcome(option_id="o")

@@ -16,7 +16,7 @@ from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import with_side_data
 from dragoman.errors import KINDS, Kind, ProtocolError
 from dragoman.schema.base import Model, encode
-from dragoman.schema.methods import METHODS, Method, decoder_for
+from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
 from dragoman.wire.envelope import WireError
 from dragoman.wire.repair import repair
@@ -32,7 +32,7 @@ def decode_strict(kind: type, raw: Raw) -> Any:
     """Decode raw JSON strictly; raise one of STRICT_ERRORS."""
     decode = _decoders.get(kind)
     if decode is None:
-        decode = _decoders[kind] = decoder_for(kind).decode
+        decode = _decoders[kind] = msgspec.json.Decoder(kind).decode
     return decode(raw)
 
 

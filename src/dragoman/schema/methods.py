@@ -1,13 +1,12 @@
 """The table of methods: one row for each method of any dialect or of the host.
 
-Whoever routes, checks, forwards or documents a method reads its row and keeps no list of its own. `read_*` is for what
-peers send: strict first, and the second pass (lenient.py) if that fails.
+Whoever routes, checks, forwards or documents a method reads its row and keeps no list of its own.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -18,9 +17,6 @@ from dragoman.schema import update as news
 from dragoman.schema.base import Model
 from dragoman.schema.side import Side
 
-if TYPE_CHECKING:
-    from dragoman.schema.lenient import Fault
-
 Scope = Literal["connection", "session"]
 Stability = Literal["stable", "unstable", "seed", "dragoman"]
 
@@ -30,16 +26,6 @@ Effect = Literal[
     "", "opens", "forks", "reopens", "attaches", "detaches", "ends", "creates", "uses", "waits", "releases"
 ]
 HostAction = Literal["answers", "forwards", "refuses"]
-
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
-
-
-def decoder_for(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The strict decoder of a type, made at its first use."""
-    try:
-        return _decoders[kind]
-    except KeyError:
-        return _decoders.setdefault(kind, msgspec.json.Decoder(kind))
 
 
 class Method(msgspec.Struct, frozen=True):
@@ -82,40 +68,6 @@ class Method(msgspec.Struct, frozen=True):
         if "sessionId" in self.params.__struct_encode_fields__:
             force_setattr(self, "scope", "session")
             force_setattr(self, "ids", {"sessionId": "session", **self.ids})
-
-    def decode_params(self, raw: bytes | msgspec.Raw) -> Any:
-        """Decode params strictly; raises msgspec.DecodeError, UnicodeDecodeError or RecursionError."""
-        return decoder_for(self.params).decode(raw)
-
-    def decode_result(self, raw: bytes | msgspec.Raw) -> Any:
-        """Decode a result strictly; raises as decode_params does."""
-        return decoder_for(self.result).decode(raw)
-
-    def convert_params(self, value: Any) -> Any:
-        """Make params from JSON builtins, strictly; raises msgspec.ValidationError."""
-        return msgspec.convert(value, self.params)
-
-    def convert_result(self, value: Any) -> Any:
-        """Make a result from JSON builtins, strictly; raises msgspec.ValidationError."""
-        return msgspec.convert(value, self.result)
-
-    def read_params(self, raw: bytes | msgspec.Raw | None) -> tuple[Any, list[Fault]]:
-        """Read a peer's params: strictly, else by the second pass; raises only ProtocolError."""
-        return read_value(self.params, raw)
-
-    def read_result(self, raw: bytes | msgspec.Raw | None) -> tuple[Any, list[Fault]]:
-        """Read a peer's result: strictly, else by the second pass; raises only ProtocolError."""
-        return read_value(self.result, raw)
-
-
-def read_value(kind: Any, raw: bytes | msgspec.Raw | None) -> tuple[Any, list[Fault]]:
-    """Read raw JSON (None: there was none) as a type: strictly, else by the second pass."""
-    try:
-        return decoder_for(kind).decode(b"{}" if raw is None else raw), []
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        from dragoman.schema import lenient
-
-        return lenient.read_leniently(kind, None if raw is None else lenient.parse(bytes(raw)))
 
 
 A, C = Side.AGENT, Side.CLIENT

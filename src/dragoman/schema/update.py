@@ -9,32 +9,30 @@ from dragoman.schema.config import SessionConfigOption
 from dragoman.schema.content import ContentBlock
 from dragoman.schema.plan import PlanEntry, PlanUpdateContent
 from dragoman.schema.prompt import Usage
-from dragoman.schema.toolcall import ToolCallContent, ToolCallLocation
+from dragoman.schema.toolcall import ToolCallContent, ToolCallLocation, ToolCallUpdate
 
 
 class Update(Model, kw_only=True, tag_field="sessionUpdate"):
     """What all kinds of updates have in common: their tag."""
 
 
-class UserMessageChunk(Update, kw_only=True, tag="user_message_chunk"):
+class MessageChunk(Update, kw_only=True):
+    """A piece of a message or a thought."""
+
+    content: ContentBlock
+    message_id: Maybe[str] = UNSET
+
+
+class UserMessageChunk(MessageChunk, kw_only=True, tag="user_message_chunk"):
     """A piece of what the user said."""
 
-    content: ContentBlock
-    message_id: Maybe[str] = UNSET
 
-
-class AgentMessageChunk(Update, kw_only=True, tag="agent_message_chunk"):
+class AgentMessageChunk(MessageChunk, kw_only=True, tag="agent_message_chunk"):
     """A piece of what the agent says."""
 
-    content: ContentBlock
-    message_id: Maybe[str] = UNSET
 
-
-class AgentThoughtChunk(Update, kw_only=True, tag="agent_thought_chunk"):
+class AgentThoughtChunk(MessageChunk, kw_only=True, tag="agent_thought_chunk"):
     """A piece of what the agent thinks."""
-
-    content: ContentBlock
-    message_id: Maybe[str] = UNSET
 
 
 class ToolCallStart(Update, kw_only=True, tag="tool_call"):
@@ -51,18 +49,8 @@ class ToolCallStart(Update, kw_only=True, tag="tool_call"):
     raw_output: Maybe[Any] = UNSET
 
 
-class ToolCallProgress(Update, kw_only=True, tag="tool_call_update"):
-    """A tool call changes; the members of toolcall.ToolCallUpdate."""
-
-    tool_call_id: str
-    title: Maybe[str] = UNSET
-    name: Maybe[str] = UNSET
-    kind: Maybe[str] = UNSET
-    status: Maybe[str] = UNSET
-    content: Maybe[list[ToolCallContent]] = UNSET
-    locations: Maybe[list[ToolCallLocation]] = UNSET
-    raw_input: Maybe[Any] = UNSET
-    raw_output: Maybe[Any] = UNSET
+class ToolCallProgress(ToolCallUpdate, kw_only=True, tag_field="sessionUpdate", tag="tool_call_update"):
+    """A tool call changes."""
 
 
 class Plan(Update, kw_only=True, tag="plan"):
