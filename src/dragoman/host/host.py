@@ -28,13 +28,12 @@ from dragoman.host.room.agent import delete_agent_session, fork_agent_session
 from dragoman.host.room.members import PAGE_SIZE
 from dragoman.host.room.notifications import Notification, closed_notification
 from dragoman.host.room.room import Room
-from dragoman.ids import new_id
+from dragoman.ids import new_id, now
 from dragoman.policy.decide import Policy
 from dragoman.roles.client.permission.guard import Guard
 from dragoman.roles.client.permission.questions import AskUser
 from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, EntryKind, Store, Summary, decode_raw_entry
-from dragoman.store.session_log import timestamp
 from dragoman.store.session_state import SessionState
 from dragoman.store.wrappers import MonitoredStore
 from dragoman.transport.base import Transport
@@ -285,7 +284,7 @@ class Host:
         copy = await self.store.fork(session, new_id(), upto)
         if not is_theirs:
             await self.store.keep_credentials(copy.session_id, {})
-        draft = Draft(kind=EntryKind.MEMBER, actor=user, time=timestamp(), body={"owner": user})
+        draft = Draft(kind=EntryKind.MEMBER, actor=user, time=now(), body={"owner": user})
         await self.store.append(copy.session_id, [draft])
         await self.session_roles.set_creator(copy.session_id, user)
         return copy

@@ -9,13 +9,13 @@ import fcntl
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
 
 from dragoman.errors import DragomanError
+from dragoman.ids import now
 
 # The hash before the first entry.
 START_HASH = "0" * 64
@@ -247,7 +247,7 @@ def _gap_entry(checkpoint: Checkpoint) -> AuditEntry:
     return AuditEntry(
         who="dragoman",
         what=AuditEvent.GAP,
-        time=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        time=now(),
         reason=f"entry {checkpoint.seq} was written before this one and is missing",
         detail={"seq": checkpoint.seq, "hash": checkpoint.hash},
     )

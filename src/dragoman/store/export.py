@@ -97,8 +97,9 @@ async def import_session(
     try:
         while imported < count:
             entries = [_parse_entry(file.readline(MAX_LINE_BYTES)) for _ in range(min(BATCH_SIZE, count - imported))]
-            appended = await store.append(id, [_draft_of(entry) for entry in entries])
-            imported += len(entries)
+            drafts = [msgspec.convert(entry, Draft, from_attributes=True) for entry in entries]
+            appended = await store.append(id, drafts)
+            imported += len(drafts)
             if appended[-1].seq != imported:  # then the number of imported entries would be wrong
                 message = f"another program wrote to session {id!r} during the import; import it again"
                 raise ProtocolError(Kind.INVALID_STATE, message)
@@ -164,10 +165,6 @@ def _parse_entry(line: bytes) -> Entry:
     if entry.format > FORMAT:
         raise _import_error(f"the entries have format {entry.format}, this Dragoman reads {FORMAT}; update Dragoman")
     return entry
-
-
-def _draft_of(entry: Entry) -> Draft:
-    return Draft(kind=entry.kind, actor=entry.actor, time=entry.time, body=entry.body, turn=entry.turn)
 
 
 def _import_error(why: str) -> ProtocolError:

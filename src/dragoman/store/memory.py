@@ -7,30 +7,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import encode
+from dragoman.store import summary
 from dragoman.store.contract import Draft, Entry, Hit, LogReport, Retention, Summary, decode_entry
 from dragoman.store.search import matches, parse_query, snippet, split_passages
-from dragoman.store.summary import (
-    LogSummary,
-    check_new_name,
-    expired_error,
-    expired_ids,
-    find_summary,
-    missing_error,
-    taken_error,
-)
 
 
 class _Log(NamedTuple):
     """One session: its summary and its lines."""
 
-    log_summary: LogSummary
+    log_summary: summary.LogSummary
     lines: list[bytes]
 
 
 class MemoryStore:
-    """Logs in a dict, the last changed at the end. Entries are stored encoded, so nobody can change them."""
+    """Logs in a dict, the last changed at the end (contract: `Store`). They are encoded, so nobody can change them."""
 
     def __init__(self) -> None:
         self._logs: dict[str, _Log] = {}
@@ -39,83 +30,64 @@ class MemoryStore:
         self._closed = False
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
-        """Append drafts to a log and return their entries."""
-        self._check_open()
-        if session_id in self._expired:
-            raise expired_error(session_id)
+        self._check_usable(session_id)
         texts = [encode(draft) for draft in drafts]  # a body that is not JSON fails before anything is stored
         if not texts:
             return []
-        log = self._logs.pop(session_id, None) or _Log(LogSummary(session_id=session_id), [])
+        log = self._logs.pop(session_id, None) or _Log(summary.LogSummary(session_id=session_id), [])
         self._logs[session_id] = log
         return [_append_entry(log, draft, text) for draft, text in zip(drafts, texts, strict=True)]
 
     async def read(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[Entry]:
-        """Return the entries above `after`."""
         return [decode_entry(line) for line in await self.lines(session_id, after, limit, intact=intact)]
 
     async def lines(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[bytes]:
-        """Return the entries above `after`, as JSON."""
         start = max(after, 0)
         return self._find_log(session_id).lines[start : None if limit is None else start + max(limit, 0)]
 
     async def sessions(self) -> list[Summary]:
-        """Return all logs, the last changed first."""
-        self._check_open()
+        self._check_usable()
         return [log.log_summary.summary for log in reversed(self._logs.values())]
 
     async def find(self, name: str) -> Summary:
-        """Find a session by name, id or id prefix."""
-        summaries = await self.sessions()
-        if name in self._expired:
-            raise expired_error(name)
-        return find_summary(name, summaries)
+        self._check_usable(name)
+        return summary.find_summary(name, await self.sessions())
 
     async def rename(self, session_id: str, name: str | None) -> Summary:
-        """Set or remove the name of a session."""
         head = self._find_log(session_id).log_summary
         if name is not None:
-            check_new_name(name)
+            summary.check_new_name(name)
             for other, log in self._logs.items():
                 if name in (log.log_summary.name, other) and other != session_id:
-                    raise taken_error(name, other)
+                    raise summary.taken_error(name, other)
         head.name = name
         return head.summary
 
     async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
-        """Create a log that starts with the entries of another."""
         origin = self._find_log(session_id)
         if new_id in self._logs or new_id in self._expired:
-            raise taken_error(new_id, new_id)
-        head = LogSummary(session_id=new_id, forked_from=session_id)
-        log = _Log(head, [])
-        for line in origin.lines[: upto if upto is None else max(upto, 0)]:
-            entry = decode_entry(line)
-            log.log_summary.add_entry(entry.kind, entry.time, line)
-            log.lines.append(line)
-        head.imported = min(origin.log_summary.imported, head.entries)
-        self._logs[new_id] = log
+            raise summary.taken_error(new_id, new_id)
+        lines = origin.lines[: upto if upto is None else max(upto, 0)]
+        head = summary.fold_summary(new_id, lines)
+        head.forked_from, head.imported = session_id, min(origin.log_summary.imported, head.entries)
+        self._logs[new_id] = _Log(head, lines)
         if session_id in self._credentials:
             self._credentials[new_id] = dict(self._credentials[session_id])
-        return log.log_summary.summary
+        return head.summary
 
     async def begin_import(self, session_id: str, entries: int) -> Summary:
-        """Create an empty log whose first entries will be imported."""
-        self._check_open()
-        if session_id in self._expired:
-            raise expired_error(session_id)
+        self._check_usable(session_id)
         if session_id in self._logs:
-            raise taken_error(session_id, session_id)
-        log = self._logs[session_id] = _Log(LogSummary(session_id=session_id, imported=entries), [])
+            raise summary.taken_error(session_id, session_id)
+        log = self._logs[session_id] = _Log(summary.LogSummary(session_id=session_id, imported=entries), [])
         return log.log_summary.summary
 
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:
-        """Return the passages that contain all words, the newest session first."""
-        self._check_open()
+        self._check_usable()
         wanted = parse_query(query)
         hits = []
         for id, log in reversed(self._logs.items()):
@@ -129,15 +101,13 @@ class MemoryStore:
         return hits[:limit]
 
     async def delete(self, session_id: str) -> bool:
-        """Delete a log."""
-        self._check_open()
+        self._check_usable()
         self._credentials.pop(session_id, None)
         self._expired.discard(session_id)
         return self._logs.pop(session_id, None) is not None
 
     async def expire(self, retention: Retention, now: str) -> list[str]:
-        """Delete logs that retention does not keep."""
-        expired = expired_ids(retention, await self.sessions(), now)
+        expired = summary.expired_ids(retention, await self.sessions(), now)
         for session_id in expired:
             await self.delete(session_id)
         self._expired.update(expired)
@@ -145,25 +115,22 @@ class MemoryStore:
 
     async def verify(self, session_id: str) -> LogReport:
         """Report that everything is intact: memory is never damaged."""
-        return _intact_report(self._find_log(session_id))
+        lines = self._find_log(session_id).lines
+        return LogReport(session_id=session_id, kept=[(1, len(lines))] if lines else [], lost=[])
 
-    async def repair(self, session_id: str) -> LogReport:
-        """Report that everything is intact: nothing needs repair."""
-        return _intact_report(self._find_log(session_id))
+    repair = verify
 
     async def keep_credentials(self, session_id: str, credentials: Mapping[str, Any]) -> None:
-        """Store credentials outside the log."""
-        self._check_open()
+        self._check_usable()
         self._credentials[session_id] = msgspec.json.decode(encode(dict(credentials)))
 
     async def credentials(self, session_id: str) -> dict[str, Any]:
-        """Return the stored credentials."""
-        self._check_open()
+        self._check_usable()
         return dict(self._credentials.get(session_id, {}))
 
     async def probe(self) -> None:
         """Raise invalid_state after `close`; memory has no other failure."""
-        self._check_open()
+        self._check_usable()
 
     async def close(self) -> None:
         """Drop everything."""
@@ -172,16 +139,16 @@ class MemoryStore:
         self._credentials.clear()
 
     def _find_log(self, session_id: str) -> _Log:
-        self._check_open()
-        if session_id in self._expired:
-            raise expired_error(session_id)
+        self._check_usable(session_id)
         if session_id not in self._logs:
-            raise missing_error(session_id)
+            raise summary.missing_error(session_id)
         return self._logs[session_id]
 
-    def _check_open(self) -> None:
+    def _check_usable(self, session_id: str = "") -> None:
         if self._closed:
-            raise ProtocolError(Kind.INVALID_STATE, "the store is closed")
+            raise summary.closed_error()
+        if session_id in self._expired:
+            raise summary.expired_error(session_id)
 
 
 def _append_entry(log: _Log, draft: Draft, text: bytes) -> Entry:
@@ -190,7 +157,3 @@ def _append_entry(log: _Log, draft: Draft, text: bytes) -> Entry:
     log.lines.append(line)
     log.log_summary.add_entry(draft.kind, draft.time, line)
     return Entry(seq=seq, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
-
-
-def _intact_report(log: _Log) -> LogReport:
-    return LogReport(session_id=log.log_summary.session_id, kept=[(1, len(log.lines))] if log.lines else [], lost=[])

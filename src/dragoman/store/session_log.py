@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.ids import now
 from dragoman.schema.base import to_json
 from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.store.contract import Draft, Entry, EntryKind, Store
@@ -71,7 +71,7 @@ class SessionLog:
             if on_failure is not None:
                 on_failure(self.fault)
             return
-        draft = Draft(kind=kind, actor=actor, time=timestamp(), body=body, turn=self.turn)
+        draft = Draft(kind=kind, actor=actor, time=now(), body=body, turn=self.turn)
         self._pending.append(PendingEntry(draft, then, on_failure))
         if self._write_task is None:
             self._write_task = asyncio.get_running_loop().create_task(self._write())
@@ -192,15 +192,7 @@ class NoLog:
     fault: ProtocolError | None = None
     is_full = False
 
-    def append(
-        self,
-        kind: str,
-        body: Any,
-        *,
-        actor: str = "agent",
-        then: Callable[[], Any] | None = None,
-        on_failure: Callable[[ProtocolError], Any] | None = None,
-    ) -> None:
+    def append(self, kind: str, body: Any, *, then: Callable[[], Any] | None = None, **_: Any) -> None:
         """Call `then`."""
         if then is not None:
             then()
@@ -209,26 +201,13 @@ class NoLog:
         """Call `then`."""
         then()
 
-    async def append_and_wait(self, kind: str, body: Any, *, actor: str = "agent") -> None:
-        """Do nothing."""
-
-    async def append_question(self, method: str, params: Any) -> None:
-        """Do nothing."""
-
-    async def append_decision(self, method: str, params: Any, result: Any, actor: str = "user") -> None:
-        """Do nothing."""
-
-    async def wait_for_space(self) -> None:
-        """Do nothing."""
-
-    async def wait_stored(self) -> None:
-        """Do nothing."""
-
-    async def flush(self) -> None:
-        """Do nothing."""
-
     def clear_fault(self) -> None:
         """Do nothing."""
+
+    async def _do_nothing(self, *_: Any, **__: Any) -> None:
+        """Nothing is logged, so there is nothing to wait for."""
+
+    append_and_wait = append_question = append_decision = wait_for_space = wait_stored = flush = _do_nothing
 
 
 def _completion() -> tuple[asyncio.Future[None], Callable[[], None], Callable[[ProtocolError], None]]:
@@ -264,17 +243,17 @@ def _elicitation_body(params: Any) -> Any:
     return body
 
 
-def _elicitation_reply_body(params: Any, result: Any) -> Any:
-    about = {"elicitationId": params.elicitation_id} if params.elicitation_id else {}
-    return about | to_json(result)
-
-
 QUESTION_BODIES: dict[str, QuestionBodies] = {
     "session/request_permission": QuestionBodies(
         to_json,
         lambda params, result: {"toolCallId": params.tool_call.tool_call_id, "outcome": to_json(result.outcome)},
     ),
-    "elicitation/create": QuestionBodies(_elicitation_body, _elicitation_reply_body),
+    "elicitation/create": QuestionBodies(
+        _elicitation_body,
+        lambda params, result: (
+            ({"elicitationId": params.elicitation_id} if params.elicitation_id else {}) | to_json(result)
+        ),
+    ),
 }
 
 
@@ -341,8 +320,3 @@ def restore_secrets(servers: list[McpServer], secrets: dict[str, Any]) -> list[M
         )
         for server in servers
     ]
-
-
-def timestamp() -> str:
-    """Return the time for an entry."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -5,7 +5,7 @@ Takes undecoded entries in order and decodes only those that change the state. M
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -113,19 +113,13 @@ class SessionState:
         self.people |= {parse_person(each) for each in body.get("came", ())}
         self.people -= {parse_person(each) for each in body.get("went", ())}
 
-    def _apply_turn_started(self, entry: RawEntry) -> None:
-        self.open_turn = entry.turn or ""
 
-    def _apply_turn_ended(self, _: RawEntry) -> None:
-        self.open_turn = None
-
-
-_FOLDS = {
+_FOLDS: dict[str, Callable[[SessionState, RawEntry], None]] = {
     EntryKind.OPENED: SessionState._apply_opened,
     EntryKind.UPDATE: SessionState._apply_update,
     EntryKind.MEMBER: SessionState._apply_member,
-    EntryKind.TURN_STARTED: SessionState._apply_turn_started,
-    EntryKind.TURN_ENDED: SessionState._apply_turn_ended,
+    EntryKind.TURN_STARTED: lambda state, entry: setattr(state, "open_turn", entry.turn or ""),
+    EntryKind.TURN_ENDED: lambda state, _: setattr(state, "open_turn", None),
 }
 
 

@@ -78,22 +78,17 @@ class LogSummary(msgspec.Struct, kw_only=True):
     @property
     def summary(self) -> Summary:
         """Return the current summary."""
-        return Summary(
-            session_id=self.session_id,
-            entries=self.entries,
-            updated_at=self.updated_at,
-            created_at=self.created_at,
-            name=self.name,
-            title=self.title or self.prompted,
-            agent=self.agent,
-            agent_session=self.agent_session,
-            cwd=self.cwd,
-            turns=self.turns,
-            bytes=self.size,
-            forked_from=self.forked_from,
-            archived=self.archived,
-            imported=self.imported,
-        )
+        values = {name: getattr(self, name) for name in Summary.__struct_fields__ if name != "bytes"}
+        return Summary(**values | {"title": self.title or self.prompted, "bytes": self.size})
+
+
+def fold_summary(session_id: str, lines: Iterable[bytes]) -> LogSummary:
+    """Return the summary of a log."""
+    head = LogSummary(session_id=session_id)
+    for line in lines:
+        entry = decode_raw_entry(line)
+        head.add_entry(entry.kind, entry.time, line)
+    return head
 
 
 def _decode_body(line: bytes) -> dict[str, Any]:
@@ -189,6 +184,11 @@ def find_summary(name: str, summaries: Iterable[Summary]) -> Summary:
             Kind.SESSION_NOT_FOUND, f"{len(matching)} sessions start with {name!r}: {ids}; type more of the id", {}
         )
     raise missing_error(name)
+
+
+def closed_error() -> ProtocolError:
+    """Return the error for using a closed store."""
+    return ProtocolError(Kind.INVALID_STATE, "the store is closed")
 
 
 def missing_error(session_id: str) -> ProtocolError:

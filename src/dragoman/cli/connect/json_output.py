@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 
 from dragoman.cli.host_client.store import HostStore
 from dragoman.errors import ConnectionFailed, ProtocolError
+from dragoman.ids import now
 from dragoman.schema.base import encode
 from dragoman.store.contract import FORMAT, Entry, EntryKind
-from dragoman.store.session_log import timestamp
 
 # The kind of the last line. It is not in the log: an exit code belongs to a command, not to a session.
 RESULT_KIND = "result"
@@ -61,7 +61,7 @@ class JsonOutput:
     def write_result(self, code: int, **more: Any) -> int:
         """Write the last line; return the exit code."""
         body = {"exitCode": code, **self._turn_end, "text": "".join(self._answer_parts), **more}
-        self._write({"session": self._session, "kind": RESULT_KIND, "time": timestamp(), "body": body})
+        self._write({"session": self._session, "kind": RESULT_KIND, "time": now(), "body": body})
         return code
 
     def _write(self, line: dict[str, Any]) -> None:

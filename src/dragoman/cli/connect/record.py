@@ -134,12 +134,12 @@ async def open_record(options: SessionOptions, *, needs_entries: bool = False) -
 
         yield SessionRecord(MemoryStore(), None, None, is_persistent=False)
         return
-    from dragoman.store.session_log import timestamp
+    from dragoman.ids import now
     from dragoman.store.sqlite import SqliteStore
 
     store = await SqliteStore.open(user_paths().sessions)
     try:
-        await store.expire(Retention(), timestamp())  # deletes nothing, but fails now if the store is read-only
+        await store.expire(Retention(), now())  # deletes nothing, but fails now if the store is read-only
         yield SessionRecord(store, name, None if name is None else await find_session(store, name))
     finally:
         await store.close()

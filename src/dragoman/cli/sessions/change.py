@@ -20,8 +20,8 @@ from dragoman.cli.sessions.open_store import session_label
 from dragoman.cli.ui.format import format_age, format_count, format_expiry, report
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.errors import Kind, ProtocolError
+from dragoman.ids import now
 from dragoman.store.contract import Retention, Store
-from dragoman.store.session_log import timestamp
 from dragoman.store.summary import check_new_name, expired_ids
 
 FORK_HELP = f"""\
@@ -170,9 +170,9 @@ def run_expire(name: str, arguments: list[str]) -> int:
 async def _expire(options: argparse.Namespace, retention: Retention, store: Store) -> int:
     known = await (store.deletable_sessions() if isinstance(store, HostStore) else store.sessions())
     if options.dry_run:
-        expired = expired_ids(retention, known, timestamp())
+        expired = expired_ids(retention, known, now())
     else:
-        expired = await store.expire(retention, timestamp())
+        expired = await store.expire(retention, now())
     lines = [
         f"{session_label(each, known)}  {format_age(each.updated_at)}  {each.title or ''}"
         for each in known

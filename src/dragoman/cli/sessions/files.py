@@ -22,9 +22,9 @@ from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.paths import user_paths
 from dragoman.engine.loop import run
 from dragoman.errors import Kind, ProtocolError, StoreFault
+from dragoman.ids import now
 from dragoman.store.contract import LogReport, Store
 from dragoman.store.export import export_session, import_session
-from dragoman.store.session_log import timestamp
 from dragoman.store.summary import check_new_name
 
 # A piped session is held in memory up to this size; above, in a temporary file. Bytes.
@@ -71,7 +71,7 @@ def run_export(name: str, arguments: list[str]) -> int:
 async def _export(options: argparse.Namespace, store: Store) -> int:
     summary = await open_store.find_session(store, options.session)
     if options.file == "-":
-        await export_session(store, summary.session_id, sys.stdout.buffer, timestamp())
+        await export_session(store, summary.session_id, sys.stdout.buffer, now())
         sys.stdout.buffer.flush()
         return exit_codes.OK
     # Under a temporary name until it is complete.
@@ -80,7 +80,7 @@ async def _export(options: argparse.Namespace, store: Store) -> int:
         file = _create_private_file(part)
         try:
             with file:
-                count = await export_session(store, summary.session_id, file, timestamp())
+                count = await export_session(store, summary.session_id, file, now())
             os.replace(part, options.file)
         except BaseException:
             os.unlink(part)

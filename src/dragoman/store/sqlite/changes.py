@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
+from dragoman.ids import now
 from dragoman.schema.base import encode
-from dragoman.store.contract import Draft, EntryKind, LogReport, Retention, Summary, decode_raw_entry
+from dragoman.store.contract import Draft, EntryKind, LogReport, Retention, Summary
 from dragoman.store.sqlite import reading, search_index
 from dragoman.store.sqlite.append import create_session, entry_row, save_summary
 from dragoman.store.sqlite.errors import Damage
 from dragoman.store.sqlite.reading import StoredSession
 from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
-from dragoman.store.summary import LogSummary, expired_error, expired_ids, taken_error
+from dragoman.store.summary import LogSummary, expired_error, expired_ids, fold_summary, taken_error
 
 # How many ids of expired sessions are remembered, to report them as expired and not as unknown.
 _MAX_TOMBSTONES = 10_000
@@ -67,15 +67,6 @@ def begin_import(connection: sqlite3.Connection, session_id: str, entries: int) 
     save_summary(connection, number, LogSummary(session_id=session_id))
     connection.execute("UPDATE sessions SET imported = ? WHERE number = ?", (entries, number))
     return reading.find_session(connection, session_id).log_summary.summary
-
-
-def fold_summary(session_id: str, lines: list[bytes]) -> LogSummary:
-    """Return the summary of a log."""
-    head = LogSummary(session_id=session_id)
-    for line in lines:
-        entry = decode_raw_entry(line)
-        head.add_entry(entry.kind, entry.time, line)
-    return head
 
 
 def delete(connection: sqlite3.Connection, session_id: str) -> bool:
@@ -137,11 +128,8 @@ def _delete_entries(connection: sqlite3.Connection, number: int) -> None:
 def verify_log(connection: sqlite3.Connection, session_id: str) -> LogReport:
     """Return the intact and the lost ranges of a log."""
     kept = reading.find_session(connection, session_id)
-    return build_report(
-        session_id,
-        _last_seq(connection, kept),
-        reading.read_range(connection, kept, 1, _last_seq(connection, kept)).lost,
-    )
+    last = _last_seq(connection, kept)
+    return build_report(session_id, last, reading.read_range(connection, kept, 1, last).lost)
 
 
 def check_file(connection: sqlite3.Connection) -> None:
@@ -197,8 +185,7 @@ def repair(connection: sqlite3.Connection, session_id: str) -> LogReport:
 def fill_gaps(lines: list[bytes], lost: list[tuple[int, int]]) -> list[bytes]:
     """Return all lines of a log, with a `lost` entry in place of each lost one."""
     whole = list(lines)
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    text = encode(Draft(kind=EntryKind.LOST, actor="store", time=now, body={}))[1:]
+    text = encode(Draft(kind=EntryKind.LOST, actor="store", time=now(), body={}))[1:]
     for low, high in lost:
         whole[low - 1 : low - 1] = [b'{"seq":%d,%s' % (seq, text) for seq in range(low, high + 1)]
     return whole

@@ -6,8 +6,8 @@ If a step fails or does not add up, it is halved until the damaged entry is isol
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from dragoman.store.sqlite.errors import FAILURES, corrupted_error, is_damage
@@ -20,10 +20,26 @@ BATCH_SIZE = 512
 # Larger sessions are read one entry per step, because SQLite limits the text of a step. Bytes.
 _LARGE_SESSION = 256 * 1024 * 1024
 
+
+def _to_int(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _to_text(value: object) -> str | None:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else None
+
+
+# The columns of a LogSummary, and how each is read from a file that may be damaged.
+_SUMMARY_COLUMNS: dict[str, Callable[[object], Any]] = {
+    **dict.fromkeys(("entries", "size", "turns", "imported"), _to_int),
+    **dict.fromkeys(("created_at", "updated_at"), lambda value: _to_text(value) or ""),
+    **dict.fromkeys(("name", "title", "prompted", "agent", "agent_session", "cwd", "forked_from"), _to_text),
+    "archived": bool,
+}
+
 # The columns of a StoredSession.
 SELECT_SESSIONS = (
-    "SELECT sessions.number, expired_at, id, entries, size, turns, created_at, updated_at, name, title, prompted, "
-    "agent, agent_session, cwd, forked_from, archived, imported, scanned, indexed FROM sessions "
+    f"SELECT sessions.number, expired_at, scanned, indexed, id, {', '.join(_SUMMARY_COLUMNS)} FROM sessions "
     "LEFT JOIN progress ON progress.number = sessions.number"
 )
 
@@ -74,26 +90,10 @@ def list_sessions(connection: sqlite3.Connection) -> list[StoredSession]:
 
 def parse_session_row(row: tuple[object, ...]) -> StoredSession:
     """Parse a row of the session list."""
-    number, expired_at, id, entries, size, turns, *texts, archived, imported, scanned, indexed = row
-    created, updated, name, title, prompted, agent, peer, cwd, origin = map(_decode_text, texts)
-    head = LogSummary(
-        session_id=_decode_text(id) or "",
-        entries=_as_int(entries),
-        size=_as_int(size),
-        turns=_as_int(turns),
-        created_at=created or "",
-        updated_at=updated or "",
-        name=name,
-        title=title,
-        prompted=prompted,
-        agent=agent,
-        agent_session=peer,
-        cwd=cwd,
-        forked_from=origin,
-        archived=bool(archived),
-        imported=_as_int(imported),
-    )
-    return StoredSession(_as_int(number), head, expired_at is not None, _as_int(scanned), _as_int(indexed))
+    number, expired_at, scanned, indexed, id, *values = row
+    members = {name: read(value) for (name, read), value in zip(_SUMMARY_COLUMNS.items(), values, strict=True)}
+    head = LogSummary(session_id=_to_text(id) or "", **members)
+    return StoredSession(_to_int(number), head, expired_at is not None, _to_int(scanned), _to_int(indexed))
 
 
 def read_lines(
@@ -212,11 +212,3 @@ def _has_more_entries(connection: sqlite3.Connection, session: StoredSession) ->
             raise
         return True
     return row is not None
-
-
-def _decode_text(value: object) -> str | None:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else None
-
-
-def _as_int(value: object) -> int:
-    return value if isinstance(value, int) else 0

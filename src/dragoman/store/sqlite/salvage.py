@@ -15,11 +15,11 @@ from dragoman.errors import StoreFault
 from dragoman.store.contract import LogReport
 from dragoman.store.sqlite import reading
 from dragoman.store.sqlite.append import create_session, entry_row, save_summary
-from dragoman.store.sqlite.changes import build_report, fill_gaps, fold_summary
+from dragoman.store.sqlite.changes import build_report, fill_gaps
 from dragoman.store.sqlite.errors import FAILURES, to_store_fault
 from dragoman.store.sqlite.reading import StoredSession
 from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION, PAGE_SIZE, connect, lock_file, prepare_file
-from dragoman.store.summary import LogSummary
+from dragoman.store.summary import LogSummary, fold_summary
 
 # The offset of the page count in the first page (the SQLite file format, 1.3).
 _PAGE_COUNT_OFFSET = 28

@@ -23,7 +23,8 @@ from dragoman.store.sqlite import reading
 from dragoman.store.sqlite.errors import Damage, to_store_fault
 from dragoman.store.sqlite.reading import StoredSession
 from dragoman.store.sqlite.schema import SEARCH_TABLES, split_statements
-from dragoman.store.sqlite.writer import Work, closed_error
+from dragoman.store.sqlite.writer import Work
+from dragoman.store.summary import closed_error
 
 # Text that is indexed per transaction, which other commits may have to wait for: 256 Ki characters take about 30 ms.
 # The last entry of a range may exceed it by as much again. Characters.

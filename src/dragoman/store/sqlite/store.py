@@ -25,8 +25,8 @@ from dragoman.store.sqlite.append import AppendRequest
 from dragoman.store.sqlite.errors import FAILURES, corrupted_error, is_damage, to_store_fault
 from dragoman.store.sqlite.schema import BUSY_TIMEOUT, connect, connect_to_read, lock_file, prepare_file
 from dragoman.store.sqlite.search_index import Indexer
-from dragoman.store.sqlite.writer import Writer, closed_error
-from dragoman.store.summary import check_new_name, expired_error, find_summary
+from dragoman.store.sqlite.writer import Writer
+from dragoman.store.summary import check_new_name, closed_error, expired_error, find_summary
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ MIN_FREE_BYTES = 128 * 1024
 
 
 class SqliteStore:
-    """Logs in one SQLite file, credentials in a file next to it. Open it with `SqliteStore.open(path)`."""
+    """Logs in one SQLite file, credentials in a file next to it (contract: `Store`). Open it with `open(path)`."""
 
     def __init__(self, path: str, *, durability: str = "full", timeout: float = BUSY_TIMEOUT) -> None:
         """`durability`: "full" survives a power cut, "normal" may lose the last moments, "off" promises nothing.
@@ -73,9 +73,10 @@ class SqliteStore:
     # --- the log ----------------------------------------------------------------------------------------------
 
     async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
-        """Append drafts to a log; they are on the disk when this returns."""
         self._check_open()
-        texts = [_encode_draft(draft) for draft in drafts]
+        texts = [encode(draft) for draft in drafts]
+        # JSON in a body may contain line breaks; an entry is one line.
+        texts = [text if b"\n" not in text else encode(msgspec.json.decode(text)) for text in texts]
         if not texts:
             return []
         seq = await self._writer.submit(
@@ -89,8 +90,6 @@ class SqliteStore:
     async def read(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[Entry]:
-        """Return the entries above `after`."""
-
         def entries(connection: sqlite3.Connection) -> list[Entry]:
             return [*map(decode_entry, _read_lines(connection, session_id, after, limit, intact))]
 
@@ -99,7 +98,6 @@ class SqliteStore:
     async def lines(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[bytes]:
-        """Return the entries above `after`, as JSON."""
         return await self._read(
             lambda connection: _read_lines(connection, session_id, after, limit, intact), session_id
         )
@@ -107,41 +105,34 @@ class SqliteStore:
     # --- the list ---------------------------------------------------------------------------------------------
 
     async def sessions(self) -> list[Summary]:
-        """Return all logs, the last changed first."""
         stored = await self._read(reading.list_sessions)
         return [one.log_summary.summary for one in stored if not one.is_expired]
 
     async def find(self, name: str) -> Summary:
-        """Find a session by name, id or id prefix."""
         stored = await self._read(reading.list_sessions)
         if any(one.is_expired and one.log_summary.session_id == name for one in stored):
             raise expired_error(name)
         return find_summary(name, [one.log_summary.summary for one in stored if not one.is_expired])
 
     async def rename(self, session_id: str, name: str | None) -> Summary:
-        """Set or remove the name of a session."""
         wanted = None if name is None else check_new_name(name)
         return await self._write(lambda connection: changes.rename(connection, session_id, wanted))
 
     async def fork(self, session_id: str, new_id: str, upto: int | None = None) -> Summary:
-        """Create a log that starts with the entries of another."""
         summary = await self._write(lambda connection: changes.fork(connection, session_id, new_id, upto))
         await asyncio.to_thread(self._credentials_file.copy, session_id, new_id)
         return summary
 
     async def begin_import(self, session_id: str, entries: int) -> Summary:
-        """Create an empty log whose first entries will be imported."""
         return await self._write(lambda connection: changes.begin_import(connection, session_id, entries))
 
     async def delete(self, session_id: str) -> bool:
-        """Delete a log, its name and its credentials."""
         self._check_open()
         await self._call_credentials(self._credentials_file.delete, [session_id])
         await self._remove_from_index(session_id)
         return await self._write(lambda connection: changes.delete(connection, session_id))
 
     async def expire(self, retention: Retention, now: str) -> list[str]:
-        """Delete sessions that retention does not keep."""
         for session_id in await self._read(lambda connection: changes.expiring(connection, retention, now)):
             await self._remove_from_index(session_id)
         expired = await self._write(lambda connection: changes.expire(connection, retention, now))
@@ -172,7 +163,6 @@ class SqliteStore:
     # --- damage -----------------------------------------------------------------------------------------------
 
     async def verify(self, session_id: str) -> LogReport:
-        """Verify every entry of a log."""
         return await self._read(lambda connection: changes.verify_log(connection, session_id), session_id)
 
     async def repair(self, session_id: str) -> LogReport:
@@ -186,21 +176,18 @@ class SqliteStore:
     # --- credentials ------------------------------------------------------------------------------------------
 
     async def keep_credentials(self, session_id: str, credentials: Mapping[str, Any]) -> None:
-        """Store credentials, in a separate file."""
         self._check_open()
         await self._call_credentials(
             self._credentials_file.save, session_id, msgspec.json.decode(encode(dict(credentials)))
         )
 
     async def credentials(self, session_id: str) -> dict[str, Any]:
-        """Return the stored credentials."""
         self._check_open()
         return await self._call_credentials(self._credentials_file.read, session_id)
 
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def probe(self) -> None:
-        """Raise StoreFault if nothing can be stored now: try a write that changes nothing."""
         self._check_open()
         try:
             await asyncio.to_thread(_check_free_space, os.path.dirname(self.path))
@@ -260,12 +247,6 @@ def _check_free_space(folder: str) -> None:
         view = memoryview(bytes(MIN_FREE_BYTES))
         while view:
             view = view[file.write(view) :]
-
-
-def _encode_draft(draft: Draft) -> bytes:
-    text = encode(draft)
-    # JSON in a body may contain line breaks; an entry is one line.
-    return text if b"\n" not in text else encode(msgspec.json.decode(text))
 
 
 def _read_lines(

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dragoman.errors import Kind, ProtocolError, StoreFault
+from dragoman.errors import ProtocolError, StoreFault
 from dragoman.store.sqlite.append import AppendRequest, LogWriter
 from dragoman.store.sqlite.errors import FAILURES, to_store_fault
+from dragoman.store.summary import closed_error
 
 # The most entries per commit (an append is never split), so that the first does not wait for thousands and the cost is
 # still shared.
@@ -222,15 +223,12 @@ class Writer:
             if self._connection.in_transaction:
                 self._connection.rollback()
         except FAILURES:
-            self._reconnect()
-
-    def _reconnect(self) -> None:
-        try:
-            self._connection.close()
-            self._connection = self._connect()
-        except (*FAILURES, ProtocolError):
-            return  # the next batch fails the same way, reports it, and retries this
-        self._log = LogWriter(self._connection)
+            try:
+                self._connection.close()
+                self._connection = self._connect()
+            except (*FAILURES, ProtocolError):
+                return  # the next batch fails the same way, reports it, and retries this
+            self._log = LogWriter(self._connection)
 
     @staticmethod
     def _notify_waiters(done: list[WriteTask]) -> None:
@@ -248,18 +246,9 @@ def _resolve_futures(done: list[WriteTask]) -> None:
             continue  # cancelled meanwhile; the work is done anyway
         error = task.error or (task.work.error if isinstance(task.work, AppendRequest) else None)
         if error is not None:
-            task.future.set_exception(_copy_error(error))
+            # A new error for each waiter: one that is raised twice collects both tracebacks.
+            copy = error.__class__.__new__(error.__class__, *error.args)
+            copy.__dict__.update(error.__dict__)
+            task.future.set_exception(copy)
         else:
             task.future.set_result(task.work.first if isinstance(task.work, AppendRequest) else task.result)
-
-
-def _copy_error(error: Exception) -> Exception:
-    """Return a new error for each waiter: one that is raised twice collects both tracebacks."""
-    copy = error.__class__.__new__(error.__class__, *error.args)
-    copy.__dict__.update(error.__dict__)
-    return copy
-
-
-def closed_error() -> ProtocolError:
-    """Return the error for using a closed store."""
-    return ProtocolError(Kind.INVALID_STATE, "the store is closed")
