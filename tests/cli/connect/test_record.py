@@ -101,6 +101,24 @@ def test_a_named_session_continues_if_the_agent_supports_it(tmp_path: Path, file
     assert ask("other", counter, "--session", "ro", cwd=tmp_path).stdout == "1: other\n"  # a name of its own
 
 
+def test_a_session_does_not_continue_in_a_folder_that_became_a_link(tmp_path: Path, counter: list[str]) -> None:
+    work, other = tmp_path / "work", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    (tmp_path / "link").symlink_to("work")
+    for cwd, name in ((work, "direct"), (tmp_path / "link", "linked")):
+        assert ask("one", counter, "--session", name, "--cwd", str(cwd), cwd=tmp_path).stdout == "1: one\n"
+        assert ask("two", counter, "--session", name, cwd=tmp_path).stdout == "2: two\n"
+    work.rename(tmp_path / "moved")
+    work.symlink_to("other")
+    for name in ("direct", "linked"):
+        ran = ask("three", counter, "--session", name, cwd=tmp_path)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert "name the folder to continue in with --cwd" in ran.stderr
+        assert ask("three", counter, "--session", name, "--cwd", str(work), cwd=tmp_path).returncode == 0
+        assert ask("four", counter, "--session", name, cwd=tmp_path).returncode == 0  # it was opened there since
+
+
 async def test_an_ambiguous_id_prefix_is_not_a_new_name() -> None:
 
     store = MemoryStore()

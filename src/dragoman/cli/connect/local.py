@@ -6,7 +6,6 @@ run, chat and demo all use `open_session`; for a session on a host it uses hoste
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -143,9 +142,8 @@ class OpenSession:
         if options.uses_user_files:
             opening = records.open_record(options, needs_entries=self._on_entry is not None)
             self.record = await stack.enter_async_context(opening)
-        previous = self.record.previous if self.record is not None else None
-        if previous is not None and not options.is_cwd_given and previous.cwd and os.path.isdir(previous.cwd):
-            self.cwd = previous.cwd
+        if self.record is not None and not options.is_cwd_given:
+            self.cwd = await self.record.previous_folder() or self.cwd
 
     def _create_permission_ui(self, **more: Any) -> PermissionUI:
         options = self._options

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -67,6 +68,24 @@ class SessionRecord:
                 raise
             except ProtocolError as error:  # another session got the name meanwhile
                 raise ConfigFault([error.message]) from None
+
+    async def previous_folder(self) -> str:
+        """Return the folder of the previous session, "" if it is gone.
+
+        Raises ConfigFault if it is a link now that an agent may have put there: it led elsewhere at the last opening.
+        """
+        previous = self.previous
+        folder = previous.cwd if previous is not None else None
+        if previous is None or not folder or not os.path.isdir(folder):
+            return ""
+        entries = await self.store.read(previous.session_id, previous.imported, intact=True)
+        opened: list[Any] = [entry.body for entry in entries if entry.kind == EntryKind.OPENED]
+        now = os.path.realpath(folder)
+        expected = (opened[-1].get("resolved") or {}).get(folder, folder) if opened else now
+        if now != expected:
+            message = f"the folder of this session, {folder}, leads to {now} now, not to {expected} as before"
+            raise ConfigFault([f"{message}; restore it, or name the folder to continue in with --cwd"])
+        return folder
 
     async def continue_session(
         self,
