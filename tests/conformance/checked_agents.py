@@ -7,13 +7,14 @@ from collections.abc import Iterable
 
 from dragoman.agents.everything.agent import everything
 from dragoman.conformance.harness.peer import MEMORY, Timeouts
+from dragoman.conformance.harness.settings import AgentSettings
 from dragoman.conformance.harness.targets import MemoryAgent
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import check
 from dragoman.conformance.verdict import Verdict
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
-from tests.conformance.faults.fault import Fault, FaultyPeer
+from tests.conformance.faults.fault import Fault, FaultyPeer, faults
 
 # test_remote.py tries what is about remote transports.
 AGENT = [each for each in requirements().values() if each.side is Side.AGENT and not each.way]
@@ -29,6 +30,17 @@ def our_agent(dialect: str, timeouts: Timeouts = MEMORY) -> MemoryAgent:
         await everything(dialect).serve(transport, report=lambda _: None)
 
     return MemoryAgent(serve, dialect, timeouts=timeouts)
+
+
+# What the user has to allow or to say so that a requirement applies.
+SETTINGS = {"agent.auth.04": AgentSettings(allows_logout=True), "agent.auth.09": AgentSettings(auth_method="key")}
+
+
+def agent_with_fault_of(id: str, timeouts: Timeouts = MEMORY) -> MemoryAgent:
+    """Return our agent with the fault of this requirement."""
+    made = faulty_agent(requirements()[id].first_dialect, faults()[id], timeouts)
+    made.settings = SETTINGS.get(id)
+    return made
 
 
 def faulty_agent(dialect: str, fault: Fault, timeouts: Timeouts = MEMORY) -> MemoryAgent:

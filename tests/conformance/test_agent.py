@@ -17,9 +17,18 @@ from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
 from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.transport.base import Transport
-from tests.conformance.checked_agents import AGENT, AT_ONCE, check_all, describe, faulty_agent, our_agent
-from tests.conformance.faults.edits import edit_all_outgoing, edit_errors, with_
-from tests.conformance.faults.fault import Fault, FaultContext, Json, faults
+from tests.conformance.checked_agents import (
+    AGENT,
+    AT_ONCE,
+    agent_with_fault_of,
+    check_all,
+    describe,
+    faulty_agent,
+    our_agent,
+)
+from tests.conformance.faults.agent.init import refusing
+from tests.conformance.faults.edits import edit_all_outgoing, edit_errors, edit_incoming, with_
+from tests.conformance.faults.fault import FaultContext, Json
 
 # Each fault is also tried with these requirements, which must not find it.
 OTHERS = ("agent.rpc.03", "agent.init.01", "agent.prompt.14")
@@ -40,14 +49,13 @@ def test_our_agent_passes_every_requirement(dialect: str) -> None:
 
 
 async def _found(requirement: Requirement, limit: asyncio.Semaphore) -> list[Verdict]:
-    fault: Fault = faults()[requirement.id]
     others = [requirements()[id] for id in OTHERS if id.rpartition(".")[0] != requirement.chapter]
     async with limit:
         found = []
         for each in (requirement, *others):
-            verdict = await try_one(faulty_agent(requirement.first_dialect, fault), each)
+            verdict = await try_one(agent_with_fault_of(requirement.id), each)
             if (verdict.outcome is Outcome.FAIL) != (each is requirement):
-                verdict = await try_one(faulty_agent(requirement.first_dialect, fault, PROCESS), each)
+                verdict = await try_one(agent_with_fault_of(requirement.id, PROCESS), each)
             found.append(verdict)
         return found
 
@@ -78,6 +86,38 @@ def _locked(context: FaultContext, message: Json) -> Iterable[Json]:
             "error": {"code": -32000, "message": "Authentication required"},
         }
     yield message
+
+
+def test_an_error_for_an_unknown_version_is_found() -> None:
+    fault = refusing("initialize", lambda params: params.get("protocolVersion") != 1)
+    found = check_all(faulty_agent("v1", fault), [requirements()["agent.init.04"]])["agent.init.04"]
+    assert (found.outcome, found.why) == (Outcome.FAIL, "an initialize of another version was refused: Invalid params")
+
+
+def test_nobody_is_logged_out_unless_the_user_allows_it() -> None:
+    target = agent_with_fault_of("agent.auth.04")
+    target.settings = None
+    verdict = check_all(target, [requirements()["agent.auth.04"]])["agent.auth.04"]
+    assert (verdict.outcome, verdict.why) == (
+        Outcome.NOT_APPLICABLE,
+        "it may log you out; --allow-logout tests it",
+    )
+    sent = "".join(each.text for verdict in check_all(target, AGENT).values() for each in verdict.evidence)
+    assert '"method": "logout"' not in sent
+
+
+def test_a_turn_that_ends_by_itself_is_not_one_that_was_cancelled() -> None:
+    """The answer of the other session comes right after the cancel, with end_turn."""
+
+    def end(context: FaultContext, message: Json) -> Iterable[Json]:
+        prompt = next(each for each in context.open.values() if each["method"] == "session/prompt")
+        context.send({"jsonrpc": "2.0", "id": prompt["id"], "result": {"stopReason": "end_turn"}})
+        return ()
+
+    verdict = check_all(faulty_agent("v1", edit_incoming("session/cancel", end)), [requirements()["agent.cancel.13"]])[
+        "agent.cancel.13"
+    ]
+    assert (verdict.outcome, verdict.why) == (Outcome.INCONCLUSIVE, "the other session's turn ended by itself")
 
 
 def test_output_that_is_no_message_is_found_without_a_session() -> None:

@@ -66,8 +66,8 @@ def test_an_interrupted_check_reports_what_was_tried(tmp_path: Path, number: int
     command = [*DRAGOMAN, "check", "agent", *words, "--", *agent]
     with started(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)}) as running:
         end = time.monotonic() + TIMEOUT
-        while time.monotonic() < end and (not starts.exists() or len(starts.read_bytes()) < 3):
-            time.sleep(0.05)  # a first look, a probe, and one that never ends, for its prompt is never answered
+        while time.monotonic() < end and (not starts.exists() or len(starts.read_bytes()) < 4):
+            time.sleep(0.05)  # two first looks, a probe, and one that never ends, for its prompt is never answered
         running.send_signal(number)
         output, _ = running.communicate(timeout=TIMEOUT)
     assert running.returncode == code
@@ -76,6 +76,31 @@ def test_an_interrupted_check_reports_what_was_tried(tmp_path: Path, number: int
     assert [(row["id"], row["outcome"]) for row in described["rows"]] == [("agent.rpc.03", "pass")]
     assert described["complete"] is False
     assert not list(folder.iterdir()), "no folder of a probe is left behind"
+
+
+NO_MODEL = """
+from dragoman import Agent, Kind, ProtocolError, Turn
+agent = Agent("lonely", version="1")
+@agent.prompt
+async def answer(turn: Turn) -> None:
+    raise ProtocolError(Kind.INTERNAL_ERROR, "Connection error.")
+agent.run()
+"""
+
+
+def test_an_agent_without_its_model_is_not_said_to_break_anything() -> None:
+    ran = check("--only", "agent.prompt.01", "agent.prompt.14", "agent.rpc.03", agent=[sys.executable, "-c", NO_MODEL])
+    assert ran.returncode == 0, ran.stdout
+    assert "the agent refuses a plain prompt (Connection error.)" in ran.stderr
+    assert "1 passed, 0 failed, 2 inconclusive" in ran.stdout
+    assert "the agent answers no prompt at all: Connection error." in ran.stdout
+
+
+def test_progress_and_the_size_of_stderr_are_reported_in_a_file_too() -> None:
+    loud = ["/bin/sh", "-c", f"echo 12345 >&2; exec {shlex.join(EVERYTHING)}"]
+    ran = check("--only", "agent.rpc.03", "agent.init.01", agent=loud)
+    assert "agent.rpc done: 1 of 2 tried, 0 failed" in ran.stderr
+    assert "12 bytes on stderr in all, at most 6 in one probe" in ran.stdout
 
 
 def test_json_on_stdout_has_no_other_output() -> None:

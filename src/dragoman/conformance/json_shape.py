@@ -32,27 +32,27 @@ def mismatch(value: Json, shape: Shape, where: str = "") -> str:
     name = where or "it"
     if isinstance(shape, type):
         problem, holds = _TYPES[shape]
-        return "" if holds(value) else f"{name} is {_excerpt(value)}, not {problem}"
+        return "" if holds(value) else f"{name} is {excerpt(value)}, not {problem}"
     if isinstance(shape, frozenset):
         known = isinstance(value, str) and (value in shape or value.startswith("_"))
-        return "" if known else f"{name} is {_excerpt(value)}, none of {', '.join(sorted(shape))}"
+        return "" if known else f"{name} is {excerpt(value)}, none of {', '.join(sorted(shape))}"
     if isinstance(shape, list):
         return _list_mismatch(value, shape[0], name)
     if isinstance(shape, dict):
         return _object_mismatch(value, shape, where)
-    return "" if shape(value) else f"{name} is {_excerpt(value)}, not {shape.__doc__}"
+    return "" if shape(value) else f"{name} is {excerpt(value)}, not {shape.__doc__}"
 
 
 def _list_mismatch(value: Json, each: Shape, name: str) -> str:
     if not isinstance(value, list):
-        return f"{name} is {_excerpt(value)}, not a list"
+        return f"{name} is {excerpt(value)}, not a list"
     found = (mismatch(item, each, f"{name}[{number}]") for number, item in enumerate(value))
     return next((problem for problem in found if problem), "")
 
 
 def _object_mismatch(value: Json, shape: dict[str, Shape], where: str) -> str:
     if not isinstance(value, dict):
-        return f"{where or 'it'} is {_excerpt(value)}, not an object"
+        return f"{where or 'it'} is {excerpt(value)}, not an object"
     for name, each in shape.items():
         member = name.removesuffix("?")
         path = f"{where}.{member}" if where else member
@@ -65,7 +65,8 @@ def _object_mismatch(value: Json, shape: dict[str, Shape], where: str) -> str:
     return ""
 
 
-def _excerpt(value: Json) -> str:
+def excerpt(value: Json) -> str:
+    """Return a value as a short text."""
     text = repr(value)
     return text if len(text) < 60 else text[:57] + "..."
 

@@ -79,6 +79,7 @@ CHAPTERS = (
     Chapter("agent.permission", "Permission"),
     Chapter("agent.files", "Files, terminals and forms"),
     Chapter("agent.auth", "Logins"),
+    Chapter("agent.schema", "The official schema", ("v1",)),
     Chapter("agent.robust", "Hostile input"),
     Chapter("agent.dialect", "Banjo, crow and 2025.1"),
     Chapter("agent.draft", "The draft", ("draft",)),

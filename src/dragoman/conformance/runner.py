@@ -56,6 +56,6 @@ async def try_one(target: Target, requirement: Requirement, response_times: dict
         verdict.outcome = Outcome.INCONCLUSIVE
         verdict.why = f"the probe itself failed: {type(error).__name__}: {error}"
     if peer is not None:
-        verdict.evidence = peer.evidence()
+        verdict.evidence, verdict.stderr = peer.evidence(), peer.stderr_size
     verdict.seconds = round(time.monotonic() - start, 3)
     return verdict

@@ -33,13 +33,14 @@ class Evidence(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """The outcome of one requirement."""
+    """The outcome of one requirement; `stderr` is how many bytes the peer wrote there."""
 
     requirement: str
     outcome: Outcome
     why: str = ""
     evidence: list[Evidence] = []
     seconds: float = 0.0
+    stderr: int = 0
 
 
 class ProbeEnded(Exception):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
 from dragoman.cli import exit_codes
 from dragoman.cli.check import options as checks
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import OutputStream
-from dragoman.conformance.harness.preflight import check_agent
+from dragoman.cli.ui.terminal import OutputStream, sanitize_line
+from dragoman.conformance.harness.preflight import check_agent, prompt_refusal
+from dragoman.conformance.harness.settings import AgentSettings
 from dragoman.conformance.harness.targets import CommandAgent, Target
 from dragoman.conformance.prompts import read_script
 from dragoman.conformance.report.baseline import read_baseline
@@ -54,6 +56,17 @@ def main(name: str, arguments: list[str]) -> int:
     )
     checks.add_options(parser)
     parser.add_argument("--script", metavar="FILE", help="prompts for the agent (TOML)")
+    parser.add_argument("--auth-method", default="", metavar="ID", help="log in with this method first")
+    parser.add_argument("--allow-logout", action="store_true", help="also test logout, which may log you out")
+    parser.add_argument("--agent-mode", default="", metavar="ID", help="set this mode in each session")
+    parser.add_argument("--model", default="", metavar="ID", help="set this model in each session")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="ID=VALUE",
+        help="set this option of the agent; can be repeated",
+    )
     parser.add_argument("--token-file", metavar="FILE", help="file with the access token for the URL")
     parser.add_argument("--ca", metavar="FILE", help="file with additional trusted certificates for the URL")
     parser.add_argument("url", nargs="?", default="", metavar="URL", help="URL of the agent")
@@ -75,21 +88,27 @@ def main(name: str, arguments: list[str]) -> int:
 
     async def work(stop: checks.StopSignal) -> int:
         before = read_baseline(options.baseline, "agent") if options.baseline else None
-        script = read_script(options.script) if options.script else None
+        settings = _read_settings(parser, options)
         token = _read_token(options.token_file)
 
         def agent(dialect: str) -> Target:
             if not options.url:
-                return CommandAgent(command, dialect, script=script)
+                return CommandAgent(command, dialect, settings=settings)
             from dragoman.conformance.harness.remote_agent import UrlAgent
 
-            return UrlAgent(options.url, dialect, script=script, token=token, tls=options.ca)
+            return UrlAgent(options.url, dialect, settings=settings, token=token, tls=options.ca)
 
         progress = OutputStream(sys.stderr, os.environ)
         try:
             seen = await check_agent(agent, "" if options.dialect == "auto" else options.dialect, progress.show_footer)
+            settings.refusal = await prompt_refusal(agent(seen.dialect))
         finally:
             progress.clear_footer()
+        if settings.refusal:
+            why = sanitize_line(str(settings.refusal.get("message", "")))
+            print(
+                f"the agent refuses a plain prompt ({why}): requirements about turns are inconclusive", file=sys.stderr
+            )
         selected = checks.select_requirements(parser, options, "agent", seen.dialect, transport)
         peer = [redact_url(options.url)] if options.url else command
         code = await checks.run_check(agent(seen.dialect), selected, options, peer, "agent", stop, before)
@@ -98,6 +117,20 @@ def main(name: str, arguments: list[str]) -> int:
         return code
 
     return checks.run_until_signal(work, parser, "the agent cannot be checked: ")
+
+
+def _read_settings(parser: Parser, options: argparse.Namespace) -> AgentSettings:
+    pairs = [pair.partition("=") for pair in options.option]
+    if not all(id and equals for id, equals, _ in pairs):
+        parser.error("--option takes ID=VALUE")
+    return AgentSettings(
+        script=read_script(options.script) if options.script else None,
+        auth_method=options.auth_method,
+        allows_logout=options.allow_logout,
+        mode=options.agent_mode,
+        model=options.model,
+        options=[(id, value) for id, _, value in pairs],
+    )
 
 
 def _is_url(text: str) -> bool:

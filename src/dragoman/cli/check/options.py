@@ -205,9 +205,14 @@ def _show_comparison(output: OutputStream, baseline: Report, report: Report, pat
 
 
 def _show_progress(output: OutputStream, verdicts: list[Verdict], total: int) -> None:
-    """Show one line at the end of the terminal, if there is one."""
+    """Show one line at the end of the terminal; in a file, a line for each chapter that is done."""
     failed = sum(verdict.outcome is Outcome.FAIL for verdict in verdicts)
     output.show_footer(f"{len(verdicts)} of {total} tried, {failed} failed: {verdicts[-1].requirement}")
+    if output.is_tty:
+        return
+    chapter, before = (requirements()[verdict.requirement].chapter for verdict in (verdicts[-1], verdicts[-2:][0]))
+    if chapter != before:
+        output.write_line(f"{before} done: {len(verdicts) - 1} of {total} tried, {failed} failed")
 
 
 def show_report(output: OutputStream, report: object) -> None:

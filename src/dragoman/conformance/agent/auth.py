@@ -48,6 +48,7 @@ async def terminal_logins_are_announced(agent: AgentUnderTest) -> None:
 async def logging_out_is_there(agent: AgentUnderTest) -> None:
     """logout works where it is offered."""
     await agent.initialize()
+    agent.skip_unless(agent.settings.allows_logout, "it may log you out; --allow-logout tests it")
     agent.require_result(await agent.request("logout", {}), "logout")
 
 
@@ -78,3 +79,13 @@ async def terminal_logins_are_complete(agent: AgentUnderTest) -> None:
     found = [login for login in await _login_methods(agent, capabilities) if login.get("type") == "terminal"]
     for login in agent.skip_unless(found, "the agent offers no login in a terminal"):
         agent.require_shape(login, {"name": str, "args?": [str], "env?": dict}, agent.initialize_reply, "login")
+
+
+@must("agent.auth.09", "auth.md#authenticate, auth.md#required", "v1")
+async def a_login_is_enough(agent: AgentUnderTest) -> None:
+    """After a login, a session is not refused for the lack of one."""
+    agent.skip_unless(agent.settings.auth_method, "a login may need you; --auth-method ID tests it")
+    await agent.initialize()
+    frame = agent.assume(await agent.request_session(seconds=agent.timeouts.start), "session/new was not answered")
+    code, required = frame.error.get("code"), agent.error_code("auth_required")
+    agent.require(code != required, "a session after a login was refused for the lack of one", frame)

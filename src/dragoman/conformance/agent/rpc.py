@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
-from dragoman.conformance.requirement import must, should
+from dragoman.conformance.requirement import may, must, should
 from dragoman.schema.methods import find_method
 from dragoman.schema.side import Side
 
@@ -76,23 +76,25 @@ async def answers_have_one_outcome(agent: AgentUnderTest) -> None:
             agent.require(both == 1, "an answer has " + ("both result and error" if both else "no outcome"), frame)
 
 
-@must("agent.rpc.06", "errors.md#error-object")
-async def errors_have_code_and_message(agent: AgentUnderTest) -> None:
-    """An error has an integer as code and a string as message."""
-    # Provoke many errors, because agents build them in more than one place.
+async def _provoke_errors(agent: AgentUnderTest) -> list[ReceivedFrame]:
+    """Provoke many errors, because agents build them in more than one place; return them."""
     await agent.request_initialize()
     for method, params in REFUSED.items():
         await agent.request(method, params)
     await agent.request_session()
-    found = [each for each in agent.received if each.is_reply and "error" in each.message]
-    for frame in found:
+    return [each for each in agent.received if each.is_reply and "error" in each.message]
+
+
+@must("agent.rpc.06", "errors.md#error-object")
+async def errors_have_code_and_message(agent: AgentUnderTest) -> None:
+    """An error has an integer as code and a string as message."""
+    for frame in agent.assume(await _provoke_errors(agent), "the agent refused nothing"):
         agent.require_shape(
             frame.message["error"],
             {"code": int, "message": str},
             frame,
             f"the error for {agent.method_answered(frame) or 'nothing we asked'}",
         )
-    agent.assume(found, "the agent refused nothing")
 
 
 @must("agent.rpc.07", "json-rpc.md#envelope")
@@ -287,3 +289,25 @@ async def extensions_have_an_underscore(agent: AgentUnderTest) -> None:
         name for name in sorted(methods) if not name.startswith(("_", "$/")) and find_method(Side.CLIENT, name) is None
     ]
     agent.require(not odd, f"the agent calls {', '.join(odd)}, which is unknown", *(methods[name] for name in odd))
+
+
+@should("agent.rpc.28", "errors.md#error-object")
+async def error_messages_are_one_line(agent: AgentUnderTest) -> None:
+    """The message of an error is one line and not empty."""
+    for frame in agent.assume(await _provoke_errors(agent), "the agent refused nothing"):
+        message = str(frame.error.get("message", " "))
+        agent.require(message, f"the error for {agent.method_answered(frame)} has an empty message", frame)
+        is_line = len(message.splitlines()) == 1
+        agent.require(is_line, f"the message of the error for {agent.method_answered(frame)} is not one line", frame)
+
+
+@may("agent.rpc.29", "json-rpc.md#robust-reading, peers.md#errors-without-id")
+async def objects_that_are_no_message(agent: AgentUnderTest) -> None:
+    """An object that is no message may be answered, with -32600 and a null id; the connection goes on."""
+    await agent.initialize()
+    agent.send({"foo": "bar"})
+    found = await agent.stray_replies()
+    await agent.require_alive("an object that is no message")
+    for frame in agent.skip_unless(found, "the agent ignores an object that is no message"):
+        code, id = frame.error.get("code"), frame.message.get("id")
+        agent.require(code == -32600 and id is None, f"it is refused with {code} and the id {id!r}", frame)

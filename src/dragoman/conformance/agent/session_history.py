@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
 from dragoman.conformance.json_shape import absolute, non_empty
@@ -62,11 +64,26 @@ async def the_history_comes_before_the_answer(agent: AgentUnderTest) -> None:
     agent.require_none(late, "history was sent after the answer to session/load", frame)
 
 
+@should("agent.session.40", "sessions.md#load, updates.md#frame", "v1 banjo", needs="agent.loadSession")
+async def nothing_follows_a_load(agent: AgentUnderTest) -> None:
+    """No update of any kind follows the answer to session/load: the client has everything by then."""
+    _, frame = await _reopen(agent, "session/load")
+    late = [each for each in await agent.collect() if each.kind in ASIDE]
+    agent.require_none(late, "an update was sent after the answer to session/load", frame)
+
+
+@should("agent.session.41", "sessions.md#load", "v1", needs="agent.loadSession")
+async def an_empty_result_is_an_object(agent: AgentUnderTest) -> None:
+    """The result of session/load is an object, {} if it is empty."""
+    _, frame = await _reopen(agent, "session/load")
+    agent.require_shape(frame.message.get("result"), dict, frame, "the result of session/load")
+
+
 @must("agent.session.19", "peers.md#false-loads", needs="agent.loadSession")
 async def unknown_sessions_cannot_be_loaded(agent: AgentUnderTest) -> None:
     """Loading a session that does not exist is refused."""
     await agent.initialize()
-    frame = await agent.request_in_dialect("session/load", _reopen_params(agent))
+    frame = await agent.request_in_dialect("session/load", _reopen_params(agent), agent.timeouts.start)
     agent.require_error(frame, "session/load of a session that is not there")
 
 
@@ -83,7 +100,7 @@ async def resuming_sends_no_history(agent: AgentUnderTest) -> None:
 async def unknown_sessions_cannot_be_resumed(agent: AgentUnderTest) -> None:
     """Resuming a session that does not exist is refused."""
     await agent.initialize()
-    frame = await agent.request_in_dialect("session/resume", _reopen_params(agent))
+    frame = await agent.request_in_dialect("session/resume", _reopen_params(agent), agent.timeouts.start)
     agent.require_error(frame, "session/resume of a session that is not there")
 
 
@@ -180,6 +197,17 @@ async def relative_directories_are_refused(agent: AgentUnderTest) -> None:
     """Additional directories that are not absolute paths are refused."""
     params = {"cwd": agent.cwd, "mcpServers": [], "additionalDirectories": ["some/folder"]}
     await agent.require_refused("session/new", params, "an additional directory that is not an absolute path")
+
+
+@must("agent.session.42", "sessions.md#roots", "v1", needs=CAN + "additionalDirectories")
+async def absolute_directories_are_accepted(agent: AgentUnderTest) -> None:
+    """Additional directories that are absolute paths are accepted."""
+    await agent.initialize()
+    folder = os.path.join(agent.cwd, "more")
+    os.mkdir(folder)
+    params = {"cwd": agent.cwd, "mcpServers": [], "additionalDirectories": [folder]}
+    frame = await agent.request("session/new", params, agent.timeouts.start)
+    agent.require_result(frame, "an additional directory")
 
 
 @should("agent.session.33", "sessions.md#load", needs="agent.loadSession")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from dragoman.conformance.agent.update import wire_update
-from dragoman.conformance.harness.agent import AgentUnderTest
+from dragoman.conformance.harness.agent import QUESTION, AgentUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
 from dragoman.conformance.json_shape import Shape, absolute, content_block, natural, non_empty, one_of
 from dragoman.conformance.requirement import must, should
@@ -169,5 +169,8 @@ async def calls_state_their_input(agent: AgentUnderTest) -> None:
     for frame in found:
         call = str(wire_update(frame).get("toolCallId"))
         given[call] = given.get(call, False) or wire_update(frame).get("rawInput") is not None
+    for frame in agent.calls(QUESTION):
+        call = frame.params.get("toolCall", {})
+        given[call.get("toolCallId", "")] = call.get("rawInput") is not None or given.get(call.get("toolCallId"), False)
     missing = [call for call, said in given.items() if not said]
     agent.require(not missing, f"the input of the tool calls {missing} was never sent", found[0])

@@ -13,6 +13,7 @@ import msgspec
 from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.client_answers import ANSWERS
 from dragoman.conformance.harness.peer import Json, PeerUnderTest, RawChannel, ReceivedFrame, Timeouts
+from dragoman.conformance.harness.settings import AgentSettings, choose_options, log_in
 from dragoman.conformance.json_shape import Shape
 from dragoman.conformance.prompts import EVERYTHING, PLAIN, Script
 from dragoman.engine.peer_info import offers
@@ -26,6 +27,7 @@ ALLOW = ("allow_once", "allow_always")
 REJECT = ("reject_once", "reject_always")
 
 QUESTION = "session/request_permission"
+PROMPT = "session/prompt"  # in every dialect
 CANCELLED: Json = {"outcome": {"outcome": "cancelled"}}  # the answer to a question of a cancelled turn
 
 # How often to wait for the end of a turn in which frames still come: models are slow, and some never stop.
@@ -55,7 +57,7 @@ class AgentUnderTest(PeerUnderTest):
         *,
         workspace: str,
         needs: str = "",
-        script: Script | None = None,
+        settings: AgentSettings | None = None,
     ) -> None:
         super().__init__(transport, dialect, timeouts, needs=needs)
         self.cwd = workspace
@@ -76,7 +78,7 @@ class AgentUnderTest(PeerUnderTest):
         """How to answer requests, by method of v1: a function returns the result, or None to hold the request."""
         self.held: list[ReceivedFrame] = []
         self._keeps_questions = False  # until `cancel`: they make a turn take long
-        self._script = script
+        self.settings = settings or AgentSettings()
 
     # --- opening ------------------------------------------------------------------------------------------------
 
@@ -103,6 +105,8 @@ class AgentUnderTest(PeerUnderTest):
         if self.needs and not offers(self.needs, self.capabilities):
             self.mark(frame)
             self.skip(f"the agent does not offer {self.needs.partition('.')[2]}")
+        if self.settings.auth_method:
+            await log_in(self)
         return self.result
 
     def new_session_params(self, session: str = "one") -> dict[str, Json]:
@@ -127,6 +131,7 @@ class AgentUnderTest(PeerUnderTest):
         self.session = self.assume(
             found if isinstance(found, str) else "", "the agent opened a session without an id", frame
         )
+        await choose_options(self)
         return self.session
 
     def available_modes(self) -> list[str]:
@@ -186,6 +191,8 @@ class AgentUnderTest(PeerUnderTest):
         error = frame.message.get("error")
         detail = error.get("message") if isinstance(error, dict) else error
         self._excuse_login(frame)
+        if self.method_answered(frame) == PROMPT and self.settings.excuses(error):
+            self.inconclusive(f"the agent answers no prompt at all: {detail}", frame)
         self.require("result" in frame.message, f"{what} was refused: {detail}", frame)
         self.require_shape(frame.message["result"], shape, frame, "result")
         return frame.message["result"]
@@ -242,9 +249,15 @@ class AgentUnderTest(PeerUnderTest):
 
     def prompt_for(self, purpose: str) -> str:
         """Return the prompt for this purpose; end the probe when there is none."""
-        script = self._script or (EVERYTHING if self.agent_name() == "everything" else PLAIN)
-        self.assume(purpose in script, f"no prompt makes this agent do it; add one for {purpose!r} with --script")
-        return script[purpose].format(file=self.file, new=self.new, dir=self.cwd)
+        why = f"no prompt makes this agent do it; add one for {purpose!r} with --script"
+        return self.assume(self._prompts().get(purpose), why).format(file=self.file, new=self.new, dir=self.cwd)
+
+    def has_prompt(self, purpose: str) -> bool:
+        """Whether there is a prompt for this purpose."""
+        return purpose in self._prompts()
+
+    def _prompts(self) -> Script:
+        return self.settings.script or (EVERYTHING if self.agent_name() == "everything" else PLAIN)
 
     def file_link(self) -> Json:
         """Return a content block that links our file."""

@@ -162,6 +162,7 @@ class PeerUnderTest:
         """The longest time each method took to be answered, in seconds; shared by the probes of a run."""
         self.closed: ConnectionFailed | None = None
         """Why no more frames come; None while the connection is open."""
+        self.stderr_size = 0  # bytes
         self._began = time.monotonic()
         self._noise = 0  # bytes
         self._waited = 0.0  # seconds, as `next` counts them

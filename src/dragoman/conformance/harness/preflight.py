@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -189,6 +190,17 @@ async def check_agent(
             attempt.task.cancel()
         await asyncio.gather(*(attempt.task for attempt in attempts), return_exceptions=True)
     raise StartFailed(_reason(attempts, dialect))
+
+
+async def prompt_refusal(target: Target) -> dict[str, object]:
+    """Return the error with which an agent answers a plain prompt; empty when it answers, or opens no session."""
+    with suppress(ProbeEnded, TimeoutError):
+        async with asyncio.timeout(target.timeouts.probe), target.start(AGENT_PREFLIGHT) as peer:
+            assert isinstance(peer, AgentUnderTest)
+            await peer.open_session()
+            turn = await peer.wait_turn(peer.start_turn("plain"), peer.timeouts.turn)
+            return dict(turn.answer.error) if turn.answer else {}
+    return {}
 
 
 def _best(attempts: Sequence[Attempt], *, any_answer: bool) -> AgentPreflight | None:

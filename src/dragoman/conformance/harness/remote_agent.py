@@ -15,9 +15,9 @@ from typing import Any
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.http_client import Answer, EventStream, HttpChannel
 from dragoman.conformance.harness.peer import PROCESS, Json, PeerUnderTest, ReceivedFrame, Timeouts
+from dragoman.conformance.harness.settings import AgentSettings
 from dragoman.conformance.harness.targets import workspace
 from dragoman.conformance.harness.ws_client import WsChannel
-from dragoman.conformance.prompts import Script
 from dragoman.conformance.requirement import Requirement
 from dragoman.conformance.verdict import Inconclusive, ProbeEnded
 from dragoman.engine.peer_info import offers
@@ -231,14 +231,14 @@ class UrlAgent:
         dialect: str,
         *,
         timeouts: Timeouts = PROCESS,
-        script: Script | None = None,
+        settings: AgentSettings | None = None,
         token: str = "",
         tls: str | bool | None = None,
     ) -> None:
         self.url = url
         self.dialect = dialect
         self.timeouts = timeouts
-        self.script = script
+        self.settings = settings
         self.token = token
         self.tls = tls
         self.way = "ws" if url.startswith("ws") else "http"
@@ -250,7 +250,7 @@ class UrlAgent:
             kind = WsAgentUnderTest if self.way == "ws" else HttpAgentUnderTest
             line = (WsChannel if self.way == "ws" else HttpChannel)(self.url, token=self.token, tls=self.tls)
             peer = kind(
-                line, self.dialect, self.timeouts, workspace=folder, needs=requirement.needs, script=self.script
+                line, self.dialect, self.timeouts, workspace=folder, needs=requirement.needs, settings=self.settings
             )
             peer.sessions = []
             peer.url, peer.token, peer.tls = self.url, self.token, self.tls

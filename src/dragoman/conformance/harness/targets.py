@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import MEMORY, PROCESS, PeerUnderTest, Timeouts
-from dragoman.conformance.prompts import Script
+from dragoman.conformance.harness.settings import AgentSettings
 from dragoman.conformance.requirement import Requirement
 from dragoman.transport.base import Transport
 from dragoman.transport.process.process_tree import StopTimeouts
@@ -41,31 +41,41 @@ class CommandAgent:
     way = ""
 
     def __init__(
-        self, command: Sequence[str], dialect: str, *, timeouts: Timeouts = PROCESS, script: Script | None = None
+        self,
+        command: Sequence[str],
+        dialect: str,
+        *,
+        timeouts: Timeouts = PROCESS,
+        settings: AgentSettings | None = None,
     ) -> None:
         self.command = list(command)
         self.dialect = dialect
         self.timeouts = timeouts
-        self.script = script
+        self.settings = settings
 
     @asynccontextmanager
     async def start(self, requirement: Requirement) -> AsyncIterator[PeerUnderTest]:
         """Start a fresh process with a fresh folder to work in."""
         from dragoman.transport.process.transport import spawn
 
+        sizes: list[int] = []
         with workspace() as folder:
-            transport = await spawn(self.command, stop_timeouts=STOP_TIMEOUTS)
+            transport = await spawn(
+                self.command, stop_timeouts=STOP_TIMEOUTS, stderr=lambda data: sizes.append(len(data))
+            )
+            peer = AgentUnderTest(
+                transport,
+                self.dialect,
+                self.timeouts,
+                workspace=folder,
+                needs=requirement.needs,
+                settings=self.settings,
+            )
             try:
-                yield AgentUnderTest(
-                    transport,
-                    self.dialect,
-                    self.timeouts,
-                    workspace=folder,
-                    needs=requirement.needs,
-                    script=self.script,
-                )
+                yield peer
             finally:
                 await transport.close()
+                peer.stderr_size = sum(sizes)
 
 
 class MemoryAgent:
@@ -74,9 +84,15 @@ class MemoryAgent:
     way = ""
 
     def __init__(
-        self, serve: Callable[[Transport], Awaitable[None]], dialect: str, *, timeouts: Timeouts = MEMORY
+        self,
+        serve: Callable[[Transport], Awaitable[None]],
+        dialect: str,
+        *,
+        timeouts: Timeouts = MEMORY,
+        settings: AgentSettings | None = None,
     ) -> None:
         self._serve = serve
+        self.settings = settings
         self.dialect = dialect
         self.timeouts = timeouts
 
@@ -87,7 +103,14 @@ class MemoryAgent:
             ours, theirs = pipe_pair()
             serving = asyncio.ensure_future(self._serve(theirs))
             try:
-                yield AgentUnderTest(ours, self.dialect, self.timeouts, workspace=folder, needs=requirement.needs)
+                yield AgentUnderTest(
+                    ours,
+                    self.dialect,
+                    self.timeouts,
+                    workspace=folder,
+                    needs=requirement.needs,
+                    settings=self.settings,
+                )
             finally:
                 await ours.close()
                 serving.cancel()

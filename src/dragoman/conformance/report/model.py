@@ -32,6 +32,7 @@ class Row(msgspec.Struct, kw_only=True):
     outcome: Outcome
     why: str
     seconds: float
+    stderr: int = 0
     evidence: list[Evidence] = []
 
     @property
@@ -98,6 +99,7 @@ def report(
                 outcome=verdict.outcome,
                 why=rules.redact_text(verdict.why),
                 seconds=verdict.seconds,
+                stderr=verdict.stderr,
                 evidence=[
                     msgspec.structs.replace(each, text=rules.redact_text(each.text)) for each in verdict.evidence
                 ],

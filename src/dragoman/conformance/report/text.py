@@ -1,4 +1,4 @@
-"""A report as lines for a terminal: failures with their reasons, inconclusive results, and the counts by chapter."""
+"""A report as lines for a terminal: failures with their reasons first, inconclusive results, the counts by chapter."""
 
 from __future__ import annotations
 
@@ -21,22 +21,26 @@ class Line(NamedTuple):
 
 def lines(report: Report) -> Iterator[Line]:
     """Return the whole summary."""
-    yield from _table(report)
     for title, style, rows in (
         ("Broken (MUST)", "red", [row for row in report.rows if row.is_broken]),
         ("Not as it should be (SHOULD, MAY)", "yellow", [row for row in _failed(report) if not row.is_broken]),
     ):
         if rows:
-            yield Line("")
             yield Line(title, f"bold {style}")
             for row in rows:
                 yield from _failure(row, style)
+            yield Line("")
     doubtful = [row for row in report.rows if row.outcome is Outcome.INCONCLUSIVE]
     if doubtful:
-        yield Line("")
         yield Line("Inconclusive: the peer did not do what the probe needs", "bold")
         yield from (Line(f"  {row.id:20} {' '.join(row.why.split())}", "dim") for row in doubtful)
+        yield Line("")
+    yield from _table(report)
     yield Line("")
+    if loudest := max(report.rows, key=lambda row: row.stderr, default=None):
+        written = sum(row.stderr for row in report.rows)
+        if written:
+            yield Line(f"{written} bytes on stderr in all, at most {loudest.stderr} in one probe ({loudest.id})", "dim")
     yield total_line(report)
 
 

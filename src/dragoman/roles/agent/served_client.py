@@ -67,8 +67,9 @@ def current_request() -> CurrentRequest | None:
     return _current.get()
 
 
-# After these the client knows a session and gets its commands.
+# With these a client gets to know a session and its commands: a new session after the answer, which has its id.
 _OPEN_METHODS = methods_that("opens", "forks", "reopens")
+_REOPEN_METHODS = methods_that("reopens")
 
 
 class ServedClient:
@@ -87,7 +88,7 @@ class ServedClient:
         served.setdefault("session/prompt", self.prompt_calls.prompt)
         handlers = {name: self._with_checks(name, handler) for name, handler in served.items()}
         for name in _OPEN_METHODS:
-            handlers[name] = self._with_commands_update(handlers[name])
+            handlers[name] = self._with_commands_update(name, handlers[name])
         handlers["authenticate"] = self._with_lenient_params(handlers["authenticate"])
         self.handlers = {
             name: self._with_current_request(name, self._with_middleware(handler)) for name, handler in handlers.items()
@@ -202,17 +203,19 @@ class ServedClient:
 
         return wrapped
 
-    def _with_commands_update(self, handler: Handler) -> Handler:
-        """Send the available commands right after the answer that opened a session."""
+    def _with_commands_update(self, name: str, handler: Handler) -> Handler:
+        """Send the available commands before the answer that reopens a session, or right after one that opens it."""
 
         def wrapped(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             def answer(result: Any, error: ProtocolError | None) -> None:
+                session = None
+                if error is None:
+                    session = self.agent.sessions.get(getattr(result, "session_id", None) or incoming.params.session_id)
+                sends = session is not None and bool(session.commands)
+                if session is not None and sends and name in _REOPEN_METHODS:
+                    session.send_commands()  # docs/protocol/sessions.md#load: all updates come before the answer
                 done(result, error)
-                if error is not None:
-                    return
-                session_id = getattr(result, "session_id", None) or incoming.params.session_id
-                session = self.agent.sessions.get(session_id)
-                if session is not None and session.commands:
+                if session is not None and sends and name not in _REOPEN_METHODS:
                     # In the next loop iteration: the dialect's emulator may still be working on the answer.
                     asyncio.get_running_loop().call_soon(session.send_commands)
 

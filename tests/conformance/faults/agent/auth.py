@@ -49,3 +49,10 @@ seed("agent.auth.05", _accepting("nothing"))
 seed("agent.auth.06", _offering(LOGIN, LOGIN))
 seed("agent.auth.07", edit_results("initialize", without("authMethods")))
 seed("agent.auth.08", edit_replies("initialize", _in_a_terminal))
+seed(
+    "agent.auth.09",
+    Fault(
+        outgoing=edit_replies("session/new", fail_with(-32000, "Authentication required")).outgoing,
+        incoming=_accepting("key").incoming,
+    ),
+)

@@ -147,6 +147,13 @@ def _calls_its_own(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
 
 
+def _misreads_objects(context: FaultContext, message: Json) -> Iterable[Json]:
+    if message.keys() == {"foo"}:
+        context.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "Internal error"}})
+        return
+    yield message
+
+
 seed("agent.rpc.01", edit_all_outgoing(_number_for_text))
 seed("agent.rpc.02", edit_incoming("no/such_notification", _answers))
 seed("agent.rpc.03", edit_errors(UNKNOWN, with_(code=-32603)))
@@ -177,3 +184,5 @@ seed("agent.rpc.24", edit_incoming(UNKNOWN, _never_twice))
 seed("agent.rpc.25", edit_errors("no/such_method_either", lambda _: {"code": -32601, "message": "Method not found"}))
 seed("agent.rpc.26", _ids(float(2**53), 2**53 - 1))
 seed("agent.rpc.27", edit_incoming("session/prompt", _calls_its_own))
+seed("agent.rpc.28", edit_errors("session/load", with_(message="no session\nof that name")))
+seed("agent.rpc.29", edit_all_incoming(_misreads_objects))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.conformance.faults.agent.init import accepting
+from tests.conformance.faults.agent.init import accepting, refusing
 from tests.conformance.faults.edits import (
     edit_all_outgoing,
     edit_calls,
@@ -86,13 +86,25 @@ def _while(method: str, kind: str) -> Fault:
 
 def _after_the_answer(context: FaultContext, message: Json) -> Iterable[Json]:
     held: list[Json] = context.notes.setdefault("held", [])
-    if message.get("method") == "session/update" and context.is_running("session/load"):
+    is_history = "available_commands" not in str(message.get("params"))
+    if message.get("method") == "session/update" and is_history and context.is_running("session/load"):
         held.append(message)
         return
     yield message
     if context.method(message) == "session/load":
         yield from held
         held.clear()
+
+
+def _commands_after_the_answer(context: FaultContext, message: Json) -> Iterable[Json]:
+    yield message
+    session = context.request(message).get("params", {}).get("sessionId")
+    update = {"sessionUpdate": "available_commands_update", "availableCommands": []}
+    yield {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}}
+
+
+def _null(_: FaultContext, message: Json) -> Iterable[Json]:
+    yield {**message, "result": None} if "result" in message else message
 
 
 def _tells_again(context: FaultContext, message: Json) -> Iterable[Json]:
@@ -237,3 +249,9 @@ seed(
     Fault(outgoing=_sessions("cursor").outgoing, incoming=edit_incoming("session/list", _from_the_top).incoming),
 )
 seed("agent.session.35", edit_replies("session/close", _wrong_close))
+seed("agent.session.40", edit_replies("session/load", _commands_after_the_answer))
+seed("agent.session.41", edit_replies("session/load", _null))
+seed(
+    "agent.session.42",
+    refusing("session/new", lambda params: str((params.get("additionalDirectories") or [""])[0]).startswith("/")),
+)

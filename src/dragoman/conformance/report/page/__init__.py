@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML page: the requirements by chapter, each with its evidence.
+"""A report as one self-contained HTML page: failures first, then by chapter, each requirement with its evidence.
 
 Everything from the peer is escaped. The page runs only its own script and loads nothing; it can be read without script.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
+from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
 
@@ -38,7 +39,7 @@ def page(report: Report) -> str:
         "PEER": _safe(" ".join(report.peer)),
         "ABOUT": _safe(f"{report.side}, dialect {report.dialect}, {report.began}, {report.seconds:g} s{cut}"),
         "COUNTS": "".join(_count(report, outcome) for outcome in Outcome),
-        "BODY": "".join(_chapter(report, name) for name in dict.fromkeys(row.chapter for row in report.rows)),
+        "BODY": "".join(_sections(report)),
     }
     head, *rest = _part("template.html").split("{{")
     return head + "".join(parts[name] + after for name, after in (piece.split("}}", 1) for piece in rest))
@@ -51,9 +52,15 @@ def _count(report: Report, outcome: Outcome) -> str:
     )
 
 
-def _chapter(report: Report, name: str) -> str:
-    rows = "".join(_row(row) for row in report.rows if row.chapter == name)
-    return f"<section><h2>{_safe(titles().get(name, name))} <code>{_safe(name)}</code></h2>{rows}</section>"
+def _sections(report: Report) -> Iterator[str]:
+    """Return the failures, each MUST before the others, then the rest by chapter."""
+    failed = sorted((row for row in report.rows if row.outcome is Outcome.FAIL), key=lambda row: not row.is_broken)
+    if failed:
+        yield f"<section><h2>Failed</h2>{''.join(map(_row, failed))}</section>"
+    rest = [row for row in report.rows if row.outcome is not Outcome.FAIL]
+    for name in dict.fromkeys(row.chapter for row in rest):
+        rows = "".join(_row(row) for row in rest if row.chapter == name)
+        yield f"<section><h2>{_safe(titles().get(name, name))} <code>{_safe(name)}</code></h2>{rows}</section>"
 
 
 def _row(row: Row) -> str:
