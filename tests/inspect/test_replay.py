@@ -56,6 +56,31 @@ def test_strict_mode_requires_the_recorded_order() -> None:
     assert "received session/new" in script().receive(json.dumps(TALK[2][1]).encode()).problem
 
 
+BROKEN, UNREADABLE = b"{broken", {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_recordings_with_an_error_without_an_id_play_against_each_other(strict: bool) -> None:
+    talk: list[tuple[str, Any]] = [*TALK[:2], ("c2a", BROKEN), ("a2c", UNREADABLE), *TALK[2:4]]
+    client, agent = script("c2a", strict, talk), script("a2c", strict, talk)
+    to_agent, to_client = [line.data for line in client.begin()], [line.data for line in agent.begin()]
+    heard: list[bytes] = []
+    while to_agent or to_client:
+        heard += to_client
+        to_agent += [line.data for data in to_client for line in client.receive(data).frames]
+        to_client = [line.data for data in to_agent for line in agent.receive(data).frames]
+        to_agent = []
+    assert (client.missing_messages(), agent.missing_messages()) == ([], [])
+    assert UNREADABLE in [json.loads(data) for data in heard]
+
+
+def test_lenient_mode_does_not_wait_for_an_error_without_an_id() -> None:
+    play = script("c2a", False, [*TALK[:2], ("c2a", BROKEN), ("a2c", UNREADABLE), *TALK[2:4]])
+    play.begin()
+    sent = [line.data for line in play.receive(json.dumps(TALK[1][1]).encode()).frames]
+    assert [sent[0], json.loads(sent[1])["method"]] == [BROKEN, "session/new"]
+
+
 def test_lenient_mode_accepts_requests_in_any_order_and_repeated() -> None:
     play = script(strict=False)
     assert receive(play, {**TALK[2][1], "id": 5})[0] == {**TALK[3][1], "id": 5}

@@ -5,6 +5,7 @@ Keeps only open requests, turns and tool calls, so it can follow a live recordin
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -21,6 +22,9 @@ from dragoman.wire.envelope import Malformed, parse_envelope, read_error
 
 _OPEN_METHODS = methods_that("opens", "forks", "reopens")
 _TOOL_METHOD_PREFIXES = ("fs/", "terminal/")
+
+# The errors with the id null that answer a line which could not be read (docs/protocol/json-rpc.md#robust-reading).
+_UNREADABLE = (-32700, -32600)
 
 # Answered requests to remember, to tell a second answer from one without a request.
 _MAX_ANSWERED = 10_000
@@ -50,6 +54,7 @@ class Analyzer:
         self.turns: list[RecordedTurn] = []
         self.pending: dict[tuple[str, str], RecordedEvent] = {}  # requests without an answer, by direction and id
         self._answered: dict[tuple[str, str], int] = {}
+        self._unreadable: Counter[str] = Counter()  # lines that may be answered with the id null, by direction
         self._running_turns: dict[str, RecordedTurn] = {}
         self._calls_outside_turns: dict[str, dict[str, RecordedToolCall]] = {}  # by session
         self._latest_session = ""  # assumed for calls without a session id
@@ -64,13 +69,15 @@ class Analyzer:
         if not recorded.data.strip():
             return RecordedEvent(recorded, "blank")
         if recorded.cut:
+            self._unreadable[recorded.direction] += 1
             flaw = Flaw("", f"{recorded.cut} bytes: too large; only the beginning was recorded")
             return RecordedEvent(recorded, "noise", text=recorded.data[:200].decode("utf-8", "replace"), flaws=[flaw])
         flaws: list[Flaw] = []
         try:
-            wire = self._parse_message(recorded.data, flaws)
+            wire = self._parse_message(recorded.data, recorded.direction, flaws)
         except ProtocolError as error:
             text = recorded.data.decode("utf-8", "replace")
+            self._unreadable[recorded.direction] += 1
             return RecordedEvent(recorded, "noise", text=text, flaws=[Flaw("", f"not a message: {error.message}")])
         if wire.jsonrpc != "2.0":
             problem = "is missing" if wire.jsonrpc is UNSET else "is not the string 2.0"
@@ -91,10 +98,10 @@ class Analyzer:
         self._earlier_unanswered = self.unanswered
         self.decoder = RecordingDecoder(self._dialect)
         self._latest_session = ""
-        for known in (self.pending, self._answered, self._running_turns, self._calls_outside_turns):
+        for known in (self.pending, self._answered, self._unreadable, self._running_turns, self._calls_outside_turns):
             known.clear()
 
-    def _parse_message(self, data: bytes, flaws: list[Flaw]) -> _RawMessage:
+    def _parse_message(self, data: bytes, direction: str, flaws: list[Flaw]) -> _RawMessage:
         try:
             wire = _decode(data)
             data.decode("utf-8")
@@ -105,6 +112,7 @@ class Analyzer:
                 part = getattr(envelope, name)
                 setattr(wire, name, Raw(b"") if part is UNSET else part)
             flaws.append(Flaw("", "not valid JSON in UTF-8; parsed leniently", False))
+            self._unreadable[direction] += 1
         if not isinstance(wire.method, str) and not wire.result and not wire.error:
             raise Malformed("invalid_request", "no method, result or error")
         return wire
@@ -175,6 +183,12 @@ class Analyzer:
             event.flaws.append(Flaw("", "has a result and an error"))
         back = "a2c" if recorded.direction == TO_AGENT else TO_AGENT
         asked = self.pending.pop((back, event.id), None)
+        if asked is None and event.id == "null" and message.error and self._unreadable[back]:
+            error = read_error(message.error)
+            if error.code in _UNREADABLE:
+                self._unreadable[back] -= 1
+                event.text = event.outcome = error_line(error)
+                return event
         if asked is None:
             event.text = bytes(message.error or message.result)[:200].decode("utf-8", "replace")
             event.flaws.append(self._stray_answer_flaw(back, event.id))

@@ -20,6 +20,9 @@ from dragoman.schema.lenient import parse, read_leniently
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
 
+# The newest version of official v1 whose messages we can judge.
+_VERSION = 1
+
 # Prefixes of extension methods.
 _EXTENSION_PREFIXES = ("_", "$/")
 
@@ -32,6 +35,7 @@ class RecordingDecoder:
         first = load_dialect(dialect_name if self._is_fixed else DEFAULT_DIALECT)
         self._dialects: dict[Side, Dialect] = {Side.CLIENT: first, Side.AGENT: first}
         self._client_known = self._agent_known = self._is_fixed
+        self._is_later_version = False  # then no message is judged
 
     @property
     def dialect_names(self) -> tuple[str, str]:
@@ -49,6 +53,8 @@ class RecordingDecoder:
         except ProtocolError as error:
             return method, value, [*flaws, *_flaws_of_error(error)]
         row = METHODS.get((receiver, name))
+        if self._is_later_version and name != "initialize":
+            return name, params, flaws
         if row is None:
             if not name.startswith(_EXTENSION_PREFIXES):
                 flaws = [*flaws, Flaw("method", f"{method!r} is not a known method")]
@@ -71,9 +77,20 @@ class RecordingDecoder:
         except ProtocolError as error:
             return value, [*flaws, *_flaws_of_error(error)]
         row: Method | None = METHODS.get((responder, method))
-        if row is None or row.result in (None, Any):
+        if method == "initialize":
+            flaws = flaws + self._note_version(responder, value)
+        if row is None or row.result in (None, Any) or self._is_later_version:
             return result, flaws
+        if value is None and self._dialects[responder].official:
+            flaws = [*flaws, Flaw("result", "is null; an empty result is {}", False)]
         return result, flaws + _schema_flaws(row.result, result)
+
+    def _note_version(self, responder: Side, result: Any) -> list[Flaw]:
+        version = result.get("protocolVersion") if isinstance(result, dict) else None
+        is_known = not self._dialects[responder].official or not isinstance(version, int) or version <= _VERSION
+        self._is_later_version = not is_known
+        why = f"{version} is not known to Dragoman; the messages after this one are not judged"
+        return [] if is_known else [Flaw("protocolVersion", why)]
 
     def _detect_client(self, method: str, params: Any) -> None:
         found = detect.dialect_of_client(method, params)

@@ -50,6 +50,11 @@ class ReplayStep(msgspec.Struct, eq=False):
         """Whether it answers a request."""
         return isinstance(self.message, dict) and not self.method and "id" in self.message
 
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether it is an error with the id null, which answers a line that could not be read."""
+        return self.is_answer and self.id == "null"
+
     def __str__(self) -> str:
         what = self.method or ("an answer" if self.is_answer else "a line that is not a message")
         return f"{what} (line {self.line} of the recording)"
@@ -95,6 +100,8 @@ class ReplayScript:
             if frame.direction not in _OPPOSITE or not frame.data.strip() or frame.cut:
                 continue
             step = ReplayStep(frame.line, frame.t or 0, frame.data, _parse_object(frame.data))
+            if step.is_anonymous and frame.direction != our_direction and not strict:
+                continue  # a peer need not answer what it cannot read
             if frame.direction == our_direction:
                 self._expected[-1].replies.append(step)
                 if step.is_answer and (method := asked.get((_OPPOSITE[our_direction], step.id))):
@@ -188,15 +195,14 @@ class ReplayScript:
         lines = []
         for step in cue.replies:
             after = max(0, step.t - since)
-            if step.is_answer and step.id not in self._request_ids:
-                if step.id != "null":
-                    self._pending_answers.setdefault(step.id, []).append(TimedFrame(0, step.data))
+            if step.is_answer and step.id not in self._request_ids and not step.is_anonymous:
+                self._pending_answers.setdefault(step.id, []).append(TimedFrame(0, step.data))
                 continue
             lines.append(TimedFrame(after, self._render_step(step)))
         return lines
 
     def _render_step(self, step: ReplayStep) -> bytes:
-        if step.message is None:
+        if step.message is None or step.is_anonymous:
             return step.data
         message = self._with_real_ids(step.message)
         if step.is_answer:
