@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import __version__
 from dragoman.cli.main import COMMANDS, overview
-from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, dragoman
+from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, dragoman, in_process
 
 
 def test_help_shows_examples() -> None:
@@ -143,3 +143,91 @@ def test_an_agent_starts_without_unneeded_imports() -> None:
 def test_dragoman_runs_as_a_module() -> None:
     assert DRAGOMAN[1:] == ["-m", "dragoman"]
     assert dragoman("--version").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["help"], ["--version"], ["sessions"], ["agents"], ["check", "--help"], ["demo"]], ids=" ".join
+)
+def test_a_closed_or_full_output_ends_in_one_line(arguments: list[str], tmp_path: Path) -> None:
+    command = " ".join([*DRAGOMAN, *arguments])
+    full = _shell(f"{command} > /dev/full", tmp_path)
+    assert full.returncode == 1
+    assert full.stderr.endswith("cannot write the output: No space left on device\n")
+    assert full.stderr.count("\n") == 1
+    closed = _shell(f"{command} >&-", tmp_path)
+    assert "Traceback" not in closed.stderr
+    gone = _shell(f"{command} | true; exit ${{PIPESTATUS[0]}}", tmp_path)
+    assert gone.returncode in (0, 2, 141)
+    assert gone.stderr == ""
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_run_ends_when_its_output_is_full_or_closed(form: list[str], tmp_path: Path) -> None:
+    command = " ".join([*DRAGOMAN, "run", *form, "--no-store", "--prompt", "hi", "--", *EVERYTHING])
+    full = _shell(f"{command} > /dev/full", tmp_path)
+    assert (full.returncode, full.stderr) == (1, "dragoman run: cannot write the output: No space left on device\n")
+    closed = _shell(f"{command} >&-", tmp_path)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def _shell(line: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", line], cwd=home, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable"),
+    [
+        (["agents", "add", "x", "--", "cat"], "XDG_CONFIG_HOME"),
+        (["hosts", "add", "x", "https://example.org"], "XDG_CONFIG_HOME"),
+        (["inspect", "run", "--", "cat"], "XDG_STATE_HOME"),
+        (["run", "--no-store", "--prompt", "hi", "--", "cat"], "XDG_STATE_HOME"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_home_that_cannot_be_written_is_named(
+    arguments: list[str], variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "/dev/null")  # not even root can make a folder there
+    ran = in_process(*arguments, cwd=tmp_path)
+    assert ran.returncode in (1, 2)
+    assert ran.stderr.endswith(f"; set {variable} to a folder that can be written\n")
+    assert "/dev/null/dragoman" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["sesions"], "there is no command 'sesions'; did you mean sessions?"),
+        (["sessions", "lst"], "there is no action 'lst'; did you mean list?"),
+        (["grants", "revok", "x"], "did you mean revoke?"),
+        (["run", "--sesion", "x", "--", "y"], "did you mean --session?"),
+        (["run", "fix", "the", "tests"], "put a prompt of several words in quotes"),
+        (["chat", "claude"], "name an agent with --agent"),
+    ],
+    ids=" ".join,
+)
+def test_a_word_that_is_almost_right_is_answered_with_the_right_one(arguments: list[str], advice: str) -> None:
+    ran = in_process(*arguments)
+    assert ran.returncode == 2
+    assert advice in ran.stderr
+
+
+def test_help_with_a_command_shows_its_help() -> None:
+    assert in_process("help", "chat").stdout == in_process("chat", "--help").stdout
+    assert in_process("help", "sessions", "export").stdout.startswith("usage: dragoman sessions export")
+    assert in_process("version").stdout == f"dragoman {__version__}\n"
+
+
+def test_grants_audit_and_policy_list_without_an_action(tmp_path: Path) -> None:
+    assert in_process("grants", cwd=tmp_path).stdout == "there are no grants\n"
+    assert in_process("audit", cwd=tmp_path).stdout == "nothing was decided yet\n"
+    (tmp_path / ".dragoman").mkdir()
+    rule = 'version = 1\n[[rule]]\ndecision = "deny"\ncommand = "git push *"\nreason = "by hand only"\n'
+    (tmp_path / ".dragoman" / "policy.toml").write_text(rule)
+    shown = in_process("policy", cwd=tmp_path).stdout
+    assert "mode default, where no rule and no grant decides: allow file read; ask everything else" in shown
+    assert "(not trusted, so it can only ask and deny):" in shown
+    assert '  command = "git push *"' in shown
+    assert json.loads(in_process("policy", "show", "--json", cwd=tmp_path).stdout)["verdicts"]["file_read"] == "allow"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from dragoman.cli import exit_codes
@@ -48,20 +49,83 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code; turn every expected error into one line and an exit code."""
+    from dragoman.errors import DragomanError
+
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    _open_standard_streams()
+    name = f"dragoman {argv[0]}" if argv and argv[0] in COMMANDS else "dragoman"
+    try:
+        try:
+            return _dispatch(argv)
+        finally:
+            sys.stdout.flush()  # an error of the last write, too, is reported here and not by the interpreter
+    except KeyboardInterrupt:
+        return exit_codes.INTERRUPTED
+    except DragomanError as error:
+        from dragoman.cli.ui.terminal import sanitize
+
+        return _report(f"{name}: {sanitize(str(error))}")
+    except OSError as error:
+        if error.filename is not None:
+            return _report(f"{name}: {error.filename!s}: {error.strerror}{_folder_advice(str(error.filename))}")
+        with suppress(OSError, ValueError):  # the interpreter flushes stdout once more at exit, so it must work
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return exit_codes.BROKEN_PIPE
+        return _report(f"{name}: cannot write the output: {error.strerror or error}")
+
+
+def _dispatch(argv: list[str]) -> int:
+    if argv and argv[0] == "help" and len(argv) > 1:
+        argv = [*argv[1:], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(overview())
         return exit_codes.OK if argv else exit_codes.USAGE
-    if argv[0] in ("-V", "--version"):
+    if argv[0] in ("-V", "--version", "version"):
         from dragoman import __version__
 
         print(f"dragoman {__version__}")
         return exit_codes.OK
     if argv[0] not in COMMANDS:
-        print(f"dragoman: there is no command {argv[0]!r}; choose one of: {', '.join(COMMANDS)}", file=sys.stderr)
-        return exit_codes.USAGE
+        from dragoman.cli.parser import unknown_word
+
+        return _report(f"dragoman: {unknown_word('command', argv[0], COMMANDS)}", exit_codes.USAGE)
     return run_command(argv[0], argv[1:])
+
+
+def _open_standard_streams() -> None:
+    """Open the null device for standard streams that are closed, so that no other file takes their numbers."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            if not _is_open(number):
+                os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (until the end)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _report(text: str, code: int = exit_codes.FAILED) -> int:
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+    return code
+
+
+def _folder_advice(path: str) -> str:
+    """Return what to do if the user's own folder cannot be written."""
+    from dragoman.config.paths import user_paths
+
+    paths = user_paths()
+    for folder, variable in ((paths.config, "XDG_CONFIG_HOME"), (paths.state, "XDG_STATE_HOME")):
+        if f"{folder}/".startswith(f"{path.rstrip('/')}/") or path.startswith(f"{folder}/"):
+            return f"; set {variable} to a folder that can be written"
+    return ""
 
 
 def command_module(name: str) -> str:
@@ -70,23 +134,9 @@ def command_module(name: str) -> str:
 
 
 def run_command(name: str, arguments: list[str]) -> int:
-    """Run a command's module; turn every expected error into an exit code."""
-    from dragoman.errors import DragomanError
-
-    try:
-        code: int = import_module(command_module(name)).main(arguments)
-        return code
-    except KeyboardInterrupt:
-        return exit_codes.INTERRUPTED
-    except BrokenPipeError:
-        # The interpreter flushes stdout once more at exit, so stdout must be open.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return exit_codes.BROKEN_PIPE
-    except DragomanError as error:
-        from dragoman.cli.ui.terminal import sanitize
-
-        print(f"dragoman {name}: {sanitize(str(error))}", file=sys.stderr)
-        return exit_codes.FAILED
+    """Run a command's module."""
+    code: int = import_module(command_module(name)).main(arguments)
+    return code
 
 
 def overview() -> str:

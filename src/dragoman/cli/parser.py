@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -45,19 +45,38 @@ class Parser(argparse.ArgumentParser):
         )
 
     def add_flag(self, name: str, help: str) -> None:
-        """Add an option without a value."""
-        self.add_argument(name, action="store_true", help=help)
+        """Add an option without a value; `name` may have a short form before it: "-q --quiet"."""
+        self.add_argument(*name.split(), action="store_true", help=help)
 
     def add_value(self, name: str, metavar: str, help: str, *, repeated: bool = False, **settings: Any) -> None:
-        """Add an option with a value; `repeated` collects a list."""
+        """Add an option with a value; `name` may have a short form before it; `repeated` collects a list."""
         if repeated:
             settings |= {"action": "append", "default": []}
-        self.add_argument(name, metavar=metavar, help=help, **settings)
+        self.add_argument(*name.split(), metavar=metavar, help=help, **settings)
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and where the help is, then exit."""
+        message += self._advice(message)
         print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
         sys.exit(2)
+
+    def _advice(self, message: str) -> str:
+        """Return advice for a word that argparse does not know."""
+        from difflib import get_close_matches
+
+        if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            known, word = [each.strip(" '") for each in choice[2].split(",")], choice[1]
+            return f"; did you mean {close[0]}?" if (close := get_close_matches(word, known, 1)) else ""
+        _, found, rest = message.partition("unrecognized arguments: ")
+        words, options = rest.split(), self._option_string_actions
+        if not found or not words:
+            return ""
+        if words[0].startswith("-"):
+            close = get_close_matches(words[0], options, 1)
+            return f"; did you mean {close[0]}?" if close else ""
+        if "--prompt" in options:
+            return f"; put a prompt of several words in quotes, as in: {self.prog} 'fix the tests'"
+        return "; name an agent with --agent, or give its command after --" if "--agent" in options else ""
 
     def fail(self, message: str, code: int = 1) -> int:
         """Print an error that is no wrong usage; return the exit code."""
@@ -106,6 +125,16 @@ def reject_host_options(parser: Parser, options: argparse.Namespace, instead: st
     """Exit with a usage error if a host is given for an action that only works on the host's own machine."""
     if options.host or options.token_file:
         parser.error(f"run this on the machine of the host, without --host: {instead}")
+
+
+def unknown_word(noun: str, word: str, known: Iterable[str]) -> str:
+    """Return the error for a word that is unknown: the closest known one, or all."""
+    from difflib import get_close_matches
+
+    names = list(known)
+    close = get_close_matches(word, names, 1)
+    advice = f"did you mean {close[0]}?" if close else f"choose one of: {', '.join(names)}"
+    return f"there is no {noun} {word!r}; {advice}"
 
 
 def capture_parser(main: Callable[[list[str]], int], arguments: Sequence[str] = ()) -> Parser | None:

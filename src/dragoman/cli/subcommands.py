@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from dragoman.cli import exit_codes
-from dragoman.cli.parser import Parser
+from dragoman.cli.parser import Parser, unknown_word
 
 HELP_WIDTH = 80  # columns
 HELP_FLAGS = ("-h", "--help", "help")
@@ -61,9 +61,7 @@ class CommandGroup(Parser):
         rest = arguments[1:]
         if name not in self._table:
             if not self._default or (name and not name.startswith("-")):
-                return self.fail(
-                    f"there is no action {name!r}; choose one of: {', '.join(self._table)}", exit_codes.USAGE
-                )
+                return self.fail(unknown_word("action", name, self._table), exit_codes.USAGE)
             name, rest = self._default, arguments
         module, _, function = str(self._table[name].run).partition(":")
         code: int = getattr(import_module(f"dragoman.cli.{module}"), function)(f"{self._command} {name}", rest)

@@ -56,6 +56,16 @@ MODES: dict[str, PolicyMode] = {
 AGENT_MODES: dict[str, Verdict] = {"plan": DENY, "architect": DENY, "ask": ASK}
 
 
+def mode_summary(name: str) -> str:
+    """Return what a mode allows, asks and denies, in one line."""
+    by_verdict: dict[str, list[str]] = {}
+    for operation, verdict in MODES[name].verdicts.items():
+        by_verdict.setdefault(verdict.label, []).append(operation.replace("_", " "))
+    longest = max(by_verdict, key=lambda label: len(by_verdict[label]))
+    parts = [f"{label} {', '.join(operations)}" for label, operations in by_verdict.items() if label != longest]
+    return "; ".join([*parts, f"{longest} {'everything else' if parts else 'everything'}"])
+
+
 def find_mode(name: str) -> PolicyMode:
     """Return a mode by name; raise ValueError with the known names."""
     found = MODES.get(name)

@@ -12,7 +12,7 @@ from dragoman import ClientSession, ProtocolError
 from dragoman.cli.chat.line_editor import Candidate, complete_word
 from dragoman.cli.connect import settings
 from dragoman.cli.ui.terminal import StyledLine, sanitize_line
-from dragoman.policy.modes import MODES
+from dragoman.policy.modes import MODES, mode_summary
 
 if TYPE_CHECKING:
     from dragoman.cli.chat.chat import Chat
@@ -153,7 +153,9 @@ async def show_or_set_policy(chat: Chat, argument: str) -> None:
             "on a host, the policy of the host decides what the agent may do (dragoman serve --mode)", "yellow"
         )
     elif not argument:
-        _show_choices(chat, [(name, "") for name in MODES], chat.permission_ui.guard.mode(chat.session.id), "")
+        _show_choices(
+            chat, [(name, mode_summary(name)) for name in MODES], chat.permission_ui.guard.mode(chat.session.id), ""
+        )
     elif argument not in MODES:
         chat.show_line(f"there is no policy mode {argument!r}; choose one of: {', '.join(MODES)}", "yellow")
     else:
@@ -219,7 +221,7 @@ COMMANDS: dict[str, ColonCommand] = {
     "policy": ColonCommand(
         "[MODE]",
         "show or change the policy mode: what is allowed, asked or denied",
-        lambda *_: [(each, "") for each in MODES],
+        lambda *_: [(each, mode_summary(each)) for each in MODES],
         show_or_set_policy,
     ),
     "plan": ColonCommand("", "show the plan", _no_completions, show_plan),

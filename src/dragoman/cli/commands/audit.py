@@ -42,7 +42,12 @@ examples:
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the action."""
     parser = CommandGroup(
-        "audit", "ACTION [OPTIONS]", "Show, verify and export the log of permission decisions.", _ACTIONS, EPILOG
+        "audit",
+        "[ACTION] [OPTIONS]",
+        "Show, verify and export the log of permission decisions.",
+        _ACTIONS,
+        EPILOG,
+        default="show",
     )
     parser.add_value("--file", "FILE", "use this log instead of your own")
     parser.add_value("--session", "ID", "show, export: only this session")
@@ -60,9 +65,9 @@ def main(arguments: list[str]) -> int:
         if options.file is not None:
             os.stat(options.path)
         return parser.run_action(options)
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        if error.filename is None:  # standard output, not the log
+            raise
         raise ConfigFault([f"{options.path}: {error.strerror or error}"]) from None
 
 
@@ -81,7 +86,7 @@ def show_entries(_: Parser, options: argparse.Namespace) -> int:
         ]
         reason = f"  ({entry['reason']})" if entry.get("reason") else ""
         lines.append("  ".join(part for part in fields if part) + reason)
-    return report(options, list(entries), lines)
+    return report(options, list(entries), lines or "nothing was decided yet")
 
 
 def verify_log(_: Parser, options: argparse.Namespace) -> int:
@@ -130,7 +135,7 @@ def _parse_mark(parser: Parser, text: str) -> Checkpoint:
 
 
 _ACTIONS = {
-    "show": Action(show_entries, "show", "show the last entries: who, what, the decision and its reason"),
+    "show": Action(show_entries, "show", "show the last entries: who, what, the decision, its reason (default)"),
     "verify": Action(
         verify_log, "verify", "verify the hash chain; print a mark of the last entry, to be kept elsewhere"
     ),

@@ -31,7 +31,12 @@ examples:
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the action."""
     parser = CommandGroup(
-        "grants", "ACTION [ID...] [OPTIONS]", "List and revoke remembered permissions.", _ACTIONS, EPILOG
+        "grants",
+        "[ACTION] [ID...] [OPTIONS]",
+        "List and revoke remembered permissions.",
+        _ACTIONS,
+        EPILOG,
+        default="list",
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="revoke: ids of grants")
     parser.add_flag("--all", "revoke: all grants")
@@ -91,6 +96,6 @@ def revoke_grants(parser: Parser, options: argparse.Namespace) -> int:
 
 
 _ACTIONS = {
-    "list": Action(list_grants, "list", "list the permissions that were allowed or refused for longer"),
+    "list": Action(list_grants, "list", "list the permissions that were allowed or refused for longer (default)"),
     "revoke": Action(revoke_grants, "revoke ID...", "revoke permissions; running sessions ask again"),
 }

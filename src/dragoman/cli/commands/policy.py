@@ -19,7 +19,7 @@ from dragoman.config.private_files import read_bytes
 from dragoman.errors import ConfigFault
 from dragoman.policy.decide import explain
 from dragoman.policy.decision import ASK, DENY, Decision, Verdict
-from dragoman.policy.modes import MODES
+from dragoman.policy.modes import MODES, mode_summary
 from dragoman.policy.parse import parse_policy
 from dragoman.policy.patterns import parse_url
 from dragoman.policy.question import FILE_OPERATIONS, OPERATIONS, Operation, Question
@@ -43,6 +43,7 @@ exit codes:
   4  explain: it would be denied
 
 examples:
+  dragoman policy show
   dragoman policy check
   dragoman policy explain terminal_execute 'git push'
   dragoman policy explain mcp_start 'docs-server --stdio' --server docs
@@ -54,14 +55,15 @@ def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the action."""
     parser = CommandGroup(
         "policy",
-        "ACTION [ARGUMENTS] [OPTIONS]",
-        "Check policy rules, explain a decision, trust a project's rules.",
+        "[ACTION] [ARGUMENTS] [OPTIONS]",
+        "Show and check policy rules, explain a decision, trust a project's rules.",
         _ACTIONS,
         EPILOG,
+        default="show",
     )
     parser.add_argument("arguments", nargs="*", metavar="ARGUMENTS", help="explain: OPERATION THING; trust: DIR")
     parser.add_value("--cwd", "DIR", "the project folder (the current one)", default=".")
-    parser.add_argument("--mode", choices=tuple(MODES), help="explain: in this policy mode")
+    parser.add_argument("--mode", choices=tuple(MODES), help="show, explain: in this policy mode")
     for name in ("agent", "tool", "kind", "server"):
         parser.add_argument(f"--{name}", metavar=name.upper(), default="", help=f"explain: for this {name}")
     parser.add_value("--folder", "DIR", "explain: folder in which a command starts (the project)")
@@ -103,6 +105,24 @@ def check_policy(parser: Parser, options: argparse.Namespace) -> int:
     warnings = [warning for file in policy.files for warning in file.warnings()]
     result = {"faults": [], "warnings": warnings, "mode": policy.mode, "roots": list(policy.roots), "files": files}
     return report(options, result, lines)
+
+
+def show_policy(parser: Parser, options: argparse.Namespace) -> int:
+    """Print the mode and the rules that apply in this folder, as they are written in the files."""
+    if options.arguments:
+        parser.error("show takes no arguments; the folder is given with --cwd")
+    policy = PolicyLoader(user_paths()).load((os.path.realpath(options.cwd),))
+    mode = options.mode or policy.mode
+    lines = [f"mode {mode}, where no rule and no grant decides: {mode_summary(mode)}"]
+    for file in policy.files:
+        lines += ["", f"{file.name}{'' if file.is_trusted else ' (not trusted, so it can only ask and deny)'}:"]
+        text = (read_bytes(file.name) or b"").decode("utf-8-sig", "replace") if os.path.isfile(file.name) else ""
+        lines += [f"  {line}" for line in text.strip().split("\n")]
+    if not policy.files:
+        lines.append(f"no policy files; yours would be {user_paths().policy}")
+    files = [_rule_file_to_json(file) for file in policy.files]
+    verdicts = {operation: verdict.label for operation, verdict in MODES[mode].verdicts.items()}
+    return report(options, {"mode": mode, "verdicts": verdicts, "files": files}, lines)
 
 
 def explain_decision(parser: Parser, options: argparse.Namespace) -> int:
@@ -180,6 +200,7 @@ def _rule_file_to_json(file: RuleFile) -> dict[str, Any]:
 
 
 _ACTIONS = {
+    "show": Action(show_policy, "show", "show the mode and the rules that apply in this folder (default)"),
     "check": Action(check_policy, "check", "check your policy file and the project's; print every error"),
     "explain": Action(
         explain_decision, "explain OP THING", "explain the decision about an operation on a file, a command, a URL, ..."

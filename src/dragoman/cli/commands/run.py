@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     parser.add_value("--file", "FILE", "attach a file; can be repeated", repeated=True)
     parser.add_value("--image", "FILE", "attach an image; can be repeated", repeated=True)
     parser.add_value("--timeout", "SECONDS", "stop after this time", type=float)
-    parser.add_flag("--quiet", "print only the answer and errors")
+    parser.add_flag("-q --quiet", "print only the answer and errors")
     parser.add_flag("--json", "print each log entry as a JSON line, then the result")
     parser.add_value("--trace", "FILE", "record every message for `dragoman inspect show`; must be a new file")
     session_options.add_session_options(parser)
@@ -173,8 +173,8 @@ async def run_prompt(options: SessionOptions, prompt: Prompt, *, as_json: bool) 
         return await prompt_agent(options, prompt, TerminalOutput(sys.stdout, sys.stderr))
     entries = JsonOutput(sys.stdout.buffer, asyncio.current_task())
     code = await prompt_agent(options, prompt, TerminalOutput(NullStream(), sys.stderr), entries)
-    if entries.is_broken:
-        raise BrokenPipeError
+    if entries.failure is not None:
+        raise entries.failure
     return code
 
 
@@ -211,7 +211,7 @@ async def prompt_agent(
             code = report_turn_end(turn.stop_reason or "", terminal, opened.permission_ui.refused_count)
         return finish(code)
     except asyncio.CancelledError:
-        if json_output is None or not json_output.is_broken:
+        if json_output is None or json_output.failure is None:
             diagnostics.write_line("interrupted", "yellow")
         return finish(exit_codes.INTERRUPTED)
     except (ProtocolError, ConnectionFailed) as failure:

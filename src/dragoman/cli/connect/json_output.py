@@ -40,7 +40,7 @@ class JsonOutput:
 
     def __init__(self, stream: BinaryIO, main_task: asyncio.Task[Any] | None = None) -> None:
         """`main_task` is cancelled when the reader is gone."""
-        self.is_broken = False  # the reader is gone
+        self.failure: OSError | None = None  # the reader is gone, or the disk is full
         self._stream = stream
         self._main_task = main_task
         self._session: str | None = None
@@ -65,13 +65,13 @@ class JsonOutput:
         return code
 
     def _write(self, line: dict[str, Any]) -> None:
-        if self.is_broken:
+        if self.failure is not None:
             return
         try:
             self._stream.write(encode(line) + b"\n")
             self._stream.flush()
-        except BrokenPipeError:
-            self.is_broken = True
+        except OSError as error:
+            self.failure = error
             if self._main_task is not None:
                 self._main_task.cancel()
 

@@ -57,7 +57,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def add_agent_option(parser: Parser) -> None:
     """Add --agent."""
-    parser.add_value("--agent", "NAME", "an agent of `dragoman agents`; or give its command after --")
+    parser.add_value("-a --agent", "NAME", "an agent of `dragoman agents`; or give its command after --")
 
 
 def add_session_options(parser: Parser) -> None:
@@ -73,7 +73,7 @@ def add_session_options(parser: Parser) -> None:
         choices=("auto", *DIALECT_NAMES),
     )
     parser.add_flag(
-        "--yes", "allow what would be asked; not what the policy denies, and files only in the working directory"
+        "-y --yes", "allow what would be asked; not what the policy denies, and files only in the working directory"
     )
     parser.add_value("--mode", "MODE", "policy mode (that of your policy file, or default)", choices=tuple(MODES))
     parser.add_value("--policy", "FILE", "use this policy file instead of your own")
@@ -82,7 +82,7 @@ def add_session_options(parser: Parser) -> None:
     parser.add_value("--option", "ID=VALUE", "set another option of the agent; can be repeated", repeated=True)
     parser.add_value("--mcp", "FILE", 'MCP servers for the agent: {"mcpServers": {...}}', repeated=True)
     parser.add_flag("--verbose", "also show the stderr of the agent")
-    parser.add_value("--session", "SESSION", "continue this session, or start one with this name")
+    parser.add_value("-s --session", "SESSION", "continue this session, or start one with this name")
     parser.add_flag("--no-store", "do not store the session")
     add_sandbox_options(parser)
     add_host_options(parser)

@@ -56,10 +56,11 @@ class Prompter:
         self._output.ensure_blank_line()
         self._output.write_question([*question, *shown])
         self._flush_input()
-        keys = "/".join(choice.key for choice in choices)
+        prompt = f"{QUESTION_BAR} {'/'.join(choice.key for choice in choices)}? "
+        word = ""  # letters that are no key, but may become a word, such as "red"
         with raw_key_mode(self._fd):
             while True:
-                self._question_prompt = f"{QUESTION_BAR} {keys}? "
+                self._question_prompt = prompt + word
                 try:
                     typed = await self._read_input(self._question_prompt, "ask")
                 except asyncio.CancelledError:
@@ -72,12 +73,15 @@ class Prompter:
                     self._output.write_line("")
                     self._output.write_question([StyledLine("no answer", "dim")])
                     return None
-                answer = typed.decode("utf-8", "replace").strip().lower()
-                for choice in choices:
-                    if answer == choice.key:
-                        self._output.write_line(answer)
-                        return choice.value
+                text = typed.decode("utf-8", "replace").lower()
+                answer = (word + text).strip()
+                if found := _find_choice(answer, choices, is_ended=text.endswith(("\r", "\n"))):
+                    self._output.write_line(answer)
+                    return found.value
                 self._output.clear_prompt()  # ask again on the same line
+                word = _word_after(word, text, choices)
+                if not word:
+                    self._output.write_question([StyledLine(f"type {_key_list(choices)}", "yellow")])
 
     def show_above_question(self, text: str, style: str) -> bool:
         """Write a line above the question that waits for a key. Return False when there is none."""
@@ -221,6 +225,40 @@ def find_prompter(output: OutputStream) -> Prompter | None:
         return Prompter(output, os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
         return None
+
+
+def _find_choice(typed: str, choices: Sequence[KeyChoice], *, is_ended: bool) -> KeyChoice | None:
+    """Return the choice with this key or this word. A word that can go on needs Enter."""
+    for choice in choices:
+        if typed == choice.key:
+            return choice
+    # Our own words come first: an agent must not call an option that allows "no".
+    words = [(word, choice) for choice in choices for word in _own_words(choice)]
+    words += [(choice.name.lower(), choice) for choice in choices]
+    found = next((choice for word, choice in words if typed and word == typed), None)
+    goes_on = any(word.startswith(typed) and word != typed and choice != found for word, choice in words)
+    return found if is_ended or not goes_on or typed in ("yes", "no") else None
+
+
+def _own_words(choice: KeyChoice) -> list[str]:
+    """Return what can be typed out for a choice: its meaning, and the first word of it."""
+    meaning = choice.meaning.lower()
+    return [meaning, meaning.partition(" ")[0].rstrip(",")]
+
+
+def _word_after(word: str, typed: str, choices: Sequence[KeyChoice]) -> str:
+    """Return the beginning of a word after more keys; empty if no choice begins so."""
+    if typed in ("\x7f", "\x08"):
+        return word[:-1]
+    started = (word + typed).lstrip()
+    known = [each for choice in choices for each in (*_own_words(choice), choice.name.lower())]
+    is_word = started.isprintable() and any(each.startswith(started) for each in known)
+    return started if is_word else ""
+
+
+def _key_list(choices: Sequence[KeyChoice]) -> str:
+    *first, last = [choice.key for choice in choices]
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _choice_text(choice: KeyChoice, width: int) -> str:

@@ -159,7 +159,8 @@ class Guard:
         try:
             audit.check()
         except (OSError, AuditDamaged) as error:
-            raise ConfigFault([f"the audit log cannot be used, so nothing is allowed: {error}"]) from None
+            advice = "set XDG_STATE_HOME to a folder that can be written"
+            raise ConfigFault([f"the audit log cannot be used, so nothing is allowed: {error}; {advice}"]) from None
         return cls(
             policies,
             grants=grants,
