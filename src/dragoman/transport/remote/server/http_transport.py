@@ -80,6 +80,7 @@ class HttpServerTransport(ServerTransport):
         self._connection_stream = FrameStream(limits)
         self._session_streams: dict[str, FrameStream] = {}
         self._waiting_bytes = 0  # bytes in all streams
+        self._unopened_bytes = 0  # those of them in streams of sessions that the client has not opened yet
         self._initialize_answer: tuple[object, asyncio.Future[bytes]] | None = None
         self._drained = asyncio.Event()
         self._reader_count = 0
@@ -96,6 +97,8 @@ class HttpServerTransport(ServerTransport):
         if self.router.history_ended is not None:
             self._note_history_end(self.router.history_ended)
         self._waiting_bytes += len(data)
+        if not stream.was_opened and stream is not self._connection_stream:
+            self._unopened_bytes += len(data)
         reader = stream.reader
         if reader is not None and reader.is_waiting:
             reader.wake()
@@ -109,17 +112,25 @@ class HttpServerTransport(ServerTransport):
 
     def congested(self) -> bool:
         """Whether so much waits for the client that the sender should await `drain`."""
-        return self._waiting_bytes > min(HIGH_WATER, self._limits.buffered // 2)
+        return self._is_above(HIGH_WATER)
 
     def _is_above_low_water(self) -> bool:
-        return self._waiting_bytes > min(LOW_WATER, self._limits.buffered // 4)
+        return self._is_above(LOW_WATER)
+
+    def _is_above(self, mark: int) -> bool:
+        """Whether more waits than this. What nobody can read yet has its own limit: a client may open the stream of a
+        session only after the answer to session/load, which comes after the history.
+        """
+        limit = self._limits.buffered
+        is_full = self._waiting_bytes > max(limit - HIGH_WATER, limit // 2)
+        return is_full or self._waiting_bytes - self._unopened_bytes > min(mark, limit // 4)
 
     async def close(self, reason: str = "") -> None:
         """Let the streams send what waits, for a bounded time, then end them."""
         self.fail(close_error(self.peer, reason))
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
-                while self._reader_count and self._waiting_bytes:
+                while self._reader_count and self._waiting_bytes > self._unopened_bytes:
                     self._space_available.clear()
                     await self._space_available.wait()
         except TimeoutError:
@@ -217,6 +228,8 @@ class HttpServerTransport(ServerTransport):
         if stream.reader is not None:
             stream.reader.stop()
         stream.reader = reader
+        if not stream.was_opened and stream is not self._connection_stream:
+            self._unopened_bytes -= stream.buffer.waiting_size
         stream.was_opened = True
         self._reader_count += 1
         self._last_progress = self._last_seen = self._loop.time()
@@ -228,7 +241,7 @@ class HttpServerTransport(ServerTransport):
             reader.stream.reader = None
         self._reader_count -= 1
         self._last_seen = self._loop.time()
-        self._wake_drains(0)
+        self._wake_drains()
 
     @property
     def is_closed(self) -> bool:
@@ -242,17 +255,17 @@ class HttpServerTransport(ServerTransport):
         if frames:
             self._waiting_bytes -= before - stream.buffer.waiting_size
             self._last_active = self._last_progress = self._loop.time()
-            self._wake_drains(LOW_WATER)
+            self._wake_drains()
         return encode_events(frames, first, stream.after)
 
-    def _wake_drains(self, mark: int) -> None:
-        if self._waiting_bytes <= mark or not self._reader_count:
+    def _wake_drains(self) -> None:
+        if not self._is_above_low_water() or not self._reader_count:
             self._space_available.set()
 
     def overdue_error(self, now: float) -> tuple[ConnectionFailed, int] | None:
         """Return why the connection has to end now; None while it may go on."""
         is_connected = bool(self._reader_count or self._running_posts) or self._initialize_answer is not None
-        if is_connected and not self._waiting_bytes:
+        if is_connected and self._waiting_bytes == self._unopened_bytes and not self.congested():
             self._last_progress = now
         return self._timeout_error(now, is_connected, self._waiting_bytes)
 
