@@ -203,9 +203,9 @@ def is_question_about_the_note(client: str, agent: str, params: Any, session: st
         update = params["update"]
         return (params["sessionId"], update["tool_call_id"], update["title"]) == (session, "call_1_1", "edit_note")
     if client == "draft":
-        kind = "mcp_tool" if agent == "crow" else "file_write"  # a crow agent says no kind, and its input as one text
+        # A question of a crow agent has no kind, which its announcement shows, and its input as one text.
         on = json.dumps({"path": NOTE}, separators=(",", ":")) if agent == "crow" else NOTE
-        return (params["operation"], params["resource"], params["toolCallId"]) == (kind, on, "call_1_1")
+        return (params["operation"], params["resource"], params["toolCallId"]) == ("file_write", on, "call_1_1")
     kinds = [option["kind"] for option in params["options"]]
     call = params["toolCall"]["toolCallId"]
     return (params["sessionId"], call) == (session, "call_1_1") and {"allow_once", "reject_once"} <= set(kinds)

@@ -10,6 +10,11 @@ import pytest
 
 from dragoman import Agent, Turn
 from dragoman.host.limits import HostLimits
+from dragoman.policy.decide import Policy
+from dragoman.policy.decision import DENY
+from dragoman.policy.question import Operation
+from dragoman.policy.rules import Rule, RuleFile
+from dragoman.roles.client.permission.guard import Guard
 from tests.host.auth.test_roles import hearing
 from tests.host.memory_host import Hosted, open_session, running_host, until
 
@@ -235,3 +240,41 @@ async def test_a_form_that_no_client_supports_is_closed_at_once(tmp_path: Path) 
     async with running_host(asking_agent) as hosted, hosted.client("ann") as ann:
         session = await open_session(ann, tmp_path)
         assert await session.ask("x", timeout=20.0) == "cancel"
+
+
+def naming_by_id() -> Agent:
+    agent = Agent("by id")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        async with turn.tool("Paint it", kind="edit", paths=[f"{turn.session.cwd}/wall.txt"], id="c1"):
+            options = [
+                {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+                {"optionId": "no", "name": "No", "kind": "reject_once"},
+            ]
+            params = {"sessionId": turn.session.id, "toolCall": {"toolCallId": "c1"}, "options": options}
+            result = await turn.session.connection.request_raw("session/request_permission", params)
+            await turn.say(result["outcome"]["optionId"])
+
+    return agent
+
+
+async def test_a_question_by_id_only_is_decided_and_asked_with_what_was_announced(tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    def allow(params: Any) -> str:
+        asked.append(params.tool_call)
+        return "yes"
+
+    async with running_host(naming_by_id) as hosted, hosted.client("ann", permission=allow) as ann:
+        session = await open_session(ann, tmp_path)
+        assert await session.ask("go") == "yes"
+        assert [(call.title, call.kind) for call in asked] == [("Paint it", "edit")]
+        assert asked[0].locations[0].path == f"{tmp_path}/wall.txt"
+    rules = RuleFile(name="policy.toml", rules=(Rule(verdict=DENY, operations=frozenset({Operation.FILE_WRITE})),))
+    deny = Policy(files=(rules,))
+    async with (
+        running_host(naming_by_id, make_guard=lambda ask: Guard(deny, ask=ask)) as hosted,
+        hosted.client() as ann,
+    ):
+        assert await (await open_session(ann, tmp_path)).ask("go") == "no"

@@ -74,6 +74,47 @@ async def test_a_turn_is_waited_for_only_briefly_after_the_end_of_input(
         await running
 
 
+EDIT = {
+    "toolCallId": "effect-38b3",
+    "title": "Write out.txt",
+    "kind": "edit",
+    "locations": [{"path": "/work/out.txt"}],
+    "rawInput": {"path": "/work/out.txt"},
+}
+YES_NO = [
+    {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+    {"optionId": "no", "name": "No", "kind": "reject_once"},
+]
+
+
+@pytest.mark.parametrize("dialect", ["draft", "crow", "2025.1"])
+async def test_a_question_that_names_its_tool_call_by_id_only_is_sent_with_what_was_announced(dialect: str) -> None:
+    words = WORDS[dialect]
+    async with relayed(dialect, "v1") as pair:
+        await pair.request("initialize", words.initialize(True, False, CWD), WORDS["v1"].introduction)
+        made = await pair.request("session/new", words.new(CWD, "s"), {"sessionId": "s"})
+        session = words.opened(made, "s")
+        prompt = pair.client.ask("session/prompt", words.prompt(session, "go"))
+        turn = await pair.agent.expect(method="session/prompt")
+        update = {"sessionId": "s", "update": {"sessionUpdate": "tool_call", **EDIT}}
+        pair.agent.send({"jsonrpc": "2.0", "method": "session/update", "params": update})
+        question = {"sessionId": "s", "toolCall": {"toolCallId": EDIT["toolCallId"]}, "options": YES_NO}
+        pair.agent.send(call(5, "session/request_permission", question))
+        if dialect == "draft":
+            asked = (await pair.client.heard_call("session/request_permission"))["params"]
+            told = [asked["operation"], asked["resource"], asked["reason"]]
+            assert told == ["file_write", "/work/out.txt", "Write out.txt"]
+        elif dialect == "crow":
+            asked = await pair.client.until(lambda message: "permission_options" in str(message))
+            shown = asked["params"]["update"]
+            assert (shown["title"], "out.txt" in shown["arguments"]) == ("Write out.txt", True)
+        else:  # it cannot be asked; it serves files itself, so an edit is allowed
+            answer = await pair.agent.expect(id=5)
+            assert answer["result"]["outcome"]["optionId"] == "yes"
+        pair.agent.send(reply(turn, {"stopReason": "end_turn"}))
+        await pair.client.answer(prompt)
+
+
 VERBOSE = {"persistence": True, "configOptions": ["verbose"]}
 _DRAFT = WORDS["draft"].introduction
 INTRODUCTION = {**_DRAFT, "capabilities": {**_DRAFT["capabilities"], "sessionCapabilities": VERBOSE}}

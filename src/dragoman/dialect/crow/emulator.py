@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
+from dragoman.dialect.announced_calls import AnnouncedCalls
 from dragoman.dialect.emulator import (
     Deliver,
     Emulator,
@@ -24,6 +25,7 @@ from dragoman.dialect.emulator import (
     Wake,
 )
 from dragoman.dialect.side_data import get_member, side_data_of, with_members, with_side_data
+from dragoman.dialect.text_chunk import Chunk
 from dragoman.errors import ProtocolError
 from dragoman.schema.permission import (
     CancelledOutcome,
@@ -33,6 +35,7 @@ from dragoman.schema.permission import (
     SelectedOutcome,
 )
 from dragoman.schema.side import Side
+from dragoman.schema.update import ToolCallProgress, ToolCallStart
 
 _REQUEST_PERMISSION: Final = "session/request_permission"
 _REJECT_KINDS: Final = (PermissionOptionKind.REJECT_ONCE, PermissionOptionKind.REJECT_ALWAYS)
@@ -69,12 +72,27 @@ class _QuestionEmulator(Emulator):
 class ClientEmulator(_QuestionEmulator):
     """For a crow client: ask by an update and wait for its answer."""
 
+    def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
+        super().__init__(peer_side, settings)
+        self._tool_calls = AnnouncedCalls(("title",), ("raw_input", "locations"))
+
+    def _update(self, params: Any) -> Flow:
+        if type(params.update) is ToolCallStart or type(params.update) is ToolCallProgress:
+            self._tool_calls.note(params.session_id, params.update)
+        yield Pass(params)
+
+    def pass_chunk(self, chunk: Chunk) -> Chunk | None:
+        """Return the chunk: text announces no tool call."""
+        return chunk
+
     def _request_permission(self, params: Any) -> Flow:
         question = (params.session_id, params.tool_call.tool_call_id)
         if not (yield from self._begin_question(question)):
             return RequestPermissionResult(outcome=CancelledOutcome())
         try:
-            yield SendNotification(_REQUEST_PERMISSION, with_members(params, options=_mark_primary(params.options)))
+            call = self._tool_calls.complete(params.session_id, params.tool_call)
+            shown = with_members(params, tool_call=call, options=_mark_primary(params.options))
+            yield SendNotification(_REQUEST_PERMISSION, shown)
             chosen = yield Wait(_wait_key("permission", question))
         except ProtocolError:  # cancelled by the requester; the client cannot be notified, so its answer is ignored
             yield from self._end_question(question)
@@ -109,6 +127,8 @@ class ClientEmulator(_QuestionEmulator):
         except ProtocolError:
             yield from self._cancel_questions(params.session_id)
             raise
+        finally:
+            self._tool_calls.forget(params.session_id)
         yield from self._cancel_questions(params.session_id)
         return result
 
@@ -124,7 +144,10 @@ class ClientEmulator(_QuestionEmulator):
         "session/cancel": _cancel,
         "session/prompt": _prompt,
     }
-    outgoing: ClassVar[Mapping[str, FlowMaker]] = {_REQUEST_PERMISSION: _request_permission}
+    outgoing: ClassVar[Mapping[str, FlowMaker]] = {
+        _REQUEST_PERMISSION: _request_permission,
+        "session/update": _update,
+    }
 
 
 class AgentEmulator(_QuestionEmulator):

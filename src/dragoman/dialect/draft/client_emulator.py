@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.announced_calls import AnnouncedCalls
 from dragoman.dialect.draft.terminal_buffer import BUFFER_LIMIT, TerminalBuffer
 from dragoman.dialect.emulator import (
     Deliver,
@@ -45,6 +46,7 @@ from dragoman.schema.update import (
     ConfigOptionUpdate,
     CurrentModeUpdate,
     ToolCallProgress,
+    ToolCallStart,
     UserMessageChunk,
 )
 
@@ -71,6 +73,7 @@ class ClientEmulator(Emulator):
         self.sessions = SessionTable()
         self.terminal_buffers: dict[str, TerminalBuffer] = {}
         self.terminal_contents: dict[tuple[str, str], list[Any]] = {}  # the terminal that a tool call shows
+        self.tool_calls = AnnouncedCalls(("title", "kind"), ("locations", "raw_input"))
         self.max_terminals: int | None = None
         self.supports_system_prompt = False
         self.has_permission_dialogs = True
@@ -189,6 +192,7 @@ class ClientEmulator(Emulator):
         try:
             return (yield Pass(msgspec.structs.replace(params, prompt=blocks)))
         finally:
+            self.tool_calls.forget(params.session_id)
             self.terminal_buffers = {
                 id: buffer for id, buffer in self.terminal_buffers.items() if not buffer.is_released
             }
@@ -253,7 +257,10 @@ class ClientEmulator(Emulator):
             for change in self._option_changes(row, update):
                 yield SendNotification("session/update", msgspec.structs.replace(params, update=change))
             return
+        elif kind is ToolCallStart:
+            self.tool_calls.note(params.session_id, update)
         elif kind is ToolCallProgress:
+            self.tool_calls.note(params.session_id, update)
             params = msgspec.structs.replace(params, update=self._with_terminal_output(params.session_id, update))
         yield Pass(params)
 
@@ -300,6 +307,8 @@ class ClientEmulator(Emulator):
             no = next((option for option in params.options if option.kind.startswith("reject")), None)
             outcome = CancelledOutcome() if no is None else SelectedOutcome(option_id=no.option_id)
             return RequestPermissionResult(outcome=outcome)
+        call = self.tool_calls.complete(params.session_id, params.tool_call)
+        params = msgspec.structs.replace(params, tool_call=call)
         kinds = [option.kind for option in params.options]
         is_plain = len(set(kinds)) == len(kinds) and _STANDARD_KINDS.issuperset(kinds)
         result = yield Pass(mark_inferred(params, "options") if is_plain else params)

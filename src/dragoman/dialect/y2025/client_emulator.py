@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.announced_calls import AnnouncedCalls
 from dragoman.dialect.emulator import Deliver, Emulator, EmulatorSettings, Flow, FlowMaker, NotifyUser, Pass, Wait, Wake
 from dragoman.dialect.guesses import placeholder_text
 from dragoman.dialect.reshape import ABSENT
@@ -79,7 +80,7 @@ class ClientEmulator(Emulator):
         self._client_ids: dict[str, str] = {}
         self._pending_ids: list[str] = []  # ids that the client chose for sessions that the agent is creating
         self._waiting_sessions: set[str] = set()  # agent's ids of sessions that are not mapped yet, though updates came
-        self._tool_calls: dict[str, dict[str, tuple[str, str]]] = {}  # agent's id -> tool call -> title, kind
+        self._tool_calls = AnnouncedCalls(("title", "name", "kind"))  # by the agent's session ids
         self._output_limits: dict[str, int] = {}  # terminal -> maximum bytes of output
         self._announced_modes: frozenset[str] = frozenset()  # that initialize announced to the client
 
@@ -240,7 +241,7 @@ class ClientEmulator(Emulator):
         try:
             result = yield Pass(params)
         finally:
-            self._tool_calls.pop(params.session_id, None)
+            self._tool_calls.forget(params.session_id)
         return (
             mark_inferred(result, "stopReason") if get_member(result, "stop_reason") == StopReason.END_TURN else result
         )
@@ -248,7 +249,7 @@ class ClientEmulator(Emulator):
     def _update(self, params: Any) -> Flow:
         session, update = params.session_id, params.update
         if type(update) is ToolCallStart or type(update) is ToolCallProgress:
-            self._note_tool_call(session, update)
+            self._tool_calls.note(session, update)
         elif type(update) in _CHUNK_TYPES and self._is_unsupported(update.content):
             # Chunks are text here: send the placeholder, without the block as side data.
             text = placeholder_text(to_json(update.content))
@@ -269,19 +270,9 @@ class ClientEmulator(Emulator):
     def _is_unsupported(self, block: Any) -> bool:
         return _CONTENT_CAPABILITIES.get(type(block)) in self._unsupported_content
 
-    def _note_tool_call(self, session: str, call: Any) -> tuple[str, str]:
-        """Note title and kind of a tool call; a permission request may omit both
-        (docs/protocol/peers.md#tool-call-order).
-        """
-        calls = self._tool_calls.setdefault(session, {})
-        title, kind = calls.get(call.tool_call_id, ("", ""))
-        calls[call.tool_call_id] = (call.title or title, call.kind or kind)
-        return calls[call.tool_call_id]
-
     def _request_permission(self, params: Any) -> Flow:
-        call = params.tool_call
-        title, kind = self._note_tool_call(params.session_id, call)
-        title, kind = title or call.name or call.tool_call_id, kind or ToolKind.OTHER
+        call = self._tool_calls.complete(params.session_id, params.tool_call)
+        title, kind = call.title or call.name or call.tool_call_id, call.kind or ToolKind.OTHER
         verdict = auto_permission.decide(self.settings.permission, kind, self._capabilities)
         option = auto_permission.choose_option(params.options, verdict.kinds)
         if option is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.announced_calls import with_announced
 from dragoman.errors import ProtocolError
 from dragoman.host.limits import HostLimits
 from dragoman.host.room.members import Member
@@ -247,7 +248,8 @@ class AgentQuestions:
         params = _current_request.get()
         if params is None:
             return await self._ask_workspace_use(prompt)
-        question_params = msgspec.structs.replace(params, session_id=self._session)
+        call = with_announced(params.tool_call, prompt.tool_call)  # a member may not have got the updates before
+        question_params = msgspec.structs.replace(params, session_id=self._session, tool_call=call)
         answer = await self._questions.ask("session/request_permission", question_params)
         self._deciders[params.tool_call.tool_call_id] = answer.by or POLICY
         if answer.result is None:
