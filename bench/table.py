@@ -36,10 +36,10 @@ def format_figure(value: float) -> str:
 def table(rows: Iterable[Row], measurements: Measurements) -> str:
     """The rows whose job was measured, as Markdown: next to the others, then what nobody else was measured on."""
     measured = {job for job, _ in measurements}
-    told = [row for row in rows if row.job in measured]
-    beside = [row for row in told if any(((row.against or row.job), kind) in measurements for kind in PEERS)]
+    received = [row for row in rows if row.job in measured]
+    beside = [row for row in received if any(((row.against or row.job), kind) in measurements for kind in PEERS)]
     parts = []
-    for head, part in ((HEAD, beside), (ALONE, [row for row in told if row not in beside])):
+    for head, part in ((HEAD, beside), (ALONE, [row for row in received if row not in beside])):
         if part:
             figures = len(head) - 3
             lines = [_line(head), _line(("---", *["---:"] * figures, "---", "---"))]

@@ -126,8 +126,8 @@ async def growth(count: int, folder: str) -> dict[str, float]:
         median(late[place] / early[place] for early, late in zip(costs[small], costs[large], strict=True))
         for place in (0, 1)
     )
-    written, told = (median(cost[place] for cost in costs[large]) for place in (0, 1))
-    return {"append_us": written * 1e6, "append_growth": append, "read_us": told * 1e6, "read_growth": read}
+    written, shown = (median(cost[place] for cost in costs[large]) for place in (0, 1))
+    return {"append_us": written * 1e6, "append_growth": append, "read_us": shown * 1e6, "read_growth": read}
 
 
 async def _cost(store: SqliteStore, session: str) -> tuple[float, float]:

@@ -126,8 +126,8 @@ def _slow(conversation: Conversation, seconds: str) -> Reply:
 
 def _recall(conversation: Conversation, _: str) -> Reply:
     earlier = [rest for said in conversation.said if said.who == "user" for verb, rest in ORDER.findall(said.text)]
-    told = list(dict.fromkeys(text for text in earlier if text))
-    return say(f"Earlier I was told: {'; '.join(told)}" if told else "I was told nothing earlier.")
+    received = list(dict.fromkeys(text for text in earlier if text))
+    return say(f"Earlier I was told: {'; '.join(received)}" if received else "I was told nothing earlier.")
 
 
 _ACTS = {"say": _say, "none": _none, "write": _write, "run": _run, "slow": _slow, "recall": _recall}

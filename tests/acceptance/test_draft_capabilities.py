@@ -140,10 +140,10 @@ async def test_our_agent_reads_the_clients_nine_capabilities() -> None:
         terminal=True,
         meta=side(fs={"watch": False}, terminal={"interactive": False, "maxConcurrent": 5}, ui=tree["ui"]),
     )
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def part(agent: Raw) -> None:
-        heard.append(agent.received[0]["params"]["capabilities"])
+        received.append(agent.received[0]["params"]["capabilities"])
 
     async with playing(part, capabilities=capabilities):
         pass
@@ -154,7 +154,7 @@ async def test_our_agent_reads_the_clients_nine_capabilities() -> None:
     assert (read.fs.read_text_file, read.fs.write_text_file, read.terminal) == (True, True, True)
     assert read.meta["dragoman"] == side(**capabilities.meta["dragoman"])["dragoman"]  # type: ignore[index]
     await connection.close()
-    assert heard == [tree]
+    assert received == [tree]
 
 
 async def test_our_agent_keeps_to_the_clients_limit_of_open_terminals() -> None:
@@ -554,8 +554,8 @@ async def test_a_trace_in_meta_passes_a_translator(agent_dialect: str) -> None:
     id = client.ask("initialize", initialize(_meta=trace))
     asked = await agent.expect(method="initialize")
     assert asked["params"]["_meta"] == trace
-    told = {"capabilities": AGENT} if agent_dialect == "draft" else {"agentCapabilities": {}}
-    agent.reply(asked, {"protocolVersion": 1, **told})
+    shown = {"capabilities": AGENT} if agent_dialect == "draft" else {"agentCapabilities": {}}
+    agent.reply(asked, {"protocolVersion": 1, **shown})
     await client.answer(id)
     id = client.ask("session/new", {"workingDirectory": "/home/user/project", "_meta": trace})
     asked = await agent.expect(method="session/new")
@@ -643,10 +643,10 @@ CUSTOM = {"codeAnalysis": True, "aiPairProgramming": {"enabled": True, "modes": 
 @pytest.mark.item("004-51")
 async def test_custom_capabilities_are_members_of_custom() -> None:
     """Our agent says and reads `_custom`, and so does our client; neither changes what stands there."""
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def part(agent: Raw) -> None:
-        heard.append(agent.received[0]["params"]["capabilities"])
+        received.append(agent.received[0]["params"]["capabilities"])
 
     capabilities = AgentCapabilities(load_session=True, meta=side(custom=CUSTOM))
     ours, theirs = memory_pair()
@@ -662,4 +662,4 @@ async def test_custom_capabilities_are_members_of_custom() -> None:
     async with playing(part, introduction, capabilities=offered) as remote:
         assert isinstance(remote.capabilities.meta, dict)
         assert remote.capabilities.meta["dragoman"]["custom"] == CUSTOM
-    assert heard == [{"terminal": {"create": True}, "_custom": CUSTOM}]
+    assert received == [{"terminal": {"create": True}, "_custom": CUSTOM}]

@@ -337,18 +337,18 @@ async def test_our_client_sends_the_drafts_initialize_and_reads_its_answer() -> 
 async def test_authentication_is_optional_and_accepts_each_method(method: str, credentials: dict[str, str]) -> None:
     """A session opens without it; with it, method and credentials reach the agent's author as they were said."""
     agent = echo_agent()
-    heard: list[Any] = []
+    received: list[Any] = []
 
     @agent.on("authenticate")
     async def authenticate(params: Any) -> AuthenticateResult:
-        heard.append((params.method_id, params.meta["dragoman"]["credentials"]))
+        received.append((params.method_id, params.meta["dragoman"]["credentials"]))
         return AuthenticateResult()
 
     async with serving(agent) as client:
         assert await open_session(client)
         result = await client.result("authenticate", {"method": method, "credentials": credentials})
         assert result == {"success": True}
-    assert heard == [(method, credentials)]
+    assert received == [(method, credentials)]
 
 
 # --- 4.3 session setup ----------------------------------------------------------------------------------------

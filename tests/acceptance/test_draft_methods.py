@@ -84,15 +84,15 @@ async def test_initialize_has_every_field_and_its_meta() -> None:
     standing = asyncio.ensure_future(proxy.serve(ours, theirs))
     asked = initialize(CLIENT, _meta={"traceId": "t-1"})
     id = client.ask("initialize", asked)
-    heard = await agent.expect(method="initialize")
-    assert heard["params"] == asked
+    answer = await agent.expect(method="initialize")
+    assert answer["params"] == asked
     result = {
         "protocolVersion": 1,
         "agentInfo": {"name": "Claude Agent", "version": "1.0.0"},
         "capabilities": AGENT,
         "_meta": {"build": {"number": 7}},
     }
-    agent.reply(heard, result)
+    agent.reply(answer, result)
     assert (await client.answer(id))["result"] == result
     await client_end.close()
     await standing
@@ -132,8 +132,8 @@ async def test_our_agent_sends_success_with_expiry_and_failure_with_its_text() -
         wrong = {"method": "api_key", "credentials": {"apiKey": "sk-wrong"}}
         assert await client.result("authenticate", wrong) == {"success": False, "error": "this key is not known"}
         right = {"method": "api_key", "credentials": {"apiKey": "sk-right"}}
-        told = {"success": True, "expiresAt": "2026-03-01T00:00:00Z"}
-        assert await client.result("authenticate", right) == told
+        values = {"success": True, "expiresAt": "2026-03-01T00:00:00Z"}
+        assert await client.result("authenticate", right) == values
 
 
 @pytest.mark.item("004-16")
@@ -520,8 +520,8 @@ async def test_our_agent_reads_with_encoding_and_line_range() -> None:
         got.append((await turn.session.request("fs/read_text_file", params)).meta["dragoman"])
 
     async with serving(doing(read)) as client:
-        told = {"content": "x", "encoding": "latin-1", "totalLines": 9, "truncated": True}
-        client.answers["fs/read_text_file"] = lambda _: told
+        values = {"content": "x", "encoding": "latin-1", "totalLines": 9, "truncated": True}
+        client.answers["fs/read_text_file"] = lambda _: values
         await prompted(client, await open_session(client))
         assert client.params_of("fs/read_text_file") == [
             {"path": "/home/user/project/a.txt"},
@@ -647,12 +647,12 @@ async def test_our_client_pushes_output_while_the_command_runs_each_stream_by_it
         pushes(agent)
         line = "echo out; echo err >&2; read _ < gate; echo last"
         created = await agent.result("terminal/create", {"command": "sh", "args": ["-c", line]})
-        heard: dict[str, str] = {}
-        while heard != {"stdout": "out\n", "stderr": "err\n"}:
+        values: dict[str, str] = {}
+        while values != {"stdout": "out\n", "stderr": "err\n"}:
             push = await agent.heard_call("terminal/output")
             assert push["params"].keys() == {"terminalId", "data", "stream"}
             assert push["params"]["terminalId"] == created["terminalId"]
-            heard[push["params"]["stream"]] = heard.get(push["params"]["stream"], "") + push["params"]["data"]
+            values[push["params"]["stream"]] = values.get(push["params"]["stream"], "") + push["params"]["data"]
             agent.reply(push, {"received": True})
         assert Path("/proc", str(created["pid"])).exists()
         await asyncio.to_thread(gate.write_text, "go\n")

@@ -356,10 +356,10 @@ async def test_the_version_is_an_integer_and_older_agents_still_work() -> None:
     """Our client says an integer; an agent that answers an older version, and says nothing of what came later, is
     talked to with what it has: its capabilities tell."""
 
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def part(agent: Raw) -> None:
-        heard.append(agent.received[0]["params"]["protocolVersion"])
+        received.append(agent.received[0]["params"]["protocolVersion"])
         agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
         asked = await agent.expect(method="session/prompt")
         chunk = {"sessionId": SESSION, "type": "agent_message_chunk", "data": {"content": "still here"}}
@@ -374,7 +374,7 @@ async def test_the_version_is_an_integer_and_older_agents_still_work() -> None:
         with pytest.raises(ProtocolError) as refusal:
             await remote.load_session(SESSION, "/")
         assert refusal.value.kind == Kind.CAPABILITY_UNSUPPORTED
-    assert heard == [1]
+    assert received == [1]
 
 
 @pytest.mark.item("004-78")

@@ -318,8 +318,8 @@ async def test_a_tool_call_has_only_the_drawn_status_changes(start: str, to: str
     async with serving(doing(try_it)) as client:
         answered = await prompted(client, await open_session(client))
         assert "result" in answered
-        told = [data["status"] for data in client.updates("tool_call_update")]
-        walked = ["pending", *told]
+        updates = [data["status"] for data in client.updates("tool_call_update")]
+        walked = ["pending", *updates]
         assert all(after in ARROWS[before] for before, after in pairwise(walked)), walked
     if to in ARROWS[start]:
         # Leave that is given leads on at once; completing a call that has not begun begins it first.
@@ -362,8 +362,8 @@ async def test_a_tool_call_that_awaits_permission_is_granted_denied_or_cancelled
         else:
             client.reply(question, answer)
         await client.answer(id)
-        told = [data["status"] for data in client.updates("tool_call_update")]
-        assert ["pending", *told] == walked
+        updates = [data["status"] for data in client.updates("tool_call_update")]
+        assert ["pending", *updates] == walked
     assert refused == ([Kind.INVALID_STATE] if walked[-1] == "denied" else [])
 
 

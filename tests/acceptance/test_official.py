@@ -233,8 +233,10 @@ async def test_sessions_are_listed_in_pages_closed_and_deleted() -> None:
     agent.prompt(acting(hold=hold))
 
     async with client_of(agent) as peer:
-        told = (await peer.request(0, "initialize", hello()))["result"]["agentCapabilities"]
-        assert {"list", "close", "delete", "resume", "additionalDirectories"} <= set(told["sessionCapabilities"])
+        capabilities = (await peer.request(0, "initialize", hello()))["result"]["agentCapabilities"]
+        assert {"list", "close", "delete", "resume", "additionalDirectories"} <= set(
+            capabilities["sessionCapabilities"]
+        )
         assert (await peer.request(1, "session/list", {}))["result"]["sessions"] == []
         ids = []
         for number in range(120):
@@ -355,9 +357,9 @@ async def test_after_logout_sessions_need_a_login_again() -> None:
     agent.auth_required = True
 
     async with client_of(agent) as peer:
-        told = (await peer.request(1, "initialize", hello()))["result"]
-        assert told["agentCapabilities"]["auth"]["logout"] == {}
-        assert told["authMethods"] == [{"id": "account", "name": "Account"}]
+        shown = (await peer.request(1, "initialize", hello()))["result"]
+        assert shown["agentCapabilities"]["auth"]["logout"] == {}
+        assert shown["authMethods"] == [{"id": "account", "name": "Account"}]
         new = {"cwd": CWD, "mcpServers": []}
         assert (await peer.request(2, "session/new", new))["error"]["code"] == -32000
         await peer.request(3, "authenticate", {"methodId": "account"})
@@ -366,8 +368,8 @@ async def test_after_logout_sessions_need_a_login_again() -> None:
         assert (await peer.request(6, "session/new", new))["error"]["code"] == -32000
     plain = Agent("a")
     async with client_of(plain) as peer:
-        told = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
-        assert "logout" not in told.get("auth", {})
+        shown = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
+        assert "logout" not in shown.get("auth", {})
         assert (await peer.request(2, "logout", {}))["error"]["code"] == -32601
 
 
@@ -522,8 +524,8 @@ def test_a_single_request_is_cancelled_at_either_end() -> None:
             await peer.expect(method="session/update")
             peer.send(note("$/cancel_request", {"requestId": 3}))
             answer = await peer.expect(id=3)
-            told = answer.get("result", {}).get("stopReason") or answer["error"]["code"]
-            assert told in ("cancelled", -32800)
+            shown = answer.get("result", {}).get("stopReason") or answer["error"]["code"]
+            assert shown in ("cancelled", -32800)
             peer.send(call(4, "session/prompt", prompt(session, "ask")))
             asked = await peer.expect(method="session/request_permission")
             peer.send(note("session/cancel", {"sessionId": session}))
@@ -568,8 +570,8 @@ async def test_replayed_messages_have_the_same_ids() -> None:
         ]
         start = len(peer.received)
         await peer.request(4, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-        told = [frame["params"]["update"] for frame in peer.received[start:-1]]
-        assert [(update.get("messageId"), update["content"]["text"]) for update in told] == [
+        received = [frame["params"]["update"] for frame in peer.received[start:-1]]
+        assert [(update.get("messageId"), update["content"]["text"]) for update in received] == [
             (None, "two"),
             ("m1", "one message"),
             ("m2", "another"),
@@ -632,9 +634,9 @@ async def test_notices_and_compaction_are_sent_to_clients_that_announced_them(an
         assert "In short." in str(updates[1:-1])
         start = len(peer.received)
         await peer.request(4, "session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-        told = [frame["params"]["update"]["sessionUpdate"] for frame in peer.received[start:-1]]
-        assert "notice" not in told
-        assert "compaction_update" in told
+        received = [frame["params"]["update"]["sessionUpdate"] for frame in peer.received[start:-1]]
+        assert "notice" not in received
+        assert "compaction_update" in received
 
 
 @pytest.mark.item("OFF-01")

@@ -63,9 +63,9 @@ async def test_a_process_on_stdio_serves_requests_sends_requests_streams_and_has
         assert len(pieces) > 3
         assert "> one two three four five six seven eight nine" in "".join(pieces)
         agent.send(call(5, "session/load", {"session_id": "abc123"}))
-        told = json.dumps([f["params"]["data"] for f in (await agent.until(5))[:-1]])
-        assert "fn main() {}" in told
-        assert "one two three" in told
+        shown = json.dumps([f["params"]["data"] for f in (await agent.until(5))[:-1]])
+        assert "fn main() {}" in shown
+        assert "one two three" in shown
 
 
 LAYERS = {
@@ -191,8 +191,8 @@ async def test_our_agent_reads_requests_notifications_and_errors() -> None:
         peer.send(call(4, "session/prompt", prompt("read")))
         asked = await peer.expect(method="fs/read_text_file")
         peer.send(error(asked, -32001, "Resource not found"))
-        told = await peer.expect(params={"type": "agent_message_chunk"})
-        assert told["params"]["data"]["text"] in (
+        answer = await peer.expect(params={"type": "agent_message_chunk"})
+        assert answer["params"]["data"]["text"] in (
             "session_not_found: Resource not found",
             "resource_not_found: Resource not found",
         )
@@ -384,8 +384,8 @@ def test_initialize_has_the_members_of_the_document_in_both_directions(tmp_path:
             answer = (await peer.request(1, "initialize", hello(mcp_servers=servers)))["result"]
             assert answer["agent_info"] == {"name": "my-agent", "version": "1.0.0"}
             assert answer["instructions"] == "Be brief."
-            told = {name: value for name, value in answer["capabilities"].items() if name != "_meta"}
-            assert told == {"streaming": True, "audio": False, "image": True, "supported_modes": ["agent", "ask"]}
+            shown = {name: value for name, value in answer["capabilities"].items() if name != "_meta"}
+            assert shown == {"streaming": True, "audio": False, "image": True, "supported_modes": ["agent", "ask"]}
             await peer.request(2, "session/new", {"session_id": "abc123", "mode": "ask"})
             updates, _ = await run_prompt(peer, "report")
             assert updates == [("agent_message_chunk", {"text": f"{PROJECT} filesystem /opt/mcp/files ask"})]
@@ -473,8 +473,8 @@ def test_the_client_chooses_the_session_id() -> None:
                 answer = await peer.request(2, "session/new", {"session_id": session, "mode": mode})
                 assert answer["result"] == {"status": "ok", "session_id": session}
                 assert await peer.request(3, "session/prompt", prompt("tell", session)) == result(3, {"status": "ok"})
-                told = peer.received[-2]["params"]
-                assert told == {
+                shown = peer.received[-2]["params"]
+                assert shown == {
                     "session_id": session,
                     "type": "agent_message_chunk",
                     "data": {"text": f"in mode {mode}"},

@@ -154,8 +154,8 @@ async def test_an_agents_image_and_audio_capabilities_allow_prompts_with_such_co
         await turn.say("seen")
 
     async with client_of(agent) as peer:
-        told = (await begin(peer))["capabilities"]
-        assert (told["image"], told["audio"]) == (is_open, is_open)
+        capabilities = (await begin(peer))["capabilities"]
+        assert (capabilities["image"], capabilities["audio"]) == (is_open, is_open)
         for block in BLOCKS[1:3]:
             answer = await peer.request(3, "session/prompt", {"session_id": "abc123", "content": [block]})
             assert answer.get("error", {}).get("code") == (None if is_open else -32004)
@@ -439,8 +439,8 @@ def test_unknown_keys_are_ignored_and_capabilities_list_what_is_supported(tmp_pa
             assert agent.heard[-2]["params"]["data"] == {"text": "hi"}
 
     async def part(peer: ScriptedPeer) -> None:
-        told = {**introduction(holograms=True), "protocol_version": "2027.2", "mood": "good"}
-        asked = await serve(peer, "initialize", told)
+        values = {**introduction(holograms=True), "protocol_version": "2027.2", "mood": "good"}
+        asked = await serve(peer, "initialize", values)
         assert asked["params"]["protocol_version"] == "2025.1"
         session = (await serve(peer, "session/new", {"status": "ok", "theme": "dark"}))["params"]["session_id"]
         asked = await peer.expect(method="session/prompt")

@@ -101,8 +101,8 @@ async def test_the_whole_flow_runs_from_initialize_to_the_stop_reason(tmp_path: 
         agent.send(note("session/cancel", {"sessionId": session}))
         assert (await agent.until(5))[-1] == result(5, {"stopReason": "cancelled"})
         agent.send(call(6, "session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}))
-        *told, answer = await agent.until(6)
-        kinds = [frame["params"]["update"]["sessionUpdate"] for frame in told]
+        *shown, answer = await agent.until(6)
+        kinds = [frame["params"]["update"]["sessionUpdate"] for frame in shown]
         assert kinds[0] == "user_message_chunk"
         assert "tool_call" in kinds
         assert "result" in answer
@@ -134,8 +134,8 @@ def test_session_load_exists_where_it_was_announced(is_open: bool) -> None:
 
     async def serving() -> None:
         async with client_of(agent) as peer:
-            told = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
-            assert told.get("loadSession", False) is is_open
+            shown = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
+            assert shown.get("loadSession", False) is is_open
             session = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": []}))["result"]["sessionId"]
             answer = await peer.request(3, "session/load", {**params, "sessionId": session})
             assert answer.get("error", {}).get("code") == (None if is_open else -32601)
@@ -173,13 +173,13 @@ async def test_session_set_mode_exists_where_there_are_modes(modes: list[Session
 
     async with client_of(agent) as peer:
         session = await begin(peer)
-        told = peer.received[-1]["result"].get("modes")
+        shown = peer.received[-1]["result"].get("modes")
         answer = await peer.request(3, "session/set_mode", {"sessionId": session, "modeId": "code"})
         if not modes:
-            assert told is None
+            assert shown is None
             assert answer["error"]["code"] == -32601
             return
-        assert told == {
+        assert shown == {
             "currentModeId": "ask",
             "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}],
         }
@@ -280,9 +280,9 @@ async def test_our_client_serves_only_what_it_announced(tmp_path: Path, offers: 
 
     async def part(peer: ScriptedPeer) -> None:
         asked = await serve(peer, "initialize", introduction())
-        told = asked["params"]["clientCapabilities"]
-        assert told["fs"] == {"readTextFile": offers, "writeTextFile": offers}
-        assert told["terminal"] is offers
+        capabilities = asked["params"]["clientCapabilities"]
+        assert capabilities["fs"] == {"readTextFile": offers, "writeTextFile": offers}
+        assert capabilities["terminal"] is offers
         await serve(peer, "session/new", {"sessionId": SESSION})
         path, answers = str(tmp_path / "a"), []
         calls: list[tuple[str, Json]] = [
@@ -429,7 +429,7 @@ async def test_a_request_gets_a_result_or_an_error_and_a_notification_gets_nothi
             assert set(answer) == {"jsonrpc", "id", "error"}
             assert isinstance(answer["error"]["code"], int)
             assert answer["error"]["message"]
-        heard = len(agent.heard)
+        received = len(agent.heard)
         for method, params in (
             ("session/cancel", {"sessionId": "nobody"}),
             ("session/cancel", {"sessionId": 5}),
@@ -440,14 +440,14 @@ async def test_a_request_gets_a_result_or_an_error_and_a_notification_gets_nothi
             agent.send(note(method, params))
         answer = await agent.request(6, "session/list", {})
         assert answer["id"] == 6
-        assert [frame for frame in agent.heard[heard:] if "method" not in frame] == [answer]
+        assert [frame for frame in agent.heard[received:] if "method" not in frame] == [answer]
 
 
 @pytest.mark.item("001-11")
 async def test_meta_custom_methods_and_custom_capabilities_pass_both_ways() -> None:
     """Our agent reads and says all three; an extension nobody knows is -32601, a notification of one is ignored."""
     agent = Agent("a", version="1", capabilities=AgentCapabilities(meta={"example.org": {"search": True}}))
-    heard: list[Any] = []
+    received: list[Any] = []
 
     @agent.on("_example.org/search")
     async def search(params: Any) -> Any:
@@ -455,7 +455,7 @@ async def test_meta_custom_methods_and_custom_capabilities_pass_both_ways() -> N
 
     @agent.on("_example.org/noted")
     def noted(params: Any) -> None:
-        heard.append(params)
+        received.append(params)
 
     @agent.prompt
     async def work(turn: Turn) -> None:
@@ -466,8 +466,8 @@ async def test_meta_custom_methods_and_custom_capabilities_pass_both_ways() -> N
 
     async with client_of(agent) as peer:
         capabilities = {**ALL, "_meta": {"example": {"ask": True}}}
-        told = await peer.request(1, "initialize", hello(capabilities, _meta={"traceparent": "00-1-2-01"}))
-        assert told["result"]["agentCapabilities"] == {"_meta": {"example.org": {"search": True}}}
+        shown = await peer.request(1, "initialize", hello(capabilities, _meta={"traceparent": "00-1-2-01"}))
+        assert shown["result"]["agentCapabilities"] == {"_meta": {"example.org": {"search": True}}}
         params = {"cwd": CWD, "mcpServers": [], "_meta": {"mine": 1}}
         session = (await peer.request(2, "session/new", params))["result"]["sessionId"]
         assert await peer.request(3, "_example.org/search", {"words": ["a"]}) == result(
@@ -476,7 +476,7 @@ async def test_meta_custom_methods_and_custom_capabilities_pass_both_ways() -> N
         peer.send(note("_example.org/noted", {"n": 1}))
         peer.send(note("_example.org/unknown", {"n": 2}))
         assert (await peer.request(4, "_example.org/unknown", {}))["error"]["code"] == -32601
-        assert heard == [{"n": 1}]
+        assert received == [{"n": 1}]
         block = {**text("go"), "_meta": {"colour": "red"}}
         peer.send(call(5, "session/prompt", {"sessionId": session, "prompt": [block]}))
         asked = await peer.receive()
@@ -540,8 +540,8 @@ async def test_an_agent_that_requires_a_login_answers_with_the_auth_required_cod
     def check(_: Any) -> None: ...
 
     async with client_of(agent) as peer:
-        told = (await peer.request(1, "initialize", hello({**ALL, "auth": {"terminal": True}})))["result"]
-        assert told["authMethods"] == [
+        shown = (await peer.request(1, "initialize", hello({**ALL, "auth": {"terminal": True}})))["result"]
+        assert shown["authMethods"] == [
             {"id": "in-terminal", "name": "Terminal", "type": "terminal", "args": ["login"]},
             {"id": "account", "name": "Account"},
         ]
@@ -579,8 +579,10 @@ def test_a_prompt_has_only_content_that_prompt_capabilities_announce() -> None:
         agent = Agent("a", image=offered["image"], audio=offered["audio"], embedded_context=offered["embeddedContext"])
         agent.prompt(greet)
         async with client_of(agent) as peer:
-            told = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]["promptCapabilities"]
-            assert told == offered
+            capabilities = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"][
+                "promptCapabilities"
+            ]
+            assert capabilities == offered
             session = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": []}))["result"]["sessionId"]
             link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
             params = {"sessionId": session, "prompt": [text("look"), link, blocks[name]]}
@@ -615,11 +617,11 @@ def test_a_cancelled_turn_cancels_its_permission_requests_and_does_not_fail() ->
                 pass
             peer.send(note("session/cancel", {"sessionId": session}))
             peer.send(result(frame, {"outcome": {"outcome": "cancelled"}}))
-            heard = [await peer.receive()]
-            while heard[-1].get("id") != 3:
-                heard.append(await peer.receive())
-            assert heard[-1] == result(3, {"stopReason": "cancelled"})
-            ends = [frame["params"]["update"] for frame in heard if frame.get("method") == "session/update"]
+            received = [await peer.receive()]
+            while received[-1].get("id") != 3:
+                received.append(await peer.receive())
+            assert received[-1] == result(3, {"stopReason": "cancelled"})
+            ends = [frame["params"]["update"] for frame in received if frame.get("method") == "session/update"]
             assert ends[-1]["status"] == "failed"  # official v1 has no word for a cancelled call
 
     async def part(peer: ScriptedPeer) -> None:
@@ -665,7 +667,7 @@ async def test_load_sends_the_history_before_its_answer_and_resume_sends_none() 
     async with client_of(agent) as peer:
         session = await begin(peer, additionalDirectories=["/other"])
         assert (await run_prompt(peer, session, "roots"))[0][0]["content"]["text"] == f"{CWD} /other"
-    for method, told in (("session/load", 2), ("session/resume", 0)):
+    for method, shown in (("session/load", 2), ("session/resume", 0)):
         async with client_of(agent) as peer:
             await peer.request(1, "initialize", hello())
             params = {"sessionId": session, "cwd": CWD, "mcpServers": []}
@@ -673,7 +675,7 @@ async def test_load_sends_the_history_before_its_answer_and_resume_sends_none() 
             assert wrong["error"]["code"] == -32602
             start = len(peer.received)
             assert "result" in await peer.request(3, method, params)
-            assert len(peer.received) - start - 1 == told
+            assert len(peer.received) - start - 1 == shown
             unknown = await peer.request(4, method, {**params, "sessionId": "nobody"})
             assert (unknown["error"]["code"], unknown["error"]["data"]["sessionId"]) == (-32002, "nobody")
     async with client_of(agent) as peer:
@@ -693,8 +695,8 @@ async def test_truncated_terminal_output_keeps_its_end_and_complete_characters(t
         params = {"command": "printenv", "args": ["WORD"], "env": env, "outputByteLimit": 4, "cwd": str(tmp_path)}
         handle = {**base, **(await peer.request(1, "terminal/create", {**base, **params}))["result"]}
         await peer.request(2, "terminal/wait_for_exit", handle)
-        told = (await peer.request(3, "terminal/output", handle))["result"]
-        assert (told["output"], told["truncated"]) == ("ä\n", True)  # 5 bytes, of which one is half a character
+        shown = (await peer.request(3, "terminal/output", handle))["result"]
+        assert (shown["output"], shown["truncated"]) == ("ä\n", True)  # 5 bytes, of which one is half a character
         slow = {**base, "command": "sleep", "args": ["300"]}
         handle = {**base, **(await peer.request(4, "terminal/create", slow))["result"]}
         running = (await peer.request(5, "terminal/output", handle))["result"]

@@ -377,7 +377,7 @@ async def test_a_turn_stops_for_one_of_three_reasons() -> None:
 
     async with client_of(agent) as peer:
         session = await begin(peer)
-        for reason, told in (
+        for reason, shown in (
             ("end_turn", "end_turn"),
             ("error", "error"),
             ("auth_required", "error"),
@@ -385,8 +385,8 @@ async def test_a_turn_stops_for_one_of_three_reasons() -> None:
             ("refusal", "end_turn"),
         ):
             answer = (await run_prompt(peer, session, reason))[1]["result"]
-            assert answer["stop_reason"] == told
-            if reason != told:  # the true reason is not lost
+            assert answer["stop_reason"] == shown
+            if reason != shown:  # the true reason is not lost
                 assert answer["_meta"]["dragoman"]["stopReason"] == reason
         peer.send(call(4, "session/prompt", prompt(session, "cancelled")))
         await peer.expect(method="session/update")

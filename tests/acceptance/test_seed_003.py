@@ -203,8 +203,8 @@ def test_initialize_always_has_its_required_members_and_a_missing_capability_is_
             assert [update["content"]["text"] for update in updates] == ["False"] * 3
 
     async def part(peer: ScriptedPeer) -> None:
-        told = {"protocolVersion": 1, "agentInfo": INFO, "agentCapabilities": {"promptCapabilities": {}}}
-        asked = await serve(peer, "initialize", {**told, "authMethods": []})
+        values = {"protocolVersion": 1, "agentInfo": INFO, "agentCapabilities": {"promptCapabilities": {}}}
+        asked = await serve(peer, "initialize", {**values, "authMethods": []})
         assert set(asked["params"]) == {"protocolVersion", "clientInfo", "clientCapabilities"}
         assert set(asked["params"]["clientInfo"]) == {"name", "version"}
 
@@ -238,11 +238,11 @@ async def test_the_result_of_session_new_has_options_models_and_modes() -> None:
 
     async with Child("agent", "everything", "--dialect", "banjo") as agent:
         await agent.request(1, "initialize", hello())
-        told = (await agent.request(2, "session/new", {"cwd": "/", "_meta": {"theirs": 1}}))["result"]
-        assert told["sessionId"]
-        assert told["configOptions"]
-        assert told["modes"]["availableModes"]
-        assert told["models"]["availableModels"]
+        shown = (await agent.request(2, "session/new", {"cwd": "/", "_meta": {"theirs": 1}}))["result"]
+        assert shown["sessionId"]
+        assert shown["configOptions"]
+        assert shown["modes"]["availableModes"]
+        assert shown["models"]["availableModels"]
         for params in ({}, {"cwd": "relative"}, {"cwd": None}, {"cwd": ""}):
             assert (await agent.request(3, "session/new", params))["error"]["code"] == -32602, params
 
@@ -265,16 +265,16 @@ async def test_the_parts_of_a_new_session_have_the_documents_shapes() -> None:
 
     async with client_of(agent) as peer:
         await peer.request(1, "initialize", hello())
-        told = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": servers}))["result"]
-        for option in told["configOptions"]:
+        shown = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": servers}))["result"]
+        for option in shown["configOptions"]:
             assert option["type"] == "select"
             assert isinstance(option["currentValue"], str)
             assert option["currentValue"] in [value["value"] for value in option["options"]]
             assert all({"value", "name"} <= set(value) for value in option["options"])
         models = [{"id": name, "name": name} for name in ("sonnet", "opus", "haiku")]
-        assert told["models"] == {"availableModels": models, "currentModelId": "sonnet"}
-        await run_prompt(peer, told["sessionId"], "look")
-        changed = {"sessionId": told["sessionId"], "configId": "quiet", "value": "true"}
+        assert shown["models"] == {"availableModels": models, "currentModelId": "sonnet"}
+        await run_prompt(peer, shown["sessionId"], "look")
+        changed = {"sessionId": shown["sessionId"], "configId": "quiet", "value": "true"}
         options = (await peer.request(3, "session/set_config_option", changed))["result"]["configOptions"]
         assert [option["currentValue"] for option in options if option["id"] == "quiet"] == ["true"]
     far, near = seen
@@ -447,9 +447,9 @@ def test_a_model_is_set_and_every_model_change_is_sent() -> None:
             start = len(peer.received)
             chosen = {"sessionId": session, "modelId": "opus"}
             assert await peer.request(3, "session/set_model", chosen) == result(3, {})
-            told = [frame["params"] for frame in peer.received[start:-1]]
+            received = [frame["params"] for frame in peer.received[start:-1]]
             update = {"sessionUpdate": "current_model_update", "currentModelId": "opus"}
-            assert told == [{"sessionId": session, "update": update}]
+            assert received == [{"sessionId": session, "update": update}]
             updates, _ = await run_prompt(peer, session, "change")
             assert updates[-1] == {"sessionUpdate": "current_model_update", "currentModelId": "haiku"}
             wrong = await peer.request(4, "session/set_model", {"sessionId": session, "modelId": "none"})
@@ -520,7 +520,7 @@ def test_a_permission_request_has_the_tool_call_and_four_kinds_of_options() -> N
     async def serving() -> None:
         async with client_of(banjo(ask=ask)) as peer:
             session = await begin(peer)
-            for outcome, told in (
+            for outcome, shown in (
                 ({"outcome": "selected", "optionId": "o_allow_always"}, "allow_always True"),
                 ({"outcome": "selected", "optionId": "o_reject_always"}, "reject_always False"),
                 ({"outcome": "cancelled"}, "cancelled False"),
@@ -536,7 +536,7 @@ def test_a_permission_request_has_the_tool_call_and_four_kinds_of_options() -> N
                 peer.send(result(frame, {"outcome": outcome}))
                 while "result" not in (frame := await peer.receive()):
                     last = frame["params"]["update"]
-                assert last["content"]["text"] == told
+                assert last["content"]["text"] == shown
 
     async def part(peer: ScriptedPeer) -> None:
         await open_session(peer)
@@ -709,8 +709,8 @@ async def test_no_editing_of_messages_or_history_is_offered() -> None:
     assert not [name for name in public if any(word in name.lower() for word in ("edit", "rewind", "undo", "amend"))]
 
     async with Child("agent", "everything", "--dialect", "banjo") as agent:
-        told = (await agent.request(1, "initialize", hello()))["result"]["agentCapabilities"]
-        assert not [name for name in told["sessionCapabilities"] if any(word in name for word in words)]
+        capabilities = (await agent.request(1, "initialize", hello()))["result"]["agentCapabilities"]
+        assert not [name for name in capabilities["sessionCapabilities"] if any(word in name for word in words)]
         session = (await agent.request(2, "session/new", {"cwd": "/"}))["result"]["sessionId"]
         for id, method in enumerate(("session/edit_message", "session/rewind", "session/truncate"), start=3):
             answer = await agent.request(id, method, {"sessionId": session, "index": 0, "messageId": "m"})

@@ -151,10 +151,10 @@ class Child:
 
     async def until(self, id: Json) -> list[dict[str, Json]]:
         """Return everything up to the answer to this request, which is last."""
-        heard = [await self.receive()]
-        while "method" in heard[-1] or heard[-1].get("id") != id:
-            heard.append(await self.receive())
-        return heard
+        received = [await self.receive()]
+        while "method" in received[-1] or received[-1].get("id") != id:
+            received.append(await self.receive())
+        return received
 
     async def request(self, id: Json, method: str, params: Json) -> dict[str, Json]:
         """Send a request and return the answer; other messages are in `heard`."""

@@ -17,7 +17,7 @@ from dragoman.policy.grants import Grant
 
 def grant(id: str, **more: object) -> Grant:
     """A grant for writing one file."""
-    told = {
+    values = {
         "verdict": "allow",
         "scope": "always",
         "operation": "file_write",
@@ -25,7 +25,7 @@ def grant(id: str, **more: object) -> Grant:
         "resource": "/w/a",
         **more,
     }
-    return Grant(id=id, **told)  # type: ignore[arg-type]
+    return Grant(id=id, **values)  # type: ignore[arg-type]
 
 
 @pytest.fixture

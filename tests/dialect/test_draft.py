@@ -446,9 +446,9 @@ def test_an_option_of_unknown_kind_never_allows() -> None:
     outcome = {"outcome": "selected", "optionId": "allow-everything"}
     answer = lower_result(Side.CLIENT, "session/request_permission", {"outcome": outcome})
     assert answer["granted"] is False
-    told = {"granted": True, "remember": True, "scope": "session"}
-    side = {"outcome": outcome, "_meta": {"dragoman": told}}
-    assert lower_result(Side.CLIENT, "session/request_permission", side) == told
+    values = {"granted": True, "remember": True, "scope": "session"}
+    side = {"outcome": outcome, "_meta": {"dragoman": values}}
+    assert lower_result(Side.CLIENT, "session/request_permission", side) == values
 
 
 @pytest.mark.parametrize(

@@ -74,11 +74,11 @@ def update(stage: Rehearsal, **members: Any) -> Any:
 
 def test_a_model_change_is_sent_as_all_options(agent: Rehearsal) -> None:
     open_session(agent, configOptions=[DEPTH])
-    told = update(agent, sessionUpdate="current_model_update", currentModelId="small")
-    assert told["sessionUpdate"] == "config_option_update"
-    assert values_of(told["configOptions"]) == {"depth": "low", "model": "small"}
-    told = update(agent, sessionUpdate="config_option_update", configOptions=[DEPTH | {"currentValue": "high"}])
-    assert values_of(told["configOptions"]) == {"depth": "high", "model": "small"}
+    shown = update(agent, sessionUpdate="current_model_update", currentModelId="small")
+    assert shown["sessionUpdate"] == "config_option_update"
+    assert values_of(shown["configOptions"]) == {"depth": "low", "model": "small"}
+    shown = update(agent, sessionUpdate="config_option_update", configOptions=[DEPTH | {"currentValue": "high"}])
+    assert values_of(shown["configOptions"]) == {"depth": "high", "model": "small"}
 
 
 def test_a_model_change_in_an_unknown_session_is_sent_alone(agent: Rehearsal) -> None:

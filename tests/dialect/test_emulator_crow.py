@@ -197,18 +197,18 @@ def test_an_agents_second_permission_request_for_a_tool_call_waits() -> None:
 def test_our_cancel_is_a_request_and_its_answer_is_not_awaited() -> None:
     """docs/protocol/dialect-matrix.md#cancel-as-request."""
     stage = agent()
-    told = stage.tell("session/cancel", {"sessionId": "s"})
+    shown = stage.tell("session/cancel", {"sessionId": "s"})
     assert stage.wire == [("cancel", {"session_id": "s"})]
     stage.reply({})
-    assert told.result is None
+    assert shown.result is None
     assert stage.reports == []
 
 
 def test_an_error_in_answer_to_cancel_is_reported() -> None:
     stage = agent()
-    told = stage.tell("session/cancel", {"sessionId": "s"})
+    shown = stage.tell("session/cancel", {"sessionId": "s"})
     stage.reply(ProtocolError(Kind.METHOD_NOT_FOUND, "what cancel"))
-    assert told.result is None
+    assert shown.result is None
     assert "what cancel" in stage.reports[0]
 
 

@@ -280,8 +280,8 @@ def test_the_2025_flow_with_our_client() -> None:
         assert turn.stop_reason == "end_turn"
         await cancelled_after_the_first_word(session, "And now the tests")
         again = await remote.load_session(session.id, CWD)
-        heard = [update.content for update in again.updates_outside_turns if isinstance(update, UserMessageChunk)]
-        assert [content.text for content in heard[0::2] if isinstance(content, TextContent)] == [
+        received = [update.content for update in again.updates_outside_turns if isinstance(update, UserMessageChunk)]
+        assert [content.text for content in received[0::2] if isinstance(content, TextContent)] == [
             "Repair the crash in main.rs",
             "And now the tests",
         ]

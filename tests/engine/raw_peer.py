@@ -37,9 +37,9 @@ class Talk(NamedTuple):
 
     async def answers(self) -> list[dict[str, Any]]:
         """Return everything sent to the peer so far; a last request marks the end."""
-        heard = len(self.peer.received)
+        received = len(self.peer.received)
         await self.peer.request("last", "_echo", {})
-        return self.peer.received[heard:-1]
+        return self.peer.received[received:-1]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -47,7 +47,7 @@ async def test_a_client_cancels_a_request(id: Any, in_one_read: bool) -> None:
     await peer.expect(id=id, error={"code": -32800, "data": {"kind": "cancelled"}})
     peer.send(note("$/cancel_request", {"requestId": id}))  # too late: nothing happens
     assert "result" in await peer.request("after", "session/list", {})
-    assert len([heard for heard in peer.received if heard.get("id") == id]) == 1
+    assert len([received for received in peer.received if received.get("id") == id]) == 1
     await connection.close()
 
 
@@ -149,7 +149,7 @@ async def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled() -> None:
     peer.send(note("session/cancel", {"sessionId": session}))
     await peer.request(4, "session/delete", {"sessionId": session})
     await peer.request(5, "session/list", {})
-    assert [heard.get("id") for heard in peer.received[-3:]] == [3, 4, 5]
+    assert [received.get("id") for received in peer.received[-3:]] == [3, 4, 5]
     await connection.close()
 
 

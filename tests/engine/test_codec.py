@@ -39,10 +39,10 @@ async def _numbers(dialect: str) -> dict[str, int]:
     async with talking({"_refuse": refuse}, dialect=dialect) as talk:
         for kind in KINDS:
             talk.peer.send(call(kind, "_refuse", {"kind": kind}))
-            heard = await talk.peer.expect(
+            answer = await talk.peer.expect(
                 jsonrpc="2.0", id=kind, error={"message": "it is so", "data": {"kind": kind, "detail": 1}}
             )
-            numbers[kind] = heard["error"]["code"]
+            numbers[kind] = answer["error"]["code"]
     return numbers
 
 
@@ -132,14 +132,14 @@ async def test_a_crow_client_gets_every_error_of_its_params() -> None:
     connection = agent.start_connection(ours, report=lambda _: None)
     peer = ScriptedPeer(theirs)
     await peer.request(0, "initialize", {"protocol_version": 1, "client_capabilities": {}})
-    heard = await peer.request(1, "session/new", {"cwd": 5, "mcpServers": {}})
-    assert heard["error"]["code"] == -32602
-    faults = heard["error"]["data"]["errors"]
+    answer = await peer.request(1, "session/new", {"cwd": 5, "mcpServers": {}})
+    assert answer["error"]["code"] == -32602
+    faults = answer["error"]["data"]["errors"]
     assert {fault["path"] for fault in faults} == {"cwd", "mcpServers"}
     assert all(fault["message"] for fault in faults)
-    heard = await peer.request(2, "session/prompt", {"prompt": [{"type": "text"}]})
-    assert heard["error"]["code"] == -32602
-    assert len(heard["error"]["data"]["errors"]) == 2
+    answer = await peer.request(2, "session/prompt", {"prompt": [{"type": "text"}]})
+    assert answer["error"]["code"] == -32602
+    assert len(answer["error"]["data"]["errors"]) == 2
     await connection.close()
 
 
@@ -219,12 +219,12 @@ async def test_unknown_members_and_foreign_meta_change_nothing(dialect: str) -> 
     }
     words["banjo"] = words["v1"]
 
-    heard: list[str] = []
+    received: list[str] = []
     agent = Agent("calm", version="1", dialect=dialect)
 
     @agent.prompt
     async def answer(turn: Any) -> None:
-        heard.append(turn.text)
+        received.append(turn.text)
 
     ours, theirs = memory_pair()
     connection = agent.start_connection(ours, report=lambda _: None)
@@ -236,7 +236,7 @@ async def test_unknown_members_and_foreign_meta_change_nothing(dialect: str) -> 
     prompt = {session: id, blocks: [{"type": "text", "text": "hello", **odd}], **odd}
     peer.send({**call(3, "session/prompt", prompt), **odd})
     assert "result" in (await peer.receive())
-    assert heard == ["hello"]
+    assert received == ["hello"]
     await connection.close()
 
 
@@ -265,7 +265,7 @@ async def test_a_request_the_dialect_cannot_express_fails_and_is_not_sent() -> N
 
 
 @pytest.mark.parametrize(
-    ("dialect", "reason", "heard"),
+    ("dialect", "reason", "received"),
     [
         ("v1", "error", {"error": {"code": -32603, "data": {"kind": "internal_error", "stopReason": "error"}}}),
         ("v1", "auth_required", {"error": {"code": -32000, "data": {"stopReason": "auth_required"}}}),
@@ -277,7 +277,7 @@ async def test_a_request_the_dialect_cannot_express_fails_and_is_not_sent() -> N
         ("crow", "error", {"result": {"stop_reason": "error"}}),
     ],
 )
-async def test_a_stop_reason_the_dialect_lacks_is_an_error(dialect: str, reason: str, heard: dict[str, Any]) -> None:
+async def test_a_stop_reason_the_dialect_lacks_is_an_error(dialect: str, reason: str, received: dict[str, Any]) -> None:
     prompt = {
         "crow": {"session_id": "s", "prompt": []},
         "draft": {"sessionId": "s", "content": []},
@@ -285,7 +285,7 @@ async def test_a_stop_reason_the_dialect_lacks_is_an_error(dialect: str, reason:
 
     async with talking({"session/prompt": lambda _: {"stopReason": reason}}, dialect=dialect) as talk:
         talk.peer.send(call(1, "session/prompt", prompt))
-        await talk.peer.expect(id=1, **heard)
+        await talk.peer.expect(id=1, **received)
 
 
 CHUNK = b'{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}}'

@@ -68,8 +68,8 @@ async def test_a_request_gets_one_answer_whatever_its_handler_does(function: Any
 
     async with talking({"_do": function}) as talk:
         talk.peer.send(call(7, "_do", {"n": 1}))
-        heard = await talk.peer.expect(jsonrpc="2.0", id=7, **answer)
-        assert ("result" in heard) != ("error" in heard)
+        received = await talk.peer.expect(jsonrpc="2.0", id=7, **answer)
+        assert ("result" in received) != ("error" in received)
         assert await talk.answers() == []
 
 
@@ -153,8 +153,8 @@ async def test_invalid_params_are_refused_with_every_error() -> None:
 
     async with talking({"session/new": lambda _: {}}) as talk:
         talk.peer.send(call(1, "session/new", {"cwd": 5, "mcpServers": "none"}))
-        heard = await talk.peer.expect(id=1, error={"code": -32602, "data": {"kind": "invalid_params"}})
-        assert {fault["path"] for fault in heard["error"]["data"]["errors"]} == {"cwd", "mcpServers"}
+        answer = await talk.peer.expect(id=1, error={"code": -32602, "data": {"kind": "invalid_params"}})
+        assert {fault["path"] for fault in answer["error"]["data"]["errors"]} == {"cwd", "mcpServers"}
 
 
 @pytest.mark.parametrize(
@@ -180,8 +180,8 @@ async def test_a_client_that_sends_an_invalid_message_gets_an_error_and_is_still
 
     async with talking() as talk:
         talk.peer.send(frame)
-        heard = await talk.peer.expect(error={"code": code})
-        assert heard["id"] == id
+        answer = await talk.peer.expect(error={"code": code})
+        assert answer["id"] == id
         assert await talk.answers() == []
         assert len(talk.reports) == 1
 
@@ -243,11 +243,11 @@ async def test_a_request_over_the_limit_is_answered_with_too_large_and_its_id() 
             {"params": {"id": 6, "bulk": BULK}, "method": "_echo", "id": 5},
         ):
             talk.peer.send(frame)
-            heard = await talk.peer.expect(id=5, error={"code": -32600, "data": {"kind": "too_large"}})
-            assert heard["error"]["data"]["size"] > 200_000
+            answer = await talk.peer.expect(id=5, error={"code": -32600, "data": {"kind": "too_large"}})
+            assert answer["error"]["data"]["size"] > 200_000
         talk.peer.send({"params": {"id": 6, "bulk": BULK}, "method": "_echo"})
-        heard = await talk.peer.expect(error={"code": -32600, "data": {"kind": "invalid_request"}})
-        assert heard["id"] is None
+        answer = await talk.peer.expect(error={"code": -32600, "data": {"kind": "invalid_request"}})
+        assert answer["id"] is None
         assert await talk.answers() == []
 
 
@@ -521,8 +521,8 @@ async def test_an_agent_cannot_initialize_as_a_client() -> None:
 
     async with talking(we=Side.CLIENT) as talk:
         peer: ScriptedPeer = talk.peer
-        heard = await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
-        assert heard["error"]["code"] == -32601
+        answer = await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+        assert answer["error"]["code"] == -32601
 
 
 @pytest.mark.parametrize("leaving", [call(1, "_leave"), note("_leave", {})], ids=["request", "notification"])

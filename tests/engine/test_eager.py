@@ -176,7 +176,7 @@ async def test_an_exception_before_the_first_await_is_raised_by_the_task() -> No
 @pytest.mark.parametrize("waits_for", ["event", "sleep", "task", "done"])
 async def test_work_that_is_cancelled_right_after_its_start_is_cancelled_at_its_first_await(waits_for: str) -> None:
 
-    heard: list[str] = []
+    received: list[str] = []
     inner = asyncio.ensure_future(asyncio.Event().wait())
     ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -191,7 +191,7 @@ async def test_work_that_is_cancelled_right_after_its_start_is_cancelled_at_its_
             else:
                 await ready
         except asyncio.CancelledError:
-            heard.append("cancelled")
+            received.append("cancelled")
             raise
 
     task = begun(work())
@@ -199,7 +199,7 @@ async def test_work_that_is_cancelled_right_after_its_start_is_cancelled_at_its_
         ready.set_result(None)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert heard == ["cancelled"]
+    assert received == ["cancelled"]
     assert task.cancelled()
     if waits_for == "task":
         assert inner.cancelled()

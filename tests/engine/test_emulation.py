@@ -70,8 +70,8 @@ def test_an_update_with_an_id_is_answered_in_every_dialect() -> None:
             asked = await peer.expect(method="initialize")
             peer.send(result(asked["id"], introductions[dialect]))
             peer.send(call(1, "session/update", updates[dialect]))
-            heard = await peer.receive()
-            assert heard["id"] == 1
+            answer = await peer.receive()
+            assert answer["id"] == 1
 
         async with asyncio.TaskGroup() as group:
             playing = group.create_task(script())

@@ -125,7 +125,7 @@ async def test_an_invalid_state_error_has_the_code_of_the_dialect(name: str) -> 
     peer.send(call(6, "session/prompt", prompt(id)))
     await refused(7, "session/prompt", prompt(id))
     release.set()
-    assert "result" in (heard := await peer.receive())
-    assert heard["id"] == 6
+    assert "result" in (received := await peer.receive())
+    assert received["id"] == 6
     assert "result" in await peer.request(8, "session/prompt", prompt(id))
     await connection.close()

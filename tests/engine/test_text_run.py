@@ -74,20 +74,20 @@ async def hearing(frames: list[bytes], *, together: bool, pause: int = 0) -> Hea
 
     A tap that takes nothing forces the general path. Every `pause`th update has to be awaited.
     """
-    heard: Heard = []
+    received: Heard = []
 
     def sink(session: str, update: Any) -> Any:
-        heard.append(("update", session, to_json(update)))
-        return asyncio.sleep(0) if pause and len(heard) % pause == 0 else None
+        received.append(("update", session, to_json(update)))
+        return asyncio.sleep(0) if pause and len(received) % pause == 0 else None
 
     def take(run: TextRun) -> bool:
         if pause:
             return False
-        heard.extend(("update", run.session, to_json(update)) for update in run.updates)
+        received.extend(("update", run.session, to_json(update)) for update in run.updates)
         return True
 
     def record_call(params: Any) -> None:
-        heard.append(("call", params))
+        received.append(("call", params))
 
     functions = {"_x/note": record_call, "session/update": record_call, "_x/other": record_call}
     async with talking(functions, we=Side.CLIENT) as talk:
@@ -98,7 +98,11 @@ async def hearing(frames: list[bytes], *, together: bool, pause: int = 0) -> Hea
         for frame in frames:
             talk.peer.transport.send(frame)
         answers = await talk.answers()
-        return [*heard, *(("answer", answer) for answer in answers), *(("report", report) for report in talk.reports)]
+        return [
+            *received,
+            *(("answer", answer) for answer in answers),
+            *(("report", report) for report in talk.reports),
+        ]
 
 
 ANOTHER = {
@@ -138,16 +142,16 @@ def test_a_block_is_delivered_the_same_by_both_paths(frames: list[bytes], pause:
 
 async def test_a_failing_hook_loses_one_update_of_a_run() -> None:
 
-    heard: list[str] = []
+    received: list[str] = []
 
     def sink(session: str, update: Any) -> None:
         if update.content.text == "b":
             raise ValueError("not this one")
-        heard.append(update.content.text)
+        received.append(update.content.text)
 
     async with talking(we=Side.CLIENT) as talk:
         talk.connection.on_update = sink
         for text in "abc":
             talk.peer.transport.send(line(piece(text=text)))
         await talk.answers()
-    assert heard == ["a", "c"]
+    assert received == ["a", "c"]

@@ -64,14 +64,14 @@ def test_recordings_with_an_error_without_an_id_play_against_each_other(strict: 
     talk: list[tuple[str, Any]] = [*TALK[:2], ("c2a", BROKEN), ("a2c", UNREADABLE), *TALK[2:4]]
     client, agent = script("c2a", strict, talk), script("a2c", strict, talk)
     to_agent, to_client = [line.data for line in client.begin()], [line.data for line in agent.begin()]
-    heard: list[bytes] = []
+    received: list[bytes] = []
     while to_agent or to_client:
-        heard += to_client
+        received += to_client
         to_agent += [line.data for data in to_client for line in client.receive(data).frames]
         to_client = [line.data for data in to_agent for line in agent.receive(data).frames]
         to_agent = []
     assert (client.missing_messages(), agent.missing_messages()) == ([], [])
-    assert UNREADABLE in [json.loads(data) for data in heard]
+    assert UNREADABLE in [json.loads(data) for data in received]
 
 
 def test_lenient_mode_does_not_wait_for_an_error_without_an_id() -> None:

@@ -51,17 +51,19 @@ class RemoteClient:
 
     def __call__(self, do: str, **step: Any) -> StepResult:
         """Play a step; an error of the agent's is a failure here."""
-        told = self.tried(do, **step)
-        assert told.error is None, told.error
-        return told
+        shown = self.tried(do, **step)
+        assert shown.error is None, shown.error
+        return shown
 
     def tried(self, do: str, **step: Any) -> StepResult:
         """Play a step that may be answered with an error."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": do, **step}).encode() + b"\n")
         self._process.stdin.flush()
-        told = json.loads(self._line(f"{do} {step}"[:200]))
-        return StepResult(told.get("result"), told.get("error"), told["updates"], told["asked"], told["calls"])
+        result = json.loads(self._line(f"{do} {step}"[:200]))
+        return StepResult(
+            result.get("result"), result.get("error"), result["updates"], result["asked"], result["calls"]
+        )
 
     def _line(self, step: str) -> bytes:
         assert self._process.stdout is not None

@@ -27,9 +27,9 @@ def test_the_official_sdks_work_together_through_translate(client: RemoteClient,
     tour = client("prompt", session=session, text="tour")
     assert tour.kinds()[:4] == ["agent_thought_chunk", "plan", "tool_call", "tool_call_update"]
     assert tour.text == "one two three"
-    for answer, heard in (("allow_once", "yes"), ("reject_once", "no"), (None, "cancelled")):
+    for answer, received in (("allow_once", "yes"), ("reject_once", "no"), (None, "cancelled")):
         turn = client("prompt", session=session, text="ask", answer=answer)
-        assert (len(turn.asked), turn.text) == (1, heard)
+        assert (len(turn.asked), turn.text) == (1, received)
     assert client("prompt", session=session, text=f"write {tmp_path}/ö.txt zwei 😀").calls == ["write"]
     assert client("prompt", session=session, text=f"read {tmp_path}/ö.txt").text == "zwei 😀"
     assert client("prompt", session=session, text=f"read {tmp_path}/none").text.startswith("error -32002")

@@ -47,7 +47,7 @@ def host(mark: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_an_official_client_and_ours_get_the_same_updates_in_one_session(host: str, name: str, tmp_path: Path) -> None:
     cwd = str(tmp_path)
     theirs = RemoteClient(name)
-    heard: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
 
     async def scene() -> None:
         theirs("start", cwd=cwd, command=[*DRAGOMAN, "attach", host], offers_files=False)
@@ -60,16 +60,16 @@ def test_an_official_client_and_ours_get_the_same_updates_in_one_session(host: s
             assert await ours.ask("/echo from us") == "from us"
             # In a thread: the official client may wait for us, who are in the same room.
             last = await asyncio.to_thread(theirs, "prompt", session=session, text="/echo from them")
-            heard.extend([*first.updates, *last.updates])
+            received.extend([*first.updates, *last.updates])
             while not messages_of(ours)[-1][1].endswith("from them"):  # noqa: ASYNC110 (it comes in its own time)
                 await asyncio.sleep(0.01)
-            assert "".join(text for role, text in messages_of(ours) if role == "agent") == agents_words(heard)
+            assert "".join(text for role, text in messages_of(ours) if role == "agent") == agents_words(received)
             asked = [text for role, text in messages_of(ours) if role == "user"]
             assert asked == ["/write a.txt hello", "/echo from us", "/echo from them"]
-            assert [each["content"]["text"] for each in heard if each["sessionUpdate"] == "user_message_chunk"] == [
+            assert [each["content"]["text"] for each in received if each["sessionUpdate"] == "user_message_chunk"] == [
                 "/echo from us"
             ]
-            assert finished(heard) == [(call.title, call.status) for call in ours.tool_calls.values()]
+            assert finished(received) == [(call.title, call.status) for call in ours.tool_calls.values()]
             await remote.delete_session(session)  # else its agent lives on, as it should
 
     try:

@@ -29,8 +29,8 @@ def test_a_new_session_sends_its_modes_options_and_commands(agent: RemoteClient,
     opened = agent("new", cwd=str(folder))
     assert opened.result["modes"]["currentModeId"] == "ask"
     assert [option["id"] for option in opened.result["configOptions"]] == ["model", "verbose"]
-    told = [*opened.updates, *agent("prompt", session=opened.result["sessionId"], text="/echo").updates]
-    (commands,) = [update for update in told if update["sessionUpdate"] == "available_commands_update"]
+    received = [*opened.updates, *agent("prompt", session=opened.result["sessionId"], text="/echo").updates]
+    (commands,) = [update for update in received if update["sessionUpdate"] == "available_commands_update"]
     names = {command["name"] for command in commands["availableCommands"]}
     assert {"echo", "think", "plan", "read", "write", "run", "ask", "slow"} <= names
 
@@ -172,8 +172,8 @@ def test_sessions_are_listed(agent: RemoteClient, session: str, folder: Path) ->
 def test_the_code_mode_sends_no_permission_request(agent: RemoteClient, session: str, folder: Path) -> None:
     changed = agent("mode", session=session, mode="code")
     turn = agent("prompt", session=session, text="/write new.txt text")
-    told = changed.of("current_mode_update") + turn.of("current_mode_update")
-    assert [update["currentModeId"] for update in told] == ["code"]
+    shown = changed.of("current_mode_update") + turn.of("current_mode_update")
+    assert [update["currentModeId"] for update in shown] == ["code"]
     assert turn.asked == []
     assert (folder / "new.txt").read_text() == "text"
 

@@ -130,10 +130,10 @@ def test_a_turn_sends_thought_plan_tool_call_and_chunks_in_order(driver: AgentDr
     driver(turn())
 
 
-@pytest.mark.parametrize(("choice", "heard"), [("yes", "yes"), ("no", "no"), (None, "cancelled")])
-def test_a_permission_request_is_answered(driver: AgentDriver, folder: Path, choice: str | None, heard: str) -> None:
+@pytest.mark.parametrize(("choice", "received"), [("yes", "yes"), ("no", "no"), (None, "cancelled")])
+def test_a_permission_request_is_answered(driver: AgentDriver, folder: Path, choice: str | None, received: str) -> None:
     driver.answer = choice
-    assert driver.ask(folder, "ask") == heard
+    assert driver.ask(folder, "ask") == received
     (question,) = driver.asked
     assert question.tool_call.title == "May I?"
     assert question.tool_call.raw_input == {"command": "ls"}
@@ -245,8 +245,8 @@ def test_a_session_is_loaded_with_its_history(driver: AgentDriver, folder: Path)
         await session.ask("say first")
         await session.ask("say second")
         loaded = await driver.agent.load_session(session.id, str(folder))
-        told = [(type(update), update.content.text) for update in loaded.updates_outside_turns]
-        assert told == [
+        received = [(type(update), update.content.text) for update in loaded.updates_outside_turns]
+        assert received == [
             (UserMessageChunk, "say first"),
             (AgentMessageChunk, "first"),
             (UserMessageChunk, "say second"),

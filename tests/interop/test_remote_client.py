@@ -152,8 +152,8 @@ def test_a_session_is_loaded_over_another_connection_if_the_server_supports_it(
 
     async def go_on(agent: RemoteAgent) -> None:
         session = await agent.load_session(kept[0], str(folder))
-        told = [update.content.text for update in session.updates_outside_turns]  # the history came before the answer
-        assert told == ["say before", "before"]
+        raised = [update.content.text for update in session.updates_outside_turns]  # the history came before the answer
+        assert raised == ["say before", "before"]
         assert await session.ask("say after") == "after"
 
     visit(url, begin)
@@ -162,6 +162,6 @@ def test_a_session_is_loaded_over_another_connection_if_the_server_supports_it(
         return
     # The official Python server makes an agent for each connection, and has no way back over HTTP
     # (docs/protocol/http.md#python-sdk).
-    with pytest.raises(ProtocolError) as told:
+    with pytest.raises(ProtocolError) as raised:
         visit(url, go_on)
-    assert told.value.kind in (Kind.RESOURCE_NOT_FOUND, Kind.SESSION_NOT_FOUND)
+    assert raised.value.kind in (Kind.RESOURCE_NOT_FOUND, Kind.SESSION_NOT_FOUND)

@@ -42,8 +42,8 @@ def url(request: pytest.FixtureRequest, server: str) -> str:
 @pytest.fixture
 def agent(client: RemoteClient, url: str, folder: Path) -> RemoteClient:
     """A client that has dialled the agent."""
-    told = client("start", url=url, cwd=str(folder))
-    assert told.result["agentCapabilities"]["loadSession"] is True
+    shown = client("start", url=url, cwd=str(folder))
+    assert shown.result["agentCapabilities"]["loadSession"] is True
     return client
 
 
@@ -88,6 +88,6 @@ def test_a_session_is_loaded_over_a_new_connection(agent: RemoteClient, url: str
     agent("start", url=url, cwd=str(folder))
     loaded = agent("load", session=session, cwd=str(folder))
     turn = agent("prompt", session=session, text="/echo after")
-    told = [*loaded.updates, *turn.updates]
-    said = [update["content"]["text"] for update in told if update["sessionUpdate"] == "agent_message_chunk"]
+    received = [*loaded.updates, *turn.updates]
+    said = [update["content"]["text"] for update in received if update["sessionUpdate"] == "agent_message_chunk"]
     assert said == ["before", "after"], "the history comes once, and before what follows"

@@ -48,8 +48,8 @@ def test_a_session_continues_by_the_method_of_the_cell() -> None:
 
 
 def test_an_agent_that_advertises_resume_without_having_it_is_loaded() -> None:
-    told = judged(resume, run("session/load", 4, resume=ABSENT, load=ANSWERED))
-    assert told == "by session/load (session/resume is missing)"
+    shown = judged(resume, run("session/load", 4, resume=ABSENT, load=ANSWERED))
+    assert shown == "by session/load (session/resume is missing)"
 
 
 @pytest.mark.parametrize(

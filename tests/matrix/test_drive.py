@@ -118,8 +118,8 @@ def test_a_remaining_process_is_found_named_and_ended() -> None:
     stays = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={**os.environ, MARK: mark})
     try:
         assert list(marked(mark)) == [stays.pid]
-        (told,) = leftovers(mark, patience=0.1)
-        assert told.startswith(f"{stays.pid} ")
+        (shown,) = leftovers(mark, patience=0.1)
+        assert shown.startswith(f"{stays.pid} ")
         assert stays.wait(TIMEOUT) == -9
         assert leftovers(mark) == []
     finally:

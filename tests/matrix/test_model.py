@@ -267,9 +267,9 @@ def test_a_slow_answer_ends_when_its_client_disconnects_and_others_are_served_me
             }
         ).encode()
         slow.sendall(b"POST /x/v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
-        heard = b""
-        while b'"1 "' not in heard:
-            heard += slow.recv(65536)
+        received = b""
+        while b'"1 "' not in received:
+            received += slow.recv(65536)
         assert "hello" in ask(
             f"{model.url('y')}/v1/messages", {"messages": [{"role": "user", "content": "[[say hello]]"}]}
         )

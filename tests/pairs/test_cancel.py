@@ -290,8 +290,8 @@ async def test_a_cancelled_session_new_in_another_folder_does_not_restart_the_ag
     running = asyncio.create_task(Relay(front, dial, client_dialect="v1", report=lambda _: None).run())
     client, words = ScriptedPeer(left), WORDS["v1"]
     async with asyncio.timeout(BOUND):
-        told = await client.request(1, "initialize", words.initialize(True, True, str(home)))
-        assert told["result"]["agentInfo"]["name"] == "home"
+        answer = await client.request(1, "initialize", words.initialize(True, True, str(home)))
+        assert answer["result"]["agentInfo"]["name"] == "home"
         client.send(call(2, "session/new", words.new(str(deaf), "")))
         await begun.wait()
         client.send(note(TAKE_BACK, {"requestId": 2}))

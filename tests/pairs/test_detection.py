@@ -113,7 +113,7 @@ async def test_invalid_lines_before_initialize_do_not_prevent_detection(name: st
         peer.send(b"[]")
         answer = await peer.request(1, "initialize", WORDS[name].initialize(True, True, "/"))
         assert introductions(name) <= set(answer["result"])
-        assert [heard["error"]["code"] for heard in peer.received[:-1]] == [-32700, -32700, -32600]
+        assert [received["error"]["code"] for received in peer.received[:-1]] == [-32700, -32700, -32600]
 
 
 @asynccontextmanager

@@ -45,10 +45,10 @@ def lost(here: Dialect, there: Dialect, case: Case) -> set[str]:
         if case["kind"] == "call":
             wire = without_side_data(case["wire"]["params"])
             name, said = there.lower_call(side, *here.lift_call(side, case["wire"]["method"], wire))
-            heard = (
+            received = (
                 said if method == "initialize" else without_side_data(said)
             )  # a client's capabilities may use our key
-            _, back = here.lower_call(side, *there.lift_call(side, name, heard))
+            _, back = here.lower_call(side, *there.lift_call(side, name, received))
         else:
             wire = without_side_data(case["wire"]["result"])
             answer = there.lower_result(side, method, here.lift_result(side, method, wire))

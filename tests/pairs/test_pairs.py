@@ -328,9 +328,9 @@ async def test_stop_reasons_that_both_dialects_have_are_kept(client: str, agent:
         await met.client.open()
         for reason, said in REASONS.items():
             answer = await met.client.prompt(f"stop {reason}")
-            heard = said.get(agent, reason)  # what the agent could say of it
-            heard = {"ok": "end_turn"}.get(heard, heard)
-            assert met.client.words.reason(answer["result"]) == REASONS[heard].get(client, heard)
+            received = said.get(agent, reason)  # what the agent could say of it
+            received = {"ok": "end_turn"}.get(received, received)
+            assert met.client.words.reason(answer["result"]) == REASONS[received].get(client, received)
 
 
 @pytest.mark.item("002-08")
@@ -371,8 +371,8 @@ async def test_an_error_has_the_code_of_its_kind_in_each_dialect(client: str, ag
             error = (await met.client.prompt(f"fail {kind}"))["error"]
             assert (error["code"], error["message"]) == (CODES[kind][client], "as you wish")
             assert error["data"]["kind"] == kind
-            told = [frame["error"] for frame in met.wire.said if "error" in frame][-1]
-            assert told["code"] == CODES[kind][agent]
+            shown = [frame["error"] for frame in met.wire.said if "error" in frame][-1]
+            assert shown["code"] == CODES[kind][agent]
 
 
 @clients
@@ -503,10 +503,10 @@ async def test_losses_are_reported_once_by_name() -> None:
     async with meeting("crow", "v1", actor()) as met:
         await met.client.open()
         await met.client.prompt("edit")
-        told = losses_told(met.reports)
-        assert "session/update (tool_call_update): crow cannot carry update.content" in told
+        shown = losses_told(met.reports)
+        assert "session/update (tool_call_update): crow cannot carry update.content" in shown
         await met.client.prompt("edit")
-        assert losses_told(met.reports) == told
+        assert losses_told(met.reports) == shown
 
 
 @pytest.mark.parametrize("client", WORDS)

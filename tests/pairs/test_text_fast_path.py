@@ -72,12 +72,12 @@ async def frames_to_client(met: Between, frames: list[bytes], last: Json) -> lis
     """What the client hears of these frames of the agent; `last` marks the end."""
     for frame in [*frames, msgspec.json.encode(last)]:
         met.agent.send(frame)
-    heard: list[Json] = []
+    received: list[Json] = []
     while True:
         message = await met.client.receive()
         if message.get("method") == last["method"]:
-            return heard
-        heard.append(message)
+            return received
+        received.append(message)
 
 
 def memory(relay: Relay) -> Any:
@@ -121,8 +121,8 @@ async def test_a_bare_text_chunk_takes_the_fast_path(client: str, agent: str) ->
         frame = msgspec.json.encode({"jsonrpc": "2.0", "method": "session/update", "params": said})
         envelope = msgspec.json.decode(frame, type=Envelope)
         assert wire.tap(envelope, frame) == (True, None)
-        heard = await met.client.expect(method="session/update")
-        assert WORDS[client].event(heard["params"]) == ("says", "word")
+        answer = await met.client.expect(method="session/update")
+        assert WORDS[client].event(answer["params"]) == ("says", "word")
 
 
 @pytest.mark.parametrize("name", DIALECT_NAMES)
@@ -150,9 +150,9 @@ def test_sending_gives_the_same_result_on_both_paths(name: str, texts: list[tupl
         for kind, text in texts:
             update = kind(content=TextContent(text=text))
             connection.notify("session/update", UpdateParams(session_id="s", update=update))
-        heard = [await peer.receive() for _ in texts]
+        received = [await peer.receive() for _ in texts]
         await connection.close()
-        return heard
+        return received
 
     async def main() -> None:
         assert await sent_frames(True) == await sent_frames(False)

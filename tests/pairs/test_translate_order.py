@@ -161,8 +161,8 @@ async def test_two_peers_that_only_write_end_with_an_error_in_time(client: str, 
         hand = HandClient(left, ours)
         agent_end = ScriptedPeer(right)
         introduced = hand.ask("initialize", ours.initialize(True, True, CWD))
-        heard = await agent_end.receive()
-        agent_end.send({"jsonrpc": "2.0", "id": heard["id"], "result": theirs.introduction})
+        answer = await agent_end.receive()
+        agent_end.send({"jsonrpc": "2.0", "id": answer["id"], "result": theirs.introduction})
         await hand.answer(introduced)
         text = "x" * 1024
         for _ in range(LIMIT * 8 // 1024):  # both now write more than all pipes hold, and read nothing

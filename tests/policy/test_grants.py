@@ -17,8 +17,8 @@ NOW = 1000.0
 
 def question(operation: str = "file_write", resource: str = "/w/a", **more: Any) -> Question:
     """Return a question of session s in /w."""
-    told: dict[str, Any] = {"agent": "coder", "session": "s", "roots": ("/w",), **more}
-    return Question(operation=operation, resource=resource, **told)
+    values: dict[str, Any] = {"agent": "coder", "session": "s", "roots": ("/w",), **more}
+    return Question(operation=operation, resource=resource, **values)
 
 
 def grant(asked: Question, scope: str = "always", verdict: Verdict = ALLOW, **more: Any) -> Grant:

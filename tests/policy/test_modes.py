@@ -30,8 +30,8 @@ CELLS = [(name, *cell) for name, row in TABLE.items() for cell in zip(OPERATIONS
 
 def question(operation: str, **more: object) -> Question:
     """Return a question inside the workspace."""
-    told = {"resource": INSIDE.get(operation, "x"), "roots": ("/w",), **more}
-    return Question(operation=operation, **told)  # type: ignore[arg-type]
+    values = {"resource": INSIDE.get(operation, "x"), "roots": ("/w",), **more}
+    return Question(operation=operation, **values)  # type: ignore[arg-type]
 
 
 def verdict(asked: Question) -> str:

@@ -55,15 +55,15 @@ def test_the_documented_table_of_modes_is_the_table() -> None:
 
 
 def test_every_member_of_a_rule_and_every_operation_is_documented() -> None:
-    told = set(re.findall(r"`(\w+)`", PAGE))
-    assert {"decision", *_RULE_KEYS} <= told
-    assert set(OPERATIONS) <= told
+    found = set(re.findall(r"`(\w+)`", PAGE))
+    assert {"decision", *_RULE_KEYS} <= found
+    assert set(OPERATIONS) <= found
 
 
 def test_every_file_that_other_programs_obey_is_documented() -> None:
-    told = {name.casefold() for name in re.findall(r"`([^`\n]+)`", PAGE[PAGE.index("| read by |") :])}
+    found = {name.casefold() for name in re.findall(r"`([^`\n]+)`", PAGE[PAGE.index("| read by |") :])}
     names = {name for names in BEHAVIOR_NAMES.values() for name in names} | {"/".join(pair) for pair in BEHAVIOR_PAIRS}
-    assert names | {f"*{suffix}" for suffix in BEHAVIOR_SUFFIXES} <= told
+    assert names | {f"*{suffix}" for suffix in BEHAVIOR_SUFFIXES} <= found
 
 
 def test_every_program_with_risky_options_is_documented() -> None:

@@ -251,9 +251,9 @@ def test_meta_is_kept_on_every_object(meta: dict[str, Any]) -> None:
     said = update("agent_message_chunk", _meta=meta, content={"type": "text", "text": "x", "_meta": meta})
     said["params"]["_meta"] = meta
     session = run(hear(said))
-    (heard,) = session.updates_outside_turns
-    assert heard.meta == meta
-    assert heard.content.meta == meta
+    (received,) = session.updates_outside_turns
+    assert received.meta == meta
+    assert received.content.meta == meta
 
 
 def test_an_unknown_terminal_is_shown_and_not_looked_up() -> None:
@@ -277,9 +277,9 @@ def test_an_unknown_kind_of_update_is_delivered_unchanged_and_not_answered() -> 
 def test_unknown_content_is_delivered_unchanged() -> None:
     """docs/protocol/peers.md#unknown-updates"""
     session = run(hear(update("agent_message_chunk", content={"type": "hologram", "data": 1})))
-    (heard,) = session.updates_outside_turns
-    assert isinstance(heard.content, Unknown)
-    assert heard.content.tag == "hologram"
+    (received,) = session.updates_outside_turns
+    assert isinstance(received.content, Unknown)
+    assert received.content.tag == "hologram"
 
 
 URL = "https://agentclientprotocol.com/protocol/session-modes#agent"

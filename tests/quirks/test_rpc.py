@@ -143,9 +143,9 @@ async def test_invalid_lines_of_an_agent_are_reported_and_the_connection_continu
 
     async def part(peer: ScriptedPeer) -> None:
         peer.send(line)
-        while (heard := await peer.receive()).get("method") != "_end":
-            assert heard["id"] is None  # what looked like JSON is answered
-        peer.send(result(heard, {}))
+        while (received := await peer.receive()).get("method") != "_end":
+            assert received["id"] is None  # what looked like JSON is answered
+        peer.send(result(received, {}))
 
     async with client(part, report=reports.append) as agent:
         await agent.request("_end", {})

@@ -158,9 +158,9 @@ class Replay:
 
     async def send_broken(self, step: Step) -> None:
         self.peer.send(step.raw.encode())
-        heard = await self.receive()
-        assert heard["id"] is None
-        assert heard["error"]["code"] == (-32600 if step.raw.startswith("[") else -32700)
+        answer = await self.receive()
+        assert answer["id"] is None
+        assert answer["error"]["code"] == (-32600 if step.raw.startswith("[") else -32700)
         self.instead[BROKEN_LINE] += 1
         self.more += 1
 
@@ -203,23 +203,23 @@ class Replay:
         else:
             self.more += 1
         updates = []
-        while "method" in (heard := await self.receive()):
-            updates.append(heard["params"]["update"])
-        assert heard["id"] == step.id
+        while "method" in (received := await self.receive()):
+            updates.append(received["params"]["update"])
+        assert received["id"] == step.id
         match step.method:
             case "session/new" if "cwd" in step.params:
                 assert updates == [known(update) for update in self._early]
-                self.note(heard["result"]["sessionId"], self._early, updates)
+                self.note(received["result"]["sessionId"], self._early, updates)
                 if "result" in recorded:
-                    self.sessions[recorded["result"]["sessionId"]] = heard["result"]["sessionId"]
+                    self.sessions[recorded["result"]["sessionId"]] = received["result"]["sessionId"]
             case "session/new":
-                assert heard["error"]["code"] == -32602
-                assert [fault["path"] for fault in heard["error"]["data"]["errors"]] == ["cwd"]
+                assert received["error"]["code"] == -32602
+                assert [fault["path"] for fault in received["error"]["data"]["errors"]] == ["cwd"]
             case "session/prompt" if session:
-                assert heard["error"]["code"] == -32600
+                assert received["error"]["code"] == -32600
                 self.instead[BUSY] += "error" not in recorded
             case "session/prompt":
-                assert heard["error"]["code"] == -32002
+                assert received["error"]["code"] == -32002
                 self.instead[NO_SUCH_SESSION] += "result" in recorded
                 self.more -= len(self.take(number, len(self.steps), step.session))
             case "session/load":
@@ -227,7 +227,7 @@ class Replay:
             case "session/fork":
                 self.replays(-len(self.take(number, end, self.created(end))))
                 if "result" in recorded:
-                    self.sessions[recorded["result"]["sessionId"]] = heard["result"]["sessionId"]
+                    self.sessions[recorded["result"]["sessionId"]] = received["result"]["sessionId"]
             case "session/set_mode":
                 assert updates == [{"sessionUpdate": "current_mode_update", "currentModeId": step.params["modeId"]}]
                 self.instead[MODE_TOLD] += 1
@@ -235,9 +235,9 @@ class Replay:
             case "session/delete":
                 self.sessions = {theirs: ours for theirs, ours in self.sessions.items() if ours != session}
         if find_method(Side.AGENT, step.method) is None:
-            assert heard["error"]["code"] == -32601
+            assert received["error"]["code"] == -32601
             self.instead[NOT_SERVED] += "result" in recorded
-        elif "result" not in recorded and "result" in heard:
+        elif "result" not in recorded and "result" in received:
             self.instead[SERVED] += 1
 
     def check_history(
@@ -261,19 +261,19 @@ class Replay:
         self._last_words[session] = [typed(session, one.params["update"]) for one in words]
         self.peer.send({**step.message, "params": self.ours(step.params)})
         for id in [id for id, task in self._questions.items() if not task.done() and id not in self._called_off]:
-            heard = await self.receive()
-            assert (heard["method"], heard["params"]) == ("$/cancel_request", {"requestId": self._ids[id]})
+            answer = await self.receive()
+            assert (answer["method"], answer["params"]) == ("$/cancel_request", {"requestId": self._ids[id]})
             self._called_off.add(id)
             self.instead[CANCEL_REQUEST] += 1
             self.more += 1
         updates = []
         for one in words:
-            heard = await self.receive()
-            updates.append(heard["params"]["update"])
+            answer = await self.receive()
+            updates.append(answer["params"]["update"])
             assert updates[-1] == known(one.params["update"])
         self.note(session, [one.params["update"] for one in words], updates)
-        heard = await self.receive()
-        assert heard == {"jsonrpc": "2.0", "id": prompt, "result": {"stopReason": "cancelled"}}
+        answer = await self.receive()
+        assert answer == {"jsonrpc": "2.0", "id": prompt, "result": {"stopReason": "cancelled"}}
         if end is None:
             self.instead[CANCELLED] += 1
             self.more += 1
@@ -293,16 +293,16 @@ class Replay:
             await self.update(step)
         elif step.id is None:
             self.agent.sessions[next(iter(self._running))].connection.notify(step.method, step.params)
-            heard = await self.receive()
-            assert (heard["method"], heard["params"]) == (step.method, step.params)
+            answer = await self.receive()
+            assert (answer["method"], answer["params"]) == (step.method, step.params)
         else:
             self._acts[self.sessions.get(step.session) or next(iter(self._running))].put_nowait(step)
-            heard = await self.receive()
-            assert heard["method"] == step.method
+            answer = await self.receive()
+            assert answer["method"] == step.method
             row = find_method(Side.CLIENT, step.method)
             params = self.ours(step.params)
-            assert heard["params"] == (known(params, row.params) if row else params)
-            self._ids[step.id] = heard["id"]
+            assert answer["params"] == (known(params, row.params) if row else params)
+            self._ids[step.id] = answer["id"]
 
     async def update(self, step: Step) -> None:
         session = self.sessions.get(step.session)
@@ -315,9 +315,9 @@ class Replay:
             self._acts[session].put_nowait(typed(session, update))
         else:
             self.agent.sessions[session].send_update(typed(session, update))
-        heard = await self.receive()
-        assert heard["params"] == {"sessionId": session, "update": known(update)}
-        self.note(session, [update], [heard["params"]["update"]])
+        answer = await self.receive()
+        assert answer["params"] == {"sessionId": session, "update": known(update)}
+        self.note(session, [update], [answer["params"]["update"]])
 
     async def end_turn(self, step: Step) -> None:
         session = next(session for session, prompt in self._running.items() if prompt == step.id)
@@ -333,9 +333,9 @@ class Replay:
         if "usage" in result:
             acts.put_nowait(decode_as(Usage, result["usage"]))
         acts.put_nowait(result.setdefault("stopReason", "end_turn"))
-        heard = await self.receive()
-        assert heard["id"] == step.id
-        assert heard["result"] == {name: result[name] for name in ("stopReason", "usage") if name in result}
+        answer = await self.receive()
+        assert answer["id"] == step.id
+        assert answer["result"] == {name: result[name] for name in ("stopReason", "usage") if name in result}
 
     # --- looking around in the recording ----------------------------------------------------------------------
 

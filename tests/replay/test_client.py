@@ -97,8 +97,8 @@ class Replay:
         if step.method in (*SERVED, "session/request_permission"):
             self._questions[step.id] = (step, await self._asked.get())
         else:  # our client answers what it does not know; some never do (docs/protocol/peers.md#vendor-methods)
-            heard = await self.peer.expect(id=step.id, error={"code": -32601})
-            assert heard["error"]["data"]["method"] == step.method
+            answer = await self.peer.expect(id=step.id, error={"code": -32601})
+            assert answer["error"]["data"]["method"] == step.method
             self.frames += 1
             self._answered.add(("c2a", step.id))
 
@@ -142,12 +142,12 @@ class Replay:
             self.refused.append(step.method)
             self._answered.add(step.id)
             return
-        heard = frame.result()
+        received = frame.result()
         self.frames += 1
-        assert heard["method"] == step.method
+        assert received["method"] == step.method
         if step.method != "initialize":
-            assert heard["params"] == step.params
-        self._ids[step.id], self._tasks[step.id] = heard["id"], task
+            assert received["params"] == step.params
+        self._ids[step.id], self._tasks[step.id] = received["id"], task
 
     async def tell(self, step: Step) -> None:
         session = self.conversation(step.session) if step.method == "session/cancel" else None
@@ -182,8 +182,8 @@ class Replay:
                 future.set_result(result["outcome"].get("optionId"))
             else:
                 future.set_result(result)
-            heard = await self.peer.expect(id=step.id)
-            assert heard["result"] == (result or {})  # `null` for nothing is said as `{}`
+            received = await self.peer.expect(id=step.id)
+            assert received["result"] == (result or {})  # `null` for nothing is said as `{}`
         self.frames += 1
 
     async def act(self, step: Step) -> Any:

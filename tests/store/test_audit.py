@@ -16,8 +16,8 @@ from dragoman.store.audit import AuditDamaged, AuditEntry, AuditFault, AuditLog,
 
 def entry(number: int, **more: object) -> AuditEntry:
     """Something that happened."""
-    told = {"operation": "file_write", "resource": f"/w/{number}", "decision": "allow", "reason": "é\n", **more}
-    return AuditEntry(who="coder", what="decided", time=f"t{number}", **told)  # type: ignore[arg-type]
+    values = {"operation": "file_write", "resource": f"/w/{number}", "decision": "allow", "reason": "é\n", **more}
+    return AuditEntry(who="coder", what="decided", time=f"t{number}", **values)  # type: ignore[arg-type]
 
 
 @pytest.fixture

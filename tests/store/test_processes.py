@@ -35,10 +35,10 @@ def test_two_processes_write_the_same_logs_without_a_gap(tmp_path: Path) -> None
     writers = [
         subprocess.Popen([*words, name, "3", "60"], stdout=subprocess.PIPE, text=True) for name in ("one", "two")
     ]
-    told = [writer.communicate(timeout=PATIENCE)[0].splitlines() for writer in writers]
+    output = [writer.communicate(timeout=PATIENCE)[0].splitlines() for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0]
-    acknowledged = {tuple(line.split()[:2]): line.split()[2] for lines in told for line in lines}
-    assert len(acknowledged) == sum(map(len, told)), "a number was given twice"
+    acknowledged = {tuple(line.split()[:2]): line.split()[2] for lines in output for line in lines}
+    assert len(acknowledged) == sum(map(len, output)), "a number was given twice"
 
     async def main() -> None:
         store = await SqliteStore.open(path)
@@ -50,7 +50,7 @@ def test_two_processes_write_the_same_logs_without_a_gap(tmp_path: Path) -> None
             }
             for name in ("one", "two"):  # what each wrote is in its order
                 own = [entry.body for entry in entries if entry.body.startswith(name)]
-                assert own == [line.split()[2] for line in told[name == "two"] if line.startswith(session)]
+                assert own == [line.split()[2] for line in output[name == "two"] if line.startswith(session)]
         await store.close()
 
     asyncio.run(main())

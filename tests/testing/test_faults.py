@@ -37,12 +37,12 @@ async def passed(sending: Sequence[Fault] = (), receiving: Sequence[Fault] = (),
     """Return what a faulty transport delivers of FRAMES, sent one in each pass of the loop."""
     left, right = memory_pair()
     near, far = faulty(left, sending=sending, seed=seed), faulty(right, receiving=receiving, seed=seed)
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def listen() -> None:
         try:
             while True:
-                heard.extend(frame for frame in await far.receive() if isinstance(frame, bytes))
+                received.extend(frame for frame in await far.receive() if isinstance(frame, bytes))
         except ConnectionFailed:
             pass
 
@@ -56,7 +56,7 @@ async def passed(sending: Sequence[Fault] = (), receiving: Sequence[Fault] = (),
             pass
         await near.close("done")
     await far.close()
-    return heard
+    return received
 
 
 A, B, C, D, E, F = FRAMES
@@ -91,9 +91,9 @@ def test_each_fault_works_in_both_directions(way: str, faults: list[Fault], expe
 
 
 def test_a_garbled_frame_differs_in_the_given_number_of_bytes_and_stays_one_line() -> None:
-    heard = asyncio.run(passed([Garble(at=2, bytes=3)]))
-    assert heard[:1] + heard[2:] == [A, C, D, E, F]
-    assert sum(one != other for one, other in zip(heard[1], B, strict=True)) == 3
+    received = asyncio.run(passed([Garble(at=2, bytes=3)]))
+    assert received[:1] + received[2:] == [A, C, D, E, F]
+    assert sum(one != other for one, other in zip(received[1], B, strict=True)) == 3
 
 
 def test_the_same_seed_gives_the_same_faults_and_another_gives_others() -> None:
@@ -141,21 +141,21 @@ def test_split_and_merged_frames_reach_a_real_process() -> None:
     async def scene() -> list[str]:
         transport = await spawn([sys.executable, "-c", reader])
         line = faulty(transport, sending=[Split(at=1, pieces=3), Merge(at=2)])
-        heard: list[str] = []
+        received: list[str] = []
         async with asyncio.timeout(20):
             line.send(b"abcdef")
-            while sum(len(eval(read)) for read in heard) < 7:  # the process repeats its own words
-                heard += [bytes(frame).decode() for frame in await line.receive()]  # type: ignore[arg-type]
+            while sum(len(eval(read)) for read in received) < 7:  # the process repeats its own words
+                received += [bytes(frame).decode() for frame in await line.receive()]  # type: ignore[arg-type]
             line.send(b"two")
             line.send(b"three")
-            while "three" not in heard[-1]:
-                heard += [bytes(frame).decode() for frame in await line.receive()]  # type: ignore[arg-type]
+            while "three" not in received[-1]:
+                received += [bytes(frame).decode() for frame in await line.receive()]  # type: ignore[arg-type]
         await line.close()
-        return heard
+        return received
 
-    heard = asyncio.run(scene())
-    assert heard[-1] == repr(b"two\nthree\n")
-    assert b"".join(eval(read) for read in heard[:-1]) == b"abcdef\n"
+    received = asyncio.run(scene())
+    assert received[-1] == repr(b"two\nthree\n")
+    assert b"".join(eval(read) for read in received[:-1]) == b"abcdef\n"
 
 
 def test_junk_and_split_frames_do_not_disturb_a_client() -> None:
@@ -195,7 +195,7 @@ async def test_a_client_reports_a_broken_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "amounts", "told"),
+    ("kind", "amounts", "shown"),
     [
         (Split, {"pieces": 0}, "pieces=0: Split needs at least 1"),
         (Drop, {"at": 0}, "at=0: frames are counted from 1"),
@@ -207,6 +207,6 @@ async def test_a_client_reports_a_broken_connection() -> None:
         (Truncate, {"keep": -1}, "keep=-1: Truncate needs at least 0"),
     ],
 )
-def test_a_fault_that_can_never_apply_is_refused(kind: type[Fault], amounts: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_fault_that_can_never_apply_is_refused(kind: type[Fault], amounts: dict[str, Any], shown: str) -> None:
+    with pytest.raises(ValueError, match=shown):
         kind(**amounts)

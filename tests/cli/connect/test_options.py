@@ -104,9 +104,9 @@ def test_mcp_servers_come_from_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server}}))
     agent = telling(tmp_path, what="servers")
     ran = dragoman("run", "go", "--mcp", "mcp.json", "--yes", "--", *agent, cwd=tmp_path)
-    (told,) = json.loads(ran.stdout)
-    assert (told["name"], told["command"], told["args"]) == ("files", "mcp-files", ["."])
-    assert told["env"] == [{"name": "TOKEN", "value": "hush-hush-hush"}]
+    (shown,) = json.loads(ran.stdout)
+    assert (shown["name"], shown["command"], shown["args"]) == ("files", "mcp-files", ["."])
+    assert shown["env"] == [{"name": "TOKEN", "value": "hush-hush-hush"}]
     ran = dragoman("run", "go", "--mcp", "mcp.json", "--", *agent, cwd=tmp_path)
     assert json.loads(ran.stdout) == []  # nobody to ask for permission to start it
     assert ran.returncode == 6

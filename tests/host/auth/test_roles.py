@@ -67,11 +67,13 @@ async def test_session_ids_of_other_users_are_not_found(tmp_path: Path) -> None:
             ("session/set_mode", {"modeId": "x"}),
         ]
         for method, params in calls:
-            told = [
+            received = [
                 await denied(eve.request(method, {"sessionId": id, **params})) for id in (one.id, "0" * len(one.id))
             ]
-            assert [error.kind for error in told] == [Kind.SESSION_NOT_FOUND] * 2
-            assert told[0].message.replace(one.id, "X") == told[1].message.replace("0" * len(one.id), "X"), method
+            assert [error.kind for error in received] == [Kind.SESSION_NOT_FOUND] * 2
+            assert received[0].message.replace(one.id, "X") == received[1].message.replace("0" * len(one.id), "X"), (
+                method
+            )
         for id in (one.id, "0" * len(one.id)):
             await eve.delete_session(id)  # deleting an invisible session succeeds and changes nothing
         assert (await eve.list_sessions()).sessions == []

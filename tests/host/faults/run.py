@@ -79,8 +79,10 @@ async def fault_run(folder: Path, plan: Plan, seed: str) -> Findings:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                told = [f"{view.name}: {report}\n" for each in guests for view in each.views for report in view.reports]
-                (folder / "reports").write_text("".join(told))
+                received = [
+                    f"{view.name}: {report}\n" for each in guests for view in each.views for report in view.reports
+                ]
+                (folder / "reports").write_text("".join(received))
             findings.lines = relay.carried
         findings.faults += await host.end()
     finally:

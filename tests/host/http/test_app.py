@@ -64,8 +64,8 @@ class Caller:
             sent.append(message)
 
         await self._app(scope, receive, send)
-        told = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        return Answered(sent[0]["status"], told, b"".join(each.get("body", b"") for each in sent[1:]))
+        shown = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return Answered(sent[0]["status"], shown, b"".join(each.get("body", b"") for each in sent[1:]))
 
 
 class HostedApp(NamedTuple):
@@ -222,11 +222,11 @@ async def test_the_pages_show_sessions_and_no_content(tmp_path: Path) -> None:
         assert b"<code>/tools/host/acp</code>" in (await at.ann("GET", "/")).body
         assert (await at.ann("GET", "/api/host")).status == 200
         at.ann.root = ""
-        told = (await at.ann("GET", "/metrics")).body.decode()
-        assert told.endswith("# EOF\n")
-        assert "dragoman_prompts_total 1" in told
-        assert "dragoman_agent_starts_total 1" in told
-        assert "dragoman_sessions_awake 1" in told
+        shown = (await at.ann("GET", "/metrics")).body.decode()
+        assert shown.endswith("# EOF\n")
+        assert "dragoman_prompts_total 1" in shown
+        assert "dragoman_agent_starts_total 1" in shown
+        assert "dragoman_sessions_awake 1" in shown
 
 
 async def test_without_a_token_only_health_checks_are_served(tmp_path: Path) -> None:

@@ -77,9 +77,9 @@ class PythonClient(Client):
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
         """Remember it as it would stand on the wire."""
-        told = update.model_dump(by_alias=True, exclude_none=True, mode="json")
-        self.updates.append({"sessionId": session_id, **told})
-        await self._cancel_if(told["sessionUpdate"], session_id)
+        shown = update.model_dump(by_alias=True, exclude_none=True, mode="json")
+        self.updates.append({"sessionId": session_id, **shown})
+        await self._cancel_if(shown["sessionUpdate"], session_id)
 
     async def _cancel_if(self, what: str, session_id: str) -> None:
         if self.cancel_on == what:
@@ -260,23 +260,23 @@ class Player:
 
 async def play(player: Player, step: dict[str, Any]) -> dict[str, Any]:
     """Do one step and tell what came of it."""
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     may_fail = step.pop("may_fail", False)
     try:
         result = await getattr(player, step.pop("do"))(**step)
         dump = getattr(result, "model_dump", None)
-        told["result"] = dump(by_alias=True, exclude_none=True, mode="json") if dump else result
+        values["result"] = dump(by_alias=True, exclude_none=True, mode="json") if dump else result
     except RequestError as error:
-        told["error"] = {"code": error.code, "message": str(error), "data": error.data}
+        values["error"] = {"code": error.code, "message": str(error), "data": error.data}
     except Exception as error:  # what the SDK raises when the line is gone
         if not may_fail:
             raise
-        told["error"] = {"code": 0, "message": str(error) or type(error).__name__, "data": None}
+        values["error"] = {"code": 0, "message": str(error) or type(error).__name__, "data": None}
     client = player.client
     for name in ("updates", "asked", "calls"):
-        told[name] = list(getattr(client, name))
+        values[name] = list(getattr(client, name))
         getattr(client, name).clear()
-    return told
+    return values
 
 
 async def main() -> None:

@@ -189,8 +189,8 @@ async def test_a_terminal_login_is_offered_to_clients_with_a_terminal_and_valid_
     async with raw_connection(agent) as client:
         assert client.received[0]["result"]["authMethods"] == []
     async with raw_connection(agent, capabilities={"auth": {"terminal": True}}) as client:
-        told = {"id": "setup", "name": "Set up", "type": "terminal", "args": ["--login"], "env": {"MODE": "login"}}
-        assert client.received[0]["result"]["authMethods"] == [told]
+        values = {"id": "setup", "name": "Set up", "type": "terminal", "args": ["--login"], "env": {"MODE": "login"}}
+        assert client.received[0]["result"]["authMethods"] == [values]
         error = await client.error("authenticate", {"methodId": "setup"})
         assert (error["code"], "terminal" in error["message"]) == (-32602, True)
         assert (await client.error("session/new", NEW["v1"]))["code"] == -32000
@@ -281,10 +281,10 @@ async def test_our_client_reads_the_auth_status_and_gets_updates() -> None:
 
     agent = agent_with_login(unstable=True)
     agent.authenticate("browser")(lambda _: None)
-    heard: list[str] = []
-    on = {"auth/status_update": lambda news: heard.append(news.state)}
+    received: list[str] = []
+    on = {"auth/status_update": lambda news: received.append(news.state)}
     async with connect_in_memory(agent, on=on) as remote:
         assert (await remote.auth_status()).state == "unauthenticated"
         await remote.authenticate("browser")
         await remote.logout()
-        assert heard == ["authenticated", "unauthenticated"]
+        assert received == ["authenticated", "unauthenticated"]

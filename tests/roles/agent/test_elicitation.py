@@ -16,16 +16,16 @@ BOTH: Any = {"elicitation": {"form": {}, "url": {}}}
 def eliciting_agent(question: Any, **declared: Any) -> tuple[Agent, list[Any]]:
     """Return an agent that asks one question, and the list of its answers."""
     agent = Agent("asking", **declared)
-    heard: list[Any] = []
+    received: list[Any] = []
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
         try:
-            heard.append(await question(turn))
+            received.append(await question(turn))
         except ProtocolError as error:
-            heard.append(error)
+            received.append(error)
 
-    return agent, heard
+    return agent, received
 
 
 @pytest.mark.parametrize("dialect", ["v1", "banjo"])
@@ -40,7 +40,7 @@ async def test_a_form_is_filled_in(dialect: str) -> None:
         "note": StringProperty(title="A note", max_length=40, default=""),
         "labels": MultiSelectProperty(items=MultiSelectItems(any_of=[EnumOption(const="a", title="A")]), default=[]),
     }
-    agent, heard = eliciting_agent(lambda turn: turn.elicit("How shall I release?", form=form), dialect=dialect)
+    agent, received = eliciting_agent(lambda turn: turn.elicit("How shall I release?", form=form), dialect=dialect)
     async with raw_connection(agent, dialect, BOTH) as client:
         filled = {"branch": "main", "force": False, "copies": 2, "ratio": 1, "how": "rebase", "labels": ["a"]}
         client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": filled}
@@ -61,7 +61,7 @@ async def test_a_form_is_filled_in(dialect: str) -> None:
             "note": "string",
             "labels": "array",
         }
-    [answer] = heard
+    [answer] = received
     assert answer
     assert (answer.action, answer["how"], answer.content) == ("accept", "rebase", filled)
 
@@ -69,11 +69,11 @@ async def test_a_form_is_filled_in(dialect: str) -> None:
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_form_that_is_not_filled_in_is_no_error(action: str) -> None:
 
-    agent, heard = eliciting_agent(lambda turn: turn.elicit("Which?", form={"branch": str}))
+    agent, received = eliciting_agent(lambda turn: turn.elicit("Which?", form={"branch": str}))
     async with raw_connection(agent, capabilities=BOTH) as client:
         client.answers["elicitation/create"] = lambda _: {"action": action}
         await prompt_and_wait(client, await new_session(client))
-    [answer] = heard
+    [answer] = received
     assert not answer
     assert (answer.action, answer.content) == (action, {})
 
@@ -81,11 +81,11 @@ async def test_a_form_that_is_not_filled_in_is_no_error(action: str) -> None:
 @pytest.mark.parametrize("content", [{}, {"how": "magic"}, {"how": 1}, None])
 async def test_an_answer_that_does_not_match_the_form_names_the_field(content: Any) -> None:
 
-    agent, heard = eliciting_agent(lambda turn: turn.elicit("How?", form={"how": ["merge", "rebase"]}))
+    agent, received = eliciting_agent(lambda turn: turn.elicit("How?", form={"how": ["merge", "rebase"]}))
     async with raw_connection(agent, capabilities=BOTH) as client:
         client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": content}
         await prompt_and_wait(client, await new_session(client))
-    [error] = heard
+    [error] = received
     assert error.data == {"fields": ["how"]}
 
 
@@ -97,7 +97,7 @@ async def test_a_link_is_opened_and_the_client_is_told_when_it_is_complete() -> 
         answer.complete()
         return answer
 
-    agent, heard = eliciting_agent(question)
+    agent, received = eliciting_agent(question)
     async with raw_connection(agent, capabilities=BOTH) as client:
         client.answers["elicitation/create"] = lambda _: {"action": "accept"}
         session = await new_session(client)
@@ -112,8 +112,8 @@ async def test_a_link_is_opened_and_the_client_is_told_when_it_is_complete() -> 
             "url": "https://example.org/login",
         }
         assert client.params_of("elicitation/complete") == [{"elicitationId": link}]
-    assert heard[0]
-    assert heard[0].id == link
+    assert received[0]
+    assert received[0].id == link
 
 
 @pytest.mark.parametrize(
@@ -128,22 +128,22 @@ async def test_a_link_is_opened_and_the_client_is_told_when_it_is_complete() -> 
 async def test_a_client_is_asked_only_in_modes_it_announced(capabilities: Any, mode: str) -> None:
 
     given: dict[str, Any] = {"form": {"branch": str}} if mode == "form" else {"url": "https://example.org"}
-    agent, heard = eliciting_agent(lambda turn: turn.elicit("Which?", **given))
+    agent, received = eliciting_agent(lambda turn: turn.elicit("Which?", **given))
     async with raw_connection(agent, capabilities=capabilities) as client:
         await prompt_and_wait(client, await new_session(client))
         assert client.params_of("elicitation/create") == []
-    assert (heard[0].kind, heard[0].data["capability"]) == ("capability_unsupported", f"elicitation.{mode}")
+    assert (received[0].kind, received[0].data["capability"]) == ("capability_unsupported", f"elicitation.{mode}")
 
 
 async def test_a_dialect_without_such_questions_is_never_asked() -> None:
 
-    agent, heard = eliciting_agent(lambda turn: turn.elicit("Which?", form={"branch": str}))
+    agent, received = eliciting_agent(lambda turn: turn.elicit("Which?", form={"branch": str}))
     async with raw_connection(agent, "draft", {"fs": {"read": True}}) as client:
         session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
         content = [{"type": "text", "text": "go"}]
         await client.result("session/prompt", {"sessionId": session, "content": content})
         assert client.params_of("elicitation/create") == []
-    assert heard[0].kind == "capability_unsupported"
+    assert received[0].kind == "capability_unsupported"
 
 
 async def test_a_question_is_a_form_or_a_link() -> None:

@@ -37,9 +37,9 @@ class Repeater:
 
 
 async def converse(session: ClientSession, prompt: str) -> None:
-    heard = await session.ask(prompt)
+    received = await session.ask(prompt)
     said = "".join(f"{prompt} {number};" for number in range(COUNT)) + "end"
-    assert heard == said
+    assert received == said
     assert [(message.role, message.text) for message in session.transcript.messages] == [
         ("user", prompt),
         ("agent", said),

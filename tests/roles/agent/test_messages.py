@@ -55,12 +55,12 @@ async def test_a_client_joins_the_chunks_also_after_loading() -> None:
     async with connect_in_memory(reporting_agent()) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
-        told = [(message.role, message.text) for message in session.transcript.messages]
-        assert told == [
+        messages = [(message.role, message.text) for message in session.transcript.messages]
+        assert messages == [
             ("user", "go"), ("agent", "one two"), ("thought", "hm"), ("agent", "uno dos"), ("agent", "done")
         ]  # fmt: skip
         loaded = await remote.load_session(session.id, CWD)
-        assert [(message.role, message.text) for message in loaded.transcript.messages] == told
+        assert [(message.role, message.text) for message in loaded.transcript.messages] == messages
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -81,7 +81,7 @@ async def test_text_outside_messages_with_ids_is_a_separate_message(streaming: b
         await turn.think("hm")
         await turn.say("and more")
 
-    told = [
+    received = [
         ("agent", "before"), ("agent", "named"), ("agent", "after"), ("agent", "the tool"), ("thought", "hm"),
         ("agent", "and more"),
     ]  # fmt: skip
@@ -89,9 +89,9 @@ async def test_text_outside_messages_with_ids_is_a_separate_message(streaming: b
     async with connect_in_memory(agent) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
-        assert [(message.role, message.text) for message in session.transcript.messages[1:]] == told
+        assert [(message.role, message.text) for message in session.transcript.messages[1:]] == received
         loaded = await remote.load_session(session.id, CWD)
-        assert [(message.role, message.text) for message in loaded.transcript.messages[1:]] == told
+        assert [(message.role, message.text) for message in loaded.transcript.messages[1:]] == received
 
 
 @pytest.mark.parametrize(("client", "dialect"), [*TRANSLATED, ("crow", "v1"), ("v1", "2025.1")])

@@ -120,7 +120,7 @@ async def test_a_turn_behind_middleware_is_cancelled_like_any_other() -> None:
 async def test_an_extension_is_answered_by_its_own_function_in_any_dialect(dialect: str) -> None:
 
     agent = talking_agent()
-    told: list[Any] = []
+    received: list[Any] = []
 
     @agent.on("_acme/index")
     async def index(params: Any) -> Any:
@@ -128,13 +128,13 @@ async def test_an_extension_is_answered_by_its_own_function_in_any_dialect(diale
 
     @agent.on("_acme/seen")
     def seen(params: Any) -> None:
-        told.append(params)
+        received.append(params)
 
     async with raw_connection(agent, dialect) as client:
         assert await client.result("_acme/index", {"depth": 3}) == {"files": 6}
         client.tell("_acme/seen", {"path": "/a"})
         assert (await client.error("_acme/other", {}))["code"] == -32601
-        assert told == [{"path": "/a"}]
+        assert received == [{"path": "/a"}]
 
 
 async def test_a_method_of_the_library_can_be_served_otherwise_and_the_client_told_of_extensions() -> None:

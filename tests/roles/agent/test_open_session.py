@@ -105,8 +105,8 @@ async def test_a_system_prompt_is_accepted_as_the_author_declared(
 
     agent = Agent("instructed", system_prompt_mode=declared)
     async with raw_connection(agent) as client:
-        told = client.received[0]["result"]["agentCapabilities"]["sessionCapabilities"]
-        assert told.get("systemPrompt") == capability
+        capabilities = client.received[0]["result"]["agentCapabilities"]["sessionCapabilities"]
+        assert capabilities.get("systemPrompt") == capability
         for mode, taken in (("append", append), ("override", override)):
             answer = await client.call("session/new", {**FROM, **prompt(mode)})
             if taken:
@@ -182,8 +182,8 @@ async def test_unstable_methods_are_served_if_the_author_declared_them() -> None
 
     agent, happened = recording_agent(unstable=True)
     async with raw_connection(agent) as client:
-        told = client.received[0]["result"]["agentCapabilities"]["sessionCapabilities"]
-        assert told.keys() >= {"archive", "status", "title"}
+        capabilities = client.received[0]["result"]["agentCapabilities"]["sessionCapabilities"]
+        assert capabilities.keys() >= {"archive", "status", "title"}
         session = await new_session(client)
         one = {"sessionId": session}
         assert await client.result("session/status", one) == {"status": "open"}

@@ -26,21 +26,21 @@ BANJO = [
 def agent_with_options(**declared: Any) -> tuple[Agent, list[Any]]:
     """Return an agent that records changes and rejects the value `bad`."""
     agent = Agent("listening", **declared)
-    heard: list[Any] = []
+    received: list[Any] = []
 
     @agent.on_option_changed
     async def option_changed(session: Session, option: str, value: Any) -> None:
         if value == "bad":
             raise ProtocolError(Kind.INVALID_PARAMS, "not today")
-        heard.append((option, value))
+        received.append((option, value))
 
     @agent.on_mode_changed
     def mode_changed(session: Session, mode: str) -> None:
-        if mode == "plan" and heard:
+        if mode == "plan" and received:
             raise ProtocolError(Kind.INVALID_STATE, "too late to plan")
-        heard.append(mode)
+        received.append(mode)
 
-    return agent, heard
+    return agent, received
 
 
 async def set_value(client: Raw, session: str, option: str, said: Any, **members: Any) -> Any:
@@ -53,7 +53,7 @@ async def set_value(client: Raw, session: str, option: str, said: Any, **members
 async def test_every_kind_of_option_is_shown_and_set_by_an_official_client() -> None:
 
     options = [MODELS, ROUTES, Option.switch("loud"), Option.json_value("max_tokens", 4096)]
-    agent, heard = agent_with_options(options=options)
+    agent, received = agent_with_options(options=options)
     boolean: Any = {"session": {"configOptions": {"boolean": {}}}}
     async with raw_connection(agent, capabilities=boolean) as client:
         result = await client.result("session/new", {"cwd": CWD, "mcpServers": []})
@@ -67,7 +67,7 @@ async def test_every_kind_of_option_is_shown_and_set_by_an_official_client() -> 
         assert (await set_value(client, session, "route", "duet"))["currentValue"] == "duet"
         assert (await set_value(client, session, "loud", True, type="boolean"))["currentValue"] is True
         assert (await set_value(client, session, "max_tokens", "8192"))["currentValue"] == "8192"
-        assert heard == [("route", "duet"), ("loud", True), ("max_tokens", 8192)]
+        assert received == [("route", "duet"), ("loud", True), ("max_tokens", 8192)]
         assert agent.sessions[session].get_option("max_tokens") == 8192
         for wrong in ({"configId": "route", "value": "x"}, {"configId": "no", "value": "x"}):
             error = await client.error("session/set_config_option", {"sessionId": session, **wrong})
@@ -76,12 +76,12 @@ async def test_every_kind_of_option_is_shown_and_set_by_an_official_client() -> 
 
 async def test_an_official_client_that_knows_no_switches_is_shown_a_choice_of_two() -> None:
 
-    agent, heard = agent_with_options(options=[Option.switch("loud")])
+    agent, received = agent_with_options(options=[Option.switch("loud")])
     async with raw_connection(agent) as client:
         session = await new_session(client)
-        told = await set_value(client, session, "loud", "true")
-        assert (told["type"], told["currentValue"]) == ("select", "true")
-        assert heard == [("loud", True)]
+        shown = await set_value(client, session, "loud", "true")
+        assert (shown["type"], shown["currentValue"]) == ("select", "true")
+        assert received == [("loud", True)]
 
 
 async def test_options_are_separate_for_each_session() -> None:
@@ -97,7 +97,7 @@ async def test_options_are_separate_for_each_session() -> None:
 @pytest.mark.item("004-17")
 async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json() -> None:
 
-    agent, heard = agent_with_options(
+    agent, received = agent_with_options(
         modes=MODES, options=[Option.json_value("maxTokens", 100), Option.switch("autoApprove")]
     )
     async with raw_connection(agent, "draft") as client:
@@ -116,11 +116,11 @@ async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json(
         assert (session.cwd, session.mode, session.system_prompt) == (CWD, "plan", "Be brief.")
         assert [server.name for server in session.mcp_servers] == ["git"]
         assert (session.get_option("maxTokens"), session.get_option("autoApprove")) == ({"soft": 4096}, True)
-        assert heard == ["plan", ("maxTokens", {"soft": 4096}), ("autoApprove", True)]
+        assert received == ["plan", ("maxTokens", {"soft": 4096}), ("autoApprove", True)]
         setting: Any = {"sessionId": session.id, "key": "maxTokens", "value": 5}
-        told = await client.result("session/set_config_option", setting)
-        del told["_meta"]  # the full list, for who reads it
-        assert told == {"key": "maxTokens", "previousValue": {"soft": 4096}, "currentValue": 5}
+        shown = await client.result("session/set_config_option", setting)
+        del shown["_meta"]  # the full list, for who reads it
+        assert shown == {"key": "maxTokens", "previousValue": {"soft": 4096}, "currentValue": 5}
         plain = await client.result("session/new", {"workingDirectory": CWD})
         assert agent.sessions[plain["sessionId"]].mode == "default"
 
@@ -128,7 +128,7 @@ async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json(
 @pytest.mark.item("003-10")
 async def test_a_banjo_client_chooses_a_model_and_gets_every_change() -> None:
 
-    agent, heard = agent_with_options(options=[MODELS], dialect="banjo")
+    agent, received = agent_with_options(options=[MODELS], dialect="banjo")
     async with raw_connection(agent, "banjo") as client:
         result = await client.result("session/new", {"cwd": CWD})
         assert result["models"] == {
@@ -141,7 +141,7 @@ async def test_a_banjo_client_chooses_a_model_and_gets_every_change() -> None:
         session = result["sessionId"]
         assert await client.result("session/set_model", {"sessionId": session, "modelId": "opus"}) == {}
         assert updates(client, "current_model_update")[0]["currentModelId"] == "opus"
-        assert heard == [("model", "opus")]
+        assert received == [("model", "opus")]
         agent.sessions[session].set_option("model", "sonnet")  # the agent decides by itself
         await client.until(lambda message: "sonnet" in str(message) and "current_model_update" in str(message))
         error = await client.error("session/set_model", {"sessionId": session, "modelId": "gpt"})
@@ -153,21 +153,21 @@ async def test_a_banjo_client_chooses_a_model_and_gets_every_change() -> None:
 @pytest.mark.parametrize(("option", "said"), [("auto_resume", "off"), ("route", "duet"), ("primary_agent", "codex")])
 async def test_banjos_options_are_set_and_answered_with_the_full_list(dialect: str, option: str, said: str) -> None:
 
-    agent, heard = agent_with_options(options=BANJO, dialect=dialect)
+    agent, received = agent_with_options(options=BANJO, dialect=dialect)
     async with raw_connection(agent, dialect) as client:
         session = await new_session(client)
         asked = {"sessionId": session, "configId": option, "value": said}
-        told = (await client.result("session/set_config_option", asked))["configOptions"]
-        assert [each["id"] for each in told] == ["auto_resume", "route", "primary_agent"]
-        assert {each["type"] for each in told} == {"select"}
+        result = (await client.result("session/set_config_option", asked))["configOptions"]
+        assert [each["id"] for each in result] == ["auto_resume", "route", "primary_agent"]
+        assert {each["type"] for each in result} == {"select"}
         before = {"auto_resume": "on", "route": "claude", "primary_agent": "claude"}
-        assert {each["id"]: each["currentValue"] for each in told} == {**before, option: said}
-        assert heard == [(option, said)]
+        assert {each["id"]: each["currentValue"] for each in result} == {**before, option: said}
+        assert received == [(option, said)]
 
 
 async def test_an_option_that_a_hook_rejects_is_not_set() -> None:
 
-    agent, heard = agent_with_options(modes=MODES, options=[Option.select("mood", ["good", "bad"])])
+    agent, received = agent_with_options(modes=MODES, options=[Option.select("mood", ["good", "bad"])])
     async with raw_connection(agent) as client:
         session = await new_session(client)
         asked = {"sessionId": session, "configId": "mood", "value": "bad"}
@@ -177,7 +177,7 @@ async def test_an_option_that_a_hook_rejects_is_not_set() -> None:
         assert (await client.error("session/set_mode", {"sessionId": session, "modeId": "plan"}))["code"] == -32600
         assert agent.sessions[session].mode == "default"
         assert [update["currentModeId"] for update in updates(client, "current_mode_update")] == ["default"]
-        assert heard == ["default"]
+        assert received == ["default"]
 
 
 def test_an_option_is_declared_with_a_value_that_it_has() -> None:

@@ -22,11 +22,11 @@ async def merged_prompt(
 ) -> tuple[str, Raw]:
     """Return the agent's text of a prompt, and the client."""
     agent = Agent("merging", image=True, audio=True, dialect=dialect)
-    heard: list[str] = []
+    received: list[str] = []
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        heard.append(await turn.prompt_text())
+        received.append(await turn.prompt_text())
         assert len(turn.prompt) == len(blocks)  # the raw prompt stays as it was
 
     async with raw_connection(agent, dialect, capabilities) as client:
@@ -34,7 +34,7 @@ async def merged_prompt(
             client.answers["fs/read_text_file"] = offers
         session = await new_session(client, additionalDirectories=["/usr/share/notes"])
         assert "result" in await prompt_and_wait(client, session, *blocks)
-    return heard[0], client
+    return received[0], client
 
 
 @pytest.mark.item("003-19")
@@ -129,11 +129,11 @@ async def test_a_file_that_the_client_cannot_read_is_described_with_the_reason()
 async def test_an_attachment_of_a_draft_prompt_is_read_like_a_link() -> None:
 
     agent = Agent("merging")
-    heard: list[str] = []
+    received: list[str] = []
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        heard.append(await turn.prompt_text())
+        received.append(await turn.prompt_text())
 
     async with raw_connection(agent, "draft", {"fs": {"read": True, "write": True}}) as client:
         client.answers["fs/read_text_file"] = lambda _: {"content": "the text", "encoding": "utf-8"}
@@ -141,4 +141,4 @@ async def test_an_attachment_of_a_draft_prompt_is_read_like_a_link() -> None:
         content = [{"type": "text", "text": "Read"}]
         asked = {"sessionId": session, "content": content, "attachments": [{"path": "notes.md"}]}
         await client.result("session/prompt", asked)
-    assert heard == [f"Read\n\n[context: file://{CWD}/notes.md]\nthe text\n[end of context]"]
+    assert received == [f"Read\n\n[context: file://{CWD}/notes.md]\nthe text\n[end of context]"]

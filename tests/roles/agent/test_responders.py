@@ -31,7 +31,7 @@ def two_responder_agent(**declared: Any) -> Agent:
 
 
 @pytest.mark.parametrize(
-    ("settings", "heard"),
+    ("settings", "received"),
     [
         ({}, "claude "),
         ({"route": "codex"}, "codex "),
@@ -43,14 +43,14 @@ def two_responder_agent(**declared: Any) -> Agent:
 @pytest.mark.parametrize("dialect", ["banjo", "v1", "draft"])
 @pytest.mark.item("003-11")
 async def test_the_route_says_who_answers_and_the_primary_agent_who_begins(
-    settings: dict[str, str], heard: str, dialect: str
+    settings: dict[str, str], received: str, dialect: str
 ) -> None:
 
     async with connect_in_memory(two_responder_agent(), dialect=dialect) as remote:
         session = await remote.open_session(CWD)
         for option, value in settings.items():
             await session.set_option(option, value)
-        assert await session.ask("hi") == heard
+        assert await session.ask("hi") == received
 
 
 async def test_a_responder_that_ends_the_turn_early_is_the_last() -> None:

@@ -102,12 +102,12 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
             listed = await client.list_sessions()
             assert [info.title for info in listed.sessions] == ["About bye", "About hello"]
             session = await client.load_session(id, "/", mcp_servers=[server], directories=["/tmp"])
-            told = [
+            received = [
                 update
                 for update in session.updates_outside_turns
                 if isinstance(update, UserMessageChunk | AgentMessageChunk)
             ]
-            assert [update.content.text for update in told] == ["hello", "you said hello"]  # type: ignore[union-attr]
+            assert [update.content.text for update in received] == ["hello", "you said hello"]  # type: ignore[union-attr]
             assert session.mode == "code"
             assert session.options[0].current_value == "large"
             assert await session.ask("again") == "you said again"
@@ -228,14 +228,14 @@ async def test_a_loss_in_translation_is_logged_in_its_session() -> None:
         sessions = [await client.open_session("/") for _ in range(3)]
         await sessions[0].ask("hello")
         assert await sessions[1].ask("ask") in ("yes", "no")
-    told: dict[str | None, list[Any]] = {  # a session is called by its title, or else its first prompt
+    values: dict[str | None, list[Any]] = {  # a session is called by its title, or else its first prompt
         summary.title: [entry for entry in await store.read(summary.session_id) if entry.kind == "translated"]
         for summary in await store.sessions()
     }
-    assert {title: len(entries) for title, entries in told.items()} == {"About hello": 1, "ask": 1, None: 0}
-    assert "cannot express the update session_info_update" in told["About hello"][0].body["message"]
-    assert told["ask"][0].body["message"].startswith("permission for May I?")
-    assert told["ask"][0].turn == "turn_1"
+    assert {title: len(entries) for title, entries in values.items()} == {"About hello": 1, "ask": 1, None: 0}
+    assert "cannot express the update session_info_update" in values["About hello"][0].body["message"]
+    assert values["ask"][0].body["message"].startswith("permission for May I?")
+    assert values["ask"][0].turn == "turn_1"
 
 
 async def test_messages_that_are_sent_whole_are_logged_whole() -> None:
@@ -292,24 +292,24 @@ async def test_everything_a_client_got_from_a_killed_agent_is_loaded_again(tmp_p
     program.write_text(textwrap.dedent(PROGRAM))
     words = [sys.executable, str(program), str(tmp_path / "s.db")]
 
-    heard: list[str] = []
+    received: list[str] = []
     async with connect(words, initialize_timeout=PATIENCE) as client:
         session = await client.open_session("/")
 
         async def listen() -> None:
             async for update in await session.prompt("go").__aenter__():
-                heard.append(update.content.text)  # type: ignore[union-attr]
-                if len(heard) == 500:
+                received.append(update.content.text)  # type: ignore[union-attr]
+                if len(received) == 500:
                     os.kill(client.connection.transport.pid, signal.SIGKILL)  # type: ignore[attr-defined]
 
         with pytest.raises(AgentExited):
             await listen()
     async with connect(words, initialize_timeout=PATIENCE) as client:
         loaded = await client.load_session(session.id, "/")
-        told = "".join(
+        shown = "".join(
             update.content.text  # type: ignore[union-attr]
             for update in loaded.updates_outside_turns
             if isinstance(update, AgentMessageChunk)
         )
-    assert len(heard) >= 500
-    assert told.startswith("".join(heard))
+    assert len(received) >= 500
+    assert shown.startswith("".join(received))

@@ -118,8 +118,8 @@ async def test_a_draft_client_is_told_what_the_call_is_for_and_how_it_failed() -
     [start] = client.updates("tool_call")
     assert (start["tool"], start["status"], start["requiresPermission"]) == ("write_file", "pending", True)
     [question] = client.params_of("session/request_permission")
-    told = {"operation": "file_write", "resource": "/a", "reason": "it is out of date", "toolCallId": start["id"]}
-    assert told.items() <= question.items()
+    values = {"operation": "file_write", "resource": "/a", "reason": "it is out of date", "toolCallId": start["id"]}
+    assert values.items() <= question.items()
     last = client.updates("tool_call_update")[-1]
     assert (last["status"], last["error"]) == ("failed", "the disk is full")
 
@@ -216,8 +216,8 @@ async def test_an_official_client_gets_the_same_in_its_four_states() -> None:
         client.answers["session/request_permission"] = lambda _: chosen
         session = await new_session(client)
         await client.result("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
-        told = [params["update"]["status"] for params in client.params_of("session/update")]
-        assert told == ["pending", "pending", "failed"]
+        updates = [params["update"]["status"] for params in client.params_of("session/update")]
+        assert updates == ["pending", "pending", "failed"]
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,10 @@ async def with_banjo_agent(
     peer = ScriptedPeer(theirs)
 
     async def play() -> None:
-        heard = await peer.expect(method="initialize")
-        peer.send({"jsonrpc": "2.0", "id": heard["id"], "result": {"protocolVersion": 1}})
-        heard = await peer.expect(method="session/new")
-        peer.send({"jsonrpc": "2.0", "id": heard["id"], "result": {"sessionId": "s"}})
+        answer = await peer.expect(method="initialize")
+        peer.send({"jsonrpc": "2.0", "id": answer["id"], "result": {"protocolVersion": 1}})
+        answer = await peer.expect(method="session/new")
+        peer.send({"jsonrpc": "2.0", "id": answer["id"], "result": {"sessionId": "s"}})
         prompt = await peer.expect(method="session/prompt")
         await script(peer)
         reason = "cancelled" if cancel else "end_turn"
@@ -149,19 +149,19 @@ async def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_fo
     session = made["result"]["sessionId"]
     prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
     client.send({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt})
-    heard = await client.receive()
-    while heard.get("method") != "session/request_permission":
-        heard = await client.receive()
-    params = heard["params"]
+    answer = await client.receive()
+    while answer.get("method") != "session/request_permission":
+        answer = await client.receive()
+    params = answer["params"]
     assert params["sessionId"] == session
     assert (params["toolCall"]["toolCallId"], params["toolCall"]["title"]) == ("c1", "Write a")
     assert params["options"] == [
         {"optionId": option.option_id, "name": option.name, "kind": option.kind} for option in OPTIONS
     ]
     chosen = {"outcome": {"outcome": "selected", "optionId": "o3"}}
-    client.send({"jsonrpc": "2.0", "id": heard["id"], "result": chosen})
-    while heard.get("id") != 3:
-        heard = await client.receive()
+    client.send({"jsonrpc": "2.0", "id": answer["id"], "result": chosen})
+    while answer.get("id") != 3:
+        answer = await client.receive()
     said = [one["params"]["update"] for one in client.received if one.get("method") == "session/update"]
     assert said[-1]["content"]["text"] == "reject_always o3"
     await serving.close()
@@ -198,8 +198,8 @@ async def test_a_policy_is_asked_through_a_translator(client: str, agent: str) -
         return next(option.option_id for option in question.options if option.kind == "allow_once")
 
     async with translated(asking_agent(), client, agent, permission=allow) as remote:
-        heard = await (await remote.open_session(CWD)).ask("go")
-        assert heard.startswith("allow_once")
+        received = await (await remote.open_session(CWD)).ask("go")
+        assert received.startswith("allow_once")
         assert len(asked) == 1
 
 
@@ -229,7 +229,7 @@ def eliciting_agent() -> Agent:
 
 
 @pytest.mark.parametrize(
-    ("reply", "heard"),
+    ("reply", "received"),
     [
         ({"name": "Ada"}, "accept {'name': 'Ada'}"),
         (False, "decline"),
@@ -237,7 +237,7 @@ def eliciting_agent() -> Agent:
         (CreateElicitationResult(action="accept", content={"name": "Bo"}), "accept {'name': 'Bo'}"),
     ],
 )
-async def test_a_form_is_filled_declined_or_closed(reply: Any, heard: str) -> None:
+async def test_a_form_is_filled_declined_or_closed(reply: Any, received: str) -> None:
 
     asked: list[CreateElicitationParams] = []
 
@@ -247,13 +247,13 @@ async def test_a_form_is_filled_declined_or_closed(reply: Any, heard: str) -> No
 
     async with connect_in_memory(eliciting_agent(), elicit=elicit) as remote:
         session = await remote.open_session(CWD)
-        assert await session.ask("form") == heard
+        assert await session.ask("form") == received
         (question,) = asked
         assert (question.message, question.requested_schema) == ("Who?", form(session.id).requested_schema)
 
 
-@pytest.mark.parametrize(("reply", "heard"), [(True, "accept"), ({"ignored": 1}, "accept"), (False, "decline")])
-async def test_a_link_is_passed_unchanged_and_only_accepted(reply: Any, heard: str) -> None:
+@pytest.mark.parametrize(("reply", "received"), [(True, "accept"), ({"ignored": 1}, "accept"), (False, "decline")])
+async def test_a_link_is_passed_unchanged_and_only_accepted(reply: Any, received: str) -> None:
 
     shown: list[Any] = []
 
@@ -262,7 +262,7 @@ async def test_a_link_is_passed_unchanged_and_only_accepted(reply: Any, heard: s
         return reply
 
     async with connect_in_memory(eliciting_agent(), elicit=elicit) as remote:
-        assert await (await remote.open_session(CWD)).ask("url") == heard
+        assert await (await remote.open_session(CWD)).ask("url") == received
         assert shown == [SIGN_IN]
 
 
@@ -343,10 +343,10 @@ async def test_cancelling_the_turn_closes_its_form() -> None:
             closed.append("form")
 
     async def script() -> None:
-        heard = await peer.expect(method="initialize")
-        peer.send({"jsonrpc": "2.0", "id": heard["id"], "result": {"protocolVersion": 1}})
-        heard = await peer.expect(method="session/new")
-        peer.send({"jsonrpc": "2.0", "id": heard["id"], "result": {"sessionId": "s"}})
+        received = await peer.expect(method="initialize")
+        peer.send({"jsonrpc": "2.0", "id": received["id"], "result": {"protocolVersion": 1}})
+        received = await peer.expect(method="session/new")
+        peer.send({"jsonrpc": "2.0", "id": received["id"], "result": {"sessionId": "s"}})
         prompt = await peer.expect(method="session/prompt")
         params = {"mode": "form", "message": "?", "sessionId": "s", "requestedSchema": {"type": "object"}}
         answer = await peer.request(7, "elicitation/create", params)

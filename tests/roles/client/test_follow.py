@@ -40,11 +40,11 @@ async def test_each_location_is_reported_once_in_order() -> None:
 
     async with connect_in_memory(locating_agent()) as remote:
         session = await remote.open_session(CWD)
-        told: list[Location] = []
-        session.on_location = told.append
+        received: list[Location] = []
+        session.on_location = received.append
         following = session.follow()
         await session.ask("go")
-        assert told == TOLD
+        assert received == TOLD
         assert [await anext(following), await anext(following)] == TOLD
 
 
@@ -94,7 +94,7 @@ async def test_a_range_that_our_agent_names_is_the_drafts_location_on_the_wire()
     made = await client.request(2, "session/new", {"workingDirectory": CWD})
     content = [{"type": "text", "text": "go"}]
     await client.request(3, "session/prompt", {"sessionId": made["result"]["sessionId"], "content": content})
-    updates = [heard["params"] for heard in client.received if heard.get("method") == "session/update"]
+    updates = [received["params"] for received in client.received if received.get("method") == "session/update"]
     (call,) = [update["data"] for update in updates if update["type"] == "tool_call"]
     assert call["location"] == {"path": A, "line": 42, "column": 5, "endLine": 55, "endColumn": 2}
     await serving.close()
@@ -105,10 +105,10 @@ async def test_locations_pass_a_translator(client: str, agent: str) -> None:
 
     async with translated(locating_agent(), client, agent) as remote:
         session = await remote.open_session(CWD)
-        told: list[Location] = []
-        session.on_location = told.append
+        received: list[Location] = []
+        session.on_location = received.append
         await session.ask("go")
-        assert [(place.path, place.line) for place in told][:2] == [(A, 3), (B, 7)]
+        assert [(place.path, place.line) for place in received][:2] == [(A, 3), (B, 7)]
 
 
 async def test_following_ends_with_the_session_and_when_it_is_closed() -> None:

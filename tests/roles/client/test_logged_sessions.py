@@ -83,16 +83,16 @@ def run(test: Any) -> None:
 async def test_everything_is_in_the_log_in_the_order_it_happened(tmp_path: Path) -> None:
 
     store = await SqliteStore.open(str(tmp_path / "s.db"))
-    heard: list[str] = []
+    received: list[str] = []
     async with connect_in_memory(
-        talking_agent(), store=store, permission="allow", on_entry=lambda _, entry: heard.append(entry.kind)
+        talking_agent(), store=store, permission="allow", on_entry=lambda _, entry: received.append(entry.kind)
     ) as agent:
         session = await agent.open_session(str(tmp_path))
         assert await session.ask("ask") == "yes"
         assert session.log_id == session.id
     entries = await store.read(session.id)
     kinds = [entry.kind for entry in entries]
-    assert kinds == heard
+    assert kinds == received
     assert kinds[:3] == ["opened", "turn_started", "prompt"]
     assert kinds.index("asked") < kinds.index("decided") < kinds.index("turn_ended") == len(kinds) - 1
     assert len({entry.turn for entry in entries[1:]}) == 1
@@ -112,19 +112,19 @@ async def test_nothing_is_delivered_before_it_is_stored() -> None:
     store = Slow()
     async with connect_in_memory(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
-        heard: list[Any] = []
-        session.on_update = heard.append
+        received: list[Any] = []
+        session.on_update = received.append
         async with session.prompt("hello") as turn:
             store.gate.clear()
             await store.asked_for(3)  # opened, the prompt, then what the agent says
             for _ in range(50):
                 await asyncio.sleep(0)
-            assert heard == []
+            assert received == []
             assert not turn.is_over
             store.gate.set()
             texts = [update.content.text async for update in turn]  # type: ignore[union-attr]
         assert texts == ["TextContent: hello"]
-        assert len(heard) == 1
+        assert len(received) == 1
         assert turn.stop_reason == "end_turn"
 
 
@@ -158,9 +158,9 @@ async def test_a_stream_is_stored_in_few_commits_without_loss() -> None:
         text = await session.ask("many")
     assert text == "".join(f"{number} " for number in range(5000))
     entries = await store.read(session.id)
-    told = [entry.body.content.text if not isinstance(entry.body, dict) else entry.body["content"]["text"]
+    shown = [entry.body.content.text if not isinstance(entry.body, dict) else entry.body["content"]["text"]
             for entry in entries if entry.kind == "update"]  # fmt: skip
-    assert "".join(told) == text
+    assert "".join(shown) == text
     assert store.appends < 1000
 
 
@@ -169,14 +169,14 @@ async def test_a_store_that_fails_ends_the_turn_with_its_error_and_may_recover()
     store = Slow()
     async with connect_in_memory(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
-        heard: list[Any] = []
-        session.on_update = heard.append
+        received: list[Any] = []
+        session.on_update = received.append
         turn = await session.prompt("many").__aenter__()
         store.fault = StoreFault("full", "there is no room")
         with pytest.raises(StoreFault, match="no room"):
             await turn.wait()
         logged = [entry for entry in await store.read(session.id) if entry.kind == "update"]
-        assert len(logged) == len(heard)
+        assert len(logged) == len(received)
         with pytest.raises(StoreFault):
             await session.ask("again")
         store.fault = None
@@ -235,14 +235,14 @@ async def test_forms_and_their_values_are_logged_on_both_sides_and_links_without
         session = await client.open_session("/")
         await session.ask("go")
     for each in (store, kept):
-        told = [entry for entry in await each.read(session.id) if entry.kind in ("asked", "decided")]
-        assert [entry.kind for entry in told] == ["asked", "decided"] * 2
-        assert [told[0].body["message"], told[1].body] == [
+        entries = [entry for entry in await each.read(session.id) if entry.kind in ("asked", "decided")]
+        assert [entry.kind for entry in entries] == ["asked", "decided"] * 2
+        assert [entries[0].body["message"], entries[1].body] == [
             "Which branch?",
             {"action": "accept", "content": {"branch": "main"}},
         ]
-        assert told[2].body["url"] == "https://example.org/login"
-        assert told[3].body == {"elicitationId": told[2].body["elicitationId"], "action": "accept"}
+        assert entries[2].body["url"] == "https://example.org/login"
+        assert entries[3].body == {"elicitationId": entries[2].body["elicitationId"], "action": "accept"}
         assert b"s3cret" not in b"".join(await each.lines(session.id))
 
 
@@ -408,11 +408,11 @@ async def test_the_exit_of_an_agent_is_the_last_log_entry() -> None:
 
     async with connect_in_memory(agent, store=store) as remote:
         session = await remote.open_session("/")
-        heard: list[Any] = []
-        session.on_update = heard.append
+        received: list[Any] = []
+        session.on_update = received.append
         with pytest.raises(ConnectionFailed):
             await session.ask("go")
-        assert len(heard) == 1
+        assert len(received) == 1
     kinds = [entry.kind for entry in await store.read(session.id)]
     assert kinds[:4] == ["opened", "turn_started", "prompt", "update"]
     assert set(kinds[4:]) == {"agent_exited", "turn_ended"}

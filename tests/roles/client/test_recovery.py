@@ -101,20 +101,20 @@ async def test_each_timeout_makes_the_next_timeout_longer() -> None:
 @pytest.mark.parametrize("kind", [Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR])
 async def test_the_user_is_told_and_decides_whether_to_try_again(kind: str, caplog: pytest.LogCaptureFixture) -> None:
 
-    told: list[str] = []
+    reports: list[str] = []
     answers = iter([True, False])
 
     async def retry(_: FailedAttempt) -> bool:
         return next(answers)
 
     work = Failing(kind, kind, kind)
-    recovery = Recovery(on_failure=lambda trouble: told.append(trouble.explanation), confirm_retry=retry)
+    recovery = Recovery(on_failure=lambda trouble: reports.append(trouble.explanation), confirm_retry=retry)
     with pytest.raises(ProtocolError) as caught:
         await recovery.run(work)
     assert caught.value.kind == kind
     assert len(work.stretches) == 2
-    assert len(told) == 2
-    assert all(f"{kind} it is" in text for text in told)
+    assert len(reports) == 2
+    assert all(f"{kind} it is" in text for text in reports)
     assert bool(caplog.records) == (kind == Kind.INTERNAL_ERROR)
 
 
@@ -214,13 +214,13 @@ async def test_a_session_that_the_agent_lost_is_replaced_by_a_new_one() -> None:
         assert await session.ask("one") == "well done"
         before = session.id
         agent.sessions.clear()  # it was started anew, say
-        told: list[FailedAttempt] = []
-        recovery = Recovery(on_failure=told.append)
+        received: list[FailedAttempt] = []
+        recovery = Recovery(on_failure=received.append)
         assert await session.ask("two", recovery=recovery) == "well done"
         assert session.id != before
         assert session.mode == "code"
-        assert [trouble.strategy for trouble in told] == [Strategy.NEW_SESSION]
-        assert "without its history" in told[0].explanation
+        assert [trouble.strategy for trouble in received] == [Strategy.NEW_SESSION]
+        assert "without its history" in received[0].explanation
         assert await session.ask("three") == "well done"
         assert [one.text for one in session.transcript.messages if one.role == "agent"] == ["well done"] * 3
 
@@ -279,21 +279,21 @@ async def test_error_kinds_pass_a_translator_and_are_recovered_from(client: str,
 
     kinds = [Kind.RATE_LIMITED, Kind.TIMEOUT, Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR]
     clock = Clock()
-    told: list[str] = []
+    reports: list[str] = []
     recovery = Recovery(
         max_attempts=9,
         sleep=clock.sleep,
         confirm_retry=always_retry,
-        on_failure=lambda trouble: told.append(trouble.error.kind),
+        on_failure=lambda trouble: reports.append(trouble.error.kind),
     )
     failing = failing_agent(lambda n: kinds[n - 1] if n <= len(kinds) else None)
     async with translated(failing, client, agent) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("go", recovery=recovery) == "well done"
-        assert told == kinds
+        assert reports == kinds
         failing.sessions.clear()
         assert await session.ask("go", recovery=recovery) == "well done"
-        assert told[len(kinds) :] == [Kind.SESSION_NOT_FOUND]
+        assert reports[len(kinds) :] == [Kind.SESSION_NOT_FOUND]
 
 
 @pytest.mark.item("004-60", "004-62")
@@ -314,15 +314,15 @@ async def test_a_timed_out_turn_is_retried_with_a_longer_timeout() -> None:
 
     async with connect_in_memory(agent) as remote:
         session = await remote.open_session(CWD)
-        told: list[str] = []
-        recovery = Recovery(timeout_factor=1000.0, on_failure=lambda trouble: told.append(trouble.error.message))
+        reports: list[str] = []
+        recovery = Recovery(timeout_factor=1000.0, on_failure=lambda trouble: reports.append(trouble.error.message))
         assert await session.ask("go", idle_timeout=0.02, recovery=recovery) == "awake"
         assert cancelled
-        assert told == ["the agent sent no update for 0.02 s"]
+        assert reports == ["the agent sent no update for 0.02 s"]
 
 
 @pytest.mark.parametrize(
-    ("message", "data", "told"),
+    ("message", "data", "shown"),
     [
         ("Internal error", {"details": "no such session"}, "Internal error: no such session"),
         ("Internal error", {"details": ["deep"]}, "Internal error"),
@@ -331,6 +331,6 @@ async def test_a_timed_out_turn_is_retried_with_a_longer_timeout() -> None:
     ],
 )
 def test_the_reason_in_the_error_data_is_part_of_the_explanation(
-    message: str, data: dict[str, Any] | None, told: str
+    message: str, data: dict[str, Any] | None, shown: str
 ) -> None:
-    assert ProtocolError(Kind.INTERNAL_ERROR, message, data).explanation == told
+    assert ProtocolError(Kind.INTERNAL_ERROR, message, data).explanation == shown

@@ -124,9 +124,9 @@ async def test_terminal_login_is_announced_if_there_is_a_runner(tmp_path: Path) 
         "agent.run()\n",
         encoding="utf-8",
     )
-    for runner, heard in ((None, "False"), (run_in_terminal, "True")):
+    for runner, received in ((None, "False"), (run_in_terminal, "True")):
         async with connect([sys.executable, str(teller)], cwd=str(tmp_path), terminal_login=runner) as remote:
-            assert await (await remote.open_session(str(tmp_path))).ask("?") == heard
+            assert await (await remote.open_session(str(tmp_path))).ask("?") == received
 
 
 async def test_other_auth_methods_are_sent_to_the_agent() -> None:

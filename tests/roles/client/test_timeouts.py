@@ -232,9 +232,9 @@ async def test_a_timeout_of_an_agent_is_minus_32009_in_the_draft() -> None:
 
 async def test_a_silent_agent_is_given_up_at_start_and_each_attempt_is_reported() -> None:
 
-    told: list[str] = []
+    reports: list[str] = []
     with pytest.raises(StartFailed, match="does not understand initialize"):
-        async with connect(["sh", "-c", "cat > /dev/null"], initialize_timeout=SOON, report=told.append):
+        async with connect(["sh", "-c", "cat > /dev/null"], initialize_timeout=SOON, report=reports.append):
             pass
     attempts = ["v1", "draft", "crow", "2025.1"]
-    assert [line.split(":")[0] for line in told] == [f"sh -c cat > /dev/null in {name}" for name in attempts]
+    assert [line.split(":")[0] for line in reports] == [f"sh -c cat > /dev/null in {name}" for name in attempts]

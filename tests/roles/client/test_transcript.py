@@ -94,6 +94,6 @@ async def test_the_transcript_is_the_same_through_a_translator(client: str, agen
     async with translated(working_agent(), client, agent) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
-        told = [(who, text.replace("Read a", "read")) for who, text in entry_summary(session.transcript)]
-        assert told == [(who, text.replace("Read a", "read")) for who, text in SAID]
+        received = [(who, text.replace("Read a", "read")) for who, text in entry_summary(session.transcript)]
+        assert received == [(who, text.replace("Read a", "read")) for who, text in SAID]
         assert [entry.content for entry in session.plan] == ["look"]

@@ -246,9 +246,9 @@ async def test_changes_are_sent_until_the_watch_ends(tmp_path: Path, way: tuple[
     approve = Approving()
     async with in_turn(tmp_path, work, way, workspace=WorkspaceAccess(approve=approve)) as (remote, wire, _):
         assert request_methods(wire) == ["fs/watch", "fs/unwatch"]
-        told = [frame for frame in wire.heard if frame.get("method") == "fs/changed"]
-        assert told
-        assert all("id" not in frame and set(frame["params"]) >= {"watchId", "changes"} for frame in told)
+        received = [frame for frame in wire.heard if frame.get("method") == "fs/changed"]
+        assert received
+        assert all("id" not in frame and set(frame["params"]) >= {"watchId", "changes"} for frame in received)
         assert [(question.operation, question.method) for question in approve.questions] == [("read", "fs/watch")]
         assert remote._workspace is not None
         assert remote._workspace.files._watches == {}
@@ -415,10 +415,10 @@ async def test_workspace_capabilities_are_announced_in_both_forms() -> None:
         "ui": ui,
     }
     params = await introduced("v1", WorkspaceAccess(max_terminals=5, watching=False, binary=False))
-    told = params["clientCapabilities"]
-    assert told["fs"] == {"readTextFile": True, "writeTextFile": True}
-    assert told["terminal"] is True
-    assert told["_meta"]["dragoman"] == {
+    shown = params["clientCapabilities"]
+    assert shown["fs"] == {"readTextFile": True, "writeTextFile": True}
+    assert shown["terminal"] is True
+    assert shown["_meta"]["dragoman"] == {
         "fs": {"list": True, "createDirectory": True, "atomic": True},
         "terminal": {"interactive": True, "maxConcurrent": 5},
     }

@@ -54,9 +54,9 @@ class Editor:
         return said
 
     def comes(self, **members: Any) -> list[dict[str, Any]]:
-        heard = self.landing.route_host_frame(encode(**members))
-        self.again = [json.loads(frame) for frame in heard.to_host]
-        return [json.loads(frame) for frame in heard.to_editor if isinstance(frame, bytes)]
+        received = self.landing.route_host_frame(encode(**members))
+        self.again = [json.loads(frame) for frame in received.to_host]
+        return [json.loads(frame) for frame in received.to_editor if isinstance(frame, bytes)]
 
 
 @pytest.mark.parametrize("dialect", SPOKEN)
@@ -119,7 +119,7 @@ def test_another_existing_session_is_opened_as_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told", "shown"),
+    ("asked", "reported", "shown"),
     [
         ({}, ["a", S, "b"], [S, "a", "b"]),
         ({"cwd": "/elsewhere"}, ["a"], [S, "a"]),
@@ -127,11 +127,11 @@ def test_another_existing_session_is_opened_as_asked() -> None:
     ],
 )
 def test_the_session_list_begins_with_the_attached_session(
-    asked: dict[str, Any], told: list[str], shown: list[str]
+    asked: dict[str, Any], reported: list[str], shown: list[str]
 ) -> None:
     editor = Editor()
     editor.goes(id=1, method="session/list", params=asked)
-    (answer,) = editor.comes(id=1, result={"sessions": [{"sessionId": each} for each in told], "nextCursor": "200"})
+    (answer,) = editor.comes(id=1, result={"sessions": [{"sessionId": each} for each in reported], "nextCursor": "200"})
     assert [each["sessionId"] for each in answer["result"]["sessions"]] == shown
     assert answer["result"]["nextCursor"] == "200"
 

@@ -114,7 +114,7 @@ async def test_a_proxy_may_reject_initialize_and_accept_a_later_one() -> None:
 
 async def test_messages_before_initialize_can_be_claimed_but_not_forwarded() -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
-    heard: list[Any] = []
+    received: list[Any] = []
 
     @proxy.from_client("_greet")
     async def greet(params: Any, forward: Forward) -> Any:
@@ -122,7 +122,7 @@ async def test_messages_before_initialize_can_be_claimed_but_not_forwarded() -> 
 
     @proxy.from_client("_hum")
     def hum(params: Any, forward: Forward) -> None:
-        heard.append(params)
+        received.append(params)
 
     async with connect_through_proxy(proxy) as (client, server):
         client.send({"jsonrpc": "2.0", "method": "_hum", "params": {"n": 1}})
@@ -131,7 +131,7 @@ async def test_messages_before_initialize_can_be_claimed_but_not_forwarded() -> 
         client.send(call(2, "_greet", {"on": True}))
         answer = await client.expect(id=2, error={"data": {"kind": "invalid_state"}})
         assert "initialize" in answer["error"]["message"]
-        assert heard == [{"n": 1}]
+        assert received == [{"n": 1}]
         client.send(call(3, "initialize", HELLO))
         server.send(reply(await server.expect(method="initialize"), WORDS["v1"].introduction))
         await client.expect(id=3)

@@ -44,19 +44,19 @@ class Findings(msgspec.Struct):
 
 async def read(folder: str, file: str, findings: Findings) -> StoredLogs:
     """All logs of a file."""
-    told = StoredLogs()
+    shown = StoredLogs()
     store = await SqliteStore.open(store_file(folder, file))
     try:
         for summary in await store.sessions():
             report = await store.verify(summary.session_id)
             if not report.is_intact:
                 findings.faults.append(f"{file} {summary.session_id} is damaged: {report.lost}")
-            told.take(summary.session_id, await store.read(summary.session_id, intact=True))
+            shown.take(summary.session_id, await store.read(summary.session_id, intact=True))
             if summary.agent_session is not None:
-                told.agent_sessions[summary.session_id] = summary.agent_session
+                shown.agent_sessions[summary.session_id] = summary.agent_session
     finally:
         await store.close()
-    return told
+    return shown
 
 
 async def compare(folder: str, records: Records) -> Findings:
@@ -72,23 +72,23 @@ async def compare(folder: str, records: Records) -> Findings:
         if max(counts) > counts[0] + FDS:
             findings.faults.append(f"{name} gathers descriptors: {counts}")
     findings.sessions = len(files[CLIENT_FILE].agent_sessions)
-    findings.found = sum(len(entries) for told in files.values() for entries in told.logs.values())
+    findings.found = sum(len(entries) for shown in files.values() for entries in shown.logs.values())
     del findings.faults[TOLD:]
     return findings
 
 
 def _numbers(files: dict[str, StoredLogs], records: Records, findings: Findings) -> None:
     """Every entry that was acknowledged by its number stands there, and the numbers have no gaps."""
-    for file, told in files.items():
-        for log, entries in told.logs.items():
+    for file, shown in files.items():
+        for log, entries in shown.logs.items():
             if [entry.seq for entry in entries] != list(range(1, len(entries) + 1)):
                 _fault(findings, "disordered", f"{file} {log} has gaps, or is out of order")
     for file, log, seq, kind in records.kept:
         _entry(files[file], log, seq, kind, lambda entry: entry.kind, findings)
     for file, log, seq, text in records.wrote:
         _entry(files[file], log, seq, text, lambda entry: entry.body, findings)
-    for file, told in files.items():
-        for log, entries in told.logs.items():
+    for file, shown in files.items():
+        for log, entries in shown.logs.items():
             texts = [entry.body for entry in entries if isinstance(entry.body, str)]
             if len(set(texts)) != len(texts):
                 _fault(findings, "doubled", f"{file} {log} has something twice")
@@ -122,9 +122,9 @@ def _deliveries(client: StoredLogs, records: Records, findings: Findings) -> Non
                 f"{log}: given of {turn}: {texts[0]} to {texts[-1]}; kept: {kept[:1]} to {kept[-1:]}",
             )
     for log, turns in client.turns.items():
-        for turn, told in turns.items():
-            if told.texts != [f"{turn}:{number}" for number in range(len(told.texts))]:
-                _fault(findings, "disordered", f"{log}: {turn} is not whole: {_odd(told.texts, turn)}")
+        for turn, shown in turns.items():
+            if shown.texts != [f"{turn}:{number}" for number in range(len(shown.texts))]:
+                _fault(findings, "disordered", f"{log}: {turn} is not whole: {_odd(shown.texts, turn)}")
     for turn, log in records.began.items():
         prompts = client.turns.get(log, {}).get(turn, NOTHING).prompts
         if len(prompts) != 1:
@@ -132,10 +132,10 @@ def _deliveries(client: StoredLogs, records: Records, findings: Findings) -> Non
                 findings, "doubled" if prompts else "lost", f"{log}: the prompt {turn} is there {len(prompts)} times"
             )
     for turn, log in records.answered.items():
-        told = client.turns.get(log, {}).get(turn, NOTHING)
-        if [end.get("stopReason") for end in told.ends] != ["end_turn"]:
-            _fault(findings, "lost", f"{log}: {turn} was answered, its log has {told.ends}")
-        if given[log, turn] != told.texts:
+        shown = client.turns.get(log, {}).get(turn, NOTHING)
+        if [end.get("stopReason") for end in shown.ends] != ["end_turn"]:
+            _fault(findings, "lost", f"{log}: {turn} was answered, its log has {shown.ends}")
+        if given[log, turn] != shown.texts:
             _fault(findings, "lost", f"{log}: {turn} was answered, and not all of it was given")
     for what, known in (("asked", records.asked), ("decided", records.heard)):
         _questions(client, what, known, records, findings)
@@ -160,15 +160,17 @@ def _both_ends(client: StoredLogs, agent: StoredLogs, records: Records, findings
     """What a client has of a turn is the beginning of what the agent's log has of it."""
     for log, turns in client.turns.items():
         there = agent.turns.get(client.agent_sessions.get(log, ""), {})
-        for turn, told in turns.items():
+        for turn, shown in turns.items():
             kept = there.get(turn, NOTHING)
-            if told.texts != kept.texts[: len(told.texts)]:
+            if shown.texts != kept.texts[: len(shown.texts)]:
                 _fault(findings, "lost", f"{log}: the client has more of {turn} than the agent")
-            if turn in records.answered and (told.texts != kept.texts or len(kept.ends) != 1):
+            if turn in records.answered and (shown.texts != kept.texts or len(kept.ends) != 1):
                 _fault(findings, "lost", f"{log}: {turn} was answered, and the agent has {kept.ends} and other texts")
-            heard = records.heard.get(turn, [])
-            if heard != kept.decided[: len(heard)] or told.decided[: len(kept.decided)] != kept.decided:
-                _fault(findings, "lost", f"{log}: {turn} heard {heard}, agent {kept.decided}, client {told.decided}")
+            received = records.heard.get(turn, [])
+            if received != kept.decided[: len(received)] or shown.decided[: len(kept.decided)] != kept.decided:
+                _fault(
+                    findings, "lost", f"{log}: {turn} heard {received}, agent {kept.decided}, client {shown.decided}"
+                )
             if len(kept.prompts) > 1:
                 _fault(findings, "doubled", f"{log}: the agent has the prompt {turn} {len(kept.prompts)} times")
 
@@ -190,8 +192,8 @@ def _kills(files: dict[str, StoredLogs], records: Records, findings: Findings) -
         kept = files[CLIENT_FILE].turns.get(log, {}).get(turn)
         if kept is not None and not any("stopReason" in end for end in kept.ends):
             open_turns.append(turn)
-    for told in files.values():
-        for entries in told.logs.values():
+    for shown in files.values():
+        for entries in shown.logs.values():
             kinds: dict[str, set[str]] = defaultdict(set)
             for entry in entries:
                 if isinstance(entry.body, str) and entry.turn is not None:

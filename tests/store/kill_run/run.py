@@ -77,11 +77,11 @@ def table(rows: dict[str, Findings]) -> str:
         "out of order": lambda each: each.disordered,
         "other faults": lambda each: max(len(each.faults) - each.lost - each.doubled - each.disordered, 0),
     }
-    told = [["", *rows], *([name, *(str(count(each)) for each in rows.values())] for name, count in lines.items())]
-    widths = [max(len(line[column]) for line in told) for column in range(len(told[0]))]
+    received = [["", *rows], *([name, *(str(count(each)) for each in rows.values())] for name, count in lines.items())]
+    widths = [max(len(line[column]) for line in received) for column in range(len(received[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) if not column else cell.rjust(width) for column, (cell, width) in enumerate(pairs))
-        for pairs in (list(zip(line, widths, strict=True)) for line in told)
+        for pairs in (list(zip(line, widths, strict=True)) for line in received)
     )
 
 

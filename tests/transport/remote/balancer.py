@@ -111,13 +111,13 @@ class Balancer:
     def _choose(self, head: str) -> int:
         """Return the server for a request."""
         there = [number for number in range(len(self._servers)) if number not in self._out]
-        told = -1
+        shown = -1
         if self._affinity == COOKIE and (found := re.search(r"(?im)^cookie:.*\bnode=(\d+)", head)):
-            told = int(found[1])
+            shown = int(found[1])
         elif self._affinity == ID and (found := re.search(r"(?im)^acp-connection-id: *(\S+)", head)):
-            told = self._known.get(found[1], -1)
-        if told in there:
-            return told
+            shown = self._known.get(found[1], -1)
+        if shown in there:
+            return shown
         self._turn += 1
         return there[self._turn % len(there)]
 

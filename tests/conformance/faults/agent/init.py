@@ -21,11 +21,11 @@ def offering(**members: Json) -> Fault:
     """Change the agent's capabilities; a dict changes a group, None removes a member."""
 
     def edit(result: Json) -> None:
-        told = result["agentCapabilities"]
+        capabilities = result["agentCapabilities"]
         for name, value in members.items():
-            told[name] = {**told.get(name, {}), **value} if isinstance(value, dict) else value
+            capabilities[name] = {**capabilities.get(name, {}), **value} if isinstance(value, dict) else value
             if isinstance(value, dict):
-                told[name] = {member: item for member, item in told[name].items() if item is not None}
+                capabilities[name] = {member: item for member, item in capabilities[name].items() if item is not None}
 
     return edit_results("initialize", edit)
 

@@ -555,8 +555,8 @@ async def test_an_answer_for_a_command_in_one_folder_does_not_cover_another(tmp_
             asked = scene.user.asked[-1]
             assert asked.lines[:2] == ["terminal execute: ./run.sh", f"in the folder {scene.folder}/sub"]
         assert len(scene.user.asked) == 3
-        told = [each["detail"].get("cwd") for each in scene.entries() if each["what"] == "decided"]
-        assert told == [None, None, f"{scene.folder}/sub", f"{scene.folder}/sub"]
+        entries = [each["detail"].get("cwd") for each in scene.entries() if each["what"] == "decided"]
+        assert entries == [None, None, f"{scene.folder}/sub", f"{scene.folder}/sub"]
 
 
 async def test_an_answer_to_a_tool_call_covers_the_command_in_the_folder_that_the_call_named(tmp_path: Path) -> None:
@@ -646,8 +646,8 @@ async def test_four_layers_of_safety(tmp_path: Path, dialect: str) -> None:
             {"do": "run", "command": "make"},
         )
         assert said == ["written", "written", "content of the file", "permission_denied"]
-        told = [(each["what"], each.get("operation"), each.get("decision")) for each in scene.entries()]
-        assert told[-11:] == [
+        entries = [(each["what"], each.get("operation"), each.get("decision")) for each in scene.entries()]
+        assert entries[-11:] == [
             ("asked", "file_write", "ask"),
             ("granted", "file_write", "allow"),
             ("decided", "file_write", "allow"),
@@ -660,7 +660,7 @@ async def test_four_layers_of_safety(tmp_path: Path, dialect: str) -> None:
             ("decided", "terminal_execute", "deny"),
             ("done", "terminal/create", "failed"),
         ]
-        assert ("done", "fs/write_text_file", "failed") in told
+        assert ("done", "fs/write_text_file", "failed") in entries
         decided = next(each for each in scene.entries() if each["what"] == "decided")
         assert decided["who"] == "doer"
         assert decided["session"] == scene.session.id

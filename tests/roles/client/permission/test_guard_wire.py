@@ -254,7 +254,7 @@ async def test_a_question_that_nobody_answers_is_refused_by_an_offered_option(tm
 
 @pytest.mark.parametrize("scope", ["once", "session", "workspace", "always"])
 @pytest.mark.parametrize(
-    ("offered", "told"),
+    ("offered", "shown"),
     [
         (["allow_once", "reject_once"], {"once": "allow_once", "always": "allow_once"}),
         (["allow_once", "allow_always"], {"once": "allow_once", "always": "allow_always"}),
@@ -265,7 +265,7 @@ async def test_a_question_that_nobody_answers_is_refused_by_an_offered_option(tm
     ],
 )
 async def test_an_approval_is_sent_as_an_offered_option_or_not_at_all(
-    tmp_path: Path, offered: list[str], told: dict[str, str | None], scope: str
+    tmp_path: Path, offered: list[str], shown: dict[str, str | None], scope: str
 ) -> None:
     """Never answer with an option that was not offered or that goes further than the user
     (docs/protocol/peers.md#lost-options).
@@ -274,7 +274,7 @@ async def test_an_approval_is_sent_as_an_offered_option_or_not_at_all(
     async with guarded_wire(tmp_path, ask=lambda _: PermissionChoice(ALLOW, scope)) as wire:
         options = [{"optionId": f"id-{kind}", "name": kind, "kind": kind} for kind in offered]
         raw = await wire.permission("1", CALLS["terminal_execute"], options)
-        expected = told["always" if scope == "always" else "once"]
+        expected = shown["always" if scope == "always" else "once"]
         assert raw == (CANCELLED if expected is None else selected_outcome(f"id-{expected}"))
 
 

@@ -78,8 +78,8 @@ def test_no_frame_breaks_the_reconnect_state(dialect: str, talk: list[tuple[str,
             landing.route_editor_frame(frame)
             memory.filter_outgoing(frame)
         elif way == "came":
-            heard = landing.route_host_frame(frame)
-            memory.filter_incoming([*heard.to_editor, *heard.to_host])
+            received = landing.route_host_frame(frame)
+            memory.filter_incoming([*received.to_editor, *received.to_host])
         else:
             memory.on_disconnect()
             memory.fail_open_requests()

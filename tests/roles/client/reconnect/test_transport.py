@@ -441,8 +441,8 @@ def test_an_entry_sent_as_several_updates_is_delivered_whole() -> None:
         for frame in (update("old", 1), update("first half", 2), update("second half", 2)):
             line.send(frame)
         line.send(encode(id=joined["id"], result={}))
-        told = await receive_messages(client, 2)
-        assert [message["params"]["update"]["text"] for message in told] == ["first half", "second half"]
+        shown = await receive_messages(client, 2)
+        assert [message["params"]["update"]["text"] for message in shown] == ["first half", "second half"]
         await client.close()
 
     run_with_host(work)

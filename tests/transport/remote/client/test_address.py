@@ -55,9 +55,9 @@ def test_a_token_and_a_password_are_sent_in_headers_and_never_shown() -> None:
     ],
 )
 def test_the_error_for_an_invalid_address_says_what_to_do(url: str, remote: RemoteOptions, says: str) -> None:
-    with pytest.raises(StartFailed, match=says) as told:
+    with pytest.raises(StartFailed, match=says) as raised:
         parse_address(url, remote)
-    assert "s3cret" not in str(told.value)
+    assert "s3cret" not in str(raised.value)
 
 
 def test_plain_http_to_another_machine_needs_an_option() -> None:

@@ -57,14 +57,14 @@ async def answering(said: bytes, context: ssl.SSLContext | None = None) -> Async
 
 async def failure(url: str, **options: object) -> StartFailed:
     options.setdefault("token", SECRET)
-    with pytest.raises(StartFailed) as told:
+    with pytest.raises(StartFailed) as raised:
         async with connect(url, **options):  # type: ignore[arg-type]
             pass
-    text = str(told.value)
+    text = str(raised.value)
     assert SECRET not in text
     assert "\n" not in text
     assert url.partition("?")[0] in text
-    return told.value
+    return raised.value
 
 
 ways = pytest.mark.parametrize("over", ["ws", "http"])
@@ -163,12 +163,12 @@ async def test_a_message_is_sent_again_after_any_http_client_error() -> None:
 
     client = Client()
     remote = RemoteOptions(backoff=Backoff(initial_delay=0.001))
-    told: list[str] = []
-    postman = Poster(client, parse_address("https://localhost/acp", remote), remote, Outage(told.append))  # type: ignore[arg-type]
+    reports: list[str] = []
+    postman = Poster(client, parse_address("https://localhost/acp", remote), remote, Outage(reports.append))  # type: ignore[arg-type]
     postman.server_deduplicates = True
     assert (await postman.post_with_retry(b"{}", {"Acp-Connection-Id": "1"})).status_code == 202
     assert client.tries == 2
-    assert "connected again" in told[-1]
+    assert "connected again" in reports[-1]
 
 
 def test_a_refused_upgrade_has_a_reason_even_if_its_answer_is_split() -> None:

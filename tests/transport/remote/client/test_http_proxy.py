@@ -78,9 +78,9 @@ async def test_a_websocket_uses_a_proxy_tunnel_and_refusals_are_reported(
         assert await ours.receive() == [INTRODUCED]
         await ours.close()
         status[0] = b"407 Proxy Authentication Required"
-        with pytest.raises(Unreachable, match="put user and password into HTTPS_PROXY") as told:
+        with pytest.raises(Unreachable, match="put user and password into HTTPS_PROXY") as raised:
             await dial_remote("wss://host.example/acp", RemoteOptions(tls=False))
-        assert "s3cret" not in str(told.value)
+        assert "s3cret" not in str(raised.value)
         proxy.close()
     assert asked[0].startswith(b"CONNECT host.example:443 HTTP/1.1\r\n")
     assert b"Proxy-Authorization: Basic" in asked[0]

@@ -73,18 +73,18 @@ async def test_a_longer_disconnect_is_reported_at_its_beginning_and_end(over: st
     said: list[str] = []
 
     async with meeting() as there, relaying(there.port) as relay:
-        told = asyncio.Event()
+        reported = asyncio.Event()
 
         def report(line: str) -> None:
             said.append(line)
-            told.set()
+            reported.set()
 
         ours, theirs = await there.meet(over, relay.port, report)
         relay.is_down = True
         relay.drop()
         receiver = asyncio.create_task(take(ours, 1))
         ours.send(b'{"jsonrpc":"2.0","method":"_up"}')
-        await told.wait()
+        await reported.wait()
         relay.is_down = False
         theirs.send(b'{"jsonrpc":"2.0","method":"_down"}')
         assert await receiver == [b'{"jsonrpc":"2.0","method":"_down"}']

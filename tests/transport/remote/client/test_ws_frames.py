@@ -98,6 +98,6 @@ def test_a_close_frame_is_kept_with_its_code() -> None:
     ids=["masked", "extension", "continued", "interrupted", "long control", "opcode"],
 )
 def test_an_invalid_websocket_frame_is_refused(stream: bytes) -> None:
-    with pytest.raises(WebSocketProtocolError) as told:
+    with pytest.raises(WebSocketProtocolError) as raised:
         fed(stream, [1000])
-    assert told.value.code == 1002
+    assert raised.value.code == 1002

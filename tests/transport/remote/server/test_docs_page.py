@@ -17,5 +17,5 @@ def test_every_limit_is_on_the_page() -> None:
 
 
 def test_every_status_is_on_the_page() -> None:
-    told = set(re.findall(r"\b[2345]\d\d\b", PAGE.partition("## What a request gets")[2].partition("## Limits")[0]))
-    assert {str(status) for status in STATUS_KINDS} - {"431"} <= told
+    found = set(re.findall(r"\b[2345]\d\d\b", PAGE.partition("## What a request gets")[2].partition("## Limits")[0]))
+    assert {str(status) for status in STATUS_KINDS} - {"431"} <= found

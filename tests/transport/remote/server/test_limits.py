@@ -186,8 +186,8 @@ def test_too_large_http2_headers_get_an_error_and_other_streams_continue(plain: 
             assert sorted(await line.answers(2)) == [1, 3]
             decoder = Decoder()
             payloads = [payload for kind, _, payload in line.frames if kind == h2.HEADERS]
-            told = [{str(name): str(value) for name, value in decoder.decode(payload)} for payload in payloads]
-            return [said[":status"] for said in told]
+            received = [{str(name): str(value) for name, value in decoder.decode(payload)} for payload in payloads]
+            return [said[":status"] for said in received]
 
     assert asyncio.run(main()) == ["431", "415"]
 

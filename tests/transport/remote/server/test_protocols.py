@@ -165,10 +165,10 @@ def test_the_app_can_be_mounted_at_any_path(mounted: str) -> None:
 
 async def test_serve_prints_its_address_and_runs_until_cancelled() -> None:
 
-    told: asyncio.Queue[str] = asyncio.Queue()
-    task = asyncio.create_task(agent.serve("127.0.0.1:0", report=told.put_nowait))
+    received: asyncio.Queue[str] = asyncio.Queue()
+    task = asyncio.create_task(agent.serve("127.0.0.1:0", report=received.put_nowait))
     async with asyncio.timeout(WITHIN):
-        line = await told.get()
+        line = await received.get()
         url = line.split()[-1]
         assert text_of(await asyncio.to_thread(turn_over_websocket, url)) == "one two"
         task.cancel()
