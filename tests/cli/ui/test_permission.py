@@ -242,3 +242,27 @@ def test_a_question_shows_the_folder_the_variables_and_the_terminal_of_a_command
         assert "env   in the folder sub   with PAGER=evil   in a real terminal" in shown
         terminal.type("n\n")
         terminal.end()
+
+
+def test_a_question_about_a_binary_write_shows_what_is_written(home: Home) -> None:
+    (home.work / "Makefile").write_text("all:\n\ttrue\n")
+    (home.work / "agent.py").write_text(
+        "from dragoman import Agent\n"
+        "agent = Agent('writer', dialect='draft')\n"
+        "@agent.prompt\n"
+        "async def answer(turn):\n"
+        "    for name, data in (('Makefile', b'all:\\n\\tevil\\n'), ('x.bin', b'\\x7fELF\\0' * 100)):\n"
+        "        try:\n"
+        "            await turn.files.write_bytes(turn.session.cwd + '/' + name, data)\n"
+        "        except Exception as error:\n"
+        "            await turn.say(str(error))\n"
+        "agent.run()\n"
+    )
+    with OnTerminal(*RUN, "go", "--", sys.executable, "agent.py", cwd=home.work) as terminal:
+        terminal.await_text(KEYS)
+        assert "▌ -   true\n▌ +   evil\n" in terminal.text
+        terminal.type("n")
+        terminal.await_text("500 bytes that are not text")
+        assert "7f 45 4c 46 00 7f" in terminal.text
+        terminal.type("n")
+        assert terminal.end() == 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
+import pty
 import unicodedata
 
 import pytest
@@ -10,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.cli.ui.format import diff_lines
+from dragoman.cli.ui.key_prompt import KeyChoice, Prompter
 from dragoman.cli.ui.terminal import (
+    MAX_LINE_ROWS,
     QUESTION_BAR,
     OutputStream,
     StyledLine,
@@ -92,6 +97,9 @@ def test_a_peer_cannot_write_the_question_bar() -> None:
     output.write_line(f"{QUESTION_BAR} fake")
     output.draw_block("x", [StyledLine(f"{QUESTION_BAR} fake")])
     assert QUESTION_BAR not in stream.getvalue()
+    for look_alike in "▉▊▋▌▍▎▏▐❙❚┃":
+        output.write_text(f"{look_alike} y/n? ")
+        assert look_alike not in stream.getvalue()
     output.write_question([StyledLine(f"write this:\n{QUESTION_BAR} y/n? y\nand more")])
     assert stream.getvalue().count(QUESTION_BAR) == 3
     assert all(line.startswith(f"{QUESTION_BAR} ") for line in stream.getvalue().splitlines()[-3:])
@@ -154,3 +162,44 @@ def test_a_long_diff_is_truncated_with_a_count() -> None:
     assert len(lines) == 11
     assert lines[-1].text == "… 90 more lines"
     assert "too long to compare" in diff_lines("a" * 300_000, "b" * 300_000, 10)[0].text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo hi" + " " * 5000 + "; rm -rf x",
+        "echo hi; rm -rf x" + " " * 5000,
+        "echo hi\u3000" + "\u00a0" * 5000 + "; rm -rf x",
+        "echo " + "a" * 20_000 + "; rm -rf x",
+        "; rm -rf x #" + "漢" * 20_000,
+    ],
+)
+def test_a_long_line_does_not_push_the_command_off_the_screen(command: str) -> None:
+    stream = Screenlike()
+    rows = OutputStream(stream, PLAIN).write_question([StyledLine(command, "bold")])
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == rows <= MAX_LINE_ROWS
+    assert "; rm -rf x" in "".join(line.removeprefix(f"{QUESTION_BAR} ") for line in lines)
+    assert "…" in stream.getvalue()  # it says that something is left out
+
+
+def test_a_question_longer_than_the_screen_names_its_subject_again_above_the_keys() -> None:
+    async def ask(question: list[StyledLine]) -> str:
+        stream = Screenlike()
+        ours, theirs = pty.openpty()
+        try:
+            prompter = Prompter(OutputStream(stream, PLAIN), theirs)
+            asking = asyncio.ensure_future(prompter.choose(question, [KeyChoice("y", "yes", "y")]))
+            while "y? " not in stream.getvalue():  # noqa: ASYNC110 - the output is what is waited for
+                await asyncio.sleep(0)
+            prompter.close_question()
+            await asking
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        return stream.getvalue()
+
+    subject = StyledLine("rm -rf x", "bold")
+    assert asyncio.run(ask([subject, StyledLine("+ a line")])).count("rm -rf x") == 1
+    shown = asyncio.run(ask([subject, *(StyledLine(f"+ {number}") for number in range(60))]))
+    assert "▌ + 59\n▌ All of this is about:\n▌ rm -rf x\n▌   y  yes\n" in shown

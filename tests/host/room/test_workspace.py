@@ -12,6 +12,7 @@ from dragoman import Agent, Turn, WorkspaceAccess
 from dragoman.errors import Kind, ProtocolError
 from dragoman.policy.decide import Policy
 from dragoman.roles.client.permission.guard import Guard
+from dragoman.schema.base import to_json
 from tests.host.auth.test_roles import hearing
 from tests.host.memory_host import open_session, running_host, until
 
@@ -169,6 +170,26 @@ async def test_a_workspace_use_that_policy_asks_about_is_sent_to_the_members(tmp
         assert asked == [f"file write: {tmp_path / 'new.txt'}"]
         log = await hosted.host.store.read(session.id)
         assert [e.actor for e in log if e.kind == "decided"] == ["ann"]
+
+
+async def test_members_are_shown_what_a_write_would_write(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("before")
+    contents: list[Any] = []
+
+    def allow(params: Any) -> str:
+        contents.append(to_json(params.tool_call)["content"])
+        return "allow"
+
+    async with running_host() as hosted, hosted.client("ann", permission=allow) as ann:
+        session = await open_session(ann, tmp_path)
+        for name, text in (("old.txt", "after"), ("new.txt", "text"), ("large.txt", "x" * 300_000)):
+            assert await session.ask(f"write {tmp_path / name} {text}") == "written"
+        logged = [e.body["toolCall"]["content"] for e in await hosted.host.store.read(session.id) if e.kind == "asked"]
+    old, new, large = contents
+    assert old == [{"type": "diff", "path": str(tmp_path / "old.txt"), "oldText": "before", "newText": "after"}]
+    assert new == [{"type": "diff", "path": str(tmp_path / "new.txt"), "oldText": None, "newText": "text"}]
+    assert large[0]["content"]["text"].startswith("The first 100000 of 300000 characters to write:\n\nxxx")
+    assert logged == contents
 
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "../outside.txt"])

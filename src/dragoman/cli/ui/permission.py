@@ -9,17 +9,15 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from io import TextIOWrapper
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
 from dragoman import ClientTurn, RemoteAgent
-from dragoman.cli.ui.format import MAX_COMPARED, diff_lines
+from dragoman.cli.ui.format import diff_lines
 from dragoman.cli.ui.key_prompt import KeyChoice, Prompter
 from dragoman.cli.ui.terminal import OutputStream, StyledLine, sanitize_line
 from dragoman.config.paths import UserPaths
-from dragoman.config.private_files import open_regular
 from dragoman.policy.decide import Policy
 from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, DecisionSource
 from dragoman.policy.grants import SCOPES, Scope
@@ -245,11 +243,7 @@ class PermissionUI:
         if self._yes:
             return auto_allow(prompt)
         assert self._prompter is not None
-        lines = (
-            self._tool_call_lines(prompt)
-            if prompt.tool_call is not None
-            else await asyncio.to_thread(self._workspace_use_lines, prompt)
-        )
+        lines = self._tool_call_lines(prompt) if prompt.tool_call is not None else self._workspace_use_lines(prompt)
         keys = answer_keys(prompt, self._scopes)
         async with self.open_question() as is_wanted:
             if not is_wanted:
@@ -312,9 +306,11 @@ class PermissionUI:
         ]
         if prompt.interactive:
             lines.append(StyledLine(f"  {INTERACTIVE_NOTE}"))
-        if question.operation == Operation.FILE_WRITE and prompt.text is not None:
-            lines += diff_lines(_read_current(question.resource), prompt.text, MAX_DIFF_LINES)
-            self.shown_changes.add((question.resource, prompt.text))
+        if prompt.new_text is not None:
+            lines += diff_lines(prompt.current_text, prompt.new_text, MAX_DIFF_LINES)
+            self.shown_changes.add((question.resource, prompt.new_text))
+        elif prompt.data is not None:
+            lines += [StyledLine(line, "green") for line in prompt.data_lines]
         return lines + self._reason_lines(prompt)
 
     def _resource_lines(self, questions: tuple[Question, ...]) -> list[StyledLine]:
@@ -360,12 +356,3 @@ def auto_allow(prompt: PermissionPrompt) -> PermissionChoice:
     lasting = next((option for option in prompt.options if option.kind.startswith("allow")), None)
     option_id = lasting.option_id if lasting is not None else None
     return PermissionChoice(ALLOW, NO_SCOPE, option_id, explanation=explanation)
-
-
-def _read_current(path: str) -> str | None:
-    """Return the content of a file, as far as it can be compared."""
-    try:
-        with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace", newline="") as file:
-            return file.read(MAX_COMPARED + 1)
-    except OSError:
-        return None

@@ -23,6 +23,15 @@ _CONTROL_CHARS = re.compile(
 # Begins each line of a question to the user. It is replaced in peer text, so that no agent can imitate a question.
 QUESTION_BAR = "▌"
 
+# Characters that look like it.
+_BAR_LIKE = re.compile("[▉-▐❘-❚┃╏║╻╹╿╽ǀ-ǁ⎸⎹\U0001fb70-\U0001fb75\U0001fb87-\U0001fb8b]")
+
+# Screen lines that one line of a question may take. Its beginning and its end are shown.
+MAX_LINE_ROWS = 8
+
+# A longer run of blanks in a question is counted instead: it would hide what follows.
+_BLANKS = re.compile(r"[^\S\n]{16,}")
+
 # A style is one of these names, or several separated by spaces.
 _STYLES = {
     "bold": "1",
@@ -111,6 +120,14 @@ class OutputStream:
         except (OSError, ValueError):
             return 80
 
+    @property
+    def height(self) -> int:
+        """Lines of the terminal."""
+        try:
+            return max(10, os.get_terminal_size(self._stream.fileno()).lines or 24)  # 0: unknown
+        except (OSError, ValueError):
+            return 24
+
     def write_text(self, text: str, style: str = "") -> None:
         """Write a piece of peer text, as it streams in."""
         if text:
@@ -166,14 +183,20 @@ class OutputStream:
             self._has_footer = False
             self._write("\r\x1b[K")
 
-    def write_question(self, lines: Iterable[StyledLine]) -> None:
-        """Write the lines of a question. Each screen line begins with the question bar, which no peer can write."""
+    def write_question(self, lines: Iterable[StyledLine]) -> int:
+        """Write the lines of a question; return how many screen lines they take.
+
+        Each screen line begins with the question bar, which no peer can write.
+        """
         self.ensure_line_start()
+        count = 0
         for line in lines:
-            for part in self._wrap(self._without_question_bar(sanitize(line.text))):
+            for part in self._question_rows(line.text):
+                count += 1
                 self._write_tracked(
                     self._styled(f"{QUESTION_BAR} ", "ask") + self._styled(part, line.style) + "\n", ends_line=True
                 )
+        return count
 
     def show_prompt(self, text: str, style: str = "ask") -> None:
         """Write the beginning of a line that the user completes."""
@@ -202,6 +225,22 @@ class OutputStream:
         if not self._is_empty and not self._ends_blank:
             self._write_tracked("\n", ends_line=True)
 
+    def _question_rows(self, text: str) -> list[str]:
+        """Return a line of a question as screen lines; of a long one only its beginning and its end."""
+        width = self.width - 3
+        shown = _BLANKS.sub(lambda run: f" … {len(run[0])} blanks … ", sanitize(text))
+        rows: list[str] = []
+        for line in self._without_question_bar(shown).split("\n"):
+            size, most = len(line), MAX_LINE_ROWS * width
+            if size > 2 * most:  # wrapping takes long; the middle is left out anyway
+                line = f"{line[:most]}{line[-most:]}"
+            found = list(self._wrap(line))
+            if len(found) > MAX_LINE_ROWS:
+                left_out = size - sum(map(len, (*found[: MAX_LINE_ROWS - 3], *found[-2:])))
+                found = [*found[: MAX_LINE_ROWS - 3], f"… {left_out} more characters …", *found[-2:]]
+            rows += found
+        return rows
+
     def _wrap(self, text: str) -> Iterable[str]:
         width = self.width - 3
         for line in text.split("\n"):
@@ -215,7 +254,7 @@ class OutputStream:
             yield rest
 
     def _without_question_bar(self, text: str) -> str:
-        return text.replace(QUESTION_BAR, "|") if self.is_tty else text
+        return _BAR_LIKE.sub("|", text) if self.is_tty and not text.isascii() else text
 
     def _styled(self, text: str, style: str) -> str:
         code = ";".join(_STYLES[word] for word in style.split())

@@ -22,6 +22,7 @@ from dragoman.policy.decision import ALLOW, DENY
 from dragoman.policy.grants import Scope
 from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
 from dragoman.schema.base import to_json
+from dragoman.schema.content import TextContent
 from dragoman.schema.elicitation import CreateElicitationResult, ElicitationMode
 from dragoman.schema.permission import (
     PermissionOption,
@@ -29,7 +30,7 @@ from dragoman.schema.permission import (
     RequestPermissionResult,
     SelectedOutcome,
 )
-from dragoman.schema.toolcall import ToolCallUpdate
+from dragoman.schema.toolcall import Diff, ToolCallBlock, ToolCallUpdate
 from dragoman.store.contract import EntryKind
 from dragoman.store.session_log import SessionLog
 from dragoman.wire.envelope import Id
@@ -206,6 +207,9 @@ def is_answer(params: Any, result: Any) -> bool:
     return isinstance(result, CreateElicitationResult) and result.action in ("accept", "decline")
 
 
+# Characters of a change that members are shown. It is also logged, for each question.
+MAX_SHOWN_TEXT = 200_000
+
 # Decided by the policy, not by a member.
 POLICY = "policy"
 
@@ -260,7 +264,12 @@ class AgentQuestions:
         """Ask the members about a use of the host's workspace, and log question and answer."""
         options = [option for option, choice in _USE_OPTIONS if choice.scope == Scope.ONCE or prompt.can_be_remembered]
         lines = prompt.lines
-        call = ToolCallUpdate(tool_call_id=f"use_{new_id()}", title=lines[0], raw_input={"asked": lines})
+        call = ToolCallUpdate(
+            tool_call_id=f"use_{new_id()}",
+            title=lines[0],
+            raw_input={"asked": lines},
+            content=_written_content(prompt) or UNSET,
+        )
         params = RequestPermissionParams(session_id=self._session, tool_call=call, options=options)
         log = self._log
         await log.append_and_wait(EntryKind.ASKED, to_json(params), actor="dragoman")
@@ -286,6 +295,22 @@ class AgentQuestions:
         """Return who answered a question: a member, or the policy."""
         call = getattr(params, "tool_call", None)
         return self._deciders.pop(call.tool_call_id if call is not None else _elicitation_key(params), POLICY)
+
+
+def _written_content(prompt: PermissionPrompt) -> list[Any]:
+    """Return what a write would write: a change that clients compare, or as much as can be shown."""
+    text, current = prompt.new_text, prompt.current_text
+    if text is None:
+        lines = prompt.data_lines if prompt.data is not None else []
+        return [_text_block("```\n" + "\n".join(lines) + "\n```")] if lines else []
+    if len(text) + len(current or "") <= MAX_SHOWN_TEXT:
+        return [Diff(path=prompt.questions[0].resource, old_text=current, new_text=text)]
+    shown = text[: MAX_SHOWN_TEXT // 2]
+    return [_text_block(f"The first {len(shown)} of {len(text)} characters to write:\n\n{shown}")]
+
+
+def _text_block(text: str) -> ToolCallBlock:
+    return ToolCallBlock(content=TextContent(text=text))
 
 
 def _elicitation_key(params: Any) -> str:

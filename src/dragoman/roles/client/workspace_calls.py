@@ -10,6 +10,7 @@ import binascii
 import os
 import shlex
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from dragoman.workspace.terminals import Terminals
     from dragoman.workspace.watch import DirectoryWatch
 
+
+# Bytes of a file that are read to compare them in a question; nobody reads a longer comparison.
+MAX_CURRENT = 512 * 1024
 
 # Watches of one agent; each may hold a hundred thousand names.
 MAX_WATCHES = 16
@@ -96,10 +100,13 @@ class FileCalls:
         session = self._workspace.session_of(params)
         files = self._files_of(session)
         path = files.resolve(params.path)
+        files = files.with_approved({params.path: path})
+        if more:
+            more["read_current"] = partial(_current_text, files, params.path)
         await self._workspace.require_approval(
             operation, path, session, requested_path=params.path, method=method, **more
         )
-        return files.with_approved({params.path: path})
+        return files
 
     # --- text -------------------------------------------------------------------------------------------------
 
@@ -178,12 +185,18 @@ class FileCalls:
         files = self._files_of(session)
         contents = [(file.path, _file_content(file, index)) for index, file in enumerate(params.files)]
         paths = [files.resolve(path) for path, _ in contents]
+        files = files.with_approved({path: real for (path, _), real in zip(contents, paths, strict=True)})
         for (requested, content), path in zip(contents, paths, strict=True):
             what = {"text": content} if isinstance(content, str) else {"data": content}
             await self._workspace.require_approval(
-                "write", path, session, requested_path=requested, method="fs/write_files", **what
+                "write",
+                path,
+                session,
+                requested_path=requested,
+                method="fs/write_files",
+                read_current=partial(_current_text, files, requested),
+                **what,
             )
-        files = files.with_approved({path: real for (path, _), real in zip(contents, paths, strict=True)})
         create = params.create_directories is True
         return fs.WriteFilesResult(
             bytes_written=await asyncio.to_thread(files.write_many, contents, create_directories=create)
@@ -231,6 +244,14 @@ class FileCalls:
         _, watch, task = self._watches.pop(id)
         watch.close()
         task.cancel()
+
+
+def _current_text(files: Files, path: str) -> str | None:
+    """Return the text of a file, to show what a write changes; None if there is none."""
+    try:
+        return files.read_bytes(path, 0, MAX_CURRENT).data.decode("utf-8", "replace")
+    except ProtocolError:
+        return None
 
 
 def _decode_base64(text: str, member: str) -> bytes:

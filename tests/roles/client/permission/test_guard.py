@@ -586,6 +586,18 @@ async def test_a_command_does_not_start_in_a_folder_that_was_changed_while_the_u
         assert await scene.do_one(do="run", command="pwd", cwd=str(scene.folder / "sub")) == "permission_denied"
 
 
+async def test_a_question_shows_the_file_that_is_written_unless_reading_it_is_denied(tmp_path: Path) -> None:
+    policy = rules('[[rule]]\ndecision = "deny"\noperation = "file_read"\npath = "secret"\n')
+    async with guarded(tmp_path, "v1", YES, YES, policy=policy) as scene:
+        for name in ("plain", "secret"):
+            (scene.folder / name).write_text("before")
+            assert await scene.do_one(do="write", path=str(scene.folder / name), text="after") == "written"
+        assert [(asked.current_text, asked.new_text) for asked in scene.user.asked] == [
+            ("before", "after"),
+            (None, "after"),
+        ]
+
+
 async def test_a_folder_outside_is_rejected_without_asking(tmp_path: Path) -> None:
 
     async with guarded(tmp_path, "v1", YES) as scene:

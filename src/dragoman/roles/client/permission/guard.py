@@ -284,6 +284,8 @@ class Guard:
         prompt = PermissionPrompt(
             questions=(question,),
             text=use.text,
+            data=use.data,
+            read_current=use.read_current,
             env=use.env,
             interactive=use.interactive,
         )
@@ -400,6 +402,8 @@ class Guard:
         await self._audit_writer.write(
             *audits.decision_entries(AuditEvent.ASKED, prompt, prompt.decision, None), durable=False
         )
+        if prompt.read_current is not None and self._may_show_current(prompt.questions[0]):
+            prompt = msgspec.structs.replace(prompt, current_text=await asyncio.to_thread(prompt.read_current))
         try:
             answer = self._ask_with_timeout(prompt)
             # The client itself cancels the answer to a tool call's question.
@@ -413,6 +417,11 @@ class Guard:
         choice = resolve_option(prompt.options, choice)
         await self._remember_choice(prompt.questions, choice, session, is_use)
         return Decision(choice.verdict, DecisionSource.USER, choice.reason), choice
+
+    def _may_show_current(self, question: Question) -> bool:
+        """Return whether the text of a file to write may be shown: not if reading it is denied."""
+        reading = msgspec.structs.replace(question, operation=Operation.FILE_READ)
+        return decide(self._policy(question.roots), reading).verdict is not DENY
 
     async def _ask_with_timeout(self, prompt: PermissionPrompt) -> Any:
         assert self._ask_user is not None

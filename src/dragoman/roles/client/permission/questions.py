@@ -96,6 +96,15 @@ NO_SCOPE = ""
 INTERACTIVE_NOTE = "in a real terminal, where programs may start a pager or a prompt"
 
 
+# Bytes shown of a file that is not text, and in one line.
+_SHOWN_BYTES = 256
+_ROW = 16
+
+
+def _printable(byte: int) -> str:
+    return chr(byte) if 0x20 <= byte < 0x7F else "."
+
+
 class PermissionPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """A question to the user: everything asked at once, the policy's reason, and the agent's options."""
 
@@ -105,6 +114,9 @@ class PermissionPrompt(msgspec.Struct, frozen=True, kw_only=True):
     tool_call: Any = None  # the merged tool call; None for a use of the workspace
     reason: str = ""  # given by the agent
     text: str | None = None  # the text to write
+    data: bytes | None = None  # the bytes to write, if they are not text
+    read_current: Callable[[], str | None] | None = None  # reads the file to write
+    current_text: str | None = None  # of the file to write, read before the user is asked; None if there is none
     env: Mapping[str, str] = {}
     interactive: bool = False  # whether the command gets a pseudo-terminal
 
@@ -117,6 +129,29 @@ class PermissionPrompt(msgspec.Struct, frozen=True, kw_only=True):
             *(f"with {name}={value}" for name, value in self.env.items()),
             *([INTERACTIVE_NOTE] if self.interactive else ()),
             f"asked by {self.decision.reason}",
+        ]
+
+    @property
+    def new_text(self) -> str | None:
+        """The text to write, also if it comes as bytes; None if there is none."""
+        if self.text is not None or self.data is None or b"\0" in self.data:
+            return self.text
+        try:
+            return self.data.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+
+    @property
+    def data_lines(self) -> list[str]:
+        """The bytes to write: their size, their hash, and the first of them."""
+        import hashlib
+
+        data = self.data or b""
+        rows = [data[start : start + _ROW] for start in range(0, min(len(data), _SHOWN_BYTES), _ROW)]
+        return [
+            f"{len(data)} bytes that are not text, SHA-256 {hashlib.sha256(data).hexdigest()}",
+            *(f"{row.hex(' '):<{3 * _ROW}} {''.join(map(_printable, row))}" for row in rows),
+            *([f"… {len(data) - _SHOWN_BYTES} more bytes"] if len(data) > _SHOWN_BYTES else ()),
         ]
 
     @property
