@@ -32,7 +32,7 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(PATIENC
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: run test check suite test-all fuzz kill-run fault-run interop bench docs picture site clean help
+.PHONY: run test check suite test-all fuzz kill-run fault-run interop check-faults conformance bench docs picture site clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -76,6 +76,9 @@ interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed an
 
 check-faults: $(VENV)/.dev ## every seeded fault against every requirement: only its own may find it (minutes)
 	$(BIN)/python -m tests.conformance.cross --workers $(JOBS)
+
+conformance: $(VENV)/.dev ## check our agents, translate and attach: all MUST pass (minutes); ONLY="attach translate-draft"
+	$(BIN)/python -m tests.conformance.products $(ONLY)
 
 bench: $(VENV)/.run ## speed next to the official SDKs, as a table with ratios
 	$(BIN)/python -m bench.run
