@@ -7,7 +7,7 @@ import os
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from dragoman.schema.fs import ReadTextFileParams, WriteTextFileParams
 from dragoman.schema.prompt import StopReason, Usage
 from dragoman.schema.session import NewSessionParams, SystemPrompt
 from dragoman.schema.terminal import CreateTerminalParams, KillTerminalParams, WaitForExitParams
+from dragoman.schema.toolcall import ToolKindName
 from dragoman.schema.update import AgentMessageChunk, UpdateParams
 from dragoman.transport.memory import memory_pair
 from tests.acceptance.draft import (
@@ -419,7 +420,8 @@ async def test_our_agent_asks_for_each_of_the_six_operations_with_resource_and_r
 
     async def ask(turn: Turn) -> None:
         for kind in OPERATIONS:
-            tool = turn.tool("Work", kind=kind, input={"command": "c", "url": "c"}, paths=[f"/p/{kind}"])
+            name = cast(ToolKindName, kind)
+            tool = turn.tool("Work", kind=name, input={"command": "c", "url": "c"}, paths=[f"/p/{kind}"])
             async with tool as call:
                 answers.append(bool(await call.ask_permission("because it must be")))
 

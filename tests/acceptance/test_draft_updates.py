@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -24,7 +24,7 @@ from dragoman.schema.content import (
     TextContent,
 )
 from dragoman.schema.plan import PlanEntry
-from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock, ToolCallLocation
+from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock, ToolCallLocation, ToolCallStatusName
 from dragoman.schema.update import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -284,7 +284,7 @@ async def bring(call: Tool, status: str, client: Raw) -> None:
     if status in ("in_progress", "completed", "failed"):
         await call.start()
     if status in ("completed", "failed", "cancelled"):
-        await call.finish(status)
+        await call.finish(cast(ToolCallStatusName, status))
     if status == "denied":
         client.answers["session/request_permission"] = lambda _: {"granted": False}
         await call.ask_permission()
@@ -297,7 +297,7 @@ async def try_move(call: Tool, to: str) -> None:
     elif to == "awaiting_permission":
         await call.ask_permission()
     else:
-        await call.finish(to)
+        await call.finish(cast(ToolCallStatusName, to))
 
 
 @pytest.mark.item("004-34")

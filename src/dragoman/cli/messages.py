@@ -29,6 +29,8 @@ def with_cli_advice(text: str) -> str:
 def error_text(error: ProtocolError | ConnectionFailed) -> str:
     """Return one line for an error, with a hint where there is one; stderr of an agent that exited follows."""
     if isinstance(error, AgentExited):
+        if error.status == 0 and not error.stderr.strip():
+            return f"{sanitize(str(error))} without a word; does it serve its client (agent.run() at its end)?"
         return sanitize(str(error)).replace("; stderr: ", "; stderr:\n")
     if isinstance(error, ConnectionFailed):
         return sanitize(with_cli_advice(str(error)))
@@ -37,7 +39,9 @@ def error_text(error: ProtocolError | ConnectionFailed) -> str:
     who = "the request was refused" if error.kind in REFUSAL_KINDS else "the agent answered with an error"
     text = f"{who} ({sanitize(error.kind)}): {sanitize(error.explanation)}"
     if error.kind == Kind.AUTH_REQUIRED:
-        text += "; log in with the agent's own command first"
+        text += "; log in with the agent's own command first, or with: dragoman chat"
+    if error.kind == Kind.INTERNAL_ERROR:
+        text += "; --verbose shows what the agent writes to stderr"
     return text
 
 

@@ -5,7 +5,7 @@ The two session updates that start and change a tool call are in update.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from dragoman.schema.base import UNSET, Maybe, Model, Unknown
 from dragoman.schema.content import ContentBlock
@@ -14,28 +14,35 @@ from dragoman.schema.content import ContentBlock
 class ToolKind:
     """What sort of work a tool call does."""
 
-    READ = "read"
-    EDIT = "edit"
-    DELETE = "delete"
-    MOVE = "move"
-    SEARCH = "search"
-    EXECUTE = "execute"
-    THINK = "think"
-    FETCH = "fetch"
-    SWITCH_MODE = "switch_mode"
-    OTHER = "other"
+    READ: Final = "read"
+    EDIT: Final = "edit"
+    DELETE: Final = "delete"
+    MOVE: Final = "move"
+    SEARCH: Final = "search"
+    EXECUTE: Final = "execute"
+    THINK: Final = "think"
+    FETCH: Final = "fetch"
+    SWITCH_MODE: Final = "switch_mode"
+    OTHER: Final = "other"
 
 
 class ToolCallStatus:
     """Where a tool call stands; the last three are said only by some dialects."""
 
-    PENDING = "pending"
-    IN_PROGRESS = "in_progress"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    AWAITING_PERMISSION = "awaiting_permission"
-    DENIED = "denied"
-    CANCELLED = "cancelled"
+    PENDING: Final = "pending"
+    IN_PROGRESS: Final = "in_progress"
+    COMPLETED: Final = "completed"
+    FAILED: Final = "failed"
+    AWAITING_PERMISSION: Final = "awaiting_permission"
+    DENIED: Final = "denied"
+    CANCELLED: Final = "cancelled"
+
+
+# The words that authors may use; messages of peers may have others.
+ToolKindName = Literal[
+    "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
+]  # fmt: skip
+ToolCallStatusName = Literal["pending", "in_progress", "completed", "failed", "denied", "cancelled"]
 
 
 class ToolCallBlock(Model, kw_only=True, tag_field="type", tag="content"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dragoman.schema.base import UNSET, Marker, Maybe, Model, Unknown
 from dragoman.schema.config import SessionConfigOption
@@ -131,6 +131,9 @@ class NoticeSeverity:
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+NoticeSeverityName = Literal["info", "warning", "error"]
 
 
 class Notice(Update, kw_only=True, tag="notice"):

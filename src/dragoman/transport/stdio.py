@@ -8,6 +8,7 @@ stray print, a library or a child process can neither corrupt nor consume the pr
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 
@@ -24,6 +25,14 @@ def stdio(*, peer: str = "the client") -> StreamTransport:
 
 def take_stdio() -> tuple[int, int]:
     """Move standard input and output to private descriptors (input, output); prints then go to stderr."""
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None:
+        command = shlex.join(sys.orig_argv)
+        print(
+            "This program speaks the Agent Client Protocol on standard input and output; a client starts it."
+            f"\nTo chat with it here, press Ctrl-C, then run: dragoman chat -- {command}",
+            file=sys.stderr,
+            flush=True,
+        )
     # Python sets these to None when the descriptor was closed at start; another file may use it by now.
     if sys.__stdin__ is None or sys.__stdout__ is None:
         raise StartFailed("standard input or output is closed; start the agent from an ACP client")

@@ -18,6 +18,7 @@ from dragoman.dialect.emulator import EmulatorSettings
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
 from dragoman.ids import new_id, now
+from dragoman.roles.agent.author_errors import check_handler
 from dragoman.roles.agent.prompt import run_responders, with_route_options
 from dragoman.roles.agent.served_client import ServedClient, current_request
 from dragoman.roles.agent.session import Session
@@ -71,7 +72,7 @@ class Agent:
         embedded_context: bool = True,
         streaming: bool = True,
         tools: Sequence[str] | None = None,
-        modes: Sequence[SessionMode] = (),
+        modes: Sequence[SessionMode | str] = (),
         options: Sequence[SessionConfigOption] = (),
         commands: Sequence[AvailableCommand] = (),
         auth_methods: Sequence[AuthMethod] = (),
@@ -93,7 +94,7 @@ class Agent:
         self.embedded_context = embedded_context
         self.streaming = streaming  # False: send each message whole, when it is finished
         self.tools = None if tools is None else list(tools)  # the names of all its tools; None: not announced
-        self.modes = list(modes)
+        self.modes = [SessionMode(id=mode, name=mode) if isinstance(mode, str) else mode for mode in modes]
         self.options = list(options)
         self.commands = list(commands)
         self.auth_methods = list(auth_methods)
@@ -116,6 +117,7 @@ class Agent:
 
     def prompt(self, function: PromptHandler) -> PromptHandler:
         """Decorator: register the function that answers prompts. It may return a stop reason."""
+        check_handler("@agent.prompt", function)
         self.prompt_handler = function
         return function
 
@@ -126,6 +128,7 @@ class Agent:
         """
 
         def register(function: PromptHandler) -> PromptHandler:
+            check_handler("@agent.responder", function)
             self.responders[name] = function
             self.options = with_route_options(self.options, list(self.responders))
             if self.prompt_handler is None:

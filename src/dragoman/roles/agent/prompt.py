@@ -14,6 +14,7 @@ from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.lifecycle import PROCESSING
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
+from dragoman.roles.agent.author_errors import check_awaits, check_stop_reason, watch_awaits
 from dragoman.roles.agent.options import Option
 from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn
@@ -136,8 +137,10 @@ class PromptCalls:
             raise ProtocolError(
                 Kind.INTERNAL_ERROR, "this agent has no prompt function; decorate one with @agent.prompt"
             )
+        calls = watch_awaits()
         try:
             reason = await self._agent.prompt_handler(turn)
+            check_awaits(calls)
         except asyncio.CancelledError:
             turn.cancelled = True
         except Exception:
@@ -146,7 +149,7 @@ class PromptCalls:
                 raise
         else:
             if reason is not None:
-                turn.stop_reason = reason
+                turn.stop_reason = check_stop_reason(reason)
         finally:
             turn._finish()
             while task.cancelling():  # also if the author's code swallowed the cancel

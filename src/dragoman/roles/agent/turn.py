@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.agent.author_errors import check_word
 from dragoman.roles.agent.turn_parts import Tool
 from dragoman.schema import content as contents
 from dragoman.schema import update as updates
@@ -20,7 +21,7 @@ from dragoman.schema.permission import (
 )
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.prompt import PromptResult, StopReason, Usage
-from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
+from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate, ToolKind, ToolKindName
 from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Turn:
         self,
         title: str,
         *,
-        kind: str = "other",
+        kind: ToolKindName = "other",
         name: str | None = None,
         input: Any = UNSET,
         paths: Sequence[str | ToolCallLocation] = (),
@@ -179,11 +180,12 @@ class Turn:
         self,
         question: str,
         *,
-        kind: str = "other",
+        kind: ToolKindName = "other",
         options: Sequence[PermissionOption] | None = None,
         tool: ToolCallUpdate | None = None,
     ) -> Answer:
         """Ask the user for permission, for a tool call or in general. The answer is true if the user allowed it."""
+        check_word("kind", kind, ToolKind)
         call = tool
         if call is None:
             self._question_count += 1
@@ -203,7 +205,7 @@ class Turn:
             return Answer(PermissionOptionKind.REJECT_ONCE, result.outcome.option_id)
         return Answer("cancelled")
 
-    async def require_permission(self, question: str, *, kind: str = "other") -> None:
+    async def require_permission(self, question: str, *, kind: ToolKindName = "other") -> None:
         """Ask the user for permission and raise permission_denied if the user does not allow it."""
         if not await self.ask_permission(question, kind=kind):
             raise ProtocolError(Kind.PERMISSION_DENIED, f"the user refused: {question}")
@@ -262,9 +264,10 @@ class Turn:
         self.session.send_commands()
 
     async def send_notice(
-        self, title: str, description: str = "", *, severity: str = updates.NoticeSeverity.INFO
+        self, title: str, description: str = "", *, severity: updates.NoticeSeverityName = "info"
     ) -> None:
         """Show a notice outside the conversation. Only clients that support notices get it."""
+        check_word("severity", severity, updates.NoticeSeverity)
         await self.send_update(updates.Notice(severity=severity, title=title, description=description or UNSET))
 
     def compaction(self) -> TurnCompaction:

@@ -12,11 +12,21 @@ from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.agent.author_errors import check_word
 from dragoman.schema import update as updates
 from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.permission import PermissionOption
 from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus, PlanItems
-from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock, ToolCallLocation, ToolCallUpdate
+from dragoman.schema.toolcall import (
+    Diff,
+    TerminalEmbed,
+    ToolCallBlock,
+    ToolCallLocation,
+    ToolCallStatusName,
+    ToolCallUpdate,
+    ToolKind,
+    ToolKindName,
+)
 from dragoman.schema.toolcall import ToolCallStatus as Status
 from dragoman.session.toolcall import FINAL_STATUSES, next_status
 
@@ -171,12 +181,13 @@ class Tool:
         id: str,
         title: str,
         *,
-        kind: str = "other",
+        kind: ToolKindName = "other",
         name: str | None = None,
         input: Any = UNSET,
         paths: Sequence[str | ToolCallLocation] = (),
         requires_permission: bool = False,
     ) -> None:
+        check_word("kind", kind, ToolKind)
         self.turn = turn
         self.id = id
         self.title = title
@@ -277,8 +288,9 @@ class Tool:
         self._content.append(ToolCallBlock(content=TextContent(text=reason)))
         await self._set_status(Status.FAILED if is_started else Status.DENIED, content=list(self._content))
 
-    async def finish(self, status: str = Status.COMPLETED, output: Any = UNSET) -> None:
+    async def finish(self, status: ToolCallStatusName = "completed", output: Any = UNSET) -> None:
         """End the call with this status. Raises while permission is being asked."""
+        check_word("status", status, Status)
         if self.status in FINAL_STATUSES:
             return
         self._check_permission(status)
