@@ -13,7 +13,7 @@ from dragoman.dialect.dialects import DIALECT_NAMES, load_dialect
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.format import Header
 from dragoman.inspect.page import render_page
-from dragoman.inspect.reader import RecordingReader, open_recording, read_lines
+from dragoman.inspect.reader import RecordingReader
 from dragoman.inspect.redaction import RecordingRedactor
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
@@ -167,8 +167,7 @@ def test_no_input_makes_the_analysis_fail(lowered_call: list[tuple[str, str, Any
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.ndjson")), ids=lambda path: path.stem)
 def test_recordings_of_real_peers_are_read_completely(path: Any) -> None:
     reader, observer = RecordingReader(), Analyzer()
-    with open_recording(str(path)) as file:
-        events = [observer.analyze_line(each) for each in reader.read(read_lines(file, reader))]
+    events = [observer.analyze_line(each) for each in reader.read_file(str(path))]
     assert reader.problems == []
     assert events
     answered = [event for event in events if event.kind in ("answer", "failure") and event.id not in ("", "null")]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.inspect.analyze import Analyzer
-from dragoman.inspect.reader import RecordingReader, open_recording, read_blocks, read_lines
+from dragoman.inspect.reader import RecordingReader, open_recording, read_blocks
 from dragoman.inspect.stats import Distribution, RecordingStats
 from tests.inspect.conversation import RECORDINGS, TALK, lines
 
@@ -46,8 +46,7 @@ def test_the_statistics_agree_with_the_analysis(path: Any) -> None:
     figures, reader, observer = RecordingStats(), RecordingReader(), Analyzer()
     with open_recording(str(path)) as file:
         figures.count(read_blocks(file, figures.reader))
-    with open_recording(str(path)) as file:
-        events = [observer.analyze_line(each) for each in reader.read(read_lines(file, reader))]
+    events = [observer.analyze_line(each) for each in reader.read_file(str(path))]
     assert figures.frames == Counter(event.direction for event in events)
     requests = Counter(event.wire_method for event in events if event.kind == "request")
     assert requests == Counter(

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 from dragoman.errors import ProtocolError
 from dragoman.inspect.decode import RecordingDecoder
 from dragoman.inspect.event import Flaw, RecordedEvent, RecordedToolCall, RecordedTurn
-from dragoman.inspect.format import DECODE_ERRORS, STDERR, TO_AGENT, RecordedLine
+from dragoman.inspect.format import DECODE_ERRORS, OPPOSITE, STDERR, TO_AGENT, RecordedLine
 from dragoman.inspect.one_line import error_line, message_line, stop_reason_of, trace_context_of
 from dragoman.schema.methods import methods_that
 from dragoman.schema.side import Side
@@ -181,7 +181,7 @@ class Analyzer:
         event = RecordedEvent(recorded, "failure" if message.error else "answer", id=_render_id(message.id))
         if message.error and message.result and bytes(message.result) != b"null":
             event.flaws.append(Flaw("", "has a result and an error"))
-        back = "a2c" if recorded.direction == TO_AGENT else TO_AGENT
+        back = OPPOSITE[recorded.direction]
         asked = self.pending.pop((back, event.id), None)
         if asked is None and event.id == "null" and message.error and self._unreadable[back]:
             error = read_error(message.error)

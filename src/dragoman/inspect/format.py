@@ -7,6 +7,7 @@ The traffic can be restored exactly. `reader` parses recordings, `recorder` writ
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +22,10 @@ FORMAT = 1
 TO_AGENT, TO_CLIENT, STDERR = "c2a", "a2c", "err"
 NOTE, GAP, END = "note", "gap", "end"
 TRAFFIC = frozenset({TO_AGENT, TO_CLIENT, STDERR})
+OPPOSITE = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
+
+# Takes the direction and the bytes of some traffic.
+TrafficListener = Callable[[str, bytes], None]
 
 # Of a longer line only the beginning is kept. The largest message that a transport accepts (wire/frames.py).
 MAX_LINE = 64 * 1024 * 1024

@@ -25,6 +25,7 @@ from dragoman.inspect.format import (
     GAP,
     MAX_LINE,
     NOTE,
+    OPPOSITE,
     STDERR,
     TO_AGENT,
     TO_CLIENT,
@@ -65,7 +66,6 @@ MAX_FILE_LINE = 2 * MAX_LINE + 1024 * 1024
 POLL_INTERVAL = 0.1
 
 _DIRECTION = {Side.AGENT: TO_AGENT, Side.CLIENT: TO_CLIENT}
-_OPPOSITE = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
 
 # Methods that other dialects name differently from the table.
 _OTHER_AGENT_METHODS = frozenset({"cancel", "unstable_resumeSession", "session/set_model"})
@@ -141,6 +141,11 @@ class RecordingReader:
             if found is not None:
                 yield found
         self.finish()
+
+    def read_file(self, path: str, keep_waiting: Callable[[], bool] | None = None) -> Iterator[RecordedLine]:
+        """Yield the recorded lines of a file; at its end, wait for more while `keep_waiting` returns true."""
+        with open_recording(path) as file:
+            yield from self.read(line for lines in read_blocks(file, self, keep_waiting) for line in lines)
 
     def finish(self) -> None:
         """Raise NotARecording if no recorded line was read."""
@@ -309,7 +314,7 @@ class DirectionGuesser:
                 self._pending.setdefault(key, []).append(way)
             return way
         asked = self._pending.get(key)
-        return _OPPOSITE[asked.pop(0)] if asked else TO_CLIENT
+        return OPPOSITE[asked.pop(0)] if asked else TO_CLIENT
 
 
 def method_direction(method: str, is_request: bool) -> str:
@@ -360,18 +365,10 @@ def _prefix_errors(path: str) -> Iterator[None]:
         raise NotARecording(f"{path}: {error}") from None
 
 
-def read_lines(
-    file: BinaryIO, reader: RecordingReader, keep_waiting: Callable[[], bool] | None = None
-) -> Iterator[bytes]:
-    """Yield the lines with their line ends; at the end, wait for more while `keep_waiting` returns true."""
-    for lines in read_blocks(file, reader, keep_waiting):
-        yield from lines
-
-
 def read_blocks(
     file: BinaryIO, reader: RecordingReader, keep_waiting: Callable[[], bool] | None = None
 ) -> Iterator[list[bytes]]:
-    """Yield many lines at once, which is faster."""
+    """Yield the lines with their line ends, many at once, which is faster; at the end, wait as `read_file` does."""
     rest = b""
     while True:
         try:

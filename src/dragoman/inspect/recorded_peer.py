@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman.errors import ConnectionFailed
-from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine
-from dragoman.inspect.reader import NotARecording, RecordingReader, open_recording, read_lines
+from dragoman.inspect.format import TO_AGENT, TO_CLIENT
+from dragoman.inspect.reader import NotARecording, RecordingReader
 from dragoman.inspect.replay import ReplayScript, play_script
 from dragoman.testing.connections import Target, Wrap, scripted_client
 from dragoman.testing.scripted_peer import TIMEOUT
@@ -28,10 +28,7 @@ class Recording:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         reader = RecordingReader()
-        with open_recording(self.path) as file:
-            self.frames: list[RecordedLine] = [
-                each for each in reader.read(read_lines(file, reader)) if each.direction in (TO_AGENT, TO_CLIENT)
-            ]
+        self.frames = [each for each in reader.read_file(self.path) if each.direction in (TO_AGENT, TO_CLIENT)]
         if not self.frames:
             raise NotARecording(f"{self.path} has no messages; record with `dragoman inspect run --out FILE -- CMD`")
         self.problems = [f"line {line}: {why}" for line, why in reader.problems]

@@ -14,11 +14,9 @@ import msgspec
 
 from dragoman.errors import ConnectionFailed
 from dragoman.inspect.diff import ID_MEMBERS, IGNORED_MEMBERS, compare
-from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine, parse_json
+from dragoman.inspect.format import OPPOSITE, RecordedLine, parse_json
 from dragoman.transport.base import Transport
 from dragoman.wire.frames import Oversize
-
-_OPPOSITE = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
 
 METHOD_NOT_FOUND, INVALID_REQUEST = -32601, -32600
 
@@ -97,14 +95,14 @@ class ReplayScript:
         self._pending_answers: dict[str, list[TimedFrame]] = {}  # our answers to requests not received yet
         asked: dict[tuple[str, str], str] = {}
         for frame in frames:
-            if frame.direction not in _OPPOSITE or not frame.data.strip() or frame.cut:
+            if frame.direction not in OPPOSITE or not frame.data.strip() or frame.cut:
                 continue
             step = ReplayStep(frame.line, frame.t or 0, frame.data, _parse_object(frame.data))
             if step.is_anonymous and frame.direction != our_direction and not strict:
                 continue  # a peer need not answer what it cannot read
             if frame.direction == our_direction:
                 self._expected[-1].replies.append(step)
-                if step.is_answer and (method := asked.get((_OPPOSITE[our_direction], step.id))):
+                if step.is_answer and (method := asked.get((OPPOSITE[our_direction], step.id))):
                     self._answers.setdefault(method, step)
             else:
                 self._expected.append(ExpectedMessage(step, []))

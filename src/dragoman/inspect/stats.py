@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import ProtocolError
-from dragoman.inspect.format import DECODE_ERRORS, STDERR, TO_AGENT, TO_CLIENT, TRAFFIC, RecordedLine
+from dragoman.inspect.format import DECODE_ERRORS, OPPOSITE, STDERR, TRAFFIC, RecordedLine
 from dragoman.inspect.reader import DIRECTION_NAMES, RecordingReader
 from dragoman.wire.envelope import parse_envelope
 
@@ -23,7 +23,6 @@ from dragoman.wire.envelope import parse_envelope
 _MAX_EXACT = 4096
 _SIGNIFICANT_BITS = 9
 
-_OPPOSITE = {TO_AGENT: TO_CLIENT, TO_CLIENT: TO_AGENT}
 _PROMPT = "session/prompt"
 
 # The start of our headers.
@@ -234,7 +233,7 @@ class RecordingStats:
             self._pending[direction, message.id] = (t, name, figures)
 
     def _count_answer(self, direction: str, message: _Message, t: int | None, size: int, line: bytes) -> None:
-        asked = self._pending.pop((_OPPOSITE.get(direction, direction), message.id), None)
+        asked = self._pending.pop((OPPOSITE.get(direction, direction), message.id), None)
         if asked is None:
             self.stray_answers += 1
             return

@@ -10,20 +10,18 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import NamedTuple
 
-from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT
+from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT, TrafficListener
 from dragoman.transport.base import HALF_CLOSED_GRACE, READ_SIZE
 from dragoman.transport.process import pidfiles
 from dragoman.transport.process.launch import LaunchedProcess, launch
 from dragoman.transport.process.process_tree import ProcessTree, StopTimeouts
 from dragoman.transport.process.watchdog import WATCHDOG
 from dragoman.transport.stdio import private_descriptor
-
-TrafficListener = Callable[[str, bytes], None]
 
 # Signals for the agent. SIGTSTP and the like stop this process as usual.
 FORWARDED_SIGNALS = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH")

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from dragoman.inspect.format import TO_AGENT, TO_CLIENT
+from dragoman.inspect.format import TO_AGENT, TO_CLIENT, TrafficListener
 from dragoman.inspect.recorder import Recorder
 from dragoman.schema.side import Side
 from dragoman.transport.base import FrameConsumer, Transport, WrappedTransport
 from dragoman.wire.frames import Frame, Oversize
-
-TrafficListener = Callable[[str, bytes], None]
 
 
 class Tap:

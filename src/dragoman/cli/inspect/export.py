@@ -6,13 +6,13 @@ import os
 import sys
 from collections.abc import Iterator
 
-from dragoman.cli.inspect.show import DIALECTS, report_problems
+from dragoman.cli.inspect.show import add_dialect_option, report, report_problems
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.format import format_size
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
 from dragoman.inspect.format import Header, end_line, frame_line, gap_line, header_line
-from dragoman.inspect.reader import RecordingEnd, RecordingReader, open_recording, read_lines
+from dragoman.inspect.reader import RecordingEnd, RecordingReader
 from dragoman.inspect.recorder import check_not_source, open_replacement
 from dragoman.inspect.redaction import RecordingRedactor
 
@@ -49,7 +49,7 @@ def main(name: str, arguments: list[str]) -> int:
     parser.add_value("--with", "FILE", "html: add the recording from behind the proxy", dest="second_file")
     parser.add_value("--out", "FILE", "output file (standard output); never the recording itself")
     parser.add_value("--title", "TEXT", "html: title of the page")
-    parser.add_value("--dialect", "D", ", ".join(DIALECTS), default="auto", choices=DIALECTS)
+    add_dialect_option(parser)
     parser.add_flag("--keep-secrets", "do not remove secrets")
     options, _ = parser.read(arguments)
     paths = [options.file, *([options.second_file] if options.second_file else [])]
@@ -68,8 +68,7 @@ def main(name: str, arguments: list[str]) -> int:
         _write(options.out, [page])
         if len(page) > LARGE_PAGE:
             count = sum(len(events) for _, events in hops)
-            text = f"the page has {count} messages and {format_size(len(page))}: browsers need some time to open it"
-            print(f"dragoman inspect: {text}", file=sys.stderr)
+            report(f"the page has {count} messages and {format_size(len(page))}: browsers need some time to open it")
     else:
         _write(options.out, copy_lines(options.file, redactor))
     return 0
@@ -79,10 +78,8 @@ def collect_secrets(paths: list[str]) -> RecordingRedactor:
     """First pass: collect the values that are secrets."""
     redactor = RecordingRedactor()
     for path in paths:
-        reader = RecordingReader()
-        with open_recording(path) as file:
-            for recorded in reader.read(read_lines(file, reader)):
-                redactor.learn_secrets(recorded)
+        for recorded in RecordingReader().read_file(path):
+            redactor.learn_secrets(recorded)
     return redactor
 
 
@@ -90,15 +87,14 @@ def copy_lines(path: str, redactor: RecordingRedactor | None) -> Iterator[bytes]
     """Yield the lines of the copy."""
     reader = RecordingReader()
     part, lost, count, t = -1, 0, 0, 0
-    with open_recording(path) as file:
-        for recorded in reader.read(read_lines(file, reader)):
-            yield from _boundary_lines(reader, part, recorded.part, redactor)
-            part, count, t = recorded.part, count + 1, recorded.t or t
-            if reader.lost_bytes > lost:
-                yield gap_line(t, reader.lost_bytes - lost)
-                lost = reader.lost_bytes
-            clean = redactor.redact(recorded) if redactor is not None else recorded
-            yield frame_line(clean.t or 0, clean.direction, clean.data, clean.eol, clean.cut)
+    for recorded in reader.read_file(path):
+        yield from _boundary_lines(reader, part, recorded.part, redactor)
+        part, count, t = recorded.part, count + 1, recorded.t or t
+        if reader.lost_bytes > lost:
+            yield gap_line(t, reader.lost_bytes - lost)
+            lost = reader.lost_bytes
+        clean = redactor.redact(recorded) if redactor is not None else recorded
+        yield frame_line(clean.t or 0, clean.direction, clean.data, clean.eol, clean.cut)
     yield from _boundary_lines(reader, part, reader.part, redactor)
     if not reader.is_incomplete:
         ending = reader.ending or RecordingEnd("the recording of another recorder ended", None, count, t)
@@ -122,13 +118,12 @@ def read_clean_events(
     """Return all events of a recording, without secrets; with several recordings, all times count from the first."""
     reader, observer = RecordingReader(), Analyzer(dialect)
     events: list[RecordedEvent] = []
-    with open_recording(path) as file:
-        for recorded in reader.read(read_lines(file, reader)):
-            if recorded.part and recorded.t is not None:
-                recorded.t += max(0, reader.headers[recorded.part].epoch - reader.headers[0].epoch)
-            events.append(observer.analyze_line(redactor.redact(recorded) if redactor is not None else recorded))
-            if not len(events) % PROGRESS_INTERVAL:
-                _show_progress(f"{len(events)} messages read")
+    for recorded in reader.read_file(path):
+        if recorded.part and recorded.t is not None:
+            recorded.t += max(0, reader.headers[recorded.part].epoch - reader.headers[0].epoch)
+        events.append(observer.analyze_line(redactor.redact(recorded) if redactor is not None else recorded))
+        if not len(events) % PROGRESS_INTERVAL:
+            _show_progress(f"{len(events)} messages read")
     _show_progress("")
     report_problems(path, reader)
     return _clean_header(reader, 0, redactor), events

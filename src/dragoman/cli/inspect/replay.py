@@ -10,7 +10,7 @@ from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize
 from dragoman.engine.loop import run as run_loop
 from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine
-from dragoman.inspect.reader import NotARecording, RecordingReader, open_recording, read_lines
+from dragoman.inspect.reader import NotARecording, RecordingReader
 from dragoman.inspect.replay import REPLY_TIMEOUT, ReplayScript, play_script
 
 EXIT_MISMATCH = 3
@@ -66,8 +66,7 @@ def main(name: str, arguments: list[str]) -> int:
     if options.role == "agent" and options.file == "-":
         parser.error("standard input belongs to the client; give a file")
     reader = RecordingReader()
-    with open_recording(options.file) as file:
-        frames = list(reader.read(read_lines(file, reader)))
+    frames = list(reader.read_file(options.file))
     if not any(frame.direction in (TO_AGENT, TO_CLIENT) for frame in frames):
         raise NotARecording(f"{options.file}: no messages were recorded, so there is nothing to play")
     report_problems(options.file, reader)
@@ -85,7 +84,11 @@ async def _replay(
     if command:
         from dragoman.transport.process.transport import spawn
 
-        transport = await spawn(command, stderr=_forward_stderr)
+        def forward_stderr(data: bytes) -> None:
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+
+        transport = await spawn(command, stderr=forward_stderr)
         # With the recorded timing, an agent gets its longest recorded pause on top of the timeout.
         pauses = [(after.t or 0) - (before.t or 0) for before, after in pairwise(frames)] if original_speed else []
         longest = max(pauses, default=0) / 1e6
@@ -102,8 +105,3 @@ async def _replay(
         return await play_script(script, client, initiates=False, original_timing=original_speed)
     finally:
         await client.close("the recording is over")
-
-
-def _forward_stderr(data: bytes) -> None:
-    sys.stderr.buffer.write(data)
-    sys.stderr.buffer.flush()

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.cli.inspect.show import DIALECTS, event_to_json, read_events, report_problems
+from dragoman.cli.inspect.show import ARROWS, add_dialect_option, event_to_json, read_events, report_problems
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.format import format_duration, format_size, report
 from dragoman.cli.ui.terminal import sanitize_line
@@ -25,8 +25,6 @@ examples:
   dragoman inspect stats talk.ndjson
   dragoman inspect stats talk.ndjson --json \\
       | jq '.methods[] | select(.p99_us > 500000)'"""
-
-_ARROWS = {"c2a": "→", "a2c": "←", "err": "!"}
 
 
 def run_stats(name: str, arguments: list[str]) -> int:
@@ -50,13 +48,13 @@ def figures_table(figures: RecordingStats) -> list[str]:
     rows = [
         f"{sum(figures.frames.values())} lines in {format_duration(figures.duration)}{several}; "
         f"{figures.noise} noise, {figures.stray_answers} stray answers",
-        *(f"{_ARROWS[way]} {figures.frames[way]} lines, {format_size(figures.bytes[way])}" for way in figures.frames),
+        *(f"{ARROWS[way]} {figures.frames[way]} lines, {format_size(figures.bytes[way])}" for way in figures.frames),
         "",
         f"  {'method':<48} {'count':>8} {'p50':>9} {'p99':>9} {'failed':>6} {'size p50':>9} {'largest':>9}",
     ]
     for (way, method), each in sorted(figures.methods.items(), key=lambda item: -item[1].count):
         rows.append(
-            f"{_ARROWS[way]} {method:<48} {each.count:>8} {format_duration(each.latency.quantile(0.5)):>9} "
+            f"{ARROWS[way]} {method:<48} {each.count:>8} {format_duration(each.latency.quantile(0.5)):>9} "
             f"{format_duration(each.latency.quantile(0.99)):>9} {each.failed or '':>6} "
             f"{format_size(each.sizes.quantile(0.5)):>9} {format_size(each.sizes.largest):>9}"
         )
@@ -135,7 +133,7 @@ def run_validate(name: str, arguments: list[str]) -> int:
     """Parse the arguments, then print all violations."""
     parser = Parser(name, "FILE [OPTIONS]", "Check all messages of a recording against the schema.", VALIDATE_HELP)
     parser.add_argument("file", metavar="FILE", help="a recording; - is standard input")
-    parser.add_value("--dialect", "D", ", ".join(DIALECTS), default="auto", choices=DIALECTS)
+    add_dialect_option(parser)
     parser.add_argument("--direction", choices=("c2a", "a2c"), help="only messages of one side")
     parser.add_flag("--strict", "also count warnings, unreadable lines and a missing end")
     parser.add_flag("--json", "print one JSON object per message with an error")
@@ -190,7 +188,7 @@ def run_diff(name: str, arguments: list[str]) -> int:
     parser.add_argument("first", metavar="FILE", help="the first recording")
     parser.add_argument("second", metavar="FILE", help="the second recording")
     parser.add_value("--ignore", "NAME", "ignore this member; can be repeated", repeated=True)
-    parser.add_value("--dialect", "D", ", ".join(DIALECTS), default="auto", choices=DIALECTS)
+    add_dialect_option(parser)
     parser.add_flag("--json", "print one JSON object per difference")
     options, _ = parser.read(arguments)
     readers = RecordingReader(), RecordingReader()

@@ -18,10 +18,8 @@ from dragoman.cli.ui.terminal import OutputStream, clip, sanitize_line
 from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
-from dragoman.inspect.format import STDERR, TO_AGENT
-from dragoman.inspect.reader import RecordingReader, open_recording, read_lines, wait_for_file
-
-DIALECTS = ("auto", *DIALECT_NAMES)
+from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT
+from dragoman.inspect.reader import RecordingReader, wait_for_file
 
 EPILOG = """\
 → goes to the agent, ← to the client, ! is stderr. An answer shows its latency;
@@ -40,8 +38,14 @@ examples:
 # Lines that `tail` shows first.
 TAIL_LINES = 20
 
-_ARROWS = {TO_AGENT: "→", STDERR: "!"}
+ARROWS = {TO_AGENT: "→", TO_CLIENT: "←", STDERR: "!"}
 _CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
+
+
+def add_dialect_option(parser: Parser) -> None:
+    """Add --dialect."""
+    dialects = ("auto", *DIALECT_NAMES)
+    parser.add_value("--dialect", "D", ", ".join(dialects), default="auto", choices=dialects)
 
 
 def main(name: str, arguments: list[str]) -> int:
@@ -54,7 +58,7 @@ def main(name: str, arguments: list[str]) -> int:
     parser.add_value("--grep", "TEXT", "only messages that contain this text (case is ignored)")
     parser.add_value("--slow", "MS", "only answers that took at least this long", type=float)
     parser.add_flag("--faults", "only messages that violate the schema")
-    parser.add_value("--dialect", "D", ", ".join(DIALECTS), default="auto", choices=DIALECTS)
+    add_dialect_option(parser)
     parser.add_flag("--all", "show every chunk on its own line")
     parser.add_flag("--full", "also show the whole message, indented")
     parser.add_flag("--tree", "show only turns and tool calls")
@@ -83,7 +87,7 @@ def main(name: str, arguments: list[str]) -> int:
 
     try:
         if follows:
-            wait_for_file(options.file, lambda: _report(f"{options.file} does not exist yet; waiting for it"))
+            wait_for_file(options.file, lambda: report(f"{options.file} does not exist yet; waiting for it"))
         events = (
             event
             for event in read_events(options.file, reader, observer, on_caught_up if follows else None)
@@ -104,7 +108,7 @@ def main(name: str, arguments: list[str]) -> int:
     finally:
         report_problems(options.file, reader, is_live=follows)
     if not observer.line_count:
-        _report(f"{options.file}: no messages were recorded")
+        report(f"{options.file}: no messages were recorded")
     if not options.json and not options.tree and observer.unanswered:
         first = [f"{event.method} #{event.id} (line {event.line})" for event in observer.unanswered][:10]
         output.write_line(sanitize_line(f"{len(observer.unanswered)} unanswered: {', '.join(first)}"), "yellow")
@@ -114,10 +118,8 @@ def main(name: str, arguments: list[str]) -> int:
 def read_events(
     path: str, reader: RecordingReader, observer: Analyzer, wait_for_more: Callable[[], bool] | None = None
 ) -> Iterator[RecordedEvent]:
-    """Yield the events of a recording, as they are read."""
-    with open_recording(path) as file:
-        for recorded in reader.read(read_lines(file, reader, wait_for_more)):
-            yield observer.analyze_line(recorded)
+    """Return the events of a recording, as they are read."""
+    return map(observer.analyze_line, reader.read_file(path, wait_for_more))
 
 
 def report_problems(path: str, reader: RecordingReader, is_live: bool = False) -> None:
@@ -125,17 +127,14 @@ def report_problems(path: str, reader: RecordingReader, is_live: bool = False) -
     if not reader.is_recording:
         return  # not a recording; the caller reports it
     for problem in reader.problems:
-        print(sanitize_line(f"dragoman inspect: {path}, line {problem.line}: {problem.reason}"), file=sys.stderr)
+        report(f"{path}, line {problem.line}: {problem.reason}")
     omitted = reader.problem_count - len(reader.problems)
     if omitted:
-        print(f"dragoman inspect: {path}: and {omitted} more lines like these", file=sys.stderr)
+        report(f"{path}: and {omitted} more lines like these")
     if reader.lost_bytes:
-        print(f"dragoman inspect: {path}: {reader.lost_bytes} bytes were not recorded (slow disk)", file=sys.stderr)
+        report(f"{path}: {reader.lost_bytes} bytes were not recorded (slow disk)")
     if reader.is_incomplete and not is_live:
-        print(
-            sanitize_line(f"dragoman inspect: {path} has no end: it was truncated, or is still being written"),
-            file=sys.stderr,
-        )
+        report(f"{path} has no end: it was truncated, or is still being written")
 
 
 def matches_filters(event: RecordedEvent, options: argparse.Namespace) -> bool:
@@ -195,8 +194,7 @@ def _merge_chunks(events: Iterable[RecordedEvent]) -> Iterator[RecordedEvent]:
     merged: RecordedEvent | None = None
     count = 0
     for event in events:
-        is_same = merged is not None and _is_same_run(event, merged) and not event.flaws
-        if merged is not None and is_same:
+        if merged is not None and _run_key(event) == _run_key(merged) and not event.flaws:
             count += 1
             merged.text += event.text if len(merged.text) < 400 else ""
             continue
@@ -209,9 +207,8 @@ def _merge_chunks(events: Iterable[RecordedEvent]) -> Iterator[RecordedEvent]:
         yield _with_count(merged, count)
 
 
-def _is_same_run(event: RecordedEvent, previous: RecordedEvent) -> bool:
-    parts = event.recorded.part, previous.recorded.part
-    return (event.update, event.session) == (previous.update, previous.session) and parts[0] == parts[1]
+def _run_key(event: RecordedEvent) -> tuple[str, str, int]:
+    return event.update, event.session, event.recorded.part
 
 
 def _with_count(event: RecordedEvent, count: int) -> RecordedEvent:
@@ -236,7 +233,7 @@ def event_line(event: RecordedEvent) -> str:
     took = f" {format_duration(event.latency)}" if event.latency is not None else ""
     trace = f" [trace {event.traceparent.split('-')[1][:8]}]" if event.traceparent.count("-") >= 2 else ""
     text = f"  {event.text.strip()}" if event.text else ""
-    return sanitize_line(f"{time} {_ARROWS.get(event.direction, '←')} {depth}{label}{name}{id}{took}{trace}{text}")
+    return sanitize_line(f"{time} {ARROWS[event.direction]} {depth}{label}{name}{id}{took}{trace}{text}")
 
 
 def _event_style(event: RecordedEvent) -> str:
@@ -290,7 +287,8 @@ def event_to_json(event: RecordedEvent) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value not in ("", None, [])}
 
 
-def _report(text: str) -> None:
+def report(text: str) -> None:
+    """Print a line about the recording, on stderr."""
     print(sanitize_line(f"dragoman inspect: {text}"), file=sys.stderr, flush=True)
 
 
