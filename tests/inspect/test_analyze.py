@@ -1,4 +1,4 @@
-"""The analysis pairs requests and answers, assigns messages to turns and tool calls, and finds flaws."""
+"""The analysis pairs requests and answers, assigns messages to turns and tool calls, and finds faults."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dragoman.schema.side import Side
 from tests.inspect.conversation import RECORDINGS, TALK, answer, call, news, observed, recorded
 
 
-def flaws(*talk: tuple[str, Any]) -> list[str]:
+def faults(*talk: tuple[str, Any]) -> list[str]:
     _, events = observed(list(talk))
-    return [str(flaw) for event in events for flaw in event.flaws]
+    return [str(each) for event in events for each in event.faults]
 
 
 def test_answers_are_paired_with_their_requests_in_both_directions() -> None:
@@ -43,8 +43,8 @@ def test_messages_are_assigned_to_turns_and_tool_calls() -> None:
     assert [event.line for event in events if event.turn is turn] == [6, 7, 8, 9, 10, 11, 12, 13]
 
 
-def test_a_valid_conversation_has_no_flaws() -> None:
-    assert flaws(*TALK) == []
+def test_a_valid_conversation_has_no_faults() -> None:
+    assert faults(*TALK) == []
 
 
 UNREADABLE = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}}
@@ -97,8 +97,8 @@ def test_a_later_version_is_not_judged_as_the_known_one() -> None:
         ([*TALK[:5], ("a2c", answer(2, {}))], "stopReason is missing"),
     ],
 )
-def test_each_flaw_is_reported(talk: list[tuple[str, Any]], fault: str) -> None:
-    assert [each for each in flaws(*talk) if fault in each], flaws(*talk)
+def test_each_fault_is_reported(talk: list[tuple[str, Any]], fault: str) -> None:
+    assert [each for each in faults(*talk) if fault in each], faults(*talk)
 
 
 @pytest.mark.parametrize("name", ["v1", "banjo", "2025.1", "crow", "draft"])
@@ -126,7 +126,7 @@ def test_every_dialect_is_detected_and_decoded(name: str) -> None:
     expected = "v1" if name == "banjo" else name
     assert observer.decoder.dialect_names == (expected, expected)
     assert [(turn.prompt, turn.stop_reason) for turn in observer.turns] == [("hello", "end_turn")]
-    assert [str(flaw) for event in events for flaw in event.flaws if flaw.fatal] == []
+    assert [str(each) for event in events for each in event.faults if each.fatal] == []
 
 
 def test_trace_context_is_shown_with_request_and_answer() -> None:

@@ -29,7 +29,7 @@ async def test_a_client_records_what_it_sends_and_receives(tmp_path: Path) -> No
     assert [event.method for event in events][:4] == ["initialize", "initialize", "session/new", "session/new"]
     assert [(turn.prompt, turn.stop_reason) for turn in observer.turns] == [("/echo hello", "end_turn")]
     assert observer.pending == {}
-    assert [str(flaw) for event in events for flaw in event.flaws] == []
+    assert [str(fault) for event in events for fault in event.faults] == []
     assert reader.ending is not None
 
 

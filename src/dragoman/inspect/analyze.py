@@ -1,4 +1,4 @@
-"""Analyze a recording line by line: each becomes an event with its request, its turn and its flaws.
+"""Analyze a recording line by line: each becomes an event with its request, its turn and its faults.
 
 Keeps only open requests, turns and tool calls, so it can follow a live recording or a file of a million lines.
 """
@@ -13,9 +13,10 @@ from msgspec import UNSET, Raw
 
 from dragoman.errors import ProtocolError
 from dragoman.inspect.decode import RecordingDecoder
-from dragoman.inspect.event import Flaw, RecordedEvent, RecordedToolCall, RecordedTurn
+from dragoman.inspect.event import RecordedEvent, RecordedToolCall, RecordedTurn
 from dragoman.inspect.format import DECODE_ERRORS, OPPOSITE, STDERR, TO_AGENT, RecordedLine
 from dragoman.inspect.one_line import error_line, message_line, stop_reason_of, trace_context_of
+from dragoman.schema.lenient import Fault
 from dragoman.schema.methods import methods_that
 from dragoman.schema.side import Side
 from dragoman.wire.envelope import Malformed, parse_envelope, read_error
@@ -70,21 +71,21 @@ class Analyzer:
             return RecordedEvent(recorded, "blank")
         if recorded.cut:
             self._unreadable[recorded.direction] += 1
-            flaw = Flaw("", f"{recorded.cut} bytes: too large; only the beginning was recorded")
-            return RecordedEvent(recorded, "noise", text=recorded.data[:200].decode("utf-8", "replace"), flaws=[flaw])
-        flaws: list[Flaw] = []
+            fault = Fault("", f"{recorded.cut} bytes: too large; only the beginning was recorded")
+            return RecordedEvent(recorded, "noise", text=recorded.data[:200].decode("utf-8", "replace"), faults=[fault])
+        faults: list[Fault] = []
         try:
-            wire = self._parse_message(recorded.data, recorded.direction, flaws)
+            wire = self._parse_message(recorded.data, recorded.direction, faults)
         except ProtocolError as error:
             text = recorded.data.decode("utf-8", "replace")
             self._unreadable[recorded.direction] += 1
-            return RecordedEvent(recorded, "noise", text=text, flaws=[Flaw("", f"not a message: {error.message}")])
+            return RecordedEvent(recorded, "noise", text=text, faults=[Fault("", f"not a message: {error.message}")])
         if wire.jsonrpc != "2.0":
             problem = "is missing" if wire.jsonrpc is UNSET else "is not the string 2.0"
-            flaws.append(Flaw("jsonrpc", problem, False))
+            faults.append(Fault("jsonrpc", problem, False))
         analyze = self._analyze_call if isinstance(wire.method, str) else self._analyze_answer
         event = analyze(recorded, wire)
-        event.flaws = flaws + event.flaws
+        event.faults = faults + event.faults
         return event
 
     @property
@@ -101,7 +102,7 @@ class Analyzer:
         for known in (self.pending, self._answered, self._unreadable, self._running_turns, self._calls_outside_turns):
             known.clear()
 
-    def _parse_message(self, data: bytes, direction: str, flaws: list[Flaw]) -> _RawMessage:
+    def _parse_message(self, data: bytes, direction: str, faults: list[Fault]) -> _RawMessage:
         try:
             wire = _decode(data)
             data.decode("utf-8")
@@ -111,7 +112,7 @@ class Analyzer:
             for name in ("params", "result", "error"):
                 part = getattr(envelope, name)
                 setattr(wire, name, Raw(b"") if part is UNSET else part)
-            flaws.append(Flaw("", "not valid JSON in UTF-8; parsed leniently", False))
+            faults.append(Fault("", "not valid JSON in UTF-8; parsed leniently", False))
             self._unreadable[direction] += 1
         if not isinstance(wire.method, str) and not wire.result and not wire.error:
             raise Malformed("invalid_request", "no method, result or error")
@@ -122,7 +123,7 @@ class Analyzer:
     def _analyze_call(self, recorded: RecordedLine, message: _RawMessage) -> RecordedEvent:
         to = Side.AGENT if recorded.direction == TO_AGENT else Side.CLIENT
         is_request = message.id is not UNSET
-        name, params, flaws = self.decoder.decode_call(to, message.method, message.params, is_request)
+        name, params, faults = self.decoder.decode_call(to, message.method, message.params, is_request)
         event = RecordedEvent(
             recorded,
             "request" if is_request else "notification",
@@ -130,7 +131,7 @@ class Analyzer:
             method=name,
             wire_method=message.method,
             text=message_line(name, params),
-            flaws=flaws,
+            faults=faults,
         )
         event.traceparent, event.tracestate = trace_context_of(params)
         event.session = _session_id(params, self._latest_session)
@@ -142,9 +143,9 @@ class Analyzer:
     def _add_pending(self, event: RecordedEvent, id: Any) -> None:
         key = (event.direction, event.id)
         if id is None or isinstance(id, bool | dict | list):
-            event.flaws.append(Flaw("id", "must be a number or a string"))
+            event.faults.append(Fault("id", "must be a number or a string"))
         if key in self.pending:
-            event.flaws.append(Flaw("id", f"{event.id} is still in use by line {self.pending[key].line}"))
+            event.faults.append(Fault("id", f"{event.id} is still in use by line {self.pending[key].line}"))
         self.pending[key] = event
         self._answered.pop(key, None)
 
@@ -180,7 +181,7 @@ class Analyzer:
     def _analyze_answer(self, recorded: RecordedLine, message: _RawMessage) -> RecordedEvent:
         event = RecordedEvent(recorded, "failure" if message.error else "answer", id=_render_id(message.id))
         if message.error and message.result and bytes(message.result) != b"null":
-            event.flaws.append(Flaw("", "has a result and an error"))
+            event.faults.append(Fault("", "has a result and an error"))
         back = OPPOSITE[recorded.direction]
         asked = self.pending.pop((back, event.id), None)
         if asked is None and event.id == "null" and message.error and self._unreadable[back]:
@@ -191,7 +192,7 @@ class Analyzer:
                 return event
         if asked is None:
             event.text = bytes(message.error or message.result)[:200].decode("utf-8", "replace")
-            event.flaws.append(self._stray_answer_flaw(back, event.id))
+            event.faults.append(self._stray_answer_fault(back, event.id))
             return event
         self._answered[back, event.id] = recorded.line
         if len(self._answered) > _MAX_ANSWERED:
@@ -205,7 +206,7 @@ class Analyzer:
             event.text = event.outcome = error_line(read_error(message.error))
         else:
             by = Side.CLIENT if recorded.direction == TO_AGENT else Side.AGENT
-            result, event.flaws = self.decoder.decode_result(by, asked.method, message.result)
+            result, event.faults = self.decoder.decode_result(by, asked.method, message.result)
             event.text = message_line(asked.method, result, is_result=True)
             event.outcome = stop_reason_of(asked.method, result)
             if asked.method in _OPEN_METHODS:
@@ -214,11 +215,11 @@ class Analyzer:
             self._end_turn(event)
         return event
 
-    def _stray_answer_flaw(self, request_direction: str, id: str) -> Flaw:
+    def _stray_answer_fault(self, request_direction: str, id: str) -> Fault:
         if not id:
-            return Flaw("id", "is missing: the answer belongs to no request", False)
+            return Fault("id", "is missing: the answer belongs to no request", False)
         before = self._answered.get((request_direction, id))
-        return Flaw("id", f"{id} was answered before, in line {before}" if before else f"{id} is the id of no request")
+        return Fault("id", f"{id} was answered before, in line {before}" if before else f"{id} is the id of no request")
 
     def _end_turn(self, event: RecordedEvent) -> None:
         turn = event.turn

@@ -14,9 +14,8 @@ from msgspec import Raw
 from dragoman.dialect import detect
 from dragoman.dialect.dialects import DEFAULT_DIALECT, Dialect, load_dialect
 from dragoman.errors import ProtocolError
-from dragoman.inspect.event import Flaw
 from dragoman.inspect.format import DECODE_ERRORS
-from dragoman.schema.lenient import parse, read_leniently
+from dragoman.schema.lenient import Fault, parse, read_leniently
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
 
@@ -42,31 +41,31 @@ class RecordingDecoder:
         """The dialects of the client and of the agent."""
         return self._dialects[Side.CLIENT].name, self._dialects[Side.AGENT].name
 
-    def decode_call(self, receiver: Side, method: str, raw: Raw, is_request: bool) -> tuple[str, Any, list[Flaw]]:
-        """Return the method and params of a call in the schema, and its flaws."""
-        value, flaws = _decode_json(raw)
+    def decode_call(self, receiver: Side, method: str, raw: Raw, is_request: bool) -> tuple[str, Any, list[Fault]]:
+        """Return the method and params of a call in the schema, and its faults."""
+        value, faults = _decode_json(raw)
         if receiver is Side.AGENT and not self._is_fixed and (method == "initialize" or not self._client_known):
             self._agent_known = self._agent_known and method != "initialize"  # an agent may be started again
             self._detect_client(method, value)
         try:
             name, params = self._dialects[receiver.other].lift_call(receiver, method, value)
         except ProtocolError as error:
-            return method, value, [*flaws, *_flaws_of_error(error)]
+            return method, value, [*faults, *_faults_of_error(error)]
         row = METHODS.get((receiver, name))
         if self._is_later_version and name != "initialize":
-            return name, params, flaws
+            return name, params, faults
         if row is None:
             if not name.startswith(_EXTENSION_PREFIXES):
-                flaws = [*flaws, Flaw("method", f"{method!r} is not a known method")]
-            return name, params, flaws
+                faults = [*faults, Fault("method", f"{method!r} is not a known method")]
+            return name, params, faults
         if row.request != is_request and not row.either:
             wanted = "a request: it needs an id" if row.request else "a notification: it has no id"
-            flaws.append(Flaw("id", f"{method} is {wanted}", row.request))
-        return name, params, flaws + _schema_flaws(row.params, params)
+            faults.append(Fault("id", f"{method} is {wanted}", row.request))
+        return name, params, faults + _schema_faults(row.params, params)
 
-    def decode_result(self, responder: Side, method: str, raw: Raw) -> tuple[Any, list[Flaw]]:
-        """Return the result of a request in the schema, and its flaws."""
-        value, flaws = _decode_json(raw)
+    def decode_result(self, responder: Side, method: str, raw: Raw) -> tuple[Any, list[Fault]]:
+        """Return the result of a request in the schema, and its faults."""
+        value, faults = _decode_json(raw)
         if method == "initialize" and responder is Side.AGENT and not self._agent_known:
             self._agent_known = True
             found = detect.certain_dialect_of_agent(value)
@@ -75,22 +74,22 @@ class RecordingDecoder:
         try:
             result = self._dialects[responder].lift_result(responder, method, value)
         except ProtocolError as error:
-            return value, [*flaws, *_flaws_of_error(error)]
+            return value, [*faults, *_faults_of_error(error)]
         row: Method | None = METHODS.get((responder, method))
         if method == "initialize":
-            flaws = flaws + self._note_version(responder, value)
+            faults = faults + self._note_version(responder, value)
         if row is None or row.result in (None, Any) or self._is_later_version:
-            return result, flaws
+            return result, faults
         if value is None and self._dialects[responder].official:
-            flaws = [*flaws, Flaw("result", "is null; an empty result is {}", False)]
-        return result, flaws + _schema_flaws(row.result, result)
+            faults = [*faults, Fault("result", "is null; an empty result is {}", False)]
+        return result, faults + _schema_faults(row.result, result)
 
-    def _note_version(self, responder: Side, result: Any) -> list[Flaw]:
+    def _note_version(self, responder: Side, result: Any) -> list[Fault]:
         version = result.get("protocolVersion") if isinstance(result, dict) else None
         is_known = not self._dialects[responder].official or not isinstance(version, int) or version <= _VERSION
         self._is_later_version = not is_known
         why = f"{version} is not known to Dragoman; the messages after this one are not judged"
-        return [] if is_known else [Flaw("protocolVersion", why)]
+        return [] if is_known else [Fault("protocolVersion", why)]
 
     def _detect_client(self, method: str, params: Any) -> None:
         found = detect.dialect_of_client(method, params)
@@ -101,19 +100,19 @@ class RecordingDecoder:
                 self._dialects[Side.AGENT] = load_dialect(found)
 
 
-def _decode_json(raw: Raw) -> tuple[Any, list[Flaw]]:
+def _decode_json(raw: Raw) -> tuple[Any, list[Fault]]:
     if not raw:
         return {}, []
     try:
         return msgspec.json.decode(raw), []
     except DECODE_ERRORS as error:
         try:
-            return parse(bytes(raw)), [Flaw("", f"not valid JSON: {error}", False)]
+            return parse(bytes(raw)), [Fault("", f"not valid JSON: {error}", False)]
         except ProtocolError as worse:
-            return {}, [Flaw("", worse.message)]
+            return {}, [Fault("", worse.message)]
 
 
-def _schema_flaws(kind: Any, value: Any) -> list[Flaw]:
+def _schema_faults(kind: Any, value: Any) -> list[Fault]:
     """Return the schema violations; try the fast strict check first, because nearly all messages are valid."""
     try:
         msgspec.convert({} if value is None else value, kind)
@@ -121,14 +120,13 @@ def _schema_flaws(kind: Any, value: Any) -> list[Flaw]:
     except DECODE_ERRORS:
         pass
     try:
-        _, faults = read_leniently(kind, value)
+        return read_leniently(kind, value)[1]
     except ProtocolError as error:
-        return _flaws_of_error(error)
-    return [Flaw(fault.path, fault.message, fault.fatal) for fault in faults]
+        return _faults_of_error(error)
 
 
-def _flaws_of_error(error: ProtocolError) -> list[Flaw]:
+def _faults_of_error(error: ProtocolError) -> list[Fault]:
     listed = (error.data or {}).get("errors")
     if isinstance(listed, list) and listed:
-        return [Flaw(str(each.get("path", "")), str(each.get("message", ""))) for each in listed]
-    return [Flaw("", error.message)]
+        return [Fault(str(each.get("path", "")), str(each.get("message", ""))) for each in listed]
+    return [Fault("", error.message)]

@@ -14,6 +14,7 @@ import msgspec
 
 from dragoman.inspect.event import RecordedEvent
 from dragoman.inspect.format import parse_json
+from dragoman.inspect.one_line import CHUNK_UPDATES
 
 # Members with generated ids, which differ in every run.
 ID_MEMBERS = frozenset({
@@ -26,8 +27,6 @@ VOLATILE_MEMBERS = frozenset({
     "pid", "traceparent", "tracestate", "duration",
 })  # fmt: skip
 IGNORED_MEMBERS = ID_MEMBERS | VOLATILE_MEMBERS
-
-_CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 # Characters of each value shown in a difference.
 _MAX_QUOTE = 60
@@ -99,7 +98,7 @@ def _compared_messages(events: Iterable[RecordedEvent]) -> Iterator[_ComparedMes
         if event.kind in ("stderr", "blank"):
             continue
         key = (event.direction, event.kind, event.name)
-        is_chunk = event.update in _CHUNKS
+        is_chunk = event.update in CHUNK_UPDATES
         if is_chunk and held is not None and held.key == key:
             held = held._replace(value=held.value + event.text)
             continue

@@ -1,4 +1,4 @@
-"""The meaning of one recorded line: its kind, its request, its session and turn, and its flaws.
+"""The meaning of one recorded line: its kind, its request, its session and turn, and its faults.
 
 `analyze` creates these values; the views, checks and comparisons read them.
 """
@@ -6,24 +6,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from dragoman.inspect.format import RecordedLine
+from dragoman.schema.lenient import Fault
 
 Kind = Literal["request", "notification", "answer", "failure", "noise", "stderr", "blank"]
-
-
-class Flaw(NamedTuple):
-    """One problem: where in the message, and what. If it is not fatal, only that part is lost."""
-
-    path: str
-    message: str
-    fatal: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.path} {self.message}" if self.path else self.message
 
 
 class RecordedToolCall(msgspec.Struct, eq=False):
@@ -83,7 +73,7 @@ class RecordedEvent(msgspec.Struct, eq=False):
     tool_call: RecordedToolCall | None = None
     traceparent: str = ""  # W3C traceparent
     tracestate: str = ""  # W3C tracestate
-    flaws: list[Flaw] = []
+    faults: list[Fault] = []
 
     @property
     def line(self) -> int:

@@ -11,6 +11,9 @@ from typing import Any
 
 from dragoman.wire.envelope import WireError
 
+# The updates with a piece of text; where a peer splits its text is random.
+CHUNK_UPDATES = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
+
 # Characters of a summary.
 MAX_LENGTH = 240
 
@@ -98,10 +101,6 @@ def _plan(update: dict[str, Any]) -> str:
     return f"{done}/{len(entries)} " + "; ".join(str(each.get("content", "")) for each in entries)
 
 
-def _commands(update: dict[str, Any]) -> str:
-    return " ".join(f"/{each.get('name', '')}" for each in _objects(update.get("availableCommands")))
-
-
 def _initialize(params: dict[str, Any]) -> str:
     info = params.get("clientInfo") or params.get("agentInfo")
     info = info if isinstance(info, dict) else {}
@@ -161,13 +160,13 @@ _RESULTS: dict[str, Render] = {
 }
 
 _UPDATES: dict[str, Render] = {
-    "agent_message_chunk": lambda update: content_text(update.get("content")),
-    "agent_thought_chunk": lambda update: content_text(update.get("content")),
-    "user_message_chunk": lambda update: content_text(update.get("content")),
+    **dict.fromkeys(CHUNK_UPDATES, lambda update: content_text(update.get("content"))),
     "tool_call": _tool_call,
     "tool_call_update": _tool_call,
     "plan": _plan,
-    "available_commands_update": _commands,
+    "available_commands_update": lambda update: " ".join(
+        f"/{each.get('name', '')}" for each in _objects(update.get("availableCommands"))
+    ),
     "current_mode_update": lambda update: str(update.get("currentModeId", "")),
     "session_info_update": lambda update: str(update.get("title", "")),
 }

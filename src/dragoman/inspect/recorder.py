@@ -121,17 +121,14 @@ class Recorder:
             self._write(b"".join(batch))
 
     def _recording_lines(self, t: int, direction: str, data: bytes) -> list[bytes]:
-        splitter = self._splitters.get(direction)
-        if splitter is None:
-            return self._end_lines(t, direction, data)
-        lines = [frame_line(t, direction, *line) for line in splitter.feed(data)]
-        self.frames += len(lines)
-        return lines
-
-    def _end_lines(self, t: int, reason: str, status: bytes) -> list[bytes]:
+        """Return the lines for some bytes of a direction; at the end, the reason and the status are in their place."""
+        if direction in self._splitters:
+            lines = [frame_line(t, direction, *line) for line in self._splitters[direction].feed(data)]
+            self.frames += len(lines)
+            return lines
         lines = [frame_line(t, way, *line) for way, splitter in self._splitters.items() for line in splitter.finish()]
         self.frames += len(lines)
-        return [*lines, end_line(t, reason, int(status) if status else None, self.frames)]
+        return [*lines, end_line(t, direction, int(data) if data else None, self.frames)]
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)

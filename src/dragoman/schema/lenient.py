@@ -27,7 +27,10 @@ class Fault(NamedTuple):
 
     path: str
     message: str
-    fatal: bool
+    fatal: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.message}" if self.path else self.message
 
 
 def parse(raw: bytes) -> Any:
@@ -85,7 +88,7 @@ class _Reader:
         self.faults: list[Fault] = []
 
     def add_fault(self, path: str, message: str) -> Any:
-        self.faults.append(Fault(path, message, True))
+        self.faults.append(Fault(path, message))
         return _BAD
 
     def make_nonfatal(self, start: int) -> None:

@@ -144,15 +144,15 @@ def run_validate(name: str, arguments: list[str]) -> int:
         if options.direction and event.direction != options.direction:
             continue
         checked += event.kind not in ("stderr", "blank")
-        fatal = sum(flaw.fatal for flaw in event.flaws)
+        fatal = sum(fault.fatal for fault in event.faults)
         errors += fatal
-        warnings += len(event.flaws) - fatal
-        if event.flaws and options.json:
+        warnings += len(event.faults) - fatal
+        if event.faults and options.json:
             print(msgspec.json.encode(event_to_json(event)).decode())
             continue
-        for flaw in event.flaws:
+        for fault in event.faults:
             what = event.name or event.kind
-            print(sanitize_line(f"line {event.line}: {event.direction} {what}: {'✗' if flaw.fatal else '~'} {flaw}"))
+            print(sanitize_line(f"line {event.line}: {event.direction} {what}: {'✗' if fault.fatal else '~'} {fault}"))
     report_problems(options.file, reader)
     if not checked:
         of = f" of {options.direction}" if options.direction else ""

@@ -19,6 +19,7 @@ from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
 from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT
+from dragoman.inspect.one_line import CHUNK_UPDATES
 from dragoman.inspect.reader import RecordingReader, wait_for_file
 
 EPILOG = """\
@@ -39,7 +40,6 @@ examples:
 TAIL_LINES = 20
 
 ARROWS = {TO_AGENT: "→", TO_CLIENT: "←", STDERR: "!"}
-_CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 
 def add_dialect_option(parser: Parser) -> None:
@@ -147,7 +147,7 @@ def matches_filters(event: RecordedEvent, options: argparse.Namespace) -> bool:
         return False
     if options.slow is not None and (event.latency is None or event.latency < options.slow * 1000):
         return False
-    if options.faults and not event.flaws:
+    if options.faults and not event.faults:
         return False
     wanted = (options.grep or "").lower()
     return not wanted or wanted in event.recorded.data.decode("utf-8", "replace").lower()
@@ -176,8 +176,8 @@ class TimelineView:
                 self._show_recording_header(event.recorded.part)
             line = event_line(event)
             output.write_line(clip(line, output.width - 1) if output.is_tty else line, _event_style(event))
-            for flaw in event.flaws:
-                output.write_line(sanitize_line(f"{'':>24}✗ {flaw}"), "red" if flaw.fatal else "yellow")
+            for fault in event.faults:
+                output.write_line(sanitize_line(f"{'':>24}✗ {fault}"), "red" if fault.fatal else "yellow")
             if options.full:
                 output.write_line(_pretty_json(event), "dim")
 
@@ -194,13 +194,13 @@ def _merge_chunks(events: Iterable[RecordedEvent]) -> Iterator[RecordedEvent]:
     merged: RecordedEvent | None = None
     count = 0
     for event in events:
-        if merged is not None and _run_key(event) == _run_key(merged) and not event.flaws:
+        if merged is not None and _run_key(event) == _run_key(merged) and not event.faults:
             count += 1
             merged.text += event.text if len(merged.text) < 400 else ""
             continue
         if merged is not None:
             yield _with_count(merged, count)
-        merged, count = (event, 1) if event.update in _CHUNKS else (None, 0)
+        merged, count = (event, 1) if event.update in CHUNK_UPDATES else (None, 0)
         if merged is None:
             yield event
     if merged is not None:
@@ -237,7 +237,7 @@ def event_line(event: RecordedEvent) -> str:
 
 
 def _event_style(event: RecordedEvent) -> str:
-    if event.kind == "failure" or any(flaw.fatal for flaw in event.flaws):
+    if event.kind == "failure" or any(fault.fatal for fault in event.faults):
         return "red"
     if event.method == "session/prompt":
         return "bold"
@@ -282,7 +282,7 @@ def event_to_json(event: RecordedEvent) -> dict[str, object]:
         "asked": event.request.line if event.request else None, "turn": event.turn.number if event.turn else None,
         "recording": event.recorded.part + 1 if event.recorded.part else None,
         "toolCall": event.tool_call.id if event.tool_call else None,
-        "faults": [{"path": flaw.path, "message": flaw.message, "fatal": flaw.fatal} for flaw in event.flaws],
+        "faults": [{"path": fault.path, "message": fault.message, "fatal": fault.fatal} for fault in event.faults],
     }  # fmt: skip
     return {name: value for name, value in fields.items() if value not in ("", None, [])}
 

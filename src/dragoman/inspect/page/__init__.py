@@ -118,7 +118,7 @@ def _row_data(
         partner,
         turn,
         call,
-        [[str(flaw), flaw.fatal] for flaw in event.flaws],
+        [[str(fault), fault.fatal] for fault in event.faults],
         event.traceparent,
         raw,
         event.size,
