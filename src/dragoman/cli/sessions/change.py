@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, cast
 from urllib.parse import quote
 from uuid import uuid4
@@ -14,7 +13,7 @@ import msgspec
 
 from dragoman.cli.host_client.api import request_json
 from dragoman.cli.host_client.store import HostStore
-from dragoman.cli.parser import BYTES_PER_UNIT, SECONDS_PER_UNIT, Parser, add_host_options, parse_amount, parse_duration
+from dragoman.cli.parser import BYTES_PER_UNIT, SECONDS_PER_UNIT, Parser, parse_amount, parse_duration
 from dragoman.cli.sessions import open_store
 from dragoman.cli.sessions.open_store import session_label
 from dragoman.cli.ui.format import format_age, format_count, format_expiry, report
@@ -70,14 +69,13 @@ examples:
 def run_fork(name: str, arguments: list[str]) -> int:
     """Copy a session."""
     parser = Parser(name, "SESSION [NAME] [--upto N] [--json]", "Copy a session.", FORK_HELP)
-    parser.add_argument("session", metavar="SESSION", help="name or id of the session")
+    open_store.add_session_argument(parser)
     parser.add_argument("name", nargs="?", metavar="NAME", help="name of the copy")
     parser.add_value("--upto", "N", "copy only the entries up to this number", type=int)
-    add_host_options(parser)
-    options = _parse_options(parser, arguments)
+    options = open_store.parse_options(parser, arguments)
     if options.upto is not None and options.upto < 1:
         parser.error("--upto: must be at least 1")
-    return open_store.run_with_store(parser, options, partial(_fork, options))
+    return open_store.run_with_store(parser, options, _fork)
 
 
 async def _fork(options: argparse.Namespace, store: Store) -> int:
@@ -110,11 +108,10 @@ async def _check_name_is_free(store: Store, name: str | None) -> None:
 def run_rename(name: str, arguments: list[str]) -> int:
     """Give a session a name, or remove it."""
     parser = Parser(name, "SESSION [NAME] [--json]", "Give a session a name, or remove its name.", RENAME_HELP)
-    parser.add_argument("session", metavar="SESSION", help="name or id of the session")
+    open_store.add_session_argument(parser)
     parser.add_argument("name", nargs="?", metavar="NAME", help="the new name; without it, the name is removed")
-    add_host_options(parser)
-    options = _parse_options(parser, arguments)
-    return open_store.run_with_store(parser, options, partial(_rename, options))
+    options = open_store.parse_options(parser, arguments)
+    return open_store.run_with_store(parser, options, _rename)
 
 
 async def _rename(options: argparse.Namespace, store: Store) -> int:
@@ -127,15 +124,13 @@ def run_delete(name: str, arguments: list[str]) -> int:
     """Delete sessions."""
     parser = Parser(name, "SESSION... [--json]", "Delete sessions.", DELETE_HELP)
     parser.add_argument("sessions", nargs="+", metavar="SESSION", help="names or ids of sessions")
-    add_host_options(parser)
-    options = _parse_options(parser, arguments)
-    return open_store.run_with_store(parser, options, partial(_delete, options))
+    options = open_store.parse_options(parser, arguments)
+    return open_store.run_with_store(parser, options, _delete)
 
 
 async def _delete(options: argparse.Namespace, store: Store) -> int:
-    summaries = [
-        await open_store.find_session(store, name) for name in options.sessions
-    ]  # find all of them before deleting any
+    # Find all of them before deleting any.
+    summaries = [await open_store.find_session(store, name) for name in options.sessions]
     for summary in summaries:
         await store.delete(summary.session_id)
         if not options.json:
@@ -152,9 +147,8 @@ def run_expire(name: str, arguments: list[str]) -> int:
     parser.add_value("--size", "SIZE", "delete the oldest, until the others have this size")
     parser.add_flag("--named", "also delete sessions with a name")
     parser.add_flag("--dry-run", "only print what would be deleted")
-    add_host_options(parser)
-    options = _parse_options(parser, arguments)
-    retention = Retention(
+    options = open_store.parse_options(parser, arguments)
+    options.retention = Retention(
         seconds=parse_amount(parser, "--older", options.older, SECONDS_PER_UNIT),
         count=options.keep,
         bytes=None if options.size is None else int(parse_amount(parser, "--size", options.size, BYTES_PER_UNIT) or 0),
@@ -164,15 +158,13 @@ def run_expire(name: str, arguments: list[str]) -> int:
         parser.error("give a limit: --older 90d, --keep 200 or --size 500M")
     if options.keep is not None and options.keep < 0:
         parser.error("--keep: must not be negative")
-    return open_store.run_with_store(parser, options, partial(_expire, options, retention))
+    return open_store.run_with_store(parser, options, _expire)
 
 
-async def _expire(options: argparse.Namespace, retention: Retention, store: Store) -> int:
+async def _expire(options: argparse.Namespace, store: Store) -> int:
     known = await (store.deletable_sessions() if isinstance(store, HostStore) else store.sessions())
-    if options.dry_run:
-        expired = expired_ids(retention, known, now())
-    else:
-        expired = await store.expire(retention, now())
+    limits = options.retention
+    expired = expired_ids(limits, known, now()) if options.dry_run else await store.expire(limits, now())
     lines = [
         f"{session_label(each, known)}  {format_age(each.updated_at)}  {each.title or ''}"
         for each in known
@@ -181,11 +173,6 @@ async def _expire(options: argparse.Namespace, retention: Retention, store: Stor
     verb = "would be deleted" if options.dry_run else "deleted"
     lines.append(f"{format_count(len(expired), 'session')} {verb}, {len(known) - len(expired)} kept")
     return report(options, {"expired": expired, "dryRun": options.dry_run}, lines)
-
-
-def _parse_options(parser: Parser, arguments: list[str]) -> argparse.Namespace:
-    parser.add_flag("--json", "print JSON")
-    return parser.read_options(arguments)
 
 
 # Lifetime of a link unless given otherwise: a working day. Seconds.
@@ -221,27 +208,21 @@ examples:
 def run_share(name: str, arguments: list[str]) -> int:
     """Parse the arguments, then share."""
     parser = Parser(name, "SESSION [--role ROLE] [--for TIME]", "Share a session on a host.", SHARE_HELP)
-    parser.add_argument("session", metavar="SESSION", help="name or id of the session")
-    parser.add_argument(
-        "--role",
-        default="viewer",
-        choices=("viewer", "editor", "admin", "none"),
-        help="role of the guest or user (viewer)",
-    )
+    open_store.add_session_argument(parser)
+    roles = (*ROLE_RANK, "none")
+    parser.add_argument("--role", default="viewer", choices=roles, help="role of the guest or user (viewer)")
     parser.add_value("--for", "TIME", "lifetime of the link, as in 45m, 2h or 7d (8h)", dest="lifetime")
     parser.add_value("--as", "NAME", "name of the guest", dest="name", default="")
     parser.add_value("--user", "NAME", "no link: make this user a member; --role none removes the user")
     parser.add_flag("--list", "list the links")
     parser.add_value("--revoke", "ID", "revoke a link and disconnect its guests")
-    parser.add_flag("--json", "print JSON")
-    add_host_options(parser)
-    options = parser.read_options(arguments)
+    options = open_store.parse_options(parser, arguments)
     if sum((options.user is not None, options.list, options.revoke is not None)) > 1:
         parser.error("choose one of --user, --list and --revoke")
     if options.user is None and options.role in ("admin", "none"):
         parser.error(f"a link is for a viewer or an editor; use {options.role} with --user NAME")
     options.seconds = parse_duration(parser, options.lifetime, DEFAULT_LIFETIME)
-    return open_store.run_with_store(parser, options, partial(_share, options), needs_host=True)
+    return open_store.run_with_store(parser, options, _share, needs_host=True)
 
 
 async def _share(options: argparse.Namespace, store: Store) -> int:
@@ -278,8 +259,5 @@ def _token_warning(membership: Mapping[str, Any], role: str | None) -> str:
     token_role = membership["token"]
     if token_role is None:
         return "; this user has no token of the host yet (dragoman tokens create; tokens of an issuer also work)"
-    return (
-        f", but the user's token allows only {token_role}"
-        if ROLE_RANK.index(token_role) < ROLE_RANK.index(role)
-        else ""
-    )
+    is_lower = ROLE_RANK.index(token_role) < ROLE_RANK.index(role)
+    return f", but the user's token allows only {token_role}" if is_lower else ""

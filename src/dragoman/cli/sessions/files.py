@@ -8,7 +8,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-from functools import partial
 from typing import BinaryIO, NamedTuple, cast
 
 import msgspec
@@ -58,14 +57,14 @@ examples:
 def run_export(name: str, arguments: list[str]) -> int:
     """Write a session to a file."""
     parser = Parser(name, "SESSION [FILE] [--force]", "Write a session to a file.", EXPORT_HELP)
-    parser.add_argument("session", metavar="SESSION", help="name or id of the session")
+    open_store.add_session_argument(parser)
     parser.add_argument("file", nargs="?", metavar="FILE", default="-", help="output file; - is standard output")
     parser.add_flag("--force", "overwrite an existing file")
     add_host_options(parser)
     options = parser.read_options(arguments)
     if options.file != "-" and os.path.lexists(options.file) and not options.force:
         parser.error(f"{sanitize_line(options.file)} exists already; use --force to overwrite it")
-    return open_store.run_with_store(parser, options, partial(_export, options))
+    return open_store.run_with_store(parser, options, _export)
 
 
 async def _export(options: argparse.Namespace, store: Store) -> int:
@@ -74,12 +73,12 @@ async def _export(options: argparse.Namespace, store: Store) -> int:
         await export_session(store, summary.session_id, sys.stdout.buffer, now())
         sys.stdout.buffer.flush()
         return exit_codes.OK
-    # Under a temporary name until it is complete.
+    # Under a temporary name until it is complete; only its owner can read it.
     part = f"{options.file}.part-{os.getpid()}"
     try:
-        file = _create_private_file(part)
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            with file:
+            with os.fdopen(fd, "wb") as file:
                 count = await export_session(store, summary.session_id, file, now())
             os.replace(part, options.file)
         except BaseException:
@@ -96,16 +95,14 @@ def run_import(name: str, arguments: list[str]) -> int:
     parser = Parser(name, "FILE [--name NAME] [--json]", "Store an exported session.", IMPORT_HELP)
     parser.add_argument("file", metavar="FILE", help="exported file; - is standard input")
     parser.add_value("--name", "NAME", "name of the session here")
-    parser.add_flag("--json", "print JSON")
-    add_host_options(parser)
-    options = parser.read_options(arguments)
+    options = open_store.parse_options(parser, arguments)
     reject_host_options(parser, options, "copy the file there, then run: dragoman sessions import FILE")
     if options.name is not None:
         try:
             check_new_name(options.name)
         except ProtocolError as error:
             parser.error(error.message)
-    return open_store.run_with_store(parser, options, partial(_import, options), creates_store=True)
+    return open_store.run_with_store(parser, options, _import, creates_store=True)
 
 
 async def _import(options: argparse.Namespace, store: Store) -> int:
@@ -121,11 +118,6 @@ async def _import(options: argparse.Namespace, store: Store) -> int:
         f"continue with: dragoman run --session {shlex.quote(name)} 'PROMPT' (in {folder})",
     ]
     return report(options, msgspec.to_builtins(summary), lines)
-
-
-def _create_private_file(path: str) -> BinaryIO:
-    """Create a file that only its owner can read."""
-    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb")
 
 
 def _open_source(path: str) -> BinaryIO:
@@ -166,9 +158,7 @@ def run_repair(name: str, arguments: list[str]) -> int:
     """Parse the arguments, then repair."""
     parser = Parser(name, "[SESSION] [--json]", "Repair a damaged store.", REPAIR_HELP)
     parser.add_argument("session", nargs="?", metavar="SESSION", help="check only this session")
-    parser.add_flag("--json", "print JSON")
-    add_host_options(parser)
-    options = parser.read_options(arguments)
+    options = open_store.parse_options(parser, arguments)
     reject_host_options(parser, options, "stop the host, then run: dragoman sessions repair")
     path = user_paths().sessions
     if not os.path.exists(path):

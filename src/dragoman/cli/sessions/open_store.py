@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import record
 from dragoman.cli.messages import with_cli_advice
-from dragoman.cli.parser import Parser
+from dragoman.cli.parser import Parser, add_host_options
 from dragoman.cli.ui.format import print_json
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.paths import user_paths
@@ -28,10 +28,26 @@ exit codes:
   10  the store cannot be used (locked, full, read-only, newer or damaged)"""
 
 
+# What an action does with its options and the store; it returns the exit code.
+StoreAction = Callable[[argparse.Namespace, Store], Awaitable[int]]
+
+
+def add_session_argument(parser: Parser) -> None:
+    """Add SESSION."""
+    parser.add_argument("session", metavar="SESSION", help="name or id of the session")
+
+
+def parse_options(parser: Parser, arguments: list[str], json_help: str = "print JSON") -> argparse.Namespace:
+    """Parse the arguments, with --json and the options for hosts."""
+    parser.add_flag("--json", json_help)
+    add_host_options(parser)
+    return parser.read_options(arguments)
+
+
 def run_with_store(
     parser: Parser,
     options: argparse.Namespace,
-    action: Callable[[Store], Awaitable[int]],
+    action: StoreAction,
     *,
     creates_store: bool = False,
     needs_host: bool = False,
@@ -43,7 +59,7 @@ def run_with_store(
     try:
         if needs_host or getattr(options, "host", None) or getattr(options, "token_file", None):
             return run(_run_with_host_store(options, action))
-        return run(_run_with_local_store(action, creates_store))
+        return run(_run_with_local_store(options, action, creates_store))
     except ProtocolError as error:
         return report_failure(parser, options, error)
     except ConnectionFailed as error:
@@ -52,22 +68,22 @@ def run_with_store(
         return parser.fail(with_cli_advice(str(error)), exit_codes.DIED)
 
 
-async def _run_with_host_store(options: argparse.Namespace, action: Callable[[Store], Awaitable[int]]) -> int:
-    from dragoman.cli.host_client.api import resolve_host as host
+async def _run_with_host_store(options: argparse.Namespace, action: StoreAction) -> int:
+    from dragoman.cli.host_client.api import resolve_host
     from dragoman.cli.host_client.store import HostStore
 
-    return await action(HostStore(host(options.host, options.token_file)))
+    return await action(options, HostStore(resolve_host(options.host, options.token_file)))
 
 
-async def _run_with_local_store(action: Callable[[Store], Awaitable[int]], creates_store: bool) -> int:
+async def _run_with_local_store(options: argparse.Namespace, action: StoreAction, creates_store: bool) -> int:
     path = user_paths().sessions
     if not creates_store and not os.path.exists(path):
-        return await action(MemoryStore())
+        return await action(options, MemoryStore())
     from dragoman.store.sqlite import SqliteStore
 
     store = await SqliteStore.open(path)
     try:
-        return await action(store)
+        return await action(options, store)
     finally:
         await store.close()
 

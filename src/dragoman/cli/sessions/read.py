@@ -71,12 +71,10 @@ def run_list(name: str, arguments: list[str]) -> int:
     parser.add_flag("--all", "also archived sessions")
     parser.add_value("--last", "N", "at most this many", type=int)
     parser.add_flag("--names", "print only what --session takes")
-    parser.add_flag("--json", "print JSON")
-    add_host_options(parser)
-    options = parser.read_options(arguments)
+    options = open_store.parse_options(parser, arguments)
     if options.last is not None and options.last < 1:
         parser.error("--last: must be at least 1")
-    return open_store.run_with_store(parser, options, partial(_list, options))
+    return open_store.run_with_store(parser, options, _list)
 
 
 async def _list(options: argparse.Namespace, store: Store) -> int:
@@ -125,12 +123,10 @@ def show_table(output: OutputStream, selected: list[Summary], all_sessions: list
 def run_show(name: str, arguments: list[str]) -> int:
     """Show one session."""
     parser = Parser(name, "SESSION [--thoughts] [--json]", "Show the messages and tool calls of a session.", SHOW_HELP)
-    parser.add_argument("session", metavar="SESSION", help="name or id of the session")
+    open_store.add_session_argument(parser)
     parser.add_flag("--thoughts", "also show the agent's thoughts")
-    parser.add_flag("--json", "print the log, one entry per line")
-    add_host_options(parser)
-    options = parser.read_options(arguments)
-    return open_store.run_with_store(parser, options, partial(_show, parser, options))
+    options = open_store.parse_options(parser, arguments, "print the log, one entry per line")
+    return open_store.run_with_store(parser, options, partial(_show, parser))
 
 
 async def _show(parser: Parser, options: argparse.Namespace, store: Store) -> int:
@@ -168,7 +164,7 @@ def run_search(name: str, arguments: list[str]) -> int:
     options.query += rest
     if options.limit < 1:
         parser.error("--limit: must be at least 1")
-    return open_store.run_with_store(parser, options, partial(_search, parser, options))
+    return open_store.run_with_store(parser, options, partial(_search, parser))
 
 
 async def _search(parser: Parser, options: argparse.Namespace, store: Store) -> int:
