@@ -52,19 +52,19 @@ UNREADABLE = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message":
 
 def test_an_error_without_an_id_answers_a_line_that_cannot_be_read() -> None:
     batch = {**UNREADABLE, "error": {"code": -32600, "message": "Invalid request"}}
-    found = flaws(("c2a", b"{broken"), ("a2c", UNREADABLE), ("c2a", b"[1,2]"), ("a2c", batch))
-    assert [flaw for flaw in found if "id" in flaw.split()[0]] == []
-    assert any("null is the id of no request" in flaw for flaw in flaws(("a2c", UNREADABLE)))
+    found = faults(("c2a", b"{broken"), ("a2c", UNREADABLE), ("c2a", b"[1,2]"), ("a2c", batch))
+    assert [each for each in found if "id" in each.split()[0]] == []
+    assert any("null is the id of no request" in each for each in faults(("a2c", UNREADABLE)))
     other = {**UNREADABLE, "error": {"code": -32603, "message": "Internal error"}}
-    assert any("null is the id of no request" in flaw for flaw in flaws(("c2a", b"{broken"), ("a2c", other)))
+    assert any("null is the id of no request" in each for each in faults(("c2a", b"{broken"), ("a2c", other)))
 
 
 def test_a_null_result_is_a_slip() -> None:
     params = {"sessionId": "s", "path": "/a", "content": "b"}
     asked = call(1, "fs/write_text_file", params)
     _, [_, empty] = observed([("a2c", asked), ("c2a", answer(1, None))])
-    assert [(str(flaw), flaw.fatal) for flaw in empty.flaws] == [("result is null; an empty result is {}", False)]
-    assert flaws(("a2c", asked), ("c2a", answer(1, {}))) == []
+    assert [(str(each), each.fatal) for each in empty.faults] == [("result is null; an empty result is {}", False)]
+    assert faults(("a2c", asked), ("c2a", answer(1, {}))) == []
 
 
 def test_a_later_version_is_not_judged_as_the_known_one() -> None:
@@ -76,7 +76,7 @@ def test_a_later_version_is_not_judged_as_the_known_one() -> None:
         ("a2c", answer(2, {})),
         ("a2c", call(3, "new/one", {})),
     ]
-    assert flaws(*later) == ["protocolVersion 2 is not known to Dragoman; the messages after this one are not judged"]
+    assert faults(*later) == ["protocolVersion 2 is not known to Dragoman; the messages after this one are not judged"]
 
 
 @pytest.mark.parametrize(
