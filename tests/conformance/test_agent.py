@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.conformance.harness.client_answers import ANSWERS
-from dragoman.conformance.harness.peer import PROCESS, ReceivedFrame
+from dragoman.conformance.harness.peer import MEMORY, PROCESS, ReceivedFrame
 from dragoman.conformance.harness.targets import MemoryAgent
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import try_one
@@ -118,6 +118,20 @@ def test_a_turn_that_ends_by_itself_is_not_one_that_was_cancelled() -> None:
         "agent.cancel.13"
     ]
     assert (verdict.outcome, verdict.why) == (Outcome.INCONCLUSIVE, "the other session's turn ended by itself")
+
+
+def test_a_slow_refusal_is_a_refusal() -> None:
+    """Some agents build a whole session before they look for its history."""
+    late = MEMORY.answer * 1.2
+
+    def refuse_late(context: FaultContext, message: Json) -> Iterable[Json]:
+        error = {"code": -32602, "message": "unknown session"}
+        context.send_later({"jsonrpc": "2.0", "id": message["id"], "error": error}, late)
+        return ()
+
+    for method, id in (("session/load", "agent.session.19"), ("session/resume", "agent.session.21")):
+        verdict = check_all(faulty_agent("v1", edit_incoming(method, refuse_late)), [requirements()[id]])[id]
+        assert verdict.outcome is Outcome.PASS, verdict.why
 
 
 def test_output_that_is_no_message_is_found_without_a_session() -> None:

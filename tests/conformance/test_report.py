@@ -162,3 +162,12 @@ def test_the_summary_shows_failures_with_their_proof() -> None:
     assert "agent.rpc.03" in text
     assert "1 MUST broken" in text
     assert "1 passed, 2 failed, 1 inconclusive, 1 not applicable" in text
+
+
+def test_failures_come_first() -> None:
+    text = [line.text for line in lines(ONE_OF_EACH)]
+    assert text[0] == "Broken (MUST)"
+    assert text[1].split()[0] == "agent.rpc.03"
+    shown = page(ONE_OF_EACH)
+    places = [shown.index(f"<code>{id}</code>") for id in ("agent.rpc.03", "agent.rpc.11", "agent.rpc.01")]
+    assert places == sorted(places)
