@@ -602,3 +602,9 @@ def test_a_chunk_survives_a_round_trip_on_both_paths(kind: str, data: dict[str, 
     _, params = lift_call(Side.CLIENT, "session/update", wire)
     assert params["update"]["content"] == {"type": "text", "text": data["content"]}
     assert lower_call(Side.CLIENT, "session/update", params) == ("session/update", wire)
+
+
+def test_an_exit_without_a_code_is_null_in_the_vocabulary() -> None:
+    """docs/protocol/files-terminals.md#terminal-wait: a v1 exit code is never negative."""
+    ended = lower_result(Side.CLIENT, "terminal/wait_for_exit", {"exitCode": None, "signal": None})
+    assert lift_result(Side.CLIENT, "terminal/wait_for_exit", ended)["exitCode"] is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.schema.base import to_json
 from dragoman.schema.initialize import InitializeParams
-from dragoman.schema.prompt import PromptParams
+from dragoman.schema.prompt import CancelParams, PromptParams
 from dragoman.schema.session import NewSessionParams
 from dragoman.schema.unknown_members import find_unknown_members, merge_unknown_members
 from dragoman.schema.update import UpdateParams
@@ -79,3 +79,7 @@ def test_lifting_and_lowering_again_loses_nothing(outer: dict[str, Any], inner: 
     value = {**_update(locations=[{"path": "/a", **inner}], **outer), **outer}
     again = to_json(msgspec.json.Decoder(UpdateParams).decode(_bytes(value)))
     assert merge_unknown_members(again, find_unknown_members(value, UpdateParams)) == value
+
+
+def test_a_member_with_an_empty_name_is_found() -> None:
+    assert find_unknown_members({"sessionId": "s", "": None}, CancelParams) == {"": None}

@@ -24,6 +24,31 @@ def losses(dialect: Dialect, side: Side, method: str, params: Any) -> list[str]:
     return sorted(set(missing_paths(without_side_data(params), without_side_data(received), "")))
 
 
+def result_losses(dialect: Dialect, side: Side, method: str, result: Any) -> list[str]:
+    """Return the paths of the members of a result of `side` that a peer of this dialect does not receive."""
+    try:
+        wire = dialect.lower_result(side, method, result)
+        received = dialect.lift_result(side, method, without_side_data(wire))
+    except ProtocolError:  # the peer gets an error, or its emulator answers
+        return []
+    return sorted(set(missing_paths(without_side_data(result), without_side_data(received), "")))
+
+
+# Members whose value decides how a message is translated.
+_TAGS = frozenset({"type", "sessionUpdate", "kind", "status", "stopReason", "outcome", "priority", "role", "stream"})
+
+
+def message_shape(value: Any, name: str = "") -> Any:
+    """Return a hashable form of what a message can lose: its members at every depth, and the values that decide."""
+    if isinstance(value, dict):
+        return frozenset((key, message_shape(item, key)) for key, item in value.items())
+    if isinstance(value, list):
+        return min(len(value), 2), frozenset(message_shape(item) for item in value)
+    if isinstance(value, str):
+        return value if name in _TAGS else str
+    return value if value is None or isinstance(value, bool) else type(value)
+
+
 def without_side_data(value: Any) -> Any:
     """Return the values without side data."""
     if isinstance(value, list):

@@ -33,7 +33,7 @@ def _find_in_value(value: Any, shape: Shape) -> Any | None:
             known = shape.variants.get(str(value.get(shape.tag_field)))
             return _find_in_object(value, known, shape.tag_field) if known else None
         if shape.struct is not None:
-            return _find_in_object(value, shape, "")
+            return _find_in_object(value, shape, None)
         if shape.values is not None:
             inner = {key: _find_in_value(item, shape.values) for key, item in value.items()}
             return ObjectExtras({key: item for key, item in inner.items() if item is not None}) or None
@@ -48,7 +48,7 @@ def _find_in_value(value: Any, shape: Shape) -> Any | None:
     return None
 
 
-def _find_in_object(value: dict[str, Any], shape: Shape, tag_field: str) -> ObjectExtras | None:
+def _find_in_object(value: dict[str, Any], shape: Shape, tag_field: str | None) -> ObjectExtras | None:
     members = {member.key: member for member in shape.members}
     found = ObjectExtras()
     for key, item in value.items():

@@ -115,6 +115,36 @@ async def test_a_question_that_names_its_tool_call_by_id_only_is_sent_with_what_
         await pair.client.answer(prompt)
 
 
+def tool_update(*content: Any) -> Any:
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed", "content": list(content)}
+    return {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}
+
+
+TEXT = {"type": "content", "content": {"type": "text", "text": "x"}}
+DIFF = {"type": "diff", "path": "/a/b", "oldText": "o", "newText": "n"}
+MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}
+
+
+@pytest.mark.parametrize("dialect", ["draft", "crow", "2025.1"])
+async def test_losses_inside_messages_and_of_results_are_reported(dialect: str) -> None:
+    words = WORDS[dialect]
+    async with relayed(dialect, "v1") as pair:
+        await pair.request("initialize", words.initialize(True, False, CWD), WORDS["v1"].introduction)
+        await pair.request("session/new", words.new(CWD, "s"), {"sessionId": "s", "modes": MODES})
+        assert f"session/new result: {dialect} cannot carry modes" in pair.reports
+        before = len(pair.reports)
+        pair.agent.send(tool_update(TEXT))
+        pair.agent.send(tool_update(DIFF, TEXT))
+        await pair.client.heard_call("session/update")
+        await pair.client.heard_call("session/update")
+        lost = [text for text in pair.reports[before:] if "update.content" in text]
+        assert len(lost) >= 1, pair.reports
+        told = len(pair.reports)
+        pair.agent.send(tool_update(DIFF, TEXT))
+        await pair.client.heard_call("session/update")
+        assert len(pair.reports) == told  # once
+
+
 VERBOSE = {"persistence": True, "configOptions": ["verbose"]}
 _DRAFT = WORDS["draft"].introduction
 INTRODUCTION = {**_DRAFT, "capabilities": {**_DRAFT["capabilities"], "sessionCapabilities": VERBOSE}}

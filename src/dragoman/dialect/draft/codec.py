@@ -54,7 +54,7 @@ _RESULTS_OF_CLIENT: Final[dict[str, ConversionPair]] = {
     "fs/write_text_file": workspace.WRITE_RESULT.pair,
     "terminal/create": workspace.CREATE_RESULT.pair,
     "terminal/output": _UNCHANGED_CONVERSION,
-    "terminal/wait_for_exit": (workspace.WAIT_RESULT.lift, workspace.lower_wait_result),
+    "terminal/wait_for_exit": (workspace.lift_wait_result, workspace.lower_wait_result),
     "terminal/kill": workspace.flag_result_conversion("killed"),
     "terminal/release": workspace.flag_result_conversion("released"),
 }

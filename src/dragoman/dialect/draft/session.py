@@ -184,7 +184,8 @@ def _lift_usage(usage: Object) -> Object:
 def lower_prompt_result(result: Object) -> Object:
     """Lower the end of a turn; a stop reason that the draft lacks becomes the nearest one."""
     lowered = begin_lowering(result)
-    lowered.put("usage", apply_to_object(USAGE.lower, lowered.take("usage")))
+    usage = lowered.take("usage")
+    lowered.put("usage", ABSENT if usage is None else apply_to_object(USAGE.lower, usage))  # codex sends null
     reason = lowered.take("stopReason")
     if reason == "auth_required":
         raise ProtocolError(Kind.AUTH_REQUIRED, f"the agent ended the turn with {reason!r}", {"stopReason": reason})

@@ -72,6 +72,15 @@ def lower_create(params: Object) -> Object:
     return lowered.build(CREATE.unsupported)
 
 
+def lift_wait_result(result: Object) -> Object:
+    """Lift how a command ended; a negative exit code means none, which is null in v1."""
+    lifted = WAIT_RESULT.begin_lifting(result)
+    code = lifted.rest.get("exitCode")
+    if type(code) is int and code < 0:
+        lifted.put("exitCode", None)
+    return lifted.build()
+
+
 def lower_wait_result(result: Object) -> Object:
     """Lower how a command ended; the draft always has an exit code, never null."""
     lowered = WAIT_RESULT.begin_lowering(result)

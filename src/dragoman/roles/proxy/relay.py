@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.dialect.dialects import load_dialect
-from dragoman.dialect.losses import losses
+from dragoman.dialect.dialects import Dialect, load_dialect
+from dragoman.dialect.losses import losses, message_shape, result_losses
 from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
 from dragoman.engine.connection import EOF_GRACE, Connection, Tap
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
@@ -39,8 +39,11 @@ POLL_INTERVAL = 0.2
 # The protocol version of the vocabulary. A client that asks for a later one is answered with it.
 VERSION = 1
 
-# Message shapes whose losses were reported; after this many, no more are checked.
-MAX_SHAPES = 500
+# Shapes of messages whose losses were looked for; of more, all are looked at again. No two peers use as many.
+MAX_SHAPES = 10_000
+
+_RESULT = " result"
+FindLosses = Callable[[Dialect, Side, str, Any], list[str]]
 
 _PROMPT = "session/prompt"
 
@@ -81,7 +84,7 @@ class Relay:
         self._dialer = dialer
         self._claims: dict[tuple[Side, str], Handler] = {}
         self._forwarded: dict[tuple[Side, Id], _Forwarded] = {}
-        self._seen_shapes: set[Any] = set()
+        self._seen_shapes: set[int] = set()
         self._agent_by_session: dict[str, ConnectedAgent] = {}  # if there is more than one agent process
         self._agent: ConnectedAgent | None = None
         self.same_dialect = False
@@ -300,8 +303,9 @@ class Relay:
         self, incoming: Incoming, done: DoneCallback, target: Connection, receiver: Side
     ) -> Awaitable[None] | None:
         """Send the message on the other connection; its answer comes back the same way."""
+        method = incoming.method
         if not self.same_dialect:
-            self._report_losses(incoming, target, receiver)
+            self._report_losses(receiver, method, incoming.values, target.dialect, losses)
         if not incoming.is_request:
             target.notify(incoming.method, incoming.values, foreign=True)
             return target.transport.drain() if target.transport.congested() else None
@@ -312,7 +316,11 @@ class Relay:
 
         def answer(result: Any, error: ProtocolError | None) -> None:
             self._forget_request(receiver, origin)
-            done(json_values(result) if error is None else None, error)
+            values = json_values(result) if error is None else None
+            if not self.same_dialect:
+                dialect = self.connection_to(receiver.other).dialect
+                self._report_losses(receiver, method, values, dialect, result_losses, _RESULT)
+            done(values, error)
 
         id = target.call(incoming.method, incoming.values, answer, raw=True)
         if id is not UNSET:
@@ -336,25 +344,24 @@ class Relay:
 
         return cancel
 
-    def _report_losses(self, incoming: Incoming, target: Connection, receiver: Side) -> None:
-        """Report, once for each shape of message, the members that the other dialect cannot carry."""
-        if target.sender.codec is None or len(self._seen_shapes) >= MAX_SHAPES:
-            return
-        source = incoming.values
+    def _report_losses(
+        self, receiver: Side, method: str, source: Any, dialect: Dialect, find: FindLosses, suffix: str = ""
+    ) -> None:
+        """Report, once, each member that the other dialect cannot carry; look only at new shapes of messages."""
         if not isinstance(source, dict):
             return
-        update = source.get("update")
-        update = update if isinstance(update, dict) else {}
-        shape = (receiver, incoming.method, update.get("sessionUpdate"), frozenset(source), frozenset(update))
+        shape = hash((receiver, method, suffix, message_shape(source)))
         if shape in self._seen_shapes:
             return
+        if len(self._seen_shapes) >= MAX_SHAPES:
+            self._seen_shapes.clear()
         self._seen_shapes.add(shape)
-        kind = f" ({shape[2]})" if shape[2] else ""
-        dialect = target.sender.codec.dialect
-        expected = _EXPECTED | _EMULATED.get(incoming.method, frozenset())
-        for path in losses(dialect, receiver, incoming.method, source):
-            if path not in expected and path != incoming.method:  # a whole message is reported when it is not forwarded
-                self.client.sender.report_once(f"{incoming.method}{kind}: {dialect.name} cannot carry {path}")
+        update = source.get("update")
+        kind = f" ({update.get('sessionUpdate')})" if isinstance(update, dict) else suffix
+        expected = _EXPECTED | _EMULATED.get(method + suffix, frozenset())
+        for path in find(dialect, receiver, method, source):
+            if path not in expected and path != method:  # a whole message is reported when it is not forwarded
+                self.client.sender.report_once(f"{method}{kind}: {dialect.name} cannot carry {path}")
 
 
 # Members that every dialect but v1 leaves to its emulator; they are not lost.
@@ -365,6 +372,9 @@ _EMULATED: dict[str, frozenset[str]] = {
     "fs/read_text_file": frozenset({"line", "limit"}),
     "terminal/create": frozenset({"command", "args", "args[]", "env", "outputByteLimit"}),
     "session/request_permission": frozenset({"options[]", "options[].kind", "toolCall.rawInput", "toolCall.status"}),
+    "session/request_permission result": frozenset({"outcome.outcome", "outcome.optionId"}),
+    "session/set_config_option result": frozenset({"configOptions", "configOptions[]"}),
+    "terminal/wait_for_exit result": frozenset({"exitCode"}),
 }
 
 
