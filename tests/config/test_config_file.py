@@ -14,12 +14,12 @@ from dragoman.config.config_file import (
     KNOWN_AGENTS,
     Config,
     NamedAgent,
-    add_agent,
+    add_entry,
     installed_agents,
     load_config,
     parse_config,
-    remove_agent,
-    set_default_agent,
+    remove_entry,
+    set_default,
 )
 from dragoman.errors import ConfigFault
 
@@ -101,14 +101,14 @@ def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
 def test_changes_keep_the_rest_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(WRITTEN)
-    remove_agent(str(file), "one")
+    remove_entry(str(file), "agents", "one")
     assert file.read_text().startswith("# my agents\nversion = 1\n")
     assert "# the other one\n[agents.two]" in file.read_text()
     assert "one" not in load_config(str(file)).agents
-    add_agent(str(file), NamedAgent(name="three", command="three"))
-    set_default_agent(str(file), "three")
+    add_entry(str(file), NamedAgent(name="three", command="three"))
+    set_default(str(file), "agents", "three")
     assert load_config(str(file)).default == "three"
-    remove_agent(str(file), "three")
+    remove_entry(str(file), "agents", "three")
     assert load_config(str(file)).default == ""
     assert list(load_config(str(file)).agents) == ["two"]
     assert file.read_text().startswith("# my agents\n")
@@ -116,10 +116,10 @@ def test_changes_keep_the_rest_of_the_file(tmp_path: Path) -> None:
 
 def test_a_new_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "new" / "config.toml"
-    add_agent(str(file), NamedAgent(name="a", command="a", env={"API_KEY": "secret"}))
+    add_entry(str(file), NamedAgent(name="a", command="a", env={"API_KEY": "secret"}))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with pytest.raises(ConfigFault, match="there is an agent a already"):
-        add_agent(str(file), NamedAgent(name="a", command="b"))
+        add_entry(str(file), NamedAgent(name="a", command="b"))
     assert load_config(str(file)).agents["a"].command == "a"
 
 
@@ -128,7 +128,7 @@ def test_agents_written_in_another_form_are_not_changed(tmp_path: Path, text: st
     file = tmp_path / "config.toml"
     file.write_text(text)
     with pytest.raises(ConfigFault, match="remove it by hand"):
-        remove_agent(str(file), "one")
+        remove_entry(str(file), "agents", "one")
     assert file.read_text() == text
 
 
@@ -141,7 +141,7 @@ def test_a_written_agent_reads_back_equal(
 ) -> None:
     file = str(tmp_path_factory.mktemp("config") / "config.toml")
     agent = NamedAgent(name="a", command=command, args=tuple(args), env=env, cwd=cwd, mode="m", sandbox=True)
-    add_agent(file, agent)
+    add_entry(file, agent)
     assert load_config(file).agents == {"a": agent}
 
 

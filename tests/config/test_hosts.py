@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config import config_file, hosts
+from dragoman.config import config_file, host_tokens
 from dragoman.config.host_section import HostSection, IssuerSection, NamedHost, name_fault, origin_fault
 from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault
@@ -111,30 +111,30 @@ def test_only_usable_origins_and_names_are_accepted(text: str, is_origin: bool, 
 def test_hosts_are_added_and_removed_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(WRITTEN)
-    hosts.add_host(str(path), NamedHost(name="home", url="http://127.0.0.1:7437", ca="/ca.pem"))
-    hosts.set_default_host(str(path), "home")
+    config_file.add_entry(str(path), NamedHost(name="home", url="http://127.0.0.1:7437", ca="/ca.pem"))
+    config_file.set_default(str(path), "hosts", "home")
     read = config_file.load_config(str(path))
     assert list(read.hosts) == ["office", "home"]
     assert read.default_host == "home"
-    hosts.remove_host(str(path), "home")
+    config_file.remove_entry(str(path), "hosts", "home")
     read = config_file.load_config(str(path))
     assert (list(read.hosts), read.default_host) == (["office"], "")
     assert "# the office" in path.read_text()
     with pytest.raises(ConfigFault, match="already"):
-        hosts.add_host(str(path), NamedHost(name="office", url="http://x"))
+        config_file.add_entry(str(path), NamedHost(name="office", url="http://x"))
 
 
 def test_only_the_owner_can_read_a_stored_token_and_the_variable_overrides_it(tmp_path: Path) -> None:
     here = user_paths({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")})
-    path = hosts.save_token(here, "office", "dgm_x\n")
+    path = host_tokens.save_token(here, "office", "dgm_x\n")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     host = NamedHost(name="office", url="https://x", token_file=path)
-    assert hosts.read_token(host, {}) == "dgm_x"
-    assert hosts.read_token(host, {"DRAGOMAN_TOKEN": "other"}) == "other"
+    assert host_tokens.read_token(host, {}) == "dgm_x"
+    assert host_tokens.read_token(host, {"DRAGOMAN_TOKEN": "other"}) == "other"
     os.chmod(path, 0o644)
     with pytest.raises(ConfigFault, match="chmod 600"):
-        hosts.read_token(host, {})
+        host_tokens.read_token(host, {})
     os.unlink(path)
     with pytest.raises(ConfigFault, match="is not there"):
-        hosts.read_token(host, {})
-    assert hosts.read_token(NamedHost(name="", url="https://x"), {}) == ""
+        host_tokens.read_token(host, {})
+    assert host_tokens.read_token(NamedHost(name="", url="https://x"), {}) == ""

@@ -17,7 +17,7 @@ import msgspec
 from dragoman.config import host_section
 from dragoman.config.host_section import HostSection, NamedHost
 from dragoman.config.private_files import file_lock, write_private
-from dragoman.config.toml_reader import ReadValue, TomlReader, read_text_file
+from dragoman.config.toml_reader import TomlReader, member_readers, read_text_file
 from dragoman.errors import ConfigFault
 from dragoman.policy.toml_lines import TomlPath, line_numbers
 
@@ -87,46 +87,50 @@ def parse_config(text: str, name: str) -> Config:
 _NAMED_TABLES = {"agents": ("default", "an agent"), "hosts": ("default_host", "a host")}
 
 
-def add_agent(path: str, agent: NamedAgent) -> None:
-    """Add an agent at the end of the file; raise if the name is in use."""
-    add_named_table(path, "agents", agent.name, _agent_table(agent))
+def add_entry(path: str, entry: NamedAgent | NamedHost, *, replaces: bool = False) -> None:
+    """Add an agent or host at the end of the file, in place of the one with its name, or raise if there is one."""
+    kind = "agents" if isinstance(entry, NamedAgent) else "hosts"
+
+    def add(text: str, config: Config) -> str:
+        if replaces:
+            text = _remove_table(text, (kind, entry.name), path)
+        elif entry.name in getattr(config, kind):
+            raise ConfigFault([f"there is {_NAMED_TABLES[kind][1]} {entry.name} already; remove it first"])
+        start = f"{text.rstrip()}\n\n" if text.strip() else f"version = {VERSION}\n\n"
+        return start + _render_table(kind, entry)
+
+    edit_config(path, add)
 
 
-def remove_agent(path: str, name: str) -> None:
-    """Remove an agent, and the default if it was that one."""
-    remove_named_table(path, "agents", name)
-
-
-def add_named_table(path: str, kind: str, name: str, table: str) -> None:
-    """Add an agent or host at the end of the file; raise if the name is in use."""
-
-    def added(text: str, config: Config) -> str:
-        if name in getattr(config, kind):
-            raise ConfigFault([f"there is {_NAMED_TABLES[kind][1]} {name} already; remove it first"])
-        return append_table(text, table)
-
-    edit_config(path, added)
-
-
-def remove_named_table(path: str, kind: str, name: str) -> None:
+def remove_entry(path: str, kind: str, name: str) -> None:
     """Remove an agent or host, and the default if it was that one."""
     default = _NAMED_TABLES[kind][0]
 
-    def removed(text: str, config: Config) -> str:
+    def remove(text: str, config: Config) -> str:
         if getattr(config, default) == name:
-            text = remove_key(text, default)
-        return remove_table(text, (kind, name), path)
+            text = _remove_key(text, default)
+        return _remove_table(text, (kind, name), path)
 
-    edit_config(path, removed)
+    edit_config(path, remove)
 
 
-def set_default_agent(path: str, name: str) -> None:
-    """Set the default agent; an empty name removes the default."""
-    edit_config(path, lambda text, _: set_key(text, "default", name))
+def set_default(path: str, kind: str, name: str) -> None:
+    """Set the default agent or host; an empty name removes the default."""
+
+    def change(text: str, _: Config) -> str:
+        key = _NAMED_TABLES[kind][0]
+        text = _remove_key(text, key)
+        if not name:
+            return text
+        lines = text.split("\n") if text.strip() else [f"version = {VERSION}", ""]
+        at = next((index + 1 for index, line in enumerate(lines) if line.startswith("version")), 0)
+        return "\n".join([*lines[:at], f"{key} = {quote_toml(name)}", *lines[at:]])
+
+    edit_config(path, change)
 
 
 def edit_config(path: str, edit: Callable[[str, Config], str]) -> None:
-    """Edit the file: `change` takes text and config and returns the new text, which must parse."""
+    """Edit the file: `edit` takes text and config and returns the new text, which must parse."""
     with file_lock(path):
         text = read_text_file(path)
         after = edit(text, parse_config(text, path))
@@ -134,12 +138,7 @@ def edit_config(path: str, edit: Callable[[str, Config], str]) -> None:
         write_private(path, after.encode())
 
 
-def append_table(text: str, table: str) -> str:
-    """Return the text with a table added at its end."""
-    return (f"{text.rstrip()}\n\n" if text.strip() else f"version = {VERSION}\n\n") + table
-
-
-def remove_table(text: str, table: TomlPath, path: str) -> str:
+def _remove_table(text: str, table: TomlPath, path: str) -> str:
     """Return the text without a table and all below it."""
     lines = text.split("\n")
     ours = [line for key, line in line_numbers(text).items() if key[:2] == table]
@@ -153,36 +152,30 @@ def remove_table(text: str, table: TomlPath, path: str) -> str:
     return "\n".join([*lines[: min(ours) - 1], *lines[end - 1 :]])
 
 
-def set_key(text: str, key: str, value: str) -> str:
-    """Return the text with this top-level key; an empty value removes it."""
-    text = remove_key(text, key)
-    if not value:
-        return text
-    lines = text.split("\n") if text.strip() else [f"version = {VERSION}", ""]
-    at = next((index + 1 for index, line in enumerate(lines) if line.startswith("version")), 0)
-    return "\n".join([*lines[:at], f"{key} = {quote_toml(value)}", *lines[at:]])
-
-
-def remove_key(text: str, key: str) -> str:
-    """Return the text without this top-level key."""
+def _remove_key(text: str, key: str) -> str:
     line = line_numbers(text).get((key,))
     lines = text.split("\n")
     return text if line is None else "\n".join([*lines[: line - 1], *lines[line:]])
 
 
-def _agent_table(agent: NamedAgent) -> str:
-    lines = [f"[agents.{agent.name}]", f"command = {quote_toml(agent.command)}"]
-    if agent.args:
-        lines.append(f"args = [{', '.join(map(quote_toml, agent.args))}]")
-    if agent.env:
-        pairs = ", ".join(f"{quote_toml(name)} = {quote_toml(value)}" for name, value in agent.env.items())
-        lines.append(f"env = {{ {pairs} }}")
-    for key in ("cwd", "dialect", "mode"):
-        if getattr(agent, key) != getattr(NamedAgent(name="x", command="x"), key):
-            lines.append(f"{key} = {quote_toml(getattr(agent, key))}")
-    if agent.sandbox:
-        lines.append("sandbox = true")
+def _render_table(kind: str, entry: NamedAgent | NamedHost) -> str:
+    """Return the table of an agent or host: its members that are not the default."""
+    lines = [f"[{kind}.{entry.name}]"]
+    for field in msgspec.structs.fields(entry):
+        value = getattr(entry, field.name)
+        if field.name != "name" and value != field.default:
+            lines.append(f"{field.name} = {_render_value(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _render_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(quote_toml, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{quote_toml(name)} = {quote_toml(item)}' for name, item in value.items())} }}"
+    return quote_toml(value)
 
 
 def quote_toml(text: str) -> str:
@@ -241,16 +234,7 @@ def _read_agent(reader: TomlReader, name: str, table: Any) -> NamedAgent | None:
     return NamedAgent(name=name, **(members or {})) if len(reader.faults) == before else None
 
 
-# Key of an agent's table -> the function that reads it.
-_AGENT_KEYS: dict[str, ReadValue] = {
-    "command": TomlReader.read_text,
-    "args": TomlReader.read_texts,
-    "env": TomlReader.read_pairs,
-    "cwd": TomlReader.read_text,
-    "dialect": TomlReader.read_dialect,
-    "mode": TomlReader.read_text,
-    "sandbox": TomlReader.read_bool,
-}
+_AGENT_KEYS = member_readers(NamedAgent, dialect=TomlReader.read_dialect)
 
 
 # --- agents that are known without configuration -------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dragoman.config.paths import UserPaths
-from dragoman.config.toml_reader import ReadValue, TomlReader
+from dragoman.config.toml_reader import ReadValue, TomlReader, member_readers
 from dragoman.errors import ConfigFault
 from dragoman.policy.modes import MODES
 from dragoman.policy.toml_lines import TomlPath
@@ -163,41 +163,19 @@ def _read_issuer(reader: TomlReader, value: Any, path: TomlPath) -> IssuerSectio
     return IssuerSection(**members) if members else None
 
 
-_HOST_KEYS: dict[str, ReadValue] = {
-    "agents": TomlReader.read_texts,
-    "roots": TomlReader.read_texts,
-    "user_roots": _read_lists,
-    "bind": TomlReader.read_text,
-    "tls": _read_pair,
-    "store": TomlReader.read_text,
-    "share": TomlReader.choice_reader(*SHARE_CHOICES),
-    "unattended": TomlReader.choice_reader(*UNATTENDED_CHOICES),
-    "policy": TomlReader.read_text,
-    "mode": TomlReader.choice_reader(*MODES),
-    "mcp": TomlReader.read_texts,
-    "origins": _read_checked(origin_fault),
-    "names": _read_checked(name_fault),
-    "local": TomlReader.read_bool,
-    "limits": TomlReader.read_numbers,
-    "issuer": _read_issuer,
-}
-
-_ISSUER_KEYS: dict[str, ReadValue] = {
-    "issuer": TomlReader.read_text,
-    "audience": TomlReader.read_text,
-    "user": TomlReader.read_text,
-    "role": TomlReader.read_text,
-    "role_claim": TomlReader.read_text,
-    "roles": TomlReader.read_pairs,
-    "owner": TomlReader.read_text,
-    "leeway": TomlReader.read_number,
-}
-
-_NAMED_HOST_KEYS: dict[str, ReadValue] = {
-    "url": _read_url,
-    "token_file": TomlReader.read_text,
-    "ca": TomlReader.read_text,
-}
+_HOST_KEYS = member_readers(
+    HostSection,
+    user_roots=_read_lists,
+    tls=_read_pair,
+    share=TomlReader.choice_reader(*SHARE_CHOICES),
+    unattended=TomlReader.choice_reader(*UNATTENDED_CHOICES),
+    mode=TomlReader.choice_reader(*MODES),
+    origins=_read_checked(origin_fault),
+    names=_read_checked(name_fault),
+    issuer=_read_issuer,
+)
+_ISSUER_KEYS = member_readers(IssuerSection)
+_NAMED_HOST_KEYS = member_readers(NamedHost, url=_read_url)
 
 
 # --- files ----------------------------------------------------------------------------------------------------

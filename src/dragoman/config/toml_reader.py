@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from dragoman.config.private_files import read_bytes
 from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.errors import ConfigFault
@@ -104,6 +106,22 @@ class TomlReader:
 
 
 ReadValue = Callable[[TomlReader, Any, TomlPath], Any]
+
+# The reader of a member, by its type.
+_READERS: dict[Any, ReadValue] = {
+    str: TomlReader.read_text,
+    bool: TomlReader.read_bool,
+    float: TomlReader.read_number,
+    tuple[str, ...]: TomlReader.read_texts,
+    Mapping[str, str]: TomlReader.read_pairs,
+    Mapping[str, float]: TomlReader.read_numbers,
+}
+
+
+def member_readers(table: type[msgspec.Struct], **checked: ReadValue) -> dict[str, ReadValue]:
+    """Return the readers of a table's members, without its name: those given, else by type."""
+    fields = [field for field in msgspec.structs.fields(table) if field.name != "name"]
+    return {field.name: checked.get(field.name) or _READERS[field.type] for field in fields}
 
 
 def read_text_file(path: str) -> str:

@@ -121,9 +121,9 @@ def add_agent(parser: Parser, options: argparse.Namespace) -> int:
         mode=options.mode,
         sandbox=options.sandbox,
     )
-    config.add_agent(path, agent)
+    config.add_entry(path, agent)
     if options.default:
-        config.set_default_agent(path, name)
+        config.set_default(path, "agents", name)
     if not _is_installed(agent):
         print(f"{parser.prog}: warning: {command[0]} is not on PATH", file=sys.stderr)
     return report(options, {"added": name, "file": path}, f"added {name} to {path}; try: dragoman chat --agent {name}")
@@ -134,7 +134,7 @@ def remove_agent(parser: Parser, options: argparse.Namespace) -> int:
     name = _find_configured(parser, options)
     if name is None:
         return exit_codes.FAILED
-    config.remove_agent(user_paths().config_file, name)
+    config.remove_entry(user_paths().config_file, "agents", name)
     return report(options, {"removed": name}, f"removed {name}")
 
 
@@ -142,16 +142,16 @@ def set_default_agent(parser: Parser, options: argparse.Namespace) -> int:
     """Set the default agent."""
     path = user_paths().config_file
     if options.name is None and not options.command:
-        config.set_default_agent(path, "")
+        config.set_default(path, "agents", "")
         return report(options, {"default": None}, "there is no default agent now")
     known = config.load_config(path)
     found = which_agent.find_agents_on_path().get(options.name or "")
     if options.name not in known.agents and found is not None:
-        config.add_agent(path, found)  # a well-known agent is also added
+        config.add_entry(path, found)  # a well-known agent is also added
     name = _find_configured(parser, options)
     if name is None:
         return exit_codes.FAILED
-    config.set_default_agent(path, name)
+    config.set_default(path, "agents", name)
     return report(options, {"default": name}, f"the default agent is {name}")
 
 

@@ -22,7 +22,7 @@ from dragoman.cli.subcommands import Action, CommandGroup, find_name, require_na
 from dragoman.cli.ui.format import format_count, report
 from dragoman.cli.ui.terminal import OutputStream
 from dragoman.config import config_file as config
-from dragoman.config import hosts
+from dragoman.config import host_tokens
 from dragoman.config.config_file import NAME_PATTERN, NAME_RULE
 from dragoman.config.host_section import NamedHost
 from dragoman.config.paths import UserPaths, user_paths
@@ -92,7 +92,7 @@ def list_hosts(parser: Parser, options: argparse.Namespace) -> int:
         return exit_codes.OK
     output = OutputStream(sys.stderr)
     # Each host gets its own stored token: DRAGOMAN_TOKEN is for one of them, and we do not know which.
-    environ = {name: value for name, value in os.environ.items() if name != hosts.TOKEN_VARIABLE}
+    environ = {name: value for name, value in os.environ.items() if name != host_tokens.TOKEN_VARIABLE}
     targets = {name: partial(api.resolve_host, name, None, environ) for name in known.hosts} | {
         LOCAL_HOST: api.local_host
     }
@@ -136,18 +136,17 @@ def add_host(parser: Parser, options: argparse.Namespace) -> int:
     file = before.token_file if before is not None and urlsplit(before.url)[:2] == urlsplit(url)[:2] else ""
     if options.token_file is not None:
         file = os.path.abspath(os.path.expanduser(options.token_file))
-        hosts.read_token(NamedHost(name=name, url=url, token_file=file), {})
+        host_tokens.read_token(NamedHost(name=name, url=url, token_file=file), {})
     elif token := url_token or _read_secret(f"token of {name} ({'Enter to keep it' if file else 'Enter for none'}): "):
-        file = hosts.save_token(paths, name, token)
+        file = host_tokens.save_token(paths, name, token)
     if options.ca is not None:
         ca = os.path.abspath(os.path.expanduser(options.ca)) if options.ca else ""
     else:
         ca = before.ca if before is not None else ""
-    (hosts.add_host if before is None else hosts.replace_host)(
-        paths.config_file, NamedHost(name=name, url=url, token_file=file, ca=ca)
-    )
+    entry = NamedHost(name=name, url=url, token_file=file, ca=ca)
+    config.add_entry(paths.config_file, entry, replaces=before is not None)
     if options.default:
-        hosts.set_default_host(paths.config_file, name)
+        config.set_default(paths.config_file, "hosts", name)
     if before is None:
         return report(options, {"added": name, "token": bool(file)}, f"added {name}; try: dragoman chat --host {name}")
     note = ""
@@ -165,7 +164,7 @@ def remove_host(parser: Parser, options: argparse.Namespace) -> int:
     if name is None:
         return exit_codes.FAILED
     before = known[name]
-    hosts.remove_host(paths.config_file, name)
+    config.remove_entry(paths.config_file, "hosts", name)
     _delete_token_file(paths, before)
     return report(options, {"removed": name}, f"removed {name}")
 
@@ -174,12 +173,12 @@ def set_default_host(parser: Parser, options: argparse.Namespace) -> int:
     """Set the host that is used without a name."""
     path = user_paths().config_file
     if options.name is None:
-        hosts.set_default_host(path, "")
+        config.set_default(path, "hosts", "")
         return report(options, {"default": None}, "the default host is the one on this machine")
     name = find_name(parser, options, "a host", config.load_config(path).hosts)
     if name is None:
         return exit_codes.FAILED
-    hosts.set_default_host(path, name)
+    config.set_default(path, "hosts", name)
     return report(options, {"default": name}, f"the default host is {name}")
 
 
@@ -192,7 +191,7 @@ def _read_secret(prompt: str) -> str:
 
 def _delete_token_file(paths: UserPaths, host: NamedHost) -> None:
     """Delete only the file that we created, not a file of the user."""
-    if host.token_file == hosts.token_path(paths, host.name) and os.path.exists(host.token_file):
+    if host.token_file == host_tokens.token_path(paths, host.name) and os.path.exists(host.token_file):
         os.unlink(host.token_file)
 
 

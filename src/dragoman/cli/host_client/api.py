@@ -14,7 +14,7 @@ from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, 
 
 from dragoman.cli.parser import DEFAULT_HOST
 from dragoman.config import config_file as config
-from dragoman.config import hosts
+from dragoman.config import host_tokens
 from dragoman.config.host_section import DEFAULT_BIND, NamedHost
 from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault, Kind, ProtocolError, Unreachable
@@ -91,7 +91,7 @@ def resolve_host(
     mount_path, has_agent_path, rest = path.partition("/acp")
     base = urlunsplit((_SCHEMES.get(parts.scheme, parts.scheme), parts.netloc, mount_path, "", ""))
     ca = os.path.expanduser(host.ca)
-    token = url_token or hosts.read_token(host, environ)
+    token = url_token or host_tokens.read_token(host, environ)
     argument = split_token(name_or_url)[0] if name_or_url and "://" in name_or_url else name_or_url or ""
     return HostTarget(
         base,

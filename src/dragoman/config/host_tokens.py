@@ -1,50 +1,15 @@
-"""Named hosts in config.toml, with their tokens in files next to it. Edits keep the rest of the file."""
+"""The tokens of named hosts, in files next to config.toml."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 
-from dragoman.config.config_file import (
-    add_named_table,
-    append_table,
-    edit_config,
-    quote_toml,
-    remove_named_table,
-    remove_table,
-    set_key,
-)
 from dragoman.config.host_section import NamedHost
 from dragoman.config.paths import UserPaths
 from dragoman.config.private_files import read_bytes, write_private
 from dragoman.errors import ConfigFault
 from dragoman.transport.process.launch import TOKEN_VARIABLE as TOKEN_VARIABLE
-
-
-def add_host(path: str, host: NamedHost) -> None:
-    """Add a host at the end of the file; raise if the name is in use."""
-    add_named_table(path, "hosts", host.name, _host_table(host))
-
-
-def replace_host(path: str, host: NamedHost) -> None:
-    """Replace an existing host; the rest of the file and the default stay."""
-    edit_config(path, lambda text, _: append_table(remove_table(text, ("hosts", host.name), path), _host_table(host)))
-
-
-def _host_table(host: NamedHost) -> str:
-    lines = [f"[hosts.{host.name}]", f"url = {quote_toml(host.url)}"]
-    lines += [f"{key} = {quote_toml(getattr(host, key))}" for key in ("token_file", "ca") if getattr(host, key)]
-    return "\n".join(lines) + "\n"
-
-
-def remove_host(path: str, name: str) -> None:
-    """Remove a host, and the default if it was that one."""
-    remove_named_table(path, "hosts", name)
-
-
-def set_default_host(path: str, name: str) -> None:
-    """Set the default host; an empty name removes the default."""
-    edit_config(path, lambda text, _: set_key(text, "default_host", name))
 
 
 def token_path(paths: UserPaths, name: str) -> str:
