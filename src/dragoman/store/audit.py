@@ -84,15 +84,10 @@ class AuditLog:
     """One audit log, to which any number of processes may append. Callers redact secrets first."""
 
     def __init__(self, path: str, *, durable: bool = True) -> None:
-        self._path = path
+        self.path = path
         self._durable = durable
         # Inode, size and checkpoint after our own last write: while they match, the end need not be read.
         self._last: tuple[int, int, Checkpoint] | None = None
-
-    @property
-    def path(self) -> str:
-        """The path of the file."""
-        return self._path
 
     def append(self, entries: Sequence[AuditEntry], *, durable: bool = True) -> Checkpoint:
         """Append entries in order; they are on the disk when this returns, unless `durable` is False."""
@@ -114,13 +109,13 @@ class AuditLog:
         """Raise OSError or AuditDamaged if entries cannot be appended; append nothing."""
         with self._open_locked() as fd:
             self._read_end(fd)
-            os.close(os.open(self._path + _HEAD_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            os.close(os.open(self.path + _HEAD_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
     @contextmanager
     def _open_locked(self) -> Iterator[int]:
         """Open the log for appending, with an exclusive lock."""
-        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield fd
@@ -172,7 +167,7 @@ class AuditLog:
     def _snapshot(self) -> tuple[int, list[Checkpoint]]:
         """Return size and checkpoint of the log at the same moment, though other processes may append."""
         try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return 0, self._load_checkpoint()
         try:
@@ -183,7 +178,7 @@ class AuditLog:
 
     def _read_lines(self, size: int | None = None) -> Iterator[tuple[int, bytes]]:
         try:
-            file = open(self._path, "rb")  # noqa: SIM115
+            file = open(self.path, "rb")  # noqa: SIM115
         except FileNotFoundError:
             return
         with file:
@@ -220,14 +215,14 @@ class AuditLog:
             if start == 0:
                 if whole.strip():
                     raise AuditDamaged(
-                        f"{self._path} has no readable entry to continue from; move the file away to start a new log"
+                        f"{self.path} has no readable entry to continue from; move the file away to start a new log"
                     )
                 return Checkpoint(0, START_HASH)
             reach *= 16
 
     def _save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Save the checkpoint. It is not synced: an older checkpoint proves less, but nothing false."""
-        fd = os.open(self._path + _HEAD_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fd = os.open(self.path + _HEAD_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             os.pwrite(fd, f"{checkpoint.seq:020d} {checkpoint.hash}\n".encode(), 0)
         finally:
@@ -235,7 +230,7 @@ class AuditLog:
 
     def _load_checkpoint(self) -> list[Checkpoint]:
         try:
-            with open(self._path + _HEAD_SUFFIX, encoding="ascii", errors="replace") as file:
+            with open(self.path + _HEAD_SUFFIX, encoding="ascii", errors="replace") as file:
                 seq, _, hash = file.readline().strip().partition(" ")
         except FileNotFoundError:
             return []
