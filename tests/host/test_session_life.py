@@ -207,5 +207,5 @@ async def test_at_its_limit_a_host_puts_the_longest_idle_session_to_sleep_and_no
         assert await again.ask("more") == "heard more"  # and now the other one sleeps
         assert set(hosted.host.rooms) == {ids[0], stays.id, fourth.id}
         error = await denied(open_session(ann, tmp_path))
-        assert (error.kind, error.data) == (Kind.RATE_LIMITED, {"limit": 3})
+        assert (error.kind, error.data) == (Kind.RATE_LIMITED, {"limit": 3, "kind": Kind.RATE_LIMITED})
         assert "somebody is in each" in error.message

@@ -99,6 +99,16 @@ def test_the_owner_is_accepted_while_a_sandbox_is_in_use(
         assert asyncio.run(authenticate_local(knock)).is_local
 
 
+async def test_requests_of_one_socket_look_at_the_processes_once(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+    monkeypatch.setattr(origin, "may_be_confined", lambda inode, uid: looks.append(inode))
+    with connected(listening) as knock:
+        await asyncio.gather(*(authenticate_local(knock) for _ in range(50)))
+    assert len(looks) == 1
+
+
 def test_a_socket_without_a_visible_process_is_refused_only_while_a_sandbox_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

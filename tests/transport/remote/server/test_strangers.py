@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from dragoman.transport.remote.server.auth import AuthRequest, Principal, bearer_token, unauthorized_error
+from dragoman.transport.remote.server.hypercorn_http2 import FEW_STREAMS
 from dragoman.transport.remote.server.limits import (
     ADMITTED,
     ALL_ADDRESSES,
@@ -76,6 +77,25 @@ async def test_requests_without_a_token_are_limited_over_all_sockets_of_http2() 
             assert len(await newcomer.answers(50)) == 50, "authenticated requests have the limits of their user"
             await newcomer.send(*(h2.request(stream, block=heads("no")) for stream in range(101, 200, 2)))
             assert await newcomer.outcome() == "calm", "after a wrong token it is a stranger again"
+
+
+async def test_requests_wait_until_the_first_is_authenticated() -> None:
+    begun, gate = [], asyncio.Event()
+
+    async def slowly(request: AuthRequest) -> Principal:
+        begun.append(request)
+        await gate.wait()
+        return await by_token(request)
+
+    with standing(limits=LIMITS, authenticate=slowly) as there:
+        async with h2.http2_socket(there.port, WITHIN) as line:
+            await line.send(*(h2.request(stream, block=heads("k1")) for stream in range(1, 100, 2)))
+            async with asyncio.timeout(WITHIN):
+                while len(begun) < FEW_STREAMS:  # noqa: ASYNC110 (it happens in another thread)
+                    await asyncio.sleep(0.005)
+            there.loop.call_soon_threadsafe(gate.set)
+            assert len(begun) == FEW_STREAMS
+            assert len(await line.answers(50)) == 50, "and they cost its address little"
 
 
 def test_requests_without_a_token_get_429_over_http1_and_the_next_socket_is_served() -> None:

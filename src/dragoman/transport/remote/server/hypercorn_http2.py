@@ -44,6 +44,11 @@ HEADER_OVERHEAD = 32
 # Requests besides the event streams of a connection, which stay open.
 EXTRA_STREAMS = 128
 
+# Requests that a socket may have open until one of them is authenticated, and how often that is checked: the rest is
+# not read before. No authentication waits for a body.
+FEW_STREAMS = 8
+DECISION_INTERVAL = 0.01
+
 # The message for a CONNECT (RFC 8441).
 NO_WEBSOCKET = "WebSocket works over HTTP/1.1 here; open another socket for it"
 
@@ -140,6 +145,8 @@ class _Http2Streams(H2Protocol):
             if isinstance(event, h2.events.StreamEnded | h2.events.StreamReset):
                 self._discard_left.pop(event.stream_id, None)
             if isinstance(event, h2.events.RequestReceived):
+                while not self.stranger.is_admitted and len(self.streams) >= FEW_STREAMS and not self.closed:  # noqa: ASYNC110
+                    await asyncio.sleep(DECISION_INTERVAL)  # the app decides, and calls nobody
                 if not self.stranger.may_request(asyncio.get_running_loop().time()):
                     await self.reject_flood()
                     await self.send(Closed())
@@ -304,6 +311,8 @@ class Http2(TCPServer):
         """Send bytes, or note the end of the socket and stop its timer."""
         if isinstance(event, Closed):
             self._is_over = True
+        elif isinstance(event, RawData) and self.writer.is_closing():
+            pass  # the client left before its responses: asyncio would log each of them
         elif not (isinstance(event, Updated) and self.protocol.closed):
             await super().protocol_send(event)
 

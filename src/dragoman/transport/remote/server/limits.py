@@ -171,17 +171,22 @@ class Stranger:
         self._cache = cache
         self._frames = self._requests = 0
 
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the last request of the socket was authenticated."""
+        return bool(self._cache.get(ADMITTED))
+
     def may_send_frames(self, count: int, now: float) -> bool:
         """Count small frames; return whether the socket may send them."""
         self._frames += count
-        is_free = self._cache.get(ADMITTED) or self._frames <= FREE_FRAMES
-        return bool(is_free) or self._strangers.take("frames", self._address, count, now)
+        is_free = self.is_admitted or self._frames <= FREE_FRAMES
+        return is_free or self._strangers.take("frames", self._address, count, now)
 
     def may_request(self, now: float) -> bool:
         """Count a request; return whether the socket may make it."""
         self._requests += 1
-        is_free = self._cache.get(ADMITTED) or self._requests <= FREE_REQUESTS
-        return bool(is_free) or self._strangers.take("visits", self._address, 1, now)
+        is_free = self.is_admitted or self._requests <= FREE_REQUESTS
+        return is_free or self._strangers.take("visits", self._address, 1, now)
 
 
 class ByteBudget:

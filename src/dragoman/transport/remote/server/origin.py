@@ -75,9 +75,12 @@ async def authenticate_local(request: AuthRequest) -> Principal:
         )
     if uid != os.getuid():
         raise Refused(403, "another user of this machine runs this server; start one of your own")
-    if "confined" not in request.socket_cache:
-        request.socket_cache["confined"] = await asyncio.to_thread(may_be_confined, request.socket_cache["inode"], uid)
-    if request.socket_cache["confined"]:
+    cache = request.socket_cache
+    if "confined" not in cache:  # looking at all processes is slow, so requests that come together share it
+        cache["confined"] = asyncio.ensure_future(asyncio.to_thread(may_be_confined, cache["inode"], uid))
+    if isinstance(cache["confined"], asyncio.Future):
+        cache["confined"] = await asyncio.shield(cache["confined"])
+    if cache["confined"]:
         raise Refused(403, "this may be a sandboxed program, which must not act as you; it needs a token")
     return Principal(user=current_user(), is_local=True, address=request.address)
 
