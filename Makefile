@@ -32,7 +32,7 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(PATIENC
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: run test check suite test-all fuzz kill-run fault-run interop check-faults conformance bench docs picture site clean help
+.PHONY: run test check suite test-all fuzz kill-run attack-run fault-run interop check-faults conformance bench docs picture site clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -62,6 +62,10 @@ fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per d
 
 kill-run: $(VENV)/.dev ## kill agent, client and writer with -9, KILLS=200 times, fill disks: nothing acknowledged is lost
 	$(BIN)/python -m tests.store.kill_run.run --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
+
+attack-run: $(VENV)/.dev ## the attacks of docs/security.md: file calls, command lines and tokens at random; LINES, CALLS, SEED=...
+	$(BIN)/python -m tests.attacks.run --lines $(or $(LINES),228630) --calls $(or $(CALLS),31250) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m pytest -n $(JOBS) --timeout $(PATIENCE) $$($(BIN)/python -m tests.attacks.page)
 
 fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host killed, and garbage; SECONDS, CUTS, KILLS, WAYS, GARBAGE=...
 	for ways in $(if $(WAYS),$(WAYS),$(ALL_WAYS)); do \

@@ -21,6 +21,7 @@ from dragoman.store.sqlite import SqliteStore
 from tests.store.kill_run import full_disk
 from tests.store.kill_run.comparison import Findings, compare
 from tests.store.kill_run.paths import AGENT_FILE, CLIENT_FILE, FILES
+from tests.store.kill_run.power_cut import power_run
 from tests.store.kill_run.records import Records
 from tests.store.kill_run.run import kill_run, table
 
@@ -53,6 +54,20 @@ def test_on_a_full_disk_nothing_acknowledged_is_lost(kind: str) -> None:
     assert findings.faults == [], table({kind: findings})
     assert findings.refused
     assert findings.loaded == findings.sessions > 0
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("fails", [0, 100])
+def test_after_a_power_cut_nothing_acknowledged_is_lost(tmp_path: Path, fails: int) -> None:
+    outcome = power_run(tmp_path.resolve(), 3, "short", fails=fails)
+    assert outcome.lost == []
+    assert outcome.acknowledged > 10
+    assert bool(outcome.refused) == bool(fails)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_disk_that_does_not_sync_loses_what_was_acknowledged(tmp_path: Path) -> None:
+    assert power_run(tmp_path.resolve(), 1, "short", lies=True).lost
 
 
 # --- the comparison can fail ----------------------------------------------------------------------------------

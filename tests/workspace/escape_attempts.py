@@ -15,6 +15,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -224,6 +225,9 @@ MOVES = 300
 # How often each side of the door has to be met.
 MET = 50
 
+# On a busy machine the swapper may wait for a long time before it runs, so time is the limit, not rounds. Seconds.
+RACE_PATIENCE = 15.0
+
 
 def at_a_swapped_door(site: Site, use: Callable[[str], object], rounds: int = ROUNDS) -> list[object]:
     """Use `door` repeatedly while it alternates between a folder inside and a link outside; return the results."""
@@ -239,7 +243,10 @@ def at_a_swapped_door(site: Site, use: Callable[[str], object], rounds: int = RO
     seen: list[object] = []
     met = [0, 0]
     try:
-        for number in range(rounds * 20):  # on a busy machine the swapper may wait for a long time
+        deadline = time.monotonic() + RACE_PATIENCE
+        number = -1
+        while time.monotonic() < deadline:
+            number += 1
             met[os.path.islink(door)] += 1
             with contextlib.suppress(OSError):
                 gave = use(door)
@@ -247,7 +254,7 @@ def at_a_swapped_door(site: Site, use: Callable[[str], object], rounds: int = RO
                     seen.append(gave)
             if number >= rounds and min(met) >= MET:
                 break
-            if number % 50 == 0:
+            if number % 50 == 0 or number >= rounds:
                 os.sched_yield()
         assert min(met) >= MET, met
         assert os.waitpid(swapper, os.WNOHANG) == (0, 0), "nobody swapped"

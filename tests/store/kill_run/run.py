@@ -3,8 +3,8 @@
     python -m tests.store.kill_run.run --kills 200 --shortages 12
 
 A separate process records every delivery and compares at the end. Then the same with a disk that is full again and
-again, and with writes that fail. Prints the counts; exits 1 when anything is wrong. `make kill-run` runs the long form,
-the tests a short one. Needs Linux.
+again, with writes that fail, and with power cuts. Prints the counts; exits 1 when anything is wrong. `make kill-run`
+runs the long form, the tests a short one. Needs Linux.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from tests.store.kill_run import full_disk
 from tests.store.kill_run.comparison import Findings
+from tests.store.kill_run.power_cut import power_run
 from tests.store.kill_run.processes import ROLES, KillRun
+
+# Of 1000 syncs, where they fail: often enough for each writer to be refused.
+FAILING_SYNCS = 100
 
 # The longest that somebody is left alone after their first turn began. Seconds.
 LIFE = 0.4
@@ -94,6 +99,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--shortages", type=int, default=12, help="how often the disk is full, and writes fail")
+    parser.add_argument("--cuts", type=int, default=40, help="how often the power is cut")
+    parser.add_argument("--failing", type=int, default=100, help="how often it is cut while syncs fail")
     parser.add_argument("--seed", default=os.urandom(4).hex())
     options = parser.parse_args()
     began = time.monotonic()
@@ -105,7 +112,15 @@ def main() -> int:
         for kind in full_disk.KINDS:
             rows[kind] = full_disk.apart(kind, options.shortages, options.seed)
     print(table(rows))
-    faults = [f"{name}: {fault}" for name, findings in rows.items() for fault in findings.faults]
+    losses = []
+    for cuts, fails in ((options.cuts, 0), (options.failing, FAILING_SYNCS)):
+        with tempfile.TemporaryDirectory() as folder:
+            power = power_run(Path(os.path.realpath(folder)), cuts, options.seed, fails=fails)
+        print(
+            f"{cuts} power cuts, {fails} of 1000 syncs fail: {power.acknowledged} acknowledged, {power.refused} refused"
+        )
+        losses += [f"power cut, {fails} of 1000 syncs fail: lost {each}" for each in power.lost]
+    faults = losses + [f"{name}: {fault}" for name, findings in rows.items() for fault in findings.faults]
     print("\n".join(faults) or f"no faults, in {time.monotonic() - began:.0f} seconds")
     return 1 if faults else 0
 
