@@ -19,6 +19,7 @@ from dragoman.host.access import check_may_open, enter_room
 from dragoman.host.account_calls import Caller
 from dragoman.host.auth.roles import EDITOR, VIEWER, is_at_least, lower_role
 from dragoman.roles.agent.options import options_for_client
+from dragoman.roles.agent.session_calls import check_servers
 from dragoman.schema.mcp import McpForm, McpServer
 from dragoman.schema.providers import AttachParams, AttachResult, AttachRole, DetachParams, HistoryPolicy
 from dragoman.schema.session import ForkSessionResult, LoadSessionResult, NewSessionResult, ResumeSessionResult
@@ -74,7 +75,7 @@ def _resolve_folders(client: HostClient, params: Any) -> dict[str, str]:
 
 async def _resolve_servers(client: HostClient, servers: Any, cwd: str) -> list[McpServer]:
     """Return the servers that may be started: any for the owner, configured or allowed ones for others."""
-    requested, host = list(servers), client.host
+    requested, host = check_servers(servers), client.host
     if inside := [server.name for server in requested if server.form == McpForm.ACP]:
         message = (
             f"MCP servers inside a client ({', '.join(inside)}) end with the client, but sessions of a host do not"

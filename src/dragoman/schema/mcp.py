@@ -42,6 +42,15 @@ class McpServer(Model, kw_only=True):
         """Which form this is: its `type`, or "stdio" when it has none."""
         return self.type or McpForm.STDIO
 
+    @property
+    def missing_member(self) -> str:
+        """The member without which a server of this form cannot be reached; "" if it has all."""
+        if self.form in (McpForm.HTTP, McpForm.SSE):
+            return "" if self.url else "url"
+        if self.form in (McpForm.STDIO, ""):
+            return "" if self.command else "command"
+        return "" if self.form == McpForm.ACP or self.command or self.url else "type"
+
 
 class ConnectMcpParams(Model, kw_only=True):
     """mcp/connect of older schemas: open a connection to a server that the client offers."""

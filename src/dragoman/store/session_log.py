@@ -263,7 +263,7 @@ QUESTION_BODIES: dict[str, QuestionBodies] = {
 def turn_ended_body(result: Any, error: Exception | None) -> dict[str, Any]:
     """Return the body of the entry for the end of a turn: the result of the prompt, or its error."""
     if error is not None:
-        kind, message = getattr(error, "kind", type(error).__name__), getattr(error, "message", str(error))
+        kind, message = getattr(error, "kind", type(error).__name__), getattr(error, "explanation", str(error))
         return {"error": {"kind": kind, "message": message}}
     return {"stopReason": result.stop_reason} | ({"usage": to_json(result.usage)} if result.usage else {})
 

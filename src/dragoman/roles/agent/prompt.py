@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.lifecycle import PROCESSING
@@ -20,6 +22,7 @@ from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn
 from dragoman.schema.base import Unknown, to_json
 from dragoman.schema.config import SetConfigOptionResult, SetModeResult
+from dragoman.schema.content import EmbeddedResource
 from dragoman.schema.prompt import PromptParams, PromptResult, StopReason
 from dragoman.schema.update import ConfigOptionUpdate, UserMessageChunk
 from dragoman.store.contract import EntryKind
@@ -164,6 +167,13 @@ class PromptCalls:
             "resource": self._agent.embedded_context,
         }
         for index, block in enumerate(params.prompt):
+            if isinstance(block, EmbeddedResource) and block.resource.text is UNSET and block.resource.blob is UNSET:
+                path = f"prompt[{index}].resource"
+                raise ProtocolError(
+                    Kind.INVALID_PARAMS,
+                    f"{path} has neither text nor blob; send one of them, or a resource_link",
+                    {"errors": [{"path": f"{path}.text", "message": "is missing"}]},
+                )
             tag = block.tag if isinstance(block, Unknown) else block.__struct_config__.tag
             if not offered.get(str(tag), True):
                 raise ProtocolError(

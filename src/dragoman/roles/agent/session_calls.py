@@ -5,6 +5,7 @@ title (docs/protocol/sessions.md#lifecycle). Sessions of the store are restored 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -176,7 +177,7 @@ class SessionCalls:
             require_absolute(path, f"additionalDirectories[{index}]")
             for index, path in enumerate(params.additional_directories or ())
         ]
-        session.mcp_servers = list(params.mcp_servers or ())
+        session.mcp_servers = check_servers(params.mcp_servers or ())
         prompt = getattr(params, "system_prompt", UNSET) or None
         if prompt is not None:
             self._set_system_prompt(session, prompt)
@@ -280,6 +281,20 @@ def require_absolute(path: str, member: str) -> str:
             {"errors": [{"path": member, "message": "not an absolute path"}]},
         )
     return path
+
+
+def check_servers(servers: Sequence[McpServer]) -> list[McpServer]:
+    """Return the MCP servers. Raise invalid_params for one that nobody can start or reach."""
+    for index, server in enumerate(servers):
+        if member := server.missing_member:
+            path = f"mcpServers[{index}].{member}"
+            what = f"{server.form} is not a known type" if member == "type" else "is missing"
+            raise ProtocolError(
+                Kind.INVALID_PARAMS,
+                f"{path}: {what}; the MCP server {server.name!r} needs a command, or a type and a url",
+                {"errors": [{"path": path, "message": what}]},
+            )
+    return list(servers)
 
 
 def create_session(agent: Agent, id: str, cwd: str) -> Session:
