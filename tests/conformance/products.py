@@ -39,7 +39,7 @@ PRODUCTS = {
         ]
         for dialect in DIALECT_NAMES
     },
-    "translate-auto": [*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", "banjo"],
+    "translate-auto": [*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", "draft"],  # banjo is detected as v1
     "attach": [*DRAGOMAN, "attach"],
 }
 

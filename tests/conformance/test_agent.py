@@ -120,6 +120,12 @@ def test_a_turn_that_ends_by_itself_is_not_one_that_was_cancelled() -> None:
     assert (verdict.outcome, verdict.why) == (Outcome.INCONCLUSIVE, "the other session's turn ended by itself")
 
 
+@pytest.mark.parametrize("id", ["agent.schema.01", "agent.schema.02"])
+def test_only_the_message_against_the_schema_is_marked_as_proof(id: str) -> None:
+    verdict = check_all(agent_with_fault_of(id), [requirements()[id]])[id]
+    assert sum(each.marked for each in verdict.evidence) == 1
+
+
 def test_a_slow_refusal_is_a_refusal() -> None:
     """Some agents build a whole session before they look for its history."""
     late = MEMORY.answer * 1.2

@@ -68,8 +68,8 @@ async def messages_follow_the_schema(agent: AgentUnderTest) -> None:
     """Every message of a long exchange is valid by the official schema."""
     await _exchange(agent)
     for frame, name, value, schema in _parts(agent):
-        problem = official_schema.problem(value, schema, name)
-        agent.require(not problem, problem, frame)
+        if problem := official_schema.problem(value, schema, name):
+            agent.require(False, problem, frame)
 
 
 @should("agent.schema.02", "extensions.md#meta, extensions.md#unknown-members")
@@ -77,5 +77,5 @@ async def own_data_is_in_meta(agent: AgentUnderTest) -> None:
     """Params and results have no members of the agent's own; those belong under _meta."""
     await _exchange(agent)
     for frame, name, value, schema in _parts(agent):
-        unknown = official_schema.unknown_members(value, schema)
-        agent.require(not unknown, f"{name} has {', '.join(unknown)}, which the schema does not name", frame)
+        if unknown := official_schema.unknown_members(value, schema):
+            agent.require(False, f"{name} has {', '.join(unknown)}, which the schema does not name", frame)
