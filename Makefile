@@ -25,8 +25,8 @@ SDK := tests/interop/node_modules/.made
 CODE := src tests $(foreach folder,bench examples docs/examples docs/generate interop,$(if $(wildcard $(folder)/*.py),$(folder)))
 
 # No test may take longer; a hang ends as a failure with a traceback, not as a CI that never answers.
-PATIENCE := 300
-SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(PATIENCE)
+TEST_TIMEOUT := 300
+SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(TEST_TIMEOUT)
 
 .DEFAULT_GOAL := help
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.

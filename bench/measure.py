@@ -18,7 +18,7 @@ from bench.rows import Job
 from bench.setup import ROOT, Kind, Kinds, environment
 
 DEADLINE = 180.0  # seconds; the slowest job takes about 10 on two busy cores
-PATIENCE = 5.0  # seconds for a started agent to leave after its stdin is closed
+TIMEOUT = 5.0  # seconds for a started agent to leave after its stdin is closed
 STARTS = 5  # a start is short and noisy, so one measurement is the median of several
 QUOTED = 300  # characters of stderr that explain a failure
 
@@ -150,7 +150,7 @@ def _leave(process: "subprocess.Popen[bytes]") -> None:
     except OSError:
         pass  # it has left already
     try:
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -30,7 +30,7 @@ Way = Literal[
 
 @dataclass(frozen=True)
 class Job:
-    """One thing to run: `way` says how, `work` is what the client is told to do."""
+    """One thing to run: `way` says how, `work` is what the client does."""
 
     name: str
     way: Way

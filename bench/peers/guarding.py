@@ -1,4 +1,4 @@
-"""What guarding costs: `guarding SPECIFICATION` prints figures of policy, of the audit, or of files lent over stdio.
+"""What a guard costs: `guarding SPECIFICATION` prints figures for the policy, the audit log, or files over stdio.
 
 Started as `guarding --agent`, it is the agent that reads and writes the client's files and tells how long that took.
 """
@@ -95,7 +95,7 @@ async def audit(count: int, folder: Path) -> Figures:
 
 
 async def files(count: int, folder: Path) -> Figures:
-    """What a read and a write take, as the agent sees it: lent freely, and under a guard."""
+    """What a read and a write take, as the agent sees it: without a guard, and with one."""
     work = folder / "work"
     work.mkdir()
     (work / "a.txt").write_text(TEXT)

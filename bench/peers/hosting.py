@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.peers.ours_client import Editor
-from bench.peers.served import PATIENCE
+from bench.peers.served import TIMEOUT
 from bench.peers.texts import CHUNK_BYTES, Reader
 from bench.peers.watchers import Watcher, watcher
 from dragoman import connect
@@ -74,7 +74,7 @@ def hosted(durability: str, path: str) -> Iterator[Host]:
     finally:
         process.stdin.close()
         try:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

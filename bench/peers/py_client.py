@@ -17,7 +17,7 @@ from bench.peers.texts import ANSWER
 
 
 class BenchClient(Client):
-    """Takes updates, lends files."""
+    """Receives updates, offers files."""
 
     def __init__(self, real_files: bool) -> None:
         self.takes: dict[str, Take] = {}

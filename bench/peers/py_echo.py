@@ -17,7 +17,7 @@ from acp import (
 
 
 class EchoAgent(Agent):
-    """Says back what it is told."""
+    """Sends the prompt back."""
 
     def on_connect(self, conn: Client) -> None:
         """Keep the connection to talk back."""

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-PATIENCE = 10.0  # seconds to leave after its input ended; each of them takes less than one
+TIMEOUT = 10.0  # seconds to leave after its input ended; each of them takes less than one
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def served(command: Sequence[str]) -> Iterator[str]:
     finally:
         process.stdin.close()
         try:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -1,4 +1,4 @@
-"""Clients that watch a session and do nothing but count what they are told: a thousand fit into one process.
+"""Clients that join a session and only count the updates they receive: a thousand fit into one process.
 
 Each is a WebSocket of its own that speaks as little of the protocol as it must, so that the host is what is measured.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 HOST = "127.0.0.1"
 TOLD = b'"dragoman":{"seq":'  # stands once in every update that a host tells
-PATIENCE = 60.0  # seconds for a host to answer, with a thousand at once on a busy machine
+TIMEOUT = 60.0  # seconds for a host to answer, with a thousand at once on a busy machine
 
 _UPGRADE = (
     b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -54,7 +54,7 @@ class Watcher(asyncio.Protocol):
 
     async def answer(self) -> bytes:
         """What the host says next."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             said = await self._answer
         self._answer = asyncio.get_running_loop().create_future()
         return said
@@ -82,7 +82,7 @@ class Watcher(asyncio.Protocol):
         await self.ask("session/attach", {"sessionId": session, "historyPolicy": "none"}, b'"id":"session/attach"')
 
     def expect(self, count: int) -> asyncio.Future[None]:
-        """Done when so many updates more were told."""
+        """Done when so many more updates were received."""
         self._wanted = self.told + count
         self._reached = asyncio.get_running_loop().create_future()
         return self._reached

@@ -48,7 +48,7 @@ BEAT = 0.1
 
 
 class Sdk(Agent):
-    """Says, writes, runs, dawdles and recalls, as it is told."""
+    """Answers, writes, runs commands, waits and loads sessions, as the prompt says."""
 
     def __init__(self) -> None:
         self._told: dict[str, list[str]] = {}

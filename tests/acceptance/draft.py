@@ -72,7 +72,7 @@ class Raw(ScriptedPeer):
         self.send({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params})
         return self._last
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification."""
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
@@ -105,7 +105,7 @@ class Raw(ScriptedPeer):
         """Send a request; return the whole answer."""
         return await self.answer(self.ask(method, params))
 
-    async def heard_call(self, method: str) -> Json:
+    async def wait_for_call(self, method: str) -> Json:
         """Wait until the other end calls this method; do not answer it."""
         return await self.until(lambda message: message.get("method") == method)
 

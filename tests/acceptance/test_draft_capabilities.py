@@ -241,7 +241,7 @@ async def test_our_agent_calls_only_what_the_client_announced(tmp_path: Path, of
 
 @pytest.mark.item("004-41")
 async def test_our_agent_asks_no_permission_of_a_client_without_dialogs() -> None:
-    """A client without permission dialogs is sent no question: the author hears a no."""
+    """A client without permission dialogs gets no question: the author gets a refusal."""
     answers: list[bool] = []
 
     async def ask(turn: Turn) -> None:
@@ -435,11 +435,11 @@ async def test_every_mode_change_is_sent_whoever_made_it() -> None:
 
 @pytest.mark.item("004-48")
 async def test_our_client_follows_every_mode_change(tmp_path: Path) -> None:
-    """Told between turns, during one, or asked for by itself: the session's mode is the agent's."""
+    """Whether the agent changes it between turns, during one, or on request: the session has the agent's mode."""
 
     def changed(agent: Raw, before: str, now: str) -> None:
         data = {"previousMode": before, "currentMode": now, "reason": "because"}
-        agent.tell("session/update", {"sessionId": SESSION, "type": "current_mode_update", "data": data})
+        agent.notify("session/update", {"sessionId": SESSION, "type": "current_mode_update", "data": data})
 
     async def part(agent: Raw) -> None:
         agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
@@ -569,7 +569,7 @@ async def test_a_trace_in_meta_passes_a_translator(agent_dialect: str) -> None:
     if agent_dialect == "v1":
         content = {"type": "text", "text": "hi"}
         frame = {"update": {"sessionUpdate": "agent_message_chunk", "content": content}}
-    agent.tell("session/update", {"sessionId": SESSION, **frame, "_meta": trace})
+    agent.notify("session/update", {"sessionId": SESSION, **frame, "_meta": trace})
     assert (await client.expect(method="session/update"))["params"] == {
         "sessionId": SESSION,
         "type": "agent_message_chunk",
@@ -606,7 +606,7 @@ async def test_an_agent_serves_custom_methods_and_answers_unknown_ones_with_not_
         result = await client.result("_custom/analyzeCode", params)
         assert result == {"path": params["path"], "findings": [1, {"two": None}]}
         assert (await client.error("_custom/other", {}))["code"] == -32601
-        client.tell("_custom/notification", {"any": "thing"})
+        client.notify("_custom/notification", {"any": "thing"})
         client.answers["_vendor/theme"] = lambda params: {"name": f"dark {params['of']}"}
         session = await open_session(client)
         assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"

@@ -114,14 +114,14 @@ async def test_our_agent_sends_each_error_code_for_its_cause() -> None:
         session = await open_session(client)
         running = client.ask("session/prompt", text_prompt(session, "wait"))
         assert (await client.error("session/prompt", text_prompt(session)))["code"] == -32006
-        client.tell("session/cancel", {"sessionId": session})
+        client.notify("session/cancel", {"sessionId": session})
         assert (await client.answer(running))["result"]["stopReason"] == "cancelled"
         image = {"type": "image", "source": {"type": "base64", "mediaType": "image/png", "data": ""}}
         refused = await client.error("session/prompt", {"sessionId": session, "content": [image]})
         assert refused["code"] == -32007
         assert (await prompted(client, session, "leave"))["error"]["code"] == -32002
         id = client.ask("session/prompt", text_prompt(session, "silence"))
-        await client.heard_call("_vendor/silent")  # and never an answer
+        await client.wait_for_call("_vendor/silent")  # and never an answer
         assert (await client.answer(id))["error"]["code"] == -32009
         assert (await client.error("session/nothing", {}))["code"] == -32601
         assert (await client.error("session/new", {"workingDirectory": 5}))["code"] == -32602
@@ -256,7 +256,7 @@ async def test_a_request_that_takes_too_long_fails_with_timeout() -> None:
         session = await open_session(client)
         assert (await prompted(client, session, "own"))["error"]["code"] == -32009
         id = client.ask("session/prompt", text_prompt(session, "client"))
-        await client.heard_call("_vendor/silent")
+        await client.wait_for_call("_vendor/silent")
         assert (await client.answer(id))["error"]["code"] == -32009
 
     async def part(agent: Raw) -> None:

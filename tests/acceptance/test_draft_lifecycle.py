@@ -34,7 +34,7 @@ from tests.acceptance.draft import (
 )
 
 EVERYTHING = [sys.executable, "-m", "dragoman", "agent", "everything", "--dialect", "draft"]
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 def echo_agent(**options: Any) -> Agent:
@@ -119,7 +119,7 @@ def test_an_agent_on_stdio_sends_only_messages_logs_on_stderr_and_exits_at_end_o
         {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"workingDirectory": str(tmp_path)}},
     ]
     lines = "".join(json.dumps(frame) + "\n" for frame in frames) + "this is no message\n"
-    ran = subprocess.run(EVERYTHING, input=lines, capture_output=True, text=True, timeout=PATIENCE)
+    ran = subprocess.run(EVERYTHING, input=lines, capture_output=True, text=True, timeout=TIMEOUT)
     said = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [message["id"] for message in said if "result" in message] == [1, 2]
     assert all(message["jsonrpc"] == "2.0" for message in said)
@@ -199,7 +199,7 @@ async def test_the_parts_of_a_client_work_separately(tmp_path: Path) -> None:
     assert await ask("leave", permission="deny") == ("allowed: False", nothing)
     assert used == ["read", "execute"]
     seen: list[Any] = []
-    async with connect_in_memory(agent, dialect="draft") as remote:  # the face: whoever wants to see is told everything
+    async with connect_in_memory(agent, dialect="draft") as remote:  # a client that reads everything gets everything
         session = await remote.open_session(str(tmp_path))
         session.on_update = seen.append
         await session.prompt("look").__aenter__()
@@ -417,7 +417,7 @@ async def test_our_client_opens_and_loads_sessions_in_the_form_of_the_draft() ->
         assert asked["params"]["sessionId"] == "sess_old"
         assert asked["params"].keys() <= {"sessionId", "_meta"}
         chunk = {"sessionId": "sess_old", "type": "agent_message_chunk", "data": {"content": "from before"}}
-        agent.tell("session/update", chunk)
+        agent.notify("session/update", chunk)
         agent.reply(
             asked,
             {
@@ -494,7 +494,7 @@ async def test_our_client_handles_the_messages_of_the_drawn_turn(tmp_path: Path)
         assert agent.received[-1]["params"] == text_prompt(SESSION)
 
         def update(kind: str, **data: Any) -> None:
-            agent.tell("session/update", {"sessionId": SESSION, "type": kind, "data": data})
+            agent.notify("session/update", {"sessionId": SESSION, "type": kind, "data": data})
 
         update("thought_message_chunk", content="First look.", visible=True)
         update("tool_call", id="tc_1", tool="fs/read_text_file", input={"path": "auth.ts"}, status="pending")
@@ -520,7 +520,7 @@ async def test_our_client_handles_the_messages_of_the_drawn_turn(tmp_path: Path)
 
 @pytest.mark.item("004-14")
 async def test_on_cancel_our_agent_first_cancels_its_tool_calls_then_answers_the_prompt() -> None:
-    """Open calls, one pending and one in progress, are told to be cancelled, finished ones are not spoken of again,
+    """Open calls, one pending and one in progress, are reported as cancelled, finished ones are not reported again,
     and only then the prompt is answered, with `cancelled` and no error."""
     agent = Agent("worker", version="1", dialect="draft")
 
@@ -539,7 +539,7 @@ async def test_on_cancel_our_agent_first_cancels_its_tool_calls_then_answers_the
         await client.until(lambda m: m.get("params", {}).get("type") == "agent_message_chunk")
         names = {data["id"]: data["tool"] for data in client.updates("tool_call")}
         start = len(client.received)
-        client.tell("session/cancel", {"sessionId": session})
+        client.notify("session/cancel", {"sessionId": session})
         answered = await client.answer(id)
         assert answered == {"jsonrpc": "2.0", "id": id, "result": {"stopReason": "cancelled"}}
         after = client.received[start:-1]
@@ -552,17 +552,17 @@ async def test_on_cancel_our_agent_first_cancels_its_tool_calls_then_answers_the
 
 @pytest.mark.item("004-14")
 async def test_a_cancel_of_our_client_ends_the_turn_as_drawn() -> None:
-    """Our client sends session/cancel as a notification, hears of the cancelled call, and the turn ends `cancelled`."""
+    """Our client sends session/cancel as a notification, gets the cancelled call, and the turn ends `cancelled`."""
 
     async def part(agent: Raw) -> None:
         agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
         asked = await agent.expect(method="session/prompt")
         data = {"id": "tc_1", "tool": "search", "input": {}, "status": "pending"}
-        agent.tell("session/update", {"sessionId": SESSION, "type": "tool_call", "data": data})
+        agent.notify("session/update", {"sessionId": SESSION, "type": "tool_call", "data": data})
         cancel = await agent.expect(method="session/cancel")
         assert cancel == {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": SESSION}}
         data = {"id": "tc_1", "status": "cancelled"}
-        agent.tell("session/update", {"sessionId": SESSION, "type": "tool_call_update", "data": data})
+        agent.notify("session/update", {"sessionId": SESSION, "type": "tool_call_update", "data": data})
         agent.reply(asked, {"stopReason": "cancelled"})
 
     async with playing(part) as remote:

@@ -189,7 +189,7 @@ async def test_our_agent_accepts_every_field_of_session_new() -> None:
         loaded = await client.result("session/load", {"sessionId": session.id})
         assert loaded["mode"] == "code"
         assert loaded["configOptions"] == {"autoApprove": True, "model": "large", "maxTokens": 9000}
-        assert client.params_of("session/update") == []  # nothing was told of a session before its answer
+        assert client.params_of("session/update") == []  # no update of a session before its answer
 
 
 @pytest.mark.item("004-17")
@@ -651,7 +651,7 @@ async def test_our_client_pushes_output_while_the_command_runs_each_stream_by_it
         created = await agent.result("terminal/create", {"command": "sh", "args": ["-c", line]})
         values: dict[str, str] = {}
         while values != {"stdout": "out\n", "stderr": "err\n"}:
-            push = await agent.heard_call("terminal/output")
+            push = await agent.wait_for_call("terminal/output")
             assert push["params"].keys() == {"terminalId", "data", "stream"}
             assert push["params"]["terminalId"] == created["terminalId"]
             values[push["params"]["stream"]] = values.get(push["params"]["stream"], "") + push["params"]["data"]
@@ -673,7 +673,7 @@ async def test_an_agent_that_ignores_pushed_output_causes_no_error(tmp_path: Pat
     async def part(agent: Raw) -> None:
         created = await agent.result("terminal/create", {"command": "echo", "args": ["hello"]})
         id = agent.ask("terminal/wait_for_exit", {"terminalId": created["terminalId"]})
-        await agent.heard_call("terminal/output")  # and no answer
+        await agent.wait_for_call("terminal/output")  # and no answer
         assert (await agent.answer(id))["result"] == {"exitCode": 0}
         created = await agent.result("terminal/create", {"command": "echo", "args": ["again"]})
         assert (await agent.result("terminal/wait_for_exit", {"terminalId": created["terminalId"]}))["exitCode"] == 0
@@ -714,7 +714,7 @@ async def test_our_client_kills_with_the_named_signal_or_sigterm_or_by_force(tmp
             created = await agent.result("terminal/create", command)
             terminal = {"terminalId": created["terminalId"]}
             if command is stubborn:
-                agent.reply(await agent.heard_call("terminal/output"), {"received": True})
+                agent.reply(await agent.wait_for_call("terminal/output"), {"received": True})
             assert await agent.result("terminal/kill", {**terminal, **members}) == {"killed": True}
             ended = await agent.result("terminal/wait_for_exit", terminal)
             assert await agent.result("terminal/kill", terminal) == {"killed": False}
@@ -898,14 +898,14 @@ def test_a_timestamp_passes_a_translator() -> None:
         agent.reply(await agent.expect(method="initialize"), {"protocolVersion": 1, "capabilities": AGENT})
         await client.answer(id)
         for frame in frames:
-            agent.tell("session/update", frame)
+            agent.notify("session/update", frame)
         assert [(await client.expect(method="session/update"))["params"] for _ in frames] == frames
         await client_end.close()
         await standing
 
     async def part(agent: Raw) -> None:
         for frame in frames:
-            agent.tell("session/update", frame)
+            agent.notify("session/update", frame)
 
     run(between())
     assert times == [CREATED, CREATED, None]
@@ -934,8 +934,8 @@ def test_a_cancel_may_have_a_reason() -> None:
             session = await open_session(client)
             for cancel in ({"reason": "user_requested"}, {}):
                 id = client.ask("session/prompt", text_prompt(session))
-                await client.heard_call("session/update")
-                client.tell("session/cancel", {"sessionId": session, **cancel})
+                await client.wait_for_call("session/update")
+                client.notify("session/cancel", {"sessionId": session, **cancel})
                 assert (await client.answer(id))["result"] == {"stopReason": "cancelled"}
 
     async def client_side() -> None:

@@ -74,7 +74,7 @@ def test_no_sensitive_operation_runs_without_permission(tmp_path: Path, prompt: 
 
 @pytest.mark.item("004-52")
 async def test_the_client_refuses_an_agent_that_does_not_ask(tmp_path: Path) -> None:
-    """What a client lends is used only with its leave, whether the agent asked for permission or not."""
+    """What a client offers is used only with its permission, whether the agent asked for it or not."""
     (tmp_path / "a.txt").write_text("before")
     asked: list[tuple[str, str]] = []
 
@@ -145,7 +145,7 @@ async def test_files_are_inside_the_working_directory_and_relative_paths_start_t
 
 @pytest.mark.item("004-55")
 async def test_our_agent_uses_no_files_outside_the_working_directory(tmp_path: Path) -> None:
-    """Where the client lends no files, the agent's own calls end at the session's folder."""
+    """If the client offers no files, the agent's own calls end at the session's folder."""
     (tmp_path / "a.txt").write_text("inside")
     kinds: list[str] = []
 
@@ -228,7 +228,7 @@ async def test_a_client_answers_the_agent_at_any_time_and_asks_before_it_writes(
         agent.answers["terminal/output"] = lambda _: {"received": True}
         agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
         for asked_for, answer in (("_between", {}), ("session/prompt", {"stopReason": "end_turn"})):
-            message = await agent.heard_call(asked_for)
+            message = await agent.wait_for_call(asked_for)
             await serves(agent)
             agent.reply(message, answer)
 
@@ -281,7 +281,7 @@ async def test_updates_are_sent_while_the_agent_works() -> None:
         id = client.ask("session/prompt", text_prompt(session))
         seen: list[list[str]] = []
         for _ in range(5):
-            step = await client.heard_call("_step")
+            step = await client.wait_for_call("_step")
             seen.append([params["type"] for params in client.params_of("session/update")])
             client.reply(step, {})
         assert (await client.answer(id))["result"]["stopReason"] == "end_turn"
@@ -363,7 +363,7 @@ async def test_the_version_is_an_integer_and_older_agents_still_work() -> None:
         agent.reply(await agent.expect(method="session/new"), {"sessionId": SESSION, "createdAt": CREATED})
         asked = await agent.expect(method="session/prompt")
         chunk = {"sessionId": SESSION, "type": "agent_message_chunk", "data": {"content": "still here"}}
-        agent.tell("session/update", chunk)
+        agent.notify("session/update", chunk)
         agent.reply(asked, {"stopReason": "end_turn"})
 
     info = {"name": "old", "version": "0.1"}
@@ -380,7 +380,7 @@ async def test_the_version_is_an_integer_and_older_agents_still_work() -> None:
 @pytest.mark.item("004-78")
 @pytest.mark.parametrize("dialect", ["2025.1", "crow", "banjo", "v1", "draft"])
 async def test_our_client_detects_agents_of_every_version(tmp_path: Path, dialect: str) -> None:
-    """Nothing is told about the agent but its command: whichever version of the protocol it has, the turn works."""
+    """The client knows only the command of the agent: whichever version of the protocol it has, the turn works."""
 
     async with connect([*EVERYTHING, "--dialect", dialect], cwd=str(tmp_path)) as remote:
         session = await remote.open_session(str(tmp_path))

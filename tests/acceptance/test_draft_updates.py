@@ -116,7 +116,7 @@ def test_our_client_reads_the_nine_updates_with_all_their_members() -> None:
 
     async def part(agent: Raw) -> None:
         for kind, data in NINE:
-            agent.tell("session/update", {"sessionId": SESSION, "type": kind, "data": data})
+            agent.notify("session/update", {"sessionId": SESSION, "type": kind, "data": data})
 
     played = run(during_turn("/home/user/project", part))
     plan, said, echoed, thought, call, progress, commands, mode, option = played.updates
@@ -171,7 +171,7 @@ async def test_the_nine_updates_pass_a_proxy_unchanged() -> None:
     await client.answer(id)
     for kind, data in NINE:
         params = {"sessionId": SESSION, "type": kind, "data": data}
-        agent.tell("session/update", params)
+        agent.notify("session/update", params)
         assert (await client.expect(method="session/update"))["params"] == params
     await client_end.close()
     await standing
@@ -304,8 +304,8 @@ async def try_move(call: Tool, to: str) -> None:
 @pytest.mark.parametrize("to", list(ARROWS))
 @pytest.mark.parametrize("start", [state for state in ARROWS if state != "awaiting_permission"])
 async def test_a_tool_call_has_only_the_drawn_status_changes(start: str, to: str) -> None:
-    """From each state to each state: an arrow is gone and told, anything else is refused or leaves a final state as it
-    is, and nothing of it appears on the wire."""
+    """From each state to each state: an allowed change is made and reported. Any other is refused, or leaves a final
+    state as it is, and nothing of it appears on the wire."""
     outcome: list[str] = []
 
     async def try_it(turn: Turn) -> None:
@@ -356,9 +356,9 @@ async def test_a_tool_call_that_awaits_permission_is_granted_denied_or_cancelled
     async with serving(doing(ask)) as client:
         session = await open_session(client)
         id = client.ask("session/prompt", text_prompt(session))
-        question = await client.heard_call("session/request_permission")
+        question = await client.wait_for_call("session/request_permission")
         if answer is None:
-            client.tell("session/cancel", {"sessionId": session})
+            client.notify("session/cancel", {"sessionId": session})
         else:
             client.reply(question, answer)
         await client.answer(id)
@@ -445,7 +445,7 @@ def test_our_client_reads_text_diffs_in_hunks_and_terminals() -> None:
                 ("tool_call", {"id": f"tc_{number}", "tool": "t", "input": {}, "status": "pending"}),
                 ("tool_call_update", {"id": f"tc_{number}", "status": "completed", "output": output}),
             ):
-                agent.tell("session/update", {"sessionId": SESSION, "type": kind, "data": data})
+                agent.notify("session/update", {"sessionId": SESSION, "type": kind, "data": data})
 
     played = run(during_turn("/home/user/project", part))
     text, diff, shown = (call.content[0] for call in played.session.tool_calls.values())
@@ -474,7 +474,7 @@ def test_a_tool_call_has_a_range_in_a_file() -> None:
 
     async def part(agent: Raw) -> None:
         data = {"id": "tc_1", "tool": "fs/write_text_file", "input": {}, "location": LOCATION}
-        agent.tell("session/update", {"sessionId": SESSION, "type": "tool_call", "data": data})
+        agent.notify("session/update", {"sessionId": SESSION, "type": "tool_call", "data": data})
 
     async def work() -> None:
         async with serving(doing(point)) as client:

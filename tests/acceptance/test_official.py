@@ -433,7 +433,7 @@ async def test_an_agent_elicits_by_form_and_by_link() -> None:
 
 @pytest.mark.item("OFF-01")
 async def test_our_client_answers_the_elicitations_it_announced() -> None:
-    """Announced by mode; accepted, declined and closed questions are told so; another mode is -32602."""
+    """Announced by mode; the agent gets accept, decline or cancel; another mode is -32602."""
     replies = iter([{"branch": "main"}, False, None])
 
     async def part(peer: ScriptedPeer) -> None:
@@ -509,7 +509,7 @@ def test_usage_and_session_info_are_sent() -> None:
 
 @pytest.mark.item("OFF-01")
 def test_a_single_request_is_cancelled_at_either_end() -> None:
-    """$/cancel_request: our agent still answers, with the cancelled turn; and takes back a question of its own."""
+    """$/cancel_request: our agent still answers, with the cancelled turn; and cancels a question of its own."""
     agent = Agent("a")
 
     async def ask(turn: Turn) -> None:
@@ -551,7 +551,7 @@ def test_a_single_request_is_cancelled_at_either_end() -> None:
 
 @pytest.mark.item("OFF-01")
 async def test_replayed_messages_have_the_same_ids() -> None:
-    """Pieces of one message share an id, another message has another; so they are told again by session/load."""
+    """Pieces of one message share an id, another message has another; session/load replays them so."""
 
     async def two(turn: Turn) -> None:
         for id, words in (("m1", "one "), ("m1", "message"), ("m2", "another")):
@@ -583,10 +583,10 @@ async def test_replayed_messages_have_the_same_ids() -> None:
 async def test_boolean_options_are_sent_to_clients_that_announced_them(announces: bool) -> None:
     """type boolean and true or false; a client that knows no switches has a choice of two in its place."""
 
-    async def tell(turn: Turn) -> None:
+    async def respond(turn: Turn) -> None:
         await turn.say(str(turn.session.get_option("verbose")))
 
-    agent = whole(tell=tell)
+    agent = whole(respond=respond)
 
     async with client_of(agent) as peer:
         session = await begin(peer, SHOWS if announces else ALL)
@@ -606,7 +606,7 @@ async def test_boolean_options_are_sent_to_clients_that_announced_them(announces
 @pytest.mark.item("OFF-01")
 @pytest.mark.parametrize("announces", [True, False])
 async def test_notices_and_compaction_are_sent_to_clients_that_announced_them(announces: bool) -> None:
-    """Nobody else hears of them; a notice is no history and is not told again, a compaction is."""
+    """Other clients do not get them; a notice is not part of the history and not replayed, a compaction is."""
 
     async def shorten(turn: Turn) -> None:
         await turn.send_notice("The history is long", severity="warning")
@@ -682,7 +682,7 @@ def test_trace_keys_and_unknown_fields_pass_a_proxy_both_ways(claims: bool) -> N
                 return await forward(params)
 
         @proxy.from_agent("session/update")
-        async def tell(params: Any, forward: Any) -> None:
+        async def respond(params: Any, forward: Any) -> None:
             await forward(params)
 
         @proxy.from_agent("session/request_permission")
@@ -752,5 +752,5 @@ async def test_trace_keys_pass_the_translate_command(tmp_path: Any) -> None:
         opened = await between.request(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
         params = {"sessionId": opened["result"]["sessionId"], "prompt": [{**text("go"), "_meta": TRACE}]}
         await between.request(3, "session/prompt", params)
-        (update,) = [f["params"]["update"] for f in between.heard if f.get("method") == "session/update"]
+        (update,) = [f["params"]["update"] for f in between.received if f.get("method") == "session/update"]
         assert update["content"]["text"] == TRACE["traceparent"]

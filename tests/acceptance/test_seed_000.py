@@ -166,7 +166,7 @@ async def test_the_agent_sends_each_message_as_one_line() -> None:
         status, rest, _ = await agent.end()
         assert (status, rest) == (0, "")
         assert all(line.count(b"\n") == 1 and line.endswith(b"\n") for line in agent.lines)
-        assert {"text": "two\nlines"} in [f["params"]["data"] for f in agent.heard if "method" in f]
+        assert {"text": "two\nlines"} in [f["params"]["data"] for f in agent.received if "method" in f]
 
 
 async def read(turn: Turn) -> None:
@@ -228,14 +228,14 @@ async def test_our_client_reads_requests_notifications_and_errors(tmp_path: Path
 
 @pytest.mark.item("000-05")
 def test_the_four_message_shapes_are_exact_and_an_empty_result_is_ok(tmp_path: Path) -> None:
-    """Request and notification as heard from us, result and error as answered by us, member for member."""
+    """Requests and notifications that we send, results and errors that we answer, member for member."""
 
-    async def tell(turn: Turn) -> None:
+    async def respond(turn: Turn) -> None:
         await turn.say("Hello!")
         await turn.files.write(f"{PROJECT}/a", "b")
 
     agent = Agent("a", version="1")
-    agent.prompt(acting(tell=tell))
+    agent.prompt(acting(respond=respond))
 
     async def serving() -> None:
         async with client_of(agent) as peer:
@@ -280,7 +280,7 @@ def test_the_four_message_shapes_are_exact_and_an_empty_result_is_ok(tmp_path: P
 
 @pytest.mark.item("000-06")
 def test_all_nine_error_codes_are_sent_for_their_cause(tmp_path: Path) -> None:
-    """Each number is heard once, for the thing that it means."""
+    """Each number is received once, for its own cause."""
 
     async def crash(_: Turn) -> None:
         raise RuntimeError("a fault of the author's")
@@ -461,10 +461,10 @@ def test_the_client_chooses_the_session_id() -> None:
     modes = [SessionMode(id="ask", name="Ask"), SessionMode(id="agent", name="Agent")]
     agent = Agent("a", version="1", modes=modes)
 
-    async def tell(turn: Turn) -> None:
+    async def respond(turn: Turn) -> None:
         await turn.say(f"in mode {turn.session.mode}")
 
-    agent.prompt(acting(tell=tell, hold=hold))
+    agent.prompt(acting(respond=respond, hold=hold))
 
     async def serving() -> None:
         async with client_of(agent) as peer:

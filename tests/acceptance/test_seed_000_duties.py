@@ -38,7 +38,7 @@ from tests.acceptance.y2025 import ALL, BLOCKS, PNG, PROJECT, WAV, begin, hello,
 @pytest.mark.item("000-14")
 @pytest.mark.parametrize("is_open", [True, False])
 def test_file_and_terminal_capabilities_allow_the_requests_of_agents(tmp_path: Path, is_open: bool) -> None:
-    """Where they are false our agent never calls, and who calls our client all the same is told -32004."""
+    """If they are false our agent never calls, and an agent that calls our client anyway gets -32004."""
 
     async def ask(turn: Turn) -> None:
         for method, params in (
@@ -341,10 +341,10 @@ async def test_a_prompt_to_a_session_that_is_not_active_on_this_connection_is_re
     """A session of an earlier connection is there, but has to be loaded before it is prompted."""
     agent = Agent("a", version="1")
 
-    async def tell(turn: Turn) -> None:
+    async def respond(turn: Turn) -> None:
         await turn.say("here")
 
-    agent.prompt(acting(tell=tell))
+    agent.prompt(acting(respond=respond))
 
     async with client_of(agent) as peer:
         await begin(peer)
@@ -436,7 +436,7 @@ def test_unknown_keys_are_ignored_and_capabilities_list_what_is_supported(tmp_pa
             content = [{"type": "text", "text": "/echo hi", "font": "serif"}]
             answer = await agent.request(3, "session/prompt", {"session_id": "abc123", "content": content, "haste": 1})
             assert answer == result(3, {"status": "ok"})
-            assert agent.heard[-2]["params"]["data"] == {"text": "hi"}
+            assert agent.received[-2]["params"]["data"] == {"text": "hi"}
 
     async def part(peer: ScriptedPeer) -> None:
         values = {**introduction(holograms=True), "protocol_version": "2027.2", "mood": "good"}

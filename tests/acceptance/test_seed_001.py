@@ -166,10 +166,10 @@ async def test_session_set_mode_exists_where_there_are_modes(modes: list[Session
     """The answer is {} and the mode another; without modes there is no such method, and unknown modes are refused."""
     agent = Agent("a", version="1", modes=modes)
 
-    async def tell(turn: Turn) -> None:
+    async def respond(turn: Turn) -> None:
         await turn.say(str(turn.session.mode))
 
-    agent.prompt(acting(tell=tell))
+    agent.prompt(acting(respond=respond))
 
     async with client_of(agent) as peer:
         session = await begin(peer)
@@ -215,7 +215,7 @@ OPTIONS = [
 @pytest.mark.item("001-06")
 @pytest.mark.parametrize(("permission", "chosen"), [("deny", "no"), ("allow", "yes"), (lambda _: "yes", "yes")])
 async def test_every_client_answers_requests_for_permission(permission: Any, chosen: str) -> None:
-    """Also one that was told nothing about it, which answers no; the outcome names the option."""
+    """Also a client that has no setting for it, which answers no; the outcome names the option."""
 
     async def part(peer: ScriptedPeer) -> None:
         await open_session(peer)
@@ -241,7 +241,7 @@ TERMINAL = ("terminal/output", "terminal/wait_for_exit", "terminal/kill", "termi
 @pytest.mark.item("001-07")
 @pytest.mark.parametrize("only", LENT)
 async def test_file_and_terminal_requests_need_the_capability_that_announces_them(only: str) -> None:
-    """Of a client that offers one of three, our agent asks that one; where it is not lent nothing is sent."""
+    """Of a client that offers one of three, our agent uses that one; what is not offered is not requested."""
     params = {"path": f"{CWD}/a", "content": "x", "command": "ls", "terminalId": "t"}
 
     async def try_all(turn: Turn) -> None:
@@ -429,7 +429,7 @@ async def test_a_request_gets_a_result_or_an_error_and_a_notification_gets_nothi
             assert set(answer) == {"jsonrpc", "id", "error"}
             assert isinstance(answer["error"]["code"], int)
             assert answer["error"]["message"]
-        received = len(agent.heard)
+        received = len(agent.received)
         for method, params in (
             ("session/cancel", {"sessionId": "nobody"}),
             ("session/cancel", {"sessionId": 5}),
@@ -440,7 +440,7 @@ async def test_a_request_gets_a_result_or_an_error_and_a_notification_gets_nothi
             agent.send(note(method, params))
         answer = await agent.request(6, "session/list", {})
         assert answer["id"] == 6
-        assert [frame for frame in agent.heard[received:] if "method" not in frame] == [answer]
+        assert [frame for frame in agent.received[received:] if "method" not in frame] == [answer]
 
 
 @pytest.mark.item("001-11")
@@ -518,7 +518,7 @@ async def test_our_client_extends_the_protocol_in_the_same_three_ways() -> None:
 
 @pytest.mark.item("001-12")
 async def test_our_client_starts_the_agent_and_stops_it_by_closing_its_input(tmp_path: Path) -> None:
-    """`dragoman run` starts a command, speaks to it over its standard streams, and nothing of it is left."""
+    """`dragoman run` starts a command, uses its standard streams, and leaves no process."""
 
     command = ["agent", "everything"]
     async with Child("run", "--prompt", "/echo over the streams", "--", *Child()._command, *command) as ran:
@@ -556,7 +556,7 @@ async def test_an_agent_that_requires_a_login_answers_with_the_auth_required_cod
 @pytest.mark.item("001-13")
 @pytest.mark.parametrize("version", [0, 1, 2, 65535])
 async def test_an_agent_answers_with_its_own_version(version: int) -> None:
-    """Whatever version a client offers, it hears the newest one that we speak (docs/protocol/initialize.md#version)."""
+    """Whatever version a client offers, it gets our newest one (docs/protocol/initialize.md#version)."""
 
     async with client_of(Agent("a", dialect="v1")) as peer:
         answer = await peer.request(1, "initialize", {**hello(), "protocolVersion": version})

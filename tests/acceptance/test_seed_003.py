@@ -418,10 +418,10 @@ def test_each_stop_reason_has_its_documented_cause(tmp_path: Path) -> None:
 async def test_the_mode_is_set_by_modeid_or_by_the_older_mode() -> None:
     """Both are answered with {} and change the mode; where both are said, modeId counts."""
 
-    async def tell(turn: Turn) -> None:
+    async def respond(turn: Turn) -> None:
         await turn.say(str(turn.session.mode))
 
-    async with client_of(banjo(tell=tell)) as peer:
+    async with client_of(banjo(respond=respond)) as peer:
         session = await begin(peer)
         for said_, mode in (
             ({"modeId": "plan"}, "plan"),
@@ -619,7 +619,7 @@ async def test_the_eight_updates_and_the_content_of_tool_calls() -> None:
 
 @pytest.mark.item("003-08", "003-17")
 async def test_updates_are_sent_during_a_turn_and_cancel_ends_it() -> None:
-    """The first update is heard although the turn never ends by itself; then cancel does, with its own reason."""
+    """The first update arrives although the turn never ends by itself; cancel ends it, with its own stop reason."""
 
     async with client_of(banjo(hold=hold)) as peer:
         session = await begin(peer)

@@ -117,7 +117,7 @@ class Child:
         self._command: Sequence[str] = [*DRAGOMAN, *words]
         self._cwd = cwd
         self.lines: list[bytes] = []
-        self.heard: list[dict[str, Json]] = []
+        self.received: list[dict[str, Json]] = []
 
     async def __aenter__(self) -> Child:
         pipe = asyncio.subprocess.PIPE
@@ -146,7 +146,7 @@ class Child:
         assert line.endswith(b"\n"), f"{line!r} is no line"
         self.lines.append(line)
         message: dict[str, Json] = json.loads(line)
-        self.heard.append(message)
+        self.received.append(message)
         return message
 
     async def until(self, id: Json) -> list[dict[str, Json]]:
@@ -157,7 +157,7 @@ class Child:
         return received
 
     async def request(self, id: Json, method: str, params: Json) -> dict[str, Json]:
-        """Send a request and return the answer; other messages are in `heard`."""
+        """Send a request and return the answer; other messages are in `received`."""
         self.send(call(id, method, params))
         return (await self.until(id))[-1]
 

@@ -1,4 +1,4 @@
-"""Grants in a file: kept for the owner alone, changed by many, taken back while somebody uses them."""
+"""Grants in a file: kept for the owner alone, changed by several processes, revoked while in use."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A ledger on its own: what the peer says goes in as its dialect spells it, and every effect is written down.
+"""An emulator without a connection: the peer's messages go in, in its dialect, and every effect is recorded.
 
-No connection, no loop: the flows run on engine.flow, and the test plays both the peer and our own side.
+There is no event loop: the flows run on engine.emulation, and the test plays both the peer and our own side.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Answer = Callable[[Any, ProtocolError | None], None]
 
 
 class EmulatedCall:
-    """One call and what became of it; `is_open` until it is answered."""
+    """One call and its answer; `is_open` until it is answered."""
 
     def __init__(self, spell: Callable[[Any], Any] = json_values) -> None:
         self.is_open = True
@@ -54,8 +54,8 @@ class EmulatedCall:
         return self._error
 
 
-class Rehearsal:
-    """One end of a connection whose other end plays `peer` and speaks the dialect `name`."""
+class EmulatorHarness:
+    """One end of a connection whose other end is `peer` and uses the dialect `name`."""
 
     def __init__(self, name: str, peer: Side, *, permission: str = "ask", cwd: str = "/work") -> None:
         numbers = iter(range(1, 100))
@@ -64,8 +64,8 @@ class Rehearsal:
             cwd=cwd, permission=permission, now=lambda: "2025-01-01T00:00:00Z", new_id=lambda: f"id-{next(numbers)}"
         )
         self.settings, self.peer, self.we = settings, peer, peer.other
-        self.ledger = self.spelling.open_emulator(peer, settings)
-        assert self.ledger is not None
+        self.emulator = self.spelling.open_emulator(peer, settings)
+        assert self.emulator is not None
         self.wire: list[tuple[str, Any]] = []  # what the peer gets, as it spells it
         self.ours: list[tuple[str, Any]] = []  # what our side gets, in the vocabulary
         self.reports: list[str] = []
@@ -76,9 +76,9 @@ class Rehearsal:
 
     # --- what the test does -------------------------------------------------------------------------------------
 
-    def hear(self, method: str, params: Any) -> EmulatedCall:
+    def receive_call(self, method: str, params: Any) -> EmulatedCall:
         """The peer calls; the result is as the peer would read it."""
-        assert self.ledger is not None
+        assert self.emulator is not None
         name, lifted = self.spelling.lift_call(self.we, method, params)
         row = METHODS[self.we, name]
         asked = EmulatedCall(
@@ -86,17 +86,17 @@ class Rehearsal:
         )
         struct = decode_as(row.params, lifted)
         if name == "initialize":
-            self.ledger.note_initialize(struct)
-        make: FlowMaker = self.ledger.incoming.get(name, _pass)
-        self._flows.start(make(self.ledger, struct), self._passing(name, row.request, self._deliver), asked.done)
+            self.emulator.note_initialize(struct)
+        make: FlowMaker = self.emulator.incoming.get(name, _pass)
+        self._flows.start(make(self.emulator, struct), self._passing(name, row.request, self._deliver), asked.done)
         return asked
 
-    def tell(self, method: str, params: Any) -> EmulatedCall:
+    def send_call(self, method: str, params: Any) -> EmulatedCall:
         """Our side calls the peer; the result is in the vocabulary."""
-        assert self.ledger is not None
+        assert self.emulator is not None
         row, asked = METHODS[self.peer, method], EmulatedCall()
-        make: FlowMaker = self.ledger.outgoing.get(method, _pass)
-        flow = make(self.ledger, decode_as(row.params, params))
+        make: FlowMaker = self.emulator.outgoing.get(method, _pass)
+        flow = make(self.emulator, decode_as(row.params, params))
         self._flows.start(flow, self._passing(method, row.request, self._send), asked.done)
         return asked
 
@@ -104,8 +104,8 @@ class Rehearsal:
         """Our side answers the oldest request it has, or this one of them, in the vocabulary."""
         self._ours_open.pop(which)[1](*_either(result))
 
-    def ring(self) -> None:
-        """Every flow that sleeps has slept enough."""
+    def wake_all(self) -> None:
+        """End the sleep of every flow that sleeps."""
         asleep, self._asleep = self._asleep, []
         for wake in asleep:
             wake(None, None)
@@ -118,11 +118,11 @@ class Rehearsal:
             return
         row = METHODS.get((self.peer, method))
         lifted = decode_as(row.result if row else None, self.spelling.lift_result(self.peer, method, result))
-        assert self.ledger is not None
+        assert self.emulator is not None
         if method == "initialize":
-            self.ledger.note_initialize_result(lifted)
-        if method in self.ledger.result_observers:
-            self.ledger.result_observers[method](self.ledger, lifted)
+            self.emulator.note_initialize_result(lifted)
+        if method in self.emulator.result_observers:
+            self.emulator.result_observers[method](self.emulator, lifted)
         answer(lifted, None)
 
     # --- effects ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
-from tests.dialect.emulator_harness import EmulatedCall, Rehearsal
+from tests.dialect.emulator_harness import EmulatedCall, EmulatorHarness
 
 OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
@@ -27,8 +27,8 @@ def response(option: str, call: str = "t", session: str = "s") -> dict[str, Any]
 # --- a client at the other end ------------------------------------------------------------------------------------
 
 
-def client() -> Rehearsal:
-    return Rehearsal("crow", Side.CLIENT)
+def client() -> EmulatorHarness:
+    return EmulatorHarness("crow", Side.CLIENT)
 
 
 def outcome(asked: EmulatedCall) -> Any:
@@ -37,94 +37,94 @@ def outcome(asked: EmulatedCall) -> Any:
 
 def test_a_permission_request_is_sent_as_an_update_and_waits_for_its_answer() -> None:
     """docs/protocol/dialect-matrix.md#crow-questions, docs/protocol/extensions.md#crow-permission."""
-    stage = client()
-    asked = stage.tell("session/request_permission", question())
-    method, params = stage.wire[0]
+    harness = client()
+    asked = harness.send_call("session/request_permission", question())
+    method, params = harness.wire[0]
     assert method == "session/update"
     assert params["update"]["@type"] == "permission_request"
     assert asked.is_open
-    answered = stage.hear("permission_response", response("yes"))
+    answered = harness.receive_call("permission_response", response("yes"))
     assert outcome(asked) == {"outcome": "selected", "optionId": "yes"}
     assert answered.result == {}
 
 
 def test_an_answer_may_use_id_for_option_id() -> None:
-    stage = client()
-    asked = stage.tell("session/request_permission", question())
-    stage.hear("permission_response", {"session_id": "s", "tool_call_id": "t", "id": "no"})
+    harness = client()
+    asked = harness.send_call("session/request_permission", question())
+    harness.receive_call("permission_response", {"session_id": "s", "tool_call_id": "t", "id": "no"})
     assert outcome(asked)["optionId"] == "no"
 
 
 def test_answers_are_matched_to_tool_calls_in_any_order() -> None:
-    stage = client()
-    one = stage.tell("session/request_permission", question("one"))
-    two = stage.tell("session/request_permission", question("two"))
-    other = stage.tell("session/request_permission", question("one", "other"))
-    stage.hear("permission_response", response("no", "two"))
-    stage.hear("permission_response", response("yes", "one"))
+    harness = client()
+    one = harness.send_call("session/request_permission", question("one"))
+    two = harness.send_call("session/request_permission", question("two"))
+    other = harness.send_call("session/request_permission", question("one", "other"))
+    harness.receive_call("permission_response", response("no", "two"))
+    harness.receive_call("permission_response", response("yes", "one"))
     assert outcome(one)["optionId"] == "yes"
     assert outcome(two)["optionId"] == "no"
     assert other.is_open
 
 
 def test_a_second_permission_request_for_a_tool_call_waits_for_the_first() -> None:
-    stage = client()
-    first = stage.tell("session/request_permission", question())
-    second = stage.tell("session/request_permission", question())
-    third = stage.tell("session/request_permission", question())
-    assert len(stage.wire) == 1
-    stage.hear("permission_response", response("yes"))
+    harness = client()
+    first = harness.send_call("session/request_permission", question())
+    second = harness.send_call("session/request_permission", question())
+    third = harness.send_call("session/request_permission", question())
+    assert len(harness.wire) == 1
+    harness.receive_call("permission_response", response("yes"))
     assert outcome(first)["optionId"] == "yes"
-    assert len(stage.wire) == 2
-    stage.hear("permission_response", response("no"))
+    assert len(harness.wire) == 2
+    harness.receive_call("permission_response", response("no"))
     assert outcome(second)["optionId"] == "no"
     assert third.is_open
-    stage.hear("permission_response", response("yes"))
+    harness.receive_call("permission_response", response("yes"))
     assert outcome(third)["optionId"] == "yes"
 
 
 def test_an_option_that_was_not_offered_counts_as_cancelled() -> None:
-    stage = client()
-    asked = stage.tell("session/request_permission", question())
-    stage.hear("permission_response", response("perhaps"))
+    harness = client()
+    asked = harness.send_call("session/request_permission", question())
+    harness.receive_call("permission_response", response("perhaps"))
     assert outcome(asked) == {"outcome": "cancelled"}
-    assert "'perhaps'" in stage.reports[0]
+    assert "'perhaps'" in harness.reports[0]
 
 
 def test_an_answer_without_a_request_is_reported_and_answered() -> None:
-    stage = client()
-    assert stage.hear("permission_response", response("yes")).result == {}
-    assert "not open" in stage.reports[0]
+    harness = client()
+    assert harness.receive_call("permission_response", response("yes")).result == {}
+    assert "not open" in harness.reports[0]
 
 
 def test_cancel_is_answered_and_lifted_to_a_notification() -> None:
     """docs/protocol/dialect-matrix.md#cancel-as-request."""
-    stage = client()
-    assert stage.hear("cancel", {"session_id": "s"}).result == {}
-    assert stage.ours == [("session/cancel", {"sessionId": "s"})]
+    harness = client()
+    assert harness.receive_call("cancel", {"session_id": "s"}).result == {}
+    assert harness.ours == [("session/cancel", {"sessionId": "s"})]
 
 
 def test_cancel_closes_the_permission_requests_of_its_session() -> None:
-    stage = client()
-    first = stage.tell("session/request_permission", question())
-    waiting = stage.tell("session/request_permission", question())
-    other = stage.tell("session/request_permission", question("t", "other"))
-    stage.hear("cancel", {"session_id": "s"})
+    harness = client()
+    first = harness.send_call("session/request_permission", question())
+    waiting = harness.send_call("session/request_permission", question())
+    other = harness.send_call("session/request_permission", question("t", "other"))
+    harness.receive_call("cancel", {"session_id": "s"})
     assert outcome(first) == outcome(waiting) == {"outcome": "cancelled"}
     assert other.is_open
-    assert len(stage.wire) == 2
-    again = stage.tell("session/request_permission", question())
-    assert len(stage.wire) == 3
-    stage.hear("permission_response", response("yes"))
+    assert len(harness.wire) == 2
+    again = harness.send_call("session/request_permission", question())
+    assert len(harness.wire) == 3
+    harness.receive_call("permission_response", response("yes"))
     assert outcome(again)["optionId"] == "yes"
 
 
 @pytest.mark.parametrize("end", [{"stopReason": "end_turn"}, ProtocolError(Kind.INTERNAL_ERROR, "broken")])
 def test_the_end_of_a_turn_closes_its_permission_requests(end: Any) -> None:
-    stage = client()
-    turn = stage.hear("session/prompt", {"session_id": "s", "prompt": []})
-    asked = stage.tell("session/request_permission", question())
-    stage.answer(end)
+    harness = client()
+    turn = harness.receive_call("session/prompt", {"session_id": "s", "prompt": []})
+    asked = harness.send_call("session/request_permission", question())
+    harness.answer(end)
     assert not turn.is_open
     assert outcome(asked) == {"outcome": "cancelled"}
 
@@ -132,25 +132,25 @@ def test_the_end_of_a_turn_closes_its_permission_requests(end: Any) -> None:
 # --- an agent at the other end ------------------------------------------------------------------------------------
 
 
-def agent() -> Rehearsal:
-    return Rehearsal("crow", Side.AGENT)
+def agent() -> EmulatorHarness:
+    return EmulatorHarness("crow", Side.AGENT)
 
 
-def asks(stage: Rehearsal, *options: tuple[str, str]) -> None:
+def asks(harness: EmulatorHarness, *options: tuple[str, str]) -> None:
     listed = [{"id": id, "title": title} for id, title in options or (("yes", "Allow"), ("no", "Reject"))]
     update = {"@type": "permission_request", "tool_call_id": "t", "title": "Write", "permission_options": listed}
-    stage.hear("session/update", {"sessionId": "s", "update": update})
+    harness.receive_call("session/update", {"sessionId": "s", "update": update})
 
 
 def test_an_agents_permission_update_becomes_a_request_and_our_choice_is_sent() -> None:
-    stage = agent()
-    asks(stage)
-    method, params = stage.ours[0]
+    harness = agent()
+    asks(harness)
+    method, params = harness.ours[0]
     assert method == "session/request_permission"
     assert [option["kind"] for option in params["options"]] == ["allow_once", "reject_once"]
-    assert stage.wire == []
-    stage.answer({"outcome": {"outcome": "selected", "optionId": "yes"}})
-    assert stage.wire == [("permission_response", response("yes"))]
+    assert harness.wire == []
+    harness.answer({"outcome": {"outcome": "selected", "optionId": "yes"}})
+    assert harness.wire == [("permission_response", response("yes"))]
 
 
 @pytest.mark.parametrize(
@@ -163,56 +163,56 @@ def test_an_agents_permission_update_becomes_a_request_and_our_choice_is_sent() 
 )
 def test_an_invalid_choice_is_sent_as_a_rejection(answer: Any) -> None:
     """docs/protocol/extensions.md#crow-permission: crow has no cancelled outcome."""
-    stage = agent()
-    asks(stage)
-    stage.answer(answer)
-    assert stage.wire == [("permission_response", response("no"))]
+    harness = agent()
+    asks(harness)
+    harness.answer(answer)
+    assert harness.wire == [("permission_response", response("no"))]
 
 
 def test_an_unknown_option_counts_as_reject() -> None:
-    stage = agent()
-    asks(stage, ("ok", "Allow always"), ("hm", "Later"))
-    stage.answer({"outcome": {"outcome": "cancelled"}})
-    assert stage.wire[0][1]["option_id"] == "hm"
+    harness = agent()
+    asks(harness, ("ok", "Allow always"), ("hm", "Later"))
+    harness.answer({"outcome": {"outcome": "cancelled"}})
+    assert harness.wire[0][1]["option_id"] == "hm"
 
 
 def test_a_rejection_is_sent_even_if_only_allow_options_are_offered() -> None:
-    stage = agent()
-    asks(stage, ("yes", "Allow"))
-    stage.answer({"outcome": {"outcome": "cancelled"}})
-    assert stage.wire[0][1]["option_id"] == "reject"
+    harness = agent()
+    asks(harness, ("yes", "Allow"))
+    harness.answer({"outcome": {"outcome": "cancelled"}})
+    assert harness.wire[0][1]["option_id"] == "reject"
 
 
 def test_an_agents_second_permission_request_for_a_tool_call_waits() -> None:
-    stage = agent()
-    asks(stage)
-    asks(stage)
-    assert len(stage.ours) == 1
-    stage.answer({"outcome": {"outcome": "selected", "optionId": "no"}})
-    assert len(stage.ours) == 2
-    stage.answer({"outcome": {"outcome": "selected", "optionId": "yes"}})
-    assert [params["option_id"] for _, params in stage.wire] == ["no", "yes"]
+    harness = agent()
+    asks(harness)
+    asks(harness)
+    assert len(harness.ours) == 1
+    harness.answer({"outcome": {"outcome": "selected", "optionId": "no"}})
+    assert len(harness.ours) == 2
+    harness.answer({"outcome": {"outcome": "selected", "optionId": "yes"}})
+    assert [params["option_id"] for _, params in harness.wire] == ["no", "yes"]
 
 
 def test_our_cancel_is_a_request_and_its_answer_is_not_awaited() -> None:
     """docs/protocol/dialect-matrix.md#cancel-as-request."""
-    stage = agent()
-    shown = stage.tell("session/cancel", {"sessionId": "s"})
-    assert stage.wire == [("cancel", {"session_id": "s"})]
-    stage.reply({})
+    harness = agent()
+    shown = harness.send_call("session/cancel", {"sessionId": "s"})
+    assert harness.wire == [("cancel", {"session_id": "s"})]
+    harness.reply({})
     assert shown.result is None
-    assert stage.reports == []
+    assert harness.reports == []
 
 
 def test_an_error_in_answer_to_cancel_is_reported() -> None:
-    stage = agent()
-    shown = stage.tell("session/cancel", {"sessionId": "s"})
-    stage.reply(ProtocolError(Kind.METHOD_NOT_FOUND, "what cancel"))
+    harness = agent()
+    shown = harness.send_call("session/cancel", {"sessionId": "s"})
+    harness.reply(ProtocolError(Kind.METHOD_NOT_FOUND, "what cancel"))
     assert shown.result is None
-    assert "what cancel" in stage.reports[0]
+    assert "what cancel" in harness.reports[0]
 
 
 def test_other_updates_pass_unchanged() -> None:
-    stage = agent()
-    stage.hear("session/update", {"sessionId": "s", "update": {"@type": "agent_message_text", "text": "hi"}})
-    assert stage.ours[0][1]["update"]["content"]["text"] == "hi"
+    harness = agent()
+    harness.receive_call("session/update", {"sessionId": "s", "update": {"@type": "agent_message_text", "text": "hi"}})
+    assert harness.ours[0][1]["update"]["content"]["text"] == "hi"

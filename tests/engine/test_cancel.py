@@ -100,9 +100,9 @@ async def test_a_cancelled_request_ends_the_other_side_s_handler() -> None:
     ],
 )
 async def test_a_request_that_an_emulator_observes_is_cancelled_like_any_other(
-    dialect: str, introduction: dict[str, Any], is_told: bool
+    dialect: str, introduction: dict[str, Any], is_notified: bool
 ) -> None:
-    """The peer is told where its dialect can express it; its late answer is expected."""
+    """The peer is notified if its dialect can express it; its late answer is expected."""
 
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
@@ -112,7 +112,7 @@ async def test_a_request_that_an_emulator_observes_is_cancelled_like_any_other(
         asked = await peer.expect(method="initialize")
         peer.send(result(asked["id"], {"agentInfo": {"name": "a", "version": "1"}, **introduction}))
         asked = await peer.expect(method="session/load")
-        if is_told:
+        if is_notified:
             await peer.expect(method="$/cancel_request", params={"requestId": asked["id"]})
         await peer.expect(method="_after")  # and nothing before it
         peer.send(result(asked["id"], {}))

@@ -66,15 +66,15 @@ OTHER = [
     b'{"jsonrpc":"2.0","id":99,"result":{}}',
 ]
 
-Heard = list[tuple[Any, ...]]
+Received = list[tuple[Any, ...]]
 
 
-async def hearing(frames: list[bytes], *, together: bool, pause: int = 0) -> Heard:
+async def deliver_frames(frames: list[bytes], *, together: bool, pause: int = 0) -> Received:
     """What a client gets from a block: updates, calls, and what it answers.
 
     A tap that takes nothing forces the general path. Every `pause`th update has to be awaited.
     """
-    received: Heard = []
+    received: Received = []
 
     def sink(session: str, update: Any) -> Any:
         received.append(("update", session, to_json(update)))
@@ -134,8 +134,8 @@ def test_anything_but_bare_text_ends_a_run(frame: bytes) -> None:
 @given(st.lists(st.sampled_from(BARE * 4 + OTHER), max_size=12), st.sampled_from([0, 1, 3]))
 def test_a_block_is_delivered_the_same_by_both_paths(frames: list[bytes], pause: int) -> None:
     async def main() -> None:
-        together = await hearing(frames, together=True, pause=pause)
-        assert together == await hearing(frames, together=False, pause=pause)
+        together = await deliver_frames(frames, together=True, pause=pause)
+        assert together == await deliver_frames(frames, together=False, pause=pause)
 
     run(main())
 

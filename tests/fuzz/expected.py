@@ -33,7 +33,7 @@ class Due:
         self.nameless = 0  # answers with id null that are due
         self.doubtful = 0  # frames that may be answered or not: no JSON, or too deep to tell the id everywhere
         self._perhaps: set[Key] = set()  # ids of doubtful frames
-        self.heard_nameless = 0
+        self.nameless_received = 0
         self.asked: set[Key] = set()  # ids of what the other end asked
         self.surplus: list[Any] = []
 
@@ -81,7 +81,7 @@ class Due:
             if not self.open[key]:
                 del self.open[key], self.named[key]
         elif key is None or key in self._perhaps:
-            self.heard_nameless += 1
+            self.nameless_received += 1
         else:
             self.surplus.append(answer)
 
@@ -93,8 +93,8 @@ class Due:
     def check(self) -> None:
         """Nobody was answered twice, or without having asked."""
         assert not self.surplus, f"answered without being asked: {self.surplus[:3]}"
-        assert self.nameless <= self.heard_nameless <= self.nameless + self.doubtful, (
-            f"{self.heard_nameless} answers with id null, due were {self.nameless} to {self.nameless + self.doubtful}"
+        assert self.nameless <= self.nameless_received <= self.nameless + self.doubtful, (
+            f"{self.nameless_received} answers with id null, not {self.nameless} to {self.nameless + self.doubtful}"
         )
 
 

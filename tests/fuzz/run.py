@@ -36,7 +36,7 @@ BURST = 50
 INTRODUCTIONS = 25
 
 # Waiting longer for an answer means that it never comes.
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 class Surfaced(logging.Handler):
@@ -98,7 +98,7 @@ class Run:
         asyncio.get_running_loop().set_exception_handler(surfaced.on_loop)
         while self.frames < frames:
             self.begin()
-            async with asyncio.timeout(PATIENCE * ROUNDS):
+            async with asyncio.timeout(TIMEOUT * ROUNDS):
                 await self.connection(frames, surfaced)
             self.frames += self.due.frames
             self.valid += self.due.valid
@@ -151,8 +151,8 @@ class Run:
         assert not missing, f"{len(missing)} not answered, such as {missing[:3]}"
 
     async def until(self, waiting: asyncio.Future[Any]) -> None:
-        """Wait for this, but no longer than the other end can be heard."""
-        await asyncio.wait({waiting, self.pumping}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        """Wait for this, but only while the other end is connected."""
+        await asyncio.wait({waiting, self.pumping}, timeout=TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         if self.pumping.done():
             self.pumping.result()
 
@@ -162,11 +162,11 @@ class Run:
             while True:
                 for frame in await self.transport.receive():
                     assert isinstance(frame, bytes)
-                    self.hear(msgspec.json.decode(frame))
+                    self.receive_message(msgspec.json.decode(frame))
         except TransportClosed:
             return
 
-    def hear(self, message: dict[str, Any]) -> None:
+    def receive_message(self, message: dict[str, Any]) -> None:
         if "method" in message:
             if "id" in message:
                 self.due.asked.add(key_of(message["id"]))
@@ -184,7 +184,7 @@ class Run:
             self.waiting = None
         data = message.get("error", {}).get("data", {})
         if "exception" in data:
-            self.faults.append(f"a fault of ours was told to the peer: {message}")
+            self.faults.append(f"an internal error was sent to the peer: {message}")
 
     def serve(self, message: dict[str, Any]) -> None:
         """A request of the other end."""
@@ -239,7 +239,7 @@ class AgentRun(Run):
             yield
         finally:
             await connection.close()
-            await asyncio.wait_for(self.pumping, PATIENCE)
+            await asyncio.wait_for(self.pumping, TIMEOUT)
 
     async def normal_turn(self) -> None:
         words = CLIENTS[self.dialect]
@@ -258,8 +258,8 @@ class AgentRun(Run):
     def serve(self, message: dict[str, Any]) -> None:
         self.refuse(message["id"])
 
-    def hear(self, message: dict[str, Any]) -> None:
-        super().hear(message)
+    def receive_message(self, message: dict[str, Any]) -> None:
+        super().receive_message(message)
         result = message.get("result")
         if isinstance(result, dict) and isinstance(result.get("sessionId"), str):
             self.live = result["sessionId"]  # the last one may have been deleted
@@ -296,7 +296,7 @@ class ClientRun(Run):
                 self._end_held()
         finally:
             await self.transport.close()
-            await asyncio.wait_for(self.pumping, PATIENCE)
+            await asyncio.wait_for(self.pumping, TIMEOUT)
 
     async def burst(self) -> None:
         """Now and then our client asks something and gets a mutated answer."""
@@ -345,7 +345,7 @@ class ClientRun(Run):
         self._mutating = False
         self._end_held()
         if self._calls:
-            _, pending = await asyncio.wait(set(self._calls), timeout=PATIENCE)
+            _, pending = await asyncio.wait(set(self._calls), timeout=TIMEOUT)
             assert not pending, f"requests of ours that never ended: {pending}"
 
     def _end_held(self) -> None:
@@ -388,7 +388,7 @@ class ClientRun(Run):
         self._session = session = await self._agent.open_session("/")
         if self._awaits:
             session.on_update = _wait_a_pass
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             assert await session.ask("are you there?") == "here"
 
 

@@ -14,7 +14,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.host.limits import HostLimits
 from dragoman.schema.mcp import McpServer
 from dragoman.store.memory import MemoryStore
-from tests.host.auth.test_roles import denied, hearing
+from tests.host.auth.test_roles import denied, record_notifications
 from tests.host.memory_host import messages_of, open_session, running_host, talker, until
 
 
@@ -52,7 +52,11 @@ async def test_closing_ends_ones_own_prompts_only(tmp_path: Path) -> None:
 async def test_deleting_a_live_session_closes_it_for_everybody(tmp_path: Path) -> None:
 
     received: list[tuple[str, Any]] = []
-    async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ann", **hearing(received)) as ben:
+    async with (
+        running_host() as hosted,
+        hosted.client("ann") as ann,
+        hosted.client("ann", **record_notifications(received)) as ben,
+    ):
         one = await open_session(ann, tmp_path)
         two = await ben.resume_session(one.id, "/")
         running = asyncio.ensure_future(two.ask("wait gate"))

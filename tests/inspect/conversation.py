@@ -14,7 +14,7 @@ from dragoman.inspect.format import Header, RecordedLine, end_line, frame_line, 
 from dragoman.inspect.reader import RecordingReader
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
 
@@ -79,4 +79,4 @@ def _text(message: Any) -> bytes:
 def inspect(*words: str | Path, data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run `dragoman inspect` to its end."""
     source: dict[str, Any] = {"stdin": subprocess.DEVNULL} if data is None else {"input": data}
-    return subprocess.run([*DRAGOMAN, "inspect", *map(str, words)], capture_output=True, timeout=PATIENCE, **source)
+    return subprocess.run([*DRAGOMAN, "inspect", *map(str, words)], capture_output=True, timeout=TIMEOUT, **source)

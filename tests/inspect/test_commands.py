@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.cli.inspect import ACTIONS
 from dragoman.cli.main import main
-from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, answer, chunk, inspect, lines, news, write
+from tests.inspect.conversation import DRAGOMAN, TALK, TIMEOUT, answer, chunk, inspect, lines, news, write
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_tail_follows_a_growing_file(tmp_path: Path) -> None:
         assert "✓ initialize" in process.stdout.readline().decode()
     finally:
         process.kill()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize("action", ACTIONS)

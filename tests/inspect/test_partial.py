@@ -12,7 +12,7 @@ import pytest
 from dragoman.cli.main import main
 from dragoman.inspect.format import Header, end_line, gap_line, header_line
 from dragoman.inspect.reader import RecordingReader
-from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, lines, write
+from tests.inspect.conversation import DRAGOMAN, TALK, TIMEOUT, lines, write
 
 READERS = [["show"], ["tail"], ["stats"], ["validate"], ["export"], ["export", "--html"], ["replay", "--as", "agent"]]
 END = end_line(20_000, "the agent exited with status 0", 0, len(TALK))
@@ -166,7 +166,7 @@ def test_tail_shows_the_last_lines_first_when_it_follows_and_waits_for_a_file(tm
         assert "✓ session/prompt".encode() in process.stdout.readline()
     finally:
         process.kill()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize("number", ["-3", "x"])

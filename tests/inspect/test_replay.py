@@ -13,7 +13,7 @@ import pytest
 
 from dragoman import connect
 from dragoman.inspect.replay import ReplayScript
-from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, answer, call, inspect, recorded, write
+from tests.inspect.conversation import DRAGOMAN, TALK, TIMEOUT, answer, call, inspect, recorded, write
 
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
 
@@ -112,7 +112,7 @@ def test_a_real_client_works_with_a_replayed_agent(way: str, tmp_path: Path) -> 
             session = await agent.open_session(str(tmp_path))
             return await session.ask("hello")
 
-    assert asyncio.run(asyncio.wait_for(converse(), PATIENCE)) == "Hello "
+    assert asyncio.run(asyncio.wait_for(converse(), TIMEOUT)) == "Hello "
 
 
 def test_a_real_agent_is_compared_with_its_recording(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_real_agent_is_compared_with_its_recording(tmp_path: Path) -> None:
     talk.write_bytes(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
     with talk.open("rb") as source:
         command = [*DRAGOMAN, "inspect", "run", "--out", str(path), "--", *EVERYTHING]
-        subprocess.run(command, stdin=source, capture_output=True, timeout=PATIENCE, check=True)
+        subprocess.run(command, stdin=source, capture_output=True, timeout=TIMEOUT, check=True)
     same = inspect("replay", path, "--as", "client", "--strict", "--", *EVERYTHING)
     assert (same.returncode, same.stderr) == (0, b"")
     other = inspect("replay", path, "--as", "client", "--strict", "--", *EVERYTHING, "--dialect", "draft")

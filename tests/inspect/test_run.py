@@ -15,7 +15,7 @@ import pytest
 
 from dragoman.inspect.format import RecordedLine, restore_bytes
 from dragoman.inspect.reader import RecordingReader
-from tests.inspect.conversation import DRAGOMAN, PATIENCE
+from tests.inspect.conversation import DRAGOMAN, TIMEOUT
 
 CAT = [sys.executable, "-c", "import os\nwhile d := os.read(0, 65536):\n    while d: d = d[os.write(1, d):]"]
 
@@ -58,7 +58,7 @@ def test_bytes_are_forwarded_and_recorded_unchanged_in_any_chunking(seed: int, t
     source, sink = process.stdin.fileno(), process.stdout.fileno()
     os.set_blocking(source, False)
     sent, got = 0, bytearray()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while len(got) < len(data) and time.monotonic() < deadline:
         readable, writable, _ = select.select([sink], [source] if sent < len(data) else [], [], 1)
         if writable:
@@ -69,7 +69,7 @@ def test_bytes_are_forwarded_and_recorded_unchanged_in_any_chunking(seed: int, t
         if readable:
             got += os.read(sink, dice.choice((1000, 70_000)))
     process.stdin.close()
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT) == 0
     assert bytes(got) == data
     assert sink >= 0
     assert process.stdout.read() == b""
@@ -85,7 +85,7 @@ def test_bytes_are_forwarded_and_recorded_unchanged_in_any_chunking(seed: int, t
 
 def test_stderr_and_the_exit_code_are_those_of_the_agent(tmp_path: Path) -> None:
     process = under_inspection(tmp_path / "r", "sh", "-c", "printf 'bad \\377' >&2; exit 7")
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=TIMEOUT)
     assert (out, err, process.returncode) == (b"", b"bad \xff", 7)
     reader, frames = read(tmp_path / "r")
     assert [(frame.direction, frame.data) for frame in frames] == [("err", b"bad \xff")]
@@ -96,7 +96,7 @@ def test_stderr_and_the_exit_code_are_those_of_the_agent(tmp_path: Path) -> None
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
 def test_a_signal_that_killed_the_agent_is_visible_to_the_client(number: signal.Signals, tmp_path: Path) -> None:
     process = under_inspection(tmp_path / "r", "sh", "-c", f"kill -{number.value} $$")
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT)
     assert process.returncode == -number
 
 
@@ -107,13 +107,13 @@ def test_signals_reach_the_agent(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=PATIENCE)
+    out, _ = process.communicate(timeout=TIMEOUT)
     assert (out, process.returncode) == (b"heard\n", 3)
 
 
 def test_end_of_file_of_the_client_is_passed_to_the_agent(tmp_path: Path) -> None:
     process = under_inspection(tmp_path / "r", "sh", "-c", "cat; echo seen the end")
-    out, _ = process.communicate(b"a\n", timeout=PATIENCE)
+    out, _ = process.communicate(b"a\n", timeout=TIMEOUT)
     assert out == b"a\nseen the end\n"
 
 
@@ -122,7 +122,7 @@ def test_end_of_file_of_the_agent_is_passed_to_the_client_at_once(tmp_path: Path
     assert process.stdout is not None
     assert process.stdout.read() == b""  # while the agent still runs
     assert process.poll() is None
-    _, _ = process.communicate(b"go\n", timeout=PATIENCE)
+    _, _ = process.communicate(b"go\n", timeout=TIMEOUT)
     assert process.returncode == 5
 
 
@@ -135,7 +135,7 @@ def test_a_client_that_does_not_read_slows_the_agent_and_loses_nothing(tmp_path:
     assert ready == []  # the agent waits: its output is longer than all the pipes on the way
     assert process.stdout.read() == b"".join(b"%d\n" % number for number in range(200000))
     assert process.stderr.read() == b"done\n"
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT) == 0
 
 
 def test_no_process_of_the_agent_is_left_when_the_client_is_gone(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_no_process_of_the_agent_is_left_when_the_client_is_gone(tmp_path: Path)
     for pipe in (process.stdin, process.stdout, process.stderr):
         assert pipe is not None
         pipe.close()
-    process.wait(PATIENCE)
-    deadline = time.monotonic() + PATIENCE
+    process.wait(TIMEOUT)
+    deadline = time.monotonic() + TIMEOUT
     while os.path.exists(f"/proc/{child}") and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not os.path.exists(f"/proc/{child}")
@@ -158,7 +158,7 @@ def test_a_full_disk_ends_the_recording_but_not_the_traffic() -> None:
         pytest.skip("this system has no /dev/full")
     data = b'{"a":1}\n' * 5000
     process = under_inspection(Path("/dev/full"), *CAT)
-    out, err = process.communicate(data, timeout=PATIENCE)
+    out, err = process.communicate(data, timeout=TIMEOUT)
     assert out == data
     assert err.count(b"No space left on device") == 1
     assert process.returncode == 0
@@ -166,7 +166,7 @@ def test_a_full_disk_ends_the_recording_but_not_the_traffic() -> None:
 
 def test_a_failed_start_of_the_agent_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     process = under_inspection(tmp_path / "r", "no-such-agent-anywhere")
-    _, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 1
     assert err.decode().count("\n") == 1
     assert "no such command" in err.decode()
@@ -174,7 +174,7 @@ def test_a_failed_start_of_the_agent_is_one_line_and_exit_code_1(tmp_path: Path)
 
 def test_only_the_owner_can_read_a_recording(tmp_path: Path) -> None:
     process = under_inspection(tmp_path / "r", "true")
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT)
     assert (tmp_path / "r").stat().st_mode & 0o777 == 0o600
 
 
@@ -182,13 +182,13 @@ def test_each_start_of_the_agent_has_a_recording_of_its_own(tmp_path: Path) -> N
     path = tmp_path / "talk.ndjson"
     path.write_text("what was there before")
     process = under_inspection(path, "true")
-    _, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=TIMEOUT)
     assert err.decode() == f"dragoman inspect: {path} exists; recording to {tmp_path}/talk-2.ndjson\n"
     assert path.read_text() == "what was there before"
     assert read(tmp_path / "talk-2.ndjson")[0].ending is not None
 
 
 def test_without_a_file_the_recording_goes_to_the_state_folder(tmp_path: Path) -> None:
-    done = subprocess.run([*DRAGOMAN, "inspect", "run", "--", "true"], capture_output=True, timeout=PATIENCE)
+    done = subprocess.run([*DRAGOMAN, "inspect", "run", "--", "true"], capture_output=True, timeout=TIMEOUT)
     (found,) = (tmp_path / "state" / "dragoman" / "recordings").iterdir()
     assert str(found) in done.stderr.decode()

@@ -12,7 +12,7 @@ from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.otel import Spans
 from dragoman.inspect.reader import RecordingReader
 from dragoman.inspect.tap import trace_to
-from tests.inspect.conversation import DRAGOMAN, PATIENCE, TALK, call, inspect
+from tests.inspect.conversation import DRAGOMAN, TALK, TIMEOUT, call, inspect
 
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
 
@@ -38,7 +38,7 @@ def test_run_records_with_trace(tmp_path: Path) -> None:
 
     path = tmp_path / "trace"
     command = [*DRAGOMAN, "run", "--prompt", "/echo hi", "--trace", str(path), "--", *EVERYTHING]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     assert inspect("validate", path).returncode == 0
     assert b"session/prompt" in inspect("show", path).stdout

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 MARK = "DRAGOMAN_INTEROP"
-PATIENCE = 20.0  # machines are shared; what ends, mostly ends at once
+TIMEOUT = 20.0  # machines are shared; what ends, mostly ends at once
 
 
 def marked(value: str) -> dict[int, str]:
@@ -27,7 +27,7 @@ def marked(value: str) -> dict[int, str]:
 
 def assert_nothing_left(value: str, besides: set[int]) -> None:
     """Wait for everything with this mark to end, except what was there before."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while left := {pid: line for pid, line in marked(value).items() if pid not in besides}:
         assert time.monotonic() < deadline, f"still running: {left}"
         time.sleep(0.02)

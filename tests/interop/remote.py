@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tests.interop.commands import peer
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 class StepResult(NamedTuple):
@@ -67,7 +67,7 @@ class RemoteClient:
 
     def _line(self, step: str) -> bytes:
         assert self._process.stdout is not None
-        pieces, deadline = [self._unread], time.monotonic() + PATIENCE
+        pieces, deadline = [self._unread], time.monotonic() + TIMEOUT
         while b"\n" not in pieces[-1]:
             ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"{self.name} did not finish in time: {step}"
@@ -81,7 +81,7 @@ class RemoteClient:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(TIMEOUT)
         finally:
             self._process.kill()
             if self._process.stdout is not None:

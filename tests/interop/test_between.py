@@ -78,7 +78,7 @@ def test_a_client_of_an_official_sdk_works_with_an_agent_of_any_dialect(
     plan = client("prompt", session=session, text="/plan").of("plan")[-1]
     assert [entry["status"] for entry in plan["entries"]] == ["completed"] * 3
 
-    # A 2025.1 agent cannot ask: it does what the client lends it the means for.
+    # A 2025.1 agent cannot ask: it may do what the client offers.
     asked = 0 if dialect == "2025.1" else 1
     written = client("prompt", session=session, text="/write new.txt zwei Wörter", answer="allow_once")
     assert len(written.asked) == asked

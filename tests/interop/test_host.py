@@ -1,6 +1,6 @@
 """Two real clients in one session of a host: an official SDK over `dragoman attach`, ours over WebSocket.
 
-The agent behind the host speaks another dialect than both. After it all, both have heard the same.
+The agent of the host uses another dialect than both. At the end, both have received the same.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dragoman.roles.client.session import ClientSession
 from tests.interop.commands import DRAGOMAN, EVERYTHING
 from tests.interop.remote import RemoteClient
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture(scope="module")
 def host(mark: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A host whose agent speaks draft: its address."""
+    """A host whose agent uses the draft: its address."""
     process = subprocess.Popen(
         [*DRAGOMAN, "serve", "--json", "--bind", "127.0.0.1:0", "--", *EVERYTHING, "--dialect", "draft"],
         cwd=tmp_path_factory.mktemp("host"),
@@ -37,7 +37,7 @@ def host(mark: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            assert process.wait(PATIENCE) == 0
+            assert process.wait(TIMEOUT) == 0
         finally:
             process.kill()
             process.stdout.close()
@@ -55,7 +55,7 @@ def test_an_official_client_and_ours_get_the_same_updates_in_one_session(host: s
         first = theirs("prompt", session=session, text="/write a.txt hello", answer="allow_once")
         assert [question["toolCall"]["title"] for question in first.asked] == ["Write a.txt"]
         assert (tmp_path / "a.txt").read_text().strip() == "hello"
-        async with asyncio.timeout(PATIENCE), connect(host.replace("http", "ws"), permission="deny") as remote:
+        async with asyncio.timeout(TIMEOUT), connect(host.replace("http", "ws"), permission="deny") as remote:
             ours = await remote.load_session(session, cwd)
             assert await ours.ask("/echo from us") == "from us"
             # In a thread: the official client may wait for us, who are in the same room.

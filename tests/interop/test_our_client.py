@@ -30,7 +30,7 @@ from tests.interop.commands import RUN, peer
 
 T = TypeVar("T")
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 AGENTS = ["py_agent", "ts_agent"]
 
 
@@ -48,13 +48,13 @@ class AgentDriver:
             peer(name),
             permission=self._answer,
             workspace=WorkspaceAccess(approve=self._approve),
-            initialize_timeout=PATIENCE,
+            initialize_timeout=TIMEOUT,
         )
         self.agent: RemoteAgent = self(self._connecting.__aenter__())
 
     def __call__(self, work: Coroutine[Any, Any, T]) -> T:
         async def bounded() -> T:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 return await work
 
         return self._runner.run(bounded())
@@ -308,11 +308,11 @@ def test_disconnecting_during_a_turn_leaves_no_process(mark: str, folder: Path, 
     before = set(leftovers.marked(mark))
 
     async def leave() -> int:
-        async with connect(peer(name), workspace=WorkspaceAccess(), initialize_timeout=PATIENCE) as agent:
+        async with connect(peer(name), workspace=WorkspaceAccess(), initialize_timeout=TIMEOUT) as agent:
             session = await agent.open_session(str(folder))
             assert await session.ask("abandon") == "left"
             other = await agent.open_session(str(folder))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 await other.prompt("slow").__aenter__()
                 running = set(leftovers.marked(mark)) - before
         return len(running)
@@ -332,7 +332,7 @@ async def test_an_agent_behind_a_wrapper_that_fills_stderr_works_and_is_stopped(
     noise = "head -c 400000 /dev/zero | tr '\\0' x >&2"
     wrapper = ["/bin/sh", "-c", f"{noise}; {shlex.join(peer(name))}; :"]
 
-    async with connect(wrapper, initialize_timeout=PATIENCE) as agent, asyncio.timeout(PATIENCE):
+    async with connect(wrapper, initialize_timeout=TIMEOUT) as agent, asyncio.timeout(TIMEOUT):
         session = await agent.open_session(str(folder))
         assert await session.ask("say hello") == "hello"
     leftovers.assert_nothing_left(mark, before)
@@ -341,6 +341,6 @@ async def test_an_agent_behind_a_wrapper_that_fills_stderr_works_and_is_stopped(
 @pytest.mark.parametrize("name", AGENTS)
 def test_one_prompt_from_the_command_line_is_answered(folder: Path, name: str) -> None:
     command = [*RUN, "--prompt", f"write {folder.parent}/new.txt text", "--yes", "--", *peer(name)]
-    done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "written"), done.stderr
     assert (folder.parent / "new.txt").read_text() == "text"

@@ -19,7 +19,7 @@ from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, Plan, ToolCallProgress, ToolCallStart
 from tests.interop.commands import peer
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture(scope="module", params=["py_server", "ts_server"])
@@ -33,7 +33,7 @@ def server(request: pytest.FixtureRequest, mark: str) -> Iterator[tuple[str, str
     finally:
         process.stdin.close()
         try:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
         finally:
             process.kill()
             process.stdout.close()
@@ -63,7 +63,7 @@ def visit(url: str, work: Any, **options: Any) -> RemoteClient:
     guest = RemoteClient()
 
     async def main() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             async with connect(
                 url,
                 permission=guest.answer,

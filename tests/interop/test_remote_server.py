@@ -12,7 +12,7 @@ import pytest
 from tests.interop.commands import PEERS
 from tests.interop.remote import RemoteClient
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def server(mark: str) -> Iterator[str]:
     finally:
         process.stdin.close()
         try:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
         finally:
             process.kill()
             process.stdout.close()

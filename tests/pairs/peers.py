@@ -57,7 +57,7 @@ class HandClient:
         self._peer.send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
         return self._ids
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Say a notification."""
         self._peer.send({"jsonrpc": "2.0", "method": method, "params": params})
 
@@ -112,7 +112,7 @@ class HandClient:
             wanted = ("Allow",) if self.allow else ("Reject", "Deny")
             options = params["update"]["permission_options"]
             chosen = next(option["id"] for option in options if option["title"].startswith(wanted))
-            self.tell(
+            self.notify(
                 "permission_response", {"session_id": self.session, "tool_call_id": event[1], "option_id": chosen}
             )
 
@@ -185,7 +185,7 @@ class HandAgent:
             elif method == "cancel":
                 self._answer(message, {})
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Say a notification."""
         self._peer.send({"jsonrpc": "2.0", "method": method, "params": params})
 
@@ -205,16 +205,16 @@ class HandAgent:
 
 
 class Watched(WrappedTransport):
-    """A transport that keeps what passes: `heard` from the other end, `said` to it."""
+    """A transport that records all messages: `received` from the other end, `said` to it."""
 
     def __init__(self, inner: Transport) -> None:
         super().__init__(inner)
-        self.heard: list[Json] = []
+        self.received: list[Json] = []
         self.said: list[Json] = []
 
     async def receive(self) -> list[Frame]:
         frames = await super().receive()
-        self.heard.extend(msgspec.json.decode(frame) for frame in frames if isinstance(frame, bytes))
+        self.received.extend(msgspec.json.decode(frame) for frame in frames if isinstance(frame, bytes))
         return frames
 
     def send(self, data: bytes, session: str | None = None) -> None:
@@ -222,12 +222,12 @@ class Watched(WrappedTransport):
         super().send(data, session)
 
     def calls(self, method: str) -> list[Json]:
-        """What the agent was asked or told by this method."""
-        return [frame["params"] for frame in self.heard if frame.get("method") == method]
+        """The params of each call of this method that the agent sent."""
+        return [frame["params"] for frame in self.received if frame.get("method") == method]
 
 
 class Meeting:
-    """A client of one dialect, an agent of another, and an interpreter between them; both wires are open."""
+    """A client of one dialect, an agent of another, and a proxy between them; both connections can be read."""
 
     def __init__(self, client: HandClient, wire: Watched, reports: list[str], theirs: Words) -> None:
         self.client = client
@@ -263,7 +263,7 @@ async def meeting(
         relay = Relay(
             front,
             Dialer(back, dialect=agent, cwd=CWD, report=reports.append),
-            client_dialect="banjo" if client == "banjo" else "auto",  # banjo's client cannot be told from v1's
+            client_dialect="banjo" if client == "banjo" else "auto",  # a banjo client looks like one of v1
             permission=permission,
             report=reports.append,
         )

@@ -1,4 +1,4 @@
-"""Requests that are taken back through the interpreter: told where the other dialect has a word for it, answered once.
+"""Requests that are cancelled through the proxy: forwarded if the other dialect has cancellation, answered once.
 
 `$/cancel_request` is official v1's alone. Where the other end has no such word, a turn is cancelled as a turn, and of
 anything else the late answer is dropped. Both wires are watched; ids are each connection's own.
@@ -51,7 +51,7 @@ class Between:
         self.reports = reports
 
     def check_nothing_is_left(self) -> None:
-        """No request is open, no flow under way, and nothing strange was heard."""
+        """No request is open, no flow is running, and nothing unexpected was received."""
         for connection in (self.relay.client, self.relay.connection_to(Side.AGENT)):
             assert not connection.sender.has_pending_requests(excluding="")
             assert not _flows(connection)
@@ -93,7 +93,7 @@ async def between(client: str, agent: str) -> AsyncIterator[Between]:
             await running
 
 
-# --- the client takes back ------------------------------------------------------------------------------------
+# --- the client cancels ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agent", ["draft", "crow", "2025.1"])
@@ -110,7 +110,7 @@ async def test_a_prompt_is_cancelled_as_a_turn_if_the_dialect_cannot_cancel_requ
         await hand.open()
         prompt = hand.ask("session/prompt", hand.words.prompt(hand.session, "go"))
         await hand.event(("says", "waiting"))
-        hand.tell(TAKE_BACK, {"requestId": prompt})
+        hand.notify(TAKE_BACK, {"requestId": prompt})
         answer = await hand.answer(prompt)
         assert answer["result"]["stopReason"] == "cancelled"
         method = WORDS[agent].cancel("s")[0]
@@ -159,7 +159,7 @@ async def test_the_late_answer_to_a_request_that_cannot_be_cancelled_is_dropped(
         met.check_nothing_is_left()
 
 
-# --- the agent takes back -------------------------------------------------------------------------------------
+# --- the agent cancels ----------------------------------------------------------------------------------------
 
 TOOL = {"toolCallId": "t", "title": "rm", "kind": "execute"}
 OPTIONS = [
@@ -219,7 +219,7 @@ async def test_a_file_is_dropped_if_its_request_was_cancelled(client: str) -> No
 
 
 async def test_requests_of_an_emulator_are_cancelled_too() -> None:
-    """`overwrite: false` is a read before the write: the client hears of the read that nobody needs any more."""
+    """`overwrite: false` is a read before the write: the client gets a cancel for the read that is no longer needed."""
 
     async with between("v1", "draft") as met:
         write = {"path": f"{CWD}/note.txt", "content": "x", "overwrite": False}
@@ -262,7 +262,7 @@ async def test_cancelling_a_claimed_request_cancels_its_handler_and_the_agents_r
 
 # --- while another process is started -------------------------------------------------------------------------
 
-# Speaks 2025.1 and says in which folder it was started; never answers initialize in a folder called "deaf".
+# Uses 2025.1 and reports in which folder it was started; never answers initialize in a folder called "deaf".
 MOVING = """
 import json, os, sys
 for line in sys.stdin:

@@ -1,8 +1,8 @@
-"""Finding out what a peer speaks (docs/protocol/dialect-matrix.md#detection): clients by their first message, agents by
-how they take ours.
+"""Detection of a peer's dialect (docs/protocol/dialect-matrix.md#detection): clients by their first message, agents by
+how they answer ours.
 
 Clients are tried on an Agent of ours, with raw frames. Agents are real processes that understand one dialect only;
-what each of them was told is read from its own log.
+what each of them received is read from its own log.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Interpreted:
 
     @property
     def processes(self) -> list[list[Any]]:
-        """What each process was told, in the order in which they were started; its folder first."""
+        """What each process received, in the order in which they were started; its folder first."""
         found: list[list[Any]] = []
         for line in self._log.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)

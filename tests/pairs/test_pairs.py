@@ -214,7 +214,7 @@ def is_question_about_the_note(client: str, agent: str, params: Any, session: st
 def answered(met: Meeting) -> Any:
     """What the agent got as an answer to its question, on its own wire; None when it asked nothing."""
     ids = [frame["id"] for frame in met.wire.said if frame.get("method") == "session/request_permission"]
-    for frame in met.wire.heard:
+    for frame in met.wire.received:
         if frame.get("method") == "permission_response":
             return met.theirs.granted(frame["params"])
         if "method" not in frame and frame["id"] in ids:
@@ -223,7 +223,7 @@ def answered(met: Meeting) -> Any:
 
 
 def verdict(agent: str, option: str) -> Any:
-    """An answer as each agent hears it; a 2025.1 agent cannot ask."""
+    """An answer as each agent receives it; a 2025.1 agent cannot ask."""
     return {"2025.1": None, "crow": option, "draft": option.startswith("allow")}.get(
         agent, {"outcome": "selected", "optionId": option}
     )
@@ -300,13 +300,13 @@ async def test_a_cancelled_turn_ends_as_cancelled_in_the_clients_dialect(client:
         if words.cancel_is_request:
             assert (await hand.request(method, params))["result"] == {}
         else:
-            hand.tell(method, params)
+            hand.notify(method, params)
         answer = await hand.answer(prompt)
         assert words.reason(answer["result"]) == "cancelled"
         is_said = client == agent == "draft"
         assert hand.events[-1] == ("works", "call_1_1", "cancelled" if is_said else "failed")
         said, _ = WORDS[agent].cancel("")
-        frames = [frame for frame in met.wire.heard if frame.get("method") == said]
+        frames = [frame for frame in met.wire.received if frame.get("method") == said]
         assert [("id" in frame) for frame in frames] == [agent == "crow"]
         # The session goes on.
         assert "result" in await hand.prompt("talk")
@@ -428,7 +428,7 @@ async def test_loading_a_session_replays_it_before_the_answer(client: str, agent
 @clients
 @pairs
 async def test_a_client_without_files_and_terminals_is_never_sent_such_calls(client: str, agent: str) -> None:
-    """Capabilities are lowered truthfully, and an agent that calls anyway is told so in its own number."""
+    """Capabilities are lowered truthfully, and an agent that calls anyway gets the error number of its dialect."""
     answers: list[Json] = []
 
     async def insist(hand: HandAgent, _: Json) -> None:
@@ -491,10 +491,10 @@ async def test_a_2025_client_can_be_configured_to_allow_everything() -> None:
         assert met.client.events[-1] == ("says", "Allowed.")
 
 
-# --- what is told -----------------------------------------------------------------------------------------------
+# --- reports ----------------------------------------------------------------------------------------------------
 
 
-def losses_told(reports: list[str]) -> list[str]:
+def reported_losses(reports: list[str]) -> list[str]:
     return [text for text in reports if "cannot carry" in text]
 
 
@@ -503,10 +503,10 @@ async def test_losses_are_reported_once_by_name() -> None:
     async with meeting("crow", "v1", actor()) as met:
         await met.client.open()
         await met.client.prompt("edit")
-        shown = losses_told(met.reports)
+        shown = reported_losses(met.reports)
         assert "session/update (tool_call_update): crow cannot carry update.content" in shown
         await met.client.prompt("edit")
-        assert losses_told(met.reports) == shown
+        assert reported_losses(met.reports) == shown
 
 
 @pytest.mark.parametrize("client", WORDS)
@@ -515,6 +515,6 @@ async def test_translated_values_are_not_reported_as_lost(client: str) -> None:
     async with meeting(client, "v1", actor()) as met:
         await met.client.open()
         await met.client.prompt("read")
-        assert losses_told(met.reports) == []
+        assert reported_losses(met.reports) == []
         await met.client.prompt("list")
-        assert [text for text in losses_told(met.reports) if text.startswith("terminal/")] == []
+        assert [text for text in reported_losses(met.reports) if text.startswith("terminal/")] == []

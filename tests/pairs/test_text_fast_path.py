@@ -69,7 +69,7 @@ PLANS = st.just({"sessionId": "s", "update": {"sessionUpdate": "plan", "entries"
 
 
 async def frames_to_client(met: Between, frames: list[bytes], last: Json) -> list[Json]:
-    """What the client hears of these frames of the agent; `last` marks the end."""
+    """What the client receives of these frames of the agent; `last` marks the end."""
     for frame in [*frames, msgspec.json.encode(last)]:
         met.agent.send(frame)
     received: list[Json] = []

@@ -27,7 +27,7 @@ from dragoman.transport.memory import memory_pair
 from tests.pairs.peers import BOUND, CWD, HandAgent, HandClient, meeting
 from tests.pairs.words import WORDS, Json
 
-# The same dialect twice, then two dialects: with and without a ledger that watches updates on either side.
+# The same dialect twice, then two dialects: with and without an emulator that reads updates on either side.
 WAYS = [("v1", "v1"), ("draft", "draft"), ("v1", "banjo"), ("v1", "draft"), ("2025.1", "crow"), ("crow", "2025.1")]
 ways = pytest.mark.parametrize(("client", "agent"), WAYS)
 
@@ -91,11 +91,11 @@ async def test_an_update_before_the_answer_to_session_new_is_not_lost(client: st
 
 @ways
 async def test_calls_of_the_agent_and_updates_keep_their_order(client: str, agent: str) -> None:
-    """An update said before a file is read is heard before the file is asked for."""
+    """An update that is sent before a file read arrives before the request for the file."""
 
     async def act(hand: HandAgent, _: Json) -> None:
         for number in range(20):
-            hand.tell("session/update", hand.words.say(hand.session, str(number)))
+            hand.notify("session/update", hand.words.say(hand.session, str(number)))
             await hand.call("fs/read_text_file", hand.words.read(hand.session, f"{CWD}/note.txt"))
 
     async with meeting(client, agent, act) as met:
@@ -123,9 +123,9 @@ async def test_a_cancelled_request_has_the_id_of_the_other_side(client: str, age
         await hand.open()
         prompt = hand.ask("session/prompt", hand.words.prompt(hand.session, "go"))
         await hand.event(("says", "waiting"))
-        hand.tell("$/cancel_request", {"requestId": prompt})
+        hand.notify("$/cancel_request", {"requestId": prompt})
         await hand.answer(prompt)
-        (asked,) = [frame["id"] for frame in met.wire.heard if frame.get("method") == "session/prompt"]
+        (asked,) = [frame["id"] for frame in met.wire.received if frame.get("method") == "session/prompt"]
         assert met.wire.calls("$/cancel_request") == [{"requestId": asked}]
         assert asked != prompt
 
@@ -200,7 +200,7 @@ async def test_a_slow_client_slows_the_agent(client: str, agent: str, monkeypatc
             before = said
             for _ in range(50):
                 await asyncio.sleep(0)
-        assert said < 200, "two megabytes were said, and nobody listens"
+        assert said < 200, "two megabytes were sent, and nobody reads them"
         assert "result" in await hand.answer(prompt)
         assert [text.split()[0] for text in says(hand)] == [str(number) for number in range(2000)]
         serving.cancel()

@@ -14,7 +14,7 @@ Event = tuple[Any, ...]
 
 
 class Words(NamedTuple):
-    """One dialect: params and results as a peer writes them, readers for what it hears."""
+    """One dialect: params and results as a peer writes them, readers for what it receives."""
 
     name: str
     # What a client says.
@@ -24,7 +24,7 @@ class Words(NamedTuple):
     prompt: Callable[[str, str], Json]  # session, text
     cancel: Callable[[str], tuple[str, Json]]
     cancel_is_request: bool
-    # What a client hears.
+    # What a client receives.
     opened: Callable[[Json, str], str]  # result, the id the client chose
     reason: Callable[[Json], Any]
     event: Callable[[Json], Event]
@@ -42,7 +42,7 @@ class Words(NamedTuple):
     say: Callable[[str, str], Json]  # session, text
     read: Callable[[str, str], Json]  # session, path
     run: Callable[[str, str], Json]  # session, command line
-    # What an agent hears.
+    # What an agent receives.
     asked: Callable[[Json], str]
     offers: Callable[[Json], tuple[bool, bool]]  # files, terminals
     granted: Callable[[Json], Any]

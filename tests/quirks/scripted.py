@@ -28,12 +28,12 @@ def run(work: Any) -> Any:
 
 
 def result(asked: dict[str, Any], value: Any) -> dict[str, Any]:
-    """The answer to a request that was heard."""
+    """The answer to a request that was received."""
     return {"jsonrpc": "2.0", "id": asked["id"], "result": value}
 
 
 def error(asked: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    """The refusal of a request that was heard."""
+    """The refusal of a request that was received."""
     return {"jsonrpc": "2.0", "id": asked["id"], "error": value}
 
 

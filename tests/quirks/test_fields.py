@@ -32,7 +32,7 @@ from tests.quirks.scripted import (
 ALL = {"loadSession": True, "sessionCapabilities": {"list": {}, "resume": {}, "fork": {}, "close": {}, "delete": {}}}
 
 
-async def hear(*frames: dict[str, Any]) -> Any:
+async def receive_frames(*frames: dict[str, Any]) -> Any:
     """The session of our client after these frames were read; none of them may be answered or reported."""
     reports: list[str] = []
 
@@ -177,7 +177,7 @@ DIFF = {"type": "diff", "path": "/a", "oldText": None, "newText": "x"}
 )
 def test_null_members_count_as_absent(frame: dict[str, Any]) -> None:
     """docs/protocol/peers.md#nulls"""
-    session = run(hear(frame))
+    session = run(receive_frames(frame))
     assert len(session.updates_outside_turns) == 1
     assert not isinstance(session.updates_outside_turns[0], Unknown)
 
@@ -250,7 +250,7 @@ def test_meta_is_kept_on_every_object(meta: dict[str, Any]) -> None:
     """docs/protocol/peers.md#meta-shapes"""
     said = update("agent_message_chunk", _meta=meta, content={"type": "text", "text": "x", "_meta": meta})
     said["params"]["_meta"] = meta
-    session = run(hear(said))
+    session = run(receive_frames(said))
     (received,) = session.updates_outside_turns
     assert received.meta == meta
     assert received.content.meta == meta
@@ -259,7 +259,7 @@ def test_meta_is_kept_on_every_object(meta: dict[str, Any]) -> None:
 def test_an_unknown_terminal_is_shown_and_not_looked_up() -> None:
     """docs/protocol/peers.md#foreign-terminals: codex names its own call where a terminal's id is due."""
     shown = {"type": "terminal", "terminalId": "call_1", "_meta": {"terminal_info": {"cwd": "/"}}}
-    session = run(hear(update("tool_call", toolCallId="call_1", title="ls", content=[shown])))
+    session = run(receive_frames(update("tool_call", toolCallId="call_1", title="ls", content=[shown])))
     (content,) = session.tool_calls["call_1"].content
     assert isinstance(content, TerminalEmbed)
     assert content.terminal_id == "call_1"
@@ -267,7 +267,7 @@ def test_an_unknown_terminal_is_shown_and_not_looked_up() -> None:
 
 def test_an_unknown_kind_of_update_is_delivered_unchanged_and_not_answered() -> None:
     """docs/protocol/peers.md#unknown-updates, docs/protocol/peers.md#sdk-unknown-update"""
-    session = run(hear(update("brand_new_update_kind", stuff=[1, {"a": None}]), chunk("after")))
+    session = run(receive_frames(update("brand_new_update_kind", stuff=[1, {"a": None}]), chunk("after")))
     unknown, after = session.updates_outside_turns
     assert isinstance(unknown, Unknown)
     assert (unknown.tag, unknown.raw["stuff"]) == ("brand_new_update_kind", [1, {"a": None}])
@@ -276,7 +276,7 @@ def test_an_unknown_kind_of_update_is_delivered_unchanged_and_not_answered() -> 
 
 def test_unknown_content_is_delivered_unchanged() -> None:
     """docs/protocol/peers.md#unknown-updates"""
-    session = run(hear(update("agent_message_chunk", content={"type": "hologram", "data": 1})))
+    session = run(receive_frames(update("agent_message_chunk", content={"type": "hologram", "data": 1})))
     (received,) = session.updates_outside_turns
     assert isinstance(received.content, Unknown)
     assert received.content.tag == "hologram"
@@ -335,7 +335,7 @@ def test_empty_chunks_are_delivered() -> None:
     agent.
     """
     empty = update("agent_message_chunk", content={"type": "text", "text": ""}, _meta={"usage": {"tokens": 1}})
-    session = run(hear(chunk("Model metadata not found\n"), empty))
+    session = run(receive_frames(chunk("Model metadata not found\n"), empty))
     assert [one.content.text for one in session.updates_outside_turns] == ["Model metadata not found\n", ""]
     assert session.updates_outside_turns[1].meta == {"usage": {"tokens": 1}}
 
@@ -391,7 +391,7 @@ async def test_our_agent_replays_on_load_and_not_on_resume() -> None:
 def test_an_update_may_have_only_meta() -> None:
     """docs/protocol/peers.md#info-with-only-meta: codex tells the state of its thread so; known values stay."""
     session = run(
-        hear(
+        receive_frames(
             update("session_info_update", title="kept"),
             update("session_info_update", _meta={"codex": {"threadStatus": "active"}}),
             update("tool_call", toolCallId="guardian_assessment:1", title="Guardian Review", kind="think"),

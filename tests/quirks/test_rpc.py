@@ -350,7 +350,7 @@ async def test_a_refused_prompt_raises_with_the_agents_error_code(code: int) -> 
 
 @pytest.mark.parametrize("reason", ["refusal", "cancelled", "end_turn"])
 async def test_an_agent_that_answers_for_an_unknown_session_is_tolerated(reason: str) -> None:
-    """docs/protocol/peers.md#unknown-session: a success, where an error is due, is told as it came.
+    """docs/protocol/peers.md#unknown-session: a success instead of an error is passed on unchanged.
 
     Our own agent says session_not_found.
     """

@@ -68,7 +68,7 @@ async def test_commands_are_run_in_every_form(command: dict[str, Any], tmp_path:
 
 
 async def with_agent(author: Any, part: Any) -> None:
-    """Our agent with this function, served to a client that lends everything and plays a part."""
+    """Our agent with this function, served to a scripted client that offers everything."""
     agent = Agent("worker", version="1")
     agent.prompt(author)
     async with agent_served(agent, FILES_AND_TERMINALS) as peer:

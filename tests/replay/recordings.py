@@ -122,7 +122,7 @@ class SessionMessages:
 
 @dataclass
 class AgentMessages:
-    """Everything a recorded agent told its client."""
+    """Everything that a recorded agent sent to its client."""
 
     sessions: list[SessionMessages] = field(default_factory=list)
     open: dict[str, SessionMessages] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class AgentMessages:
 
 
 def agent_messages(steps: list[Step]) -> AgentMessages:
-    """What the agent of a recording told its client."""
+    """What the agent of a recording sent to its client."""
     tale = AgentMessages()
     requests: dict[Any, Step] = {}
     replaced: dict[Any, SessionMessages | None] = {}

@@ -75,7 +75,7 @@ class Replay:
         self.steps = steps
         self.sessions = sessions  # recorded id -> ours
         self.instead: Counter[str] = Counter()
-        self.heard: dict[str, list[dict[str, Any]]] = {}
+        self.received: dict[str, list[dict[str, Any]]] = {}
         self.due: dict[str, list[dict[str, Any]]] = {}
         self.frames = 0
         self.more = 0  # frames our agent sends beyond the recorded ones
@@ -244,7 +244,7 @@ class Replay:
         self, number: int, end: int | None, step: Step, updates: list[dict[str, Any]], session: str
     ) -> None:
         """Our replay is the session's own transcript: all that was said in it, in order."""
-        assert text_of(updates) == text_of(self.heard.get(session, []))
+        assert text_of(updates) == text_of(self.received.get(session, []))
         self.replays(len(updates) - len(self.take(number, end, step.session)))
 
     def replays(self, more: int) -> None:
@@ -353,7 +353,7 @@ class Replay:
         )
 
     def created(self, end: int | None) -> str:
-        """The session that a recorded answer speaks of."""
+        """The session that a recorded answer names."""
         return str(self.steps[end].message.get("result", {}).get("sessionId", "")) if end is not None else ""
 
     def take(self, number: int, end: int | None, session: str) -> list[Step]:
@@ -366,9 +366,9 @@ class Replay:
         self._passed.update(n for n, _ in found)
         return [step for _, step in found]
 
-    def note(self, session: str, due: list[dict[str, Any]], heard: list[dict[str, Any]]) -> None:
+    def note(self, session: str, due: list[dict[str, Any]], updates: list[dict[str, Any]]) -> None:
         self.due.setdefault(session, []).extend(due)
-        self.heard.setdefault(session, []).extend(heard)
+        self.received.setdefault(session, []).extend(updates)
 
 
 def typed(session: str, update: dict[str, Any]) -> Any:
@@ -433,7 +433,7 @@ def replayed(group: list[str]) -> list[Replay]:
 def test_our_agent_serves_a_recorded_client(group: list[str]) -> None:
     for name, replay in zip(group, replayed(group), strict=True):
         for session, due in replay.due.items():
-            assert text_of(replay.heard[session]) == text_of(due)
-            assert len(replay.heard[session]) == len(due)
+            assert text_of(replay.received[session]) == text_of(due)
+            assert len(replay.received[session]) == len(due)
         assert replay.frames == sum(step.way == "a2c" for step in replay.steps) + replay.more
         assert +replay.instead == INSTEAD.get(name, {})

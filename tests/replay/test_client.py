@@ -66,7 +66,7 @@ class Replay:
                 if step.raw:
                     continue  # broken lines were the recorder's; our client writes none
                 if step.way == "a2c":
-                    await self.hear(step)
+                    await self.receive_message(step)
                 elif step.is_answer:
                     await self.answer(step)
                 else:
@@ -79,9 +79,9 @@ class Replay:
             for task in self._tasks.values():
                 assert isinstance(await outcome(task), ConnectionFailed)  # those the agent never answered
 
-    # --- the agent speaks -------------------------------------------------------------------------------------
+    # --- the agent sends --------------------------------------------------------------------------------------
 
-    async def hear(self, step: Step) -> None:
+    async def receive_message(self, step: Step) -> None:
         """One frame of the agent; what waits for it is waited for."""
         if step.is_answer:
             task = self._tasks.pop(step.id, None)
@@ -103,7 +103,7 @@ class Replay:
             self._answered.add(("c2a", step.id))
 
     def check(self, step: Step, error: BaseException | None) -> None:
-        """An error is raised with its number; one that answers a cancelled turn is told as its end
+        """An error is raised with its number; one that answers a cancelled turn is reported as its end
         (docs/protocol/peers.md#after-cancel).
         """
         if error is None:
@@ -124,12 +124,12 @@ class Replay:
         self.peer.send({"jsonrpc": "2.0", "id": name, "method": "_barrier"})
         await self.peer.expect(id=name)
 
-    # --- the client speaks ------------------------------------------------------------------------------------
+    # --- the client sends -------------------------------------------------------------------------------------
 
     async def call(self, step: Step) -> None:
         """One recorded call, made through the public API, compared on the wire."""
         if step.id is None:
-            await self.tell(step)
+            await self.notify(step)
             return
         task = asyncio.ensure_future(self.act(step))
         frame = asyncio.ensure_future(self.peer.receive())
@@ -149,7 +149,7 @@ class Replay:
             assert received["params"] == step.params
         self._ids[step.id], self._tasks[step.id] = received["id"], task
 
-    async def tell(self, step: Step) -> None:
+    async def notify(self, step: Step) -> None:
         session = self.conversation(step.session) if step.method == "session/cancel" else None
         if session is None:
             self.agent.notify(step.method, step.params)
@@ -168,7 +168,7 @@ class Replay:
                     self._answered.add(("c2a", id))
 
     async def answer(self, step: Step) -> None:
-        """A recorded answer of the client, given by the functions it lends to `connect`."""
+        """A recorded answer of the client, given by the functions that it passes to `connect`."""
         if ("c2a", step.id) in self._answered:
             return
         question, future = self._questions.pop(step.id)

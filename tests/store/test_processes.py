@@ -22,7 +22,7 @@ from dragoman.store.sqlite import SqliteStore
 
 SCRIBE = Path(__file__).with_name("writer_process.py")
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 def draft(size: int = 10) -> Draft:
@@ -35,7 +35,7 @@ def test_two_processes_write_the_same_logs_without_a_gap(tmp_path: Path) -> None
     writers = [
         subprocess.Popen([*words, name, "3", "60"], stdout=subprocess.PIPE, text=True) for name in ("one", "two")
     ]
-    output = [writer.communicate(timeout=PATIENCE)[0].splitlines() for writer in writers]
+    output = [writer.communicate(timeout=TIMEOUT)[0].splitlines() for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0]
     acknowledged = {tuple(line.split()[:2]): line.split()[2] for lines in output for line in lines}
     assert len(acknowledged) == sum(map(len, output)), "a number was given twice"
@@ -125,7 +125,7 @@ def test_a_file_that_may_not_grow_fails_the_append_and_loses_nothing(tmp_path: P
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
     path = str(tmp_path / "sessions.db")
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(LIMITED), path], capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, "-c", textwrap.dedent(LIMITED), path], capture_output=True, text=True, timeout=TIMEOUT
     )
     assert done.returncode == 0, done.stderr
     kept, why = done.stdout.split()
@@ -169,7 +169,7 @@ def test_a_path_that_cannot_be_written_is_reported(what: str) -> None:
             [sys.executable, "-c", textwrap.dedent(UNWRITABLE), str(path)],
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         assert done.stdout.startswith("readonly"), done.stdout + done.stderr
         assert "cannot be written" in done.stdout

@@ -23,7 +23,7 @@ from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
 from dragoman.store.sqlite.writer import YIELDS
 
 # No wait of these tests is longer. Seconds.
-PATIENCE = 60
+TIMEOUT = 60
 
 
 def text_update(text: str) -> Draft:
@@ -37,7 +37,7 @@ LARGE = "many words " * (FINDABLE // 11 + 1)
 
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not await is_so():  # noqa: ASYNC110 (another thread does it)
             await asyncio.sleep(0.001)
 
@@ -56,7 +56,7 @@ class Gate:
             self.order.append("slice")
             self.sizes.append(sum(len(passage.text) for stretch in stretches for passage in stretch.passages))
             self.begun.set()
-            assert self.released.wait(PATIENCE)
+            assert self.released.wait(TIMEOUT)
             return write(connection, stretches)
 
         def noted(log: LogWriter, batch: Any) -> None:
@@ -67,7 +67,7 @@ class Gate:
         monkeypatch.setattr(LogWriter, "append", noted)
 
     async def wait(self) -> None:
-        assert await asyncio.to_thread(self.begun.wait, PATIENCE)
+        assert await asyncio.to_thread(self.begun.wait, TIMEOUT)
 
 
 async def test_an_append_runs_before_the_next_slice_of_a_large_log(
@@ -103,11 +103,11 @@ async def test_low_priority_work_lets_other_work_go_first_up_to_a_limit(tmp_path
 
     def hold(_: Any) -> None:
         begun.set()
-        assert released.wait(PATIENCE)
+        assert released.wait(TIMEOUT)
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     held = asyncio.ensure_future(store._write(hold))
-    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    assert await asyncio.to_thread(begun.wait, TIMEOUT)
     later = store._writer.put_later(lambda _: order.append("later"))
     others = [asyncio.ensure_future(store._write(lambda _: order.append("other"))) for _ in range(3 * YIELDS)]
 
@@ -130,15 +130,15 @@ async def test_logs_are_read_and_decoded_outside_the_writers_thread(
     class Slow(passages_module.Joiner):
         def add(self, line: bytes) -> list[passages_module.Passage]:
             begun.set()
-            assert released.wait(PATIENCE)
+            assert released.wait(TIMEOUT)
             return super().add(line)
 
     monkeypatch.setattr(search_index, "Joiner", Slow)
 
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     await store.append("large", [text_update("needle"), END])
-    assert await asyncio.to_thread(begun.wait, PATIENCE)
-    async with asyncio.timeout(PATIENCE):
+    assert await asyncio.to_thread(begun.wait, TIMEOUT)
+    async with asyncio.timeout(TIMEOUT):
         await store.append("other", [text_update("hello")])
         assert len(await store.read("other")) == 1
     released.set()
@@ -161,7 +161,7 @@ def test_a_store_closes_without_waiting_for_the_index_which_continues_later(
         with pytest.raises(ProtocolError, match="closed"):
             await store.append("large", [text_update("too late")])
         gate.released.set()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await closing
         assert gate.order == ["large", "slice"]
         monkeypatch.undo()
@@ -188,7 +188,7 @@ async def test_a_search_is_answered_while_appends_come_without_a_pause(tmp_path:
     await store.append("large", [text_update(LARGE) for _ in range(4)])
     waiting: set[asyncio.Future[Any]] = set()
     search = asyncio.ensure_future(store.search("words", limit=1))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not search.done():  # the writer always has something to commit
             while len(waiting) < 8:
                 waiting.add(asyncio.ensure_future(store.append("other", [text_update("hello")])))

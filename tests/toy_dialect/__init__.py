@@ -1,4 +1,4 @@
-"""A dialect that nobody speaks: v1, with `chat` for `sessionId`, `say` for session/prompt and `hello` in initialize.
+"""A dialect for tests only: v1, with `chat` for `sessionId`, `say` for session/prompt and `hello` in initialize.
 
 It has what CONTRIBUTING asks of a dialect's folder, and nothing else of the project knows it.
 """

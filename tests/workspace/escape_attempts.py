@@ -25,13 +25,13 @@ ATTEMPTS: dict[str, Callable[[Any], object]] = {}
 class Site:
     """Where an attempt is made: `inside` is granted, `out` is its own folder outside, `file` the canary in it."""
 
-    def __init__(self, told: dict[str, Any], name: str) -> None:
-        self.told = told
-        self.inside = os.path.join(told["inside"], name)
+    def __init__(self, setup: dict[str, Any], name: str) -> None:
+        self.setup = setup
+        self.inside = os.path.join(setup["inside"], name)
         os.makedirs(self.inside, exist_ok=True)
-        self.out = os.path.join(told["outside"], name)
+        self.out = os.path.join(setup["outside"], name)
         self.file = os.path.join(self.out, "file")
-        self.parent = told["parent"]
+        self.parent = setup["parent"]
 
     def link(self, target: str, name: str = "link") -> str:
         path = os.path.join(self.inside, name)
@@ -91,9 +91,9 @@ def read_after_changing_folder(site: Site) -> object:
 
 @attempt
 def read_by_folder_descriptor(site: Site) -> object:
-    folder = os.open(os.path.dirname(site.told["inside"]), os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(os.path.dirname(site.setup["inside"]), os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fd = os.open(os.path.relpath(site.file, os.path.dirname(site.told["inside"])), os.O_RDONLY, dir_fd=folder)
+        fd = os.open(os.path.relpath(site.file, os.path.dirname(site.setup["inside"])), os.O_RDONLY, dir_fd=folder)
         return os.read(fd, 99).decode()
     finally:
         os.close(folder)
@@ -101,7 +101,7 @@ def read_by_folder_descriptor(site: Site) -> object:
 
 @attempt
 def read_key_in_home(site: Site) -> object:
-    return read(os.path.join(site.told["home"], ".ssh", "id"))
+    return read(os.path.join(site.setup["home"], ".ssh", "id"))
 
 
 @attempt
@@ -114,7 +114,7 @@ def execute_outside(site: Site) -> object:
     pid = os.fork()
     if pid == 0:
         try:
-            os.execv(site.told["program"], ["program"])
+            os.execv(site.setup["program"], ["program"])
         finally:
             os._exit(99)
     return "canary" if os.waitpid(pid, 0)[1] == 0 else "did not run"
@@ -426,12 +426,12 @@ def make_link_outside(site: Site) -> None:
 
 @attempt
 def write_policy(site: Site) -> None:
-    write(os.path.join(site.told["config"], "policy.toml"))
+    write(os.path.join(site.setup["config"], "policy.toml"))
 
 
 @attempt
 def write_grants(site: Site) -> None:
-    write(os.path.join(site.told["state"], "grants.json"))
+    write(os.path.join(site.setup["state"], "grants.json"))
 
 
 # --- moving ----------------------------------------------------------------------------------------------------
@@ -481,12 +481,12 @@ def read_root_of_parent(site: Site) -> object:
 
 @attempt
 def read_folder_of_parent(site: Site) -> object:
-    return read(f"/proc/{site.parent}/cwd/{os.path.relpath(site.file, site.told['parent_folder'])}")
+    return read(f"/proc/{site.parent}/cwd/{os.path.relpath(site.file, site.setup['parent_folder'])}")
 
 
 @attempt
 def read_descriptor_of_parent(site: Site) -> object:
-    return read(f"/proc/{site.parent}/fd/{site.told['parent_fd']}")
+    return read(f"/proc/{site.parent}/fd/{site.setup['parent_fd']}")
 
 
 @attempt
@@ -520,19 +520,19 @@ def make_pipe_outside(site: Site) -> None:
 
 @attempt
 def open_pipe_outside(site: Site) -> object:
-    os.close(os.open(site.told["pipe"], os.O_RDWR | os.O_NONBLOCK))
+    os.close(os.open(site.setup["pipe"], os.O_RDWR | os.O_NONBLOCK))
     return "canary"
 
 
 @attempt
 def open_pipe_through_link(site: Site) -> object:
-    os.close(os.open(site.link(site.told["pipe"]), os.O_RDWR | os.O_NONBLOCK))
+    os.close(os.open(site.link(site.setup["pipe"]), os.O_RDWR | os.O_NONBLOCK))
     return "canary"
 
 
 @attempt
 def open_pipe_by_descriptor(site: Site) -> object:
-    fd = os.open(site.told["pipe"], os.O_PATH)
+    fd = os.open(site.setup["pipe"], os.O_PATH)
     os.close(os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_NONBLOCK))
     return "canary"
 
@@ -562,7 +562,7 @@ def open_kernel_log(site: Site) -> object:
 
 @attempt
 def open_other_terminal(site: Site) -> object:
-    os.close(os.open(site.told["terminal"], os.O_RDWR | os.O_NOCTTY))
+    os.close(os.open(site.setup["terminal"], os.O_RDWR | os.O_NOCTTY))
     return "canary"
 
 
@@ -572,7 +572,7 @@ def open_other_terminal(site: Site) -> object:
 def connected(site: Site, port: str, *kind: int) -> object:
     with socket.socket(socket.AF_INET, *kind) as plug:
         plug.settimeout(5)
-        plug.connect(("127.0.0.1", site.told[port]))
+        plug.connect(("127.0.0.1", site.setup[port]))
     return "canary"
 
 
@@ -590,7 +590,7 @@ def connect_to_other_port(site: Site) -> object:
 def connect_by_version_six(site: Site) -> object:
     with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as plug:
         plug.settimeout(5)
-        plug.connect(("::ffff:127.0.0.1", site.told["refused"]))
+        plug.connect(("::ffff:127.0.0.1", site.setup["refused"]))
     return "canary"
 
 
@@ -602,7 +602,7 @@ def connect_by_several_paths(site: Site) -> object:
 @attempt
 def connect_while_sending(site: Site) -> object:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as plug:
-        plug.sendto(b"canary", 0x20000000, ("127.0.0.1", site.told["refused"]))
+        plug.sendto(b"canary", 0x20000000, ("127.0.0.1", site.setup["refused"]))
     return "canary"
 
 
@@ -617,14 +617,14 @@ def listen_on_other_port(site: Site) -> object:
 @attempt
 def connect_to_socket_file(site: Site) -> object:
     with socket.socket(socket.AF_UNIX) as plug:
-        plug.connect(site.told["socket"])
+        plug.connect(site.setup["socket"])
     return "canary"
 
 
 @attempt
 def connect_to_abstract_socket(site: Site) -> object:
     with socket.socket(socket.AF_UNIX) as plug:
-        plug.connect(site.told["abstract"])
+        plug.connect(site.setup["abstract"])
     return "canary"
 
 
@@ -675,7 +675,7 @@ def raise_processes(site: Site) -> object:
 def write_large_file(site: Site) -> object:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with open(os.path.join(site.inside, "large"), "wb") as file:
-        os.truncate(file.fileno(), site.told["too_large"])
+        os.truncate(file.fileno(), site.setup["too_large"])
     return "canary"
 
 
@@ -691,16 +691,16 @@ def see_first_environment(site: Site) -> object:
 
 @attempt
 def find_home(site: Site) -> object:
-    return "canary" if os.path.expanduser("~") == site.told["home"] else os.path.expanduser("~")
+    return "canary" if os.path.expanduser("~") == site.setup["home"] else os.path.expanduser("~")
 
 
-def main(told: dict[str, Any]) -> None:
+def main(setup: dict[str, Any]) -> None:
     """Make every attempt; the first two kinds of answers are what it gave and why it failed."""
     got: dict[str, dict[str, object]] = {}
     for name, function in ATTEMPTS.items():
-        os.chdir(told["inside"])
+        os.chdir(setup["inside"])
         try:
-            got[name] = {"gave": function(Site(told, name))}
+            got[name] = {"gave": function(Site(setup, name))}
         except Exception as error:
             got[name] = {"failed": f"{type(error).__name__}: {error}"}
     print(json.dumps(got))

@@ -48,7 +48,7 @@ from dragoman.schema.update import (
 from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 
-PATIENCE = 20.0  # a test that waits longer than this for one turn has failed
+TIMEOUT = 20.0  # a test that waits longer than this for one turn has failed
 
 
 class Said:
@@ -75,9 +75,9 @@ class Said:
 
 
 async def prompt(session: ClientSession, text: str | list[ContentBlock]) -> Said:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         async with session.prompt(text) as turn:
-            # The commands are told right after the session is opened, which may be during the first turn.
+            # The commands are sent right after the session is opened, which may be during the first turn.
             updates = [update async for update in turn if not isinstance(update, AvailableCommandsUpdate)]
     return Said(updates, turn.stop_reason, turn.usage)
 
@@ -309,7 +309,7 @@ async def test_stream_sends_different_chunks_of_the_wanted_size(tmp_path: Path) 
 
 
 async def test_a_slow_turn_is_cancelled_at_once(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (_, session), asyncio.timeout(PATIENCE):
+    async with talking(tmp_path) as (_, session), asyncio.timeout(TIMEOUT):
         async with session.prompt("/slow 1000") as turn:
             updates: list[Any] = []
             async for update in turn:

@@ -1,4 +1,4 @@
-"""`--host` of run and chat: the same as without it, and a folder that is lent to an agent on a host."""
+"""`--host` of run and chat: the same as without it, and --lend, which gives an agent on a host a local folder."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ async def test_a_run_without_a_terminal_leaves_questions_to_other_members(served
     assert (shared_folder / "b.txt").read_text() == "two"
 
 
-# --- a folder that is lent ------------------------------------------------------------------------------------
+# --- --lend -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -360,7 +360,7 @@ def test_the_session_script_of_the_docs_works(tmp_path: Path) -> None:
 
 
 def test_an_agent_with_broken_resume_gets_the_transcript(tmp_path: Path) -> None:
-    """One that offers resume and does not know the method, and fails to load what it has just told
+    """One that offers resume and does not know the method, and fails to load what it has just sent
     (docs/protocol/peers.md#offered-but-missing).
     """
     script = tmp_path / "boasting.py"

@@ -284,7 +284,7 @@ def socket(
             spelled = [(name.encode(), value.encode()) for name, value in headers.items()]
             waiting: list[dict[str, Any]] = []
 
-            async def hear() -> Any:
+            async def receive_frames() -> Any:
                 while not waiting:
                     message = await receive()
                     for http in incoming(memory, message):
@@ -298,7 +298,7 @@ def socket(
                 for http in outgoing(memory, message):
                     await send(http)
 
-            await app({**scope, "headers": spelled, "extensions": extensions}, hear, say)
+            await app({**scope, "headers": spelled, "extensions": extensions}, receive_frames, say)
 
         return _with_close(faulty, app)
 

@@ -24,7 +24,7 @@ async def denied(work: Any) -> ProtocolError:
     return refused.value
 
 
-def hearing(received: list[tuple[str, Any]]) -> dict[str, Any]:
+def record_notifications(received: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return options of a client that subscribes to all topics and records them."""
     names = ("presence", "queue", "turn", "permission_resolved", "closed", "workspace", "agent")
     on = {f"_dragoman/{name}": (lambda params, name=name: received.append((name, params))) for name in names}
@@ -105,7 +105,7 @@ async def test_prompts_of_three_people_queue_visibly_and_each_is_answered_by_its
     received: list[tuple[str, Any]] = []
     async with (
         running_host() as hosted,
-        hosted.client("ann", **hearing(received)) as ann,
+        hosted.client("ann", **record_notifications(received)) as ann,
         hosted.client("ben") as ben,
         hosted.client("cem", extra_capabilities={"host": {"turns": True}}, store=store and store()) as cem,
     ):
@@ -213,7 +213,7 @@ async def test_a_turn_continues_without_clients_and_a_returning_client_gets_all_
 async def test_presence_shows_members_roles_and_typing(tmp_path: Path) -> None:
 
     received: list[tuple[str, Any]] = []
-    async with running_host() as hosted, hosted.client("ann", name="zed", **hearing(received)) as ann:
+    async with running_host() as hosted, hosted.client("ann", name="zed", **record_notifications(received)) as ann:
         one = await open_session(ann, tmp_path)
         await hosted.host.session_roles.set_role(one.id, "ben", "viewer")
 

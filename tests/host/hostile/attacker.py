@@ -47,26 +47,26 @@ class Target(Struct):
     async def raw(self, *pieces: bytes, pause: float = 0.0, ends: bool = False) -> bytes:
         """Send bytes, piece by piece. Return all that the host sends until it closes, or b"hangs"."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        hearing = asyncio.create_task(_read_all(reader))
+        record_notifications = asyncio.create_task(_read_all(reader))
         try:
             async with asyncio.timeout(WITHIN):
                 try:
                     for piece in pieces:
-                        if hearing.done():
+                        if record_notifications.done():
                             break
                         writer.write(piece)
                         await writer.drain()
                         if pause:
-                            await asyncio.wait({hearing}, timeout=pause)
+                            await asyncio.wait({record_notifications}, timeout=pause)
                     if ends and writer.can_write_eof():
                         writer.write_eof()
                 except OSError:
                     pass  # it closed in the middle
-                return await hearing
+                return await record_notifications
         except TimeoutError:
             return b"hangs"
         finally:
-            hearing.cancel()
+            record_notifications.cancel()
             writer.transport.abort()
 
     async def ask(

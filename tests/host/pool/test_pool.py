@@ -21,7 +21,7 @@ from dragoman.host.pool.pool import PooledDialer
 from dragoman.host.room.agent import dialer_for_room
 from dragoman.store.memory import MemoryStore
 from dragoman.transport.remote.server.auth import Principal
-from tests.host.auth.test_roles import denied, hearing
+from tests.host.auth.test_roles import denied, record_notifications
 from tests.host.memory_host import Hosted, open_session, running_host, talker, until
 from tests.host.pool.test_process_limits import agent_text, agents, descriptors
 from tests.host.room.test_questions import Person
@@ -115,7 +115,7 @@ async def test_a_crash_of_a_shared_process_is_reported_in_each_session_and_each_
     host = Host([REAL], store=MemoryStore(), session_roles=MemorySessionRoles(), share_processes=True)
     hosted = Hosted(host, [], [])
     received: list[tuple[str, Any]] = []
-    async with hosted.client("ann", **hearing(received)) as ann:
+    async with hosted.client("ann", **record_notifications(received)) as ann:
         one, two = [await ann.open_session(str(tmp_path)) for _ in range(2)]
         (shared,) = agents()
         running = asyncio.ensure_future(one.ask("/slow 60"))

@@ -19,7 +19,7 @@ from dragoman.roles.client.session import ClientSession
 from dragoman.store.sqlite import SqliteStore
 from dragoman.transport.memory import memory_pair
 from dragoman.transport.remote.server.auth import Principal
-from tests.host.auth.test_roles import denied, hearing
+from tests.host.auth.test_roles import denied, record_notifications
 from tests.host.memory_host import Hosted, until
 
 TIMEOUT = 90.0
@@ -59,7 +59,10 @@ async def test_two_clients_share_a_real_agent_that_is_killed_and_a_host_that_is_
         received: list[tuple[str, Any]] = []
         host = Host([AGENT], store=store, session_roles=directory)
         hosted = Hosted(host, [], [])
-        async with hosted.client("ann", **hearing(received)) as ann, hosted.client("ann", dialect="crow") as ben:
+        async with (
+            hosted.client("ann", **record_notifications(received)) as ann,
+            hosted.client("ann", dialect="crow") as ben,
+        ):
             one = await ann.open_session(str(tmp_path))
             await one.ask("/stream 200 20")
             two = await ben.load_session(one.id, str(tmp_path))

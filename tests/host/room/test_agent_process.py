@@ -15,7 +15,7 @@ from dragoman.schema.config import SessionMode
 from dragoman.store.contract import Draft, Entry
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
-from tests.host.auth.test_roles import denied, hearing
+from tests.host.auth.test_roles import denied, record_notifications
 from tests.host.memory_host import messages_of, open_session, running_host, talker, until
 
 
@@ -68,7 +68,7 @@ async def test_an_agent_that_crashes_in_a_turn_is_reported_and_restarted(is_watc
 
     received: list[tuple[str, Any]] = []
     async with running_host() as hosted:
-        async with hosted.client("ann", **hearing(received)) as ann:
+        async with hosted.client("ann", **record_notifications(received)) as ann:
             session = await open_session(ann, tmp_path)
             if is_watched:
                 error = await denied(session.ask("die"))

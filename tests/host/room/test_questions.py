@@ -15,7 +15,7 @@ from dragoman.policy.decision import DENY
 from dragoman.policy.question import Operation
 from dragoman.policy.rules import Rule, RuleFile
 from dragoman.roles.client.permission.guard import Guard
-from tests.host.auth.test_roles import hearing
+from tests.host.auth.test_roles import record_notifications
 from tests.host.memory_host import Hosted, open_session, running_host, until
 
 
@@ -68,7 +68,7 @@ async def test_the_first_answer_wins_and_the_others_see_who_decided(tmp_path: Pa
     ann, ben = Person(), Person()
     async with (
         running_host() as hosted,
-        hosted.client("ann", permission=ann, **hearing(received)) as one,
+        hosted.client("ann", permission=ann, **record_notifications(received)) as one,
         hosted.client("ben", permission=ben) as two,
     ):
         session = await open_session(one, tmp_path)

@@ -13,7 +13,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.policy.decide import Policy
 from dragoman.roles.client.permission.guard import Guard
 from dragoman.schema.base import to_json
-from tests.host.auth.test_roles import hearing
+from tests.host.auth.test_roles import record_notifications
 from tests.host.memory_host import open_session, running_host, until
 
 
@@ -107,7 +107,10 @@ def runner() -> Agent:
 async def test_a_terminal_ends_with_the_client_that_ran_it(tmp_path: Path) -> None:
 
     received: list[tuple[str, Any]] = []
-    async with running_host(runner, make_guard=free_guard) as hosted, hosted.client("ann", **hearing(received)) as ann:
+    async with (
+        running_host(runner, make_guard=free_guard) as hosted,
+        hosted.client("ann", **record_notifications(received)) as ann,
+    ):
         session = await open_session(ann, tmp_path)
         async with hosted.client("ben", principal={"is_local": True}, workspace=WorkspaceAccess()) as ben:
             await hosted.host.session_roles.set_role(session.id, "ben", "editor")

@@ -211,7 +211,7 @@ class Performance:
         await self.say("é" * int(rest))
 
     async def extension(self, _: str) -> None:
-        """Ask for something the client has never heard of."""
+        """Send a request that the client does not know."""
         await self.say(json.dumps(await self._client.ext_method("example.org/unknown", {"a": 1})))
 
 

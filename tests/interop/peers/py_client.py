@@ -1,7 +1,7 @@
 """A client written with the official Python SDK, played by remote control.
 
 Each line of its input is a step as JSON ({"do": "prompt", ...}), each line of its output what came of it: the result or
-the error, the updates that arrived meanwhile, the questions and calls it answered. It starts the agent it is told to.
+the error, the updates that arrived meanwhile, the questions and calls it answered. A step names the agent to start.
 Knows nothing of Dragoman. ts_client.mjs is the same client with the other SDK; keep the two in step.
 """
 
@@ -64,7 +64,7 @@ class Terminal:
 
 
 class PythonClient(Client):
-    """Lends files and terminals, answers questions as it is told, and remembers everything."""
+    """Offers files and terminals, answers questions as configured, and records everything."""
 
     def __init__(self) -> None:
         self.updates: list[Any] = []
@@ -89,7 +89,7 @@ class PythonClient(Client):
     async def request_permission(
         self, session_id: str, tool_call: Any, options: list[Any], **kwargs: Any
     ) -> RequestPermissionResponse:
-        """Choose the option of the kind we were told."""
+        """Choose the option of the configured kind."""
         question = {"toolCall": tool_call, "options": options}
         self.asked.append(
             json.loads(json.dumps(question, default=lambda o: o.model_dump(by_alias=True, exclude_none=True)))

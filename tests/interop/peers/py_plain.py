@@ -35,7 +35,7 @@ CHARACTERS_PER_SECOND = 2_000_000
 
 
 class PlainClient(Client):
-    """Draws text, allows everything once, lends files."""
+    """Prints text, allows everything once, offers files."""
 
     cancelled = False
 

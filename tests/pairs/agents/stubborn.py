@@ -1,4 +1,4 @@
-"""An agent that speaks one dialect and no other: `stubborn.py DIALECT refuse|answer LOG`.
+"""An agent that accepts one dialect only: `stubborn.py DIALECT refuse|answer LOG`.
 
 To an initialize in another spelling it says invalid params (`refuse`) or answers in its own all the same (`answer`),
 having understood nothing. Its folder and every message it gets are written to LOG, one JSON value a line.

@@ -209,7 +209,7 @@ async def test_banjo_accepts_any_params_of_authenticate(params: Any) -> None:
 
 @pytest.mark.parametrize("params", [{}, {"method": 1, "x": [None]}, [1, "two"], None, "text"])
 async def test_a_client_that_names_no_auth_method_is_treated_like_banjo(params: Any) -> None:
-    """Banjo's initialize is the same as v1's, so the two cannot be told apart."""
+    """Banjo's initialize is the same as v1's, so the two cannot be distinguished."""
 
     async with raw_connection(Agent("any"), "v1") as client:
         assert await client.result("authenticate", params) == {}
@@ -263,7 +263,7 @@ async def test_a_client_gets_a_status_update_when_the_login_changes() -> None:
         await agent.notify_auth_changed()  # nothing has changed
         stored["is"] = True
         await agent.notify_auth_changed()
-        await client.heard_call("auth/status_update")
+        await client.wait_for_call("auth/status_update")
         assert client.params_of("auth/status_update")[4:] == [ada]
 
 

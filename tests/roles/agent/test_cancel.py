@@ -100,7 +100,7 @@ async def test_a_cancelled_turn_ends_as_cancelled_whatever_its_code_does(work: W
         asked = send_prompt(client, session)
         await begun.wait()
         for _ in range(times):
-            client.tell("session/cancel", {"sessionId": session})
+            client.notify("session/cancel", {"sessionId": session})
         answer = await client.until(lambda message: message.get("id") == asked)
         assert answer["result"] == {"stopReason": "cancelled"}
         states = [update["status"] for update in updates(client, "tool_call_update")]
@@ -131,7 +131,7 @@ async def test_a_cancelled_turn_is_answered_although_its_code_does_not_end(monke
         session = await new_session(client)
         asked = send_prompt(client, session)
         await begun.wait()
-        client.tell("session/cancel", {"sessionId": session})
+        client.notify("session/cancel", {"sessionId": session})
         answer = await client.until(lambda message: message.get("id") == asked)
         assert answer["result"] == {"stopReason": "cancelled"}
         assert updates(client, "tool_call_update")[-1]["status"] == "failed"
@@ -169,7 +169,7 @@ async def test_a_cancelled_turn_behind_middleware_is_answered_although_its_code_
         session = await new_session(client)
         asked = send_prompt(client, session)
         await begun.wait()
-        client.tell("session/cancel", {"sessionId": session})
+        client.notify("session/cancel", {"sessionId": session})
         answer = await client.until(lambda message: message.get("id") == asked)
         assert answer["result"] == {"stopReason": "cancelled"}
         assert agent.sessions[session].turn is not None  # it does go on
@@ -227,7 +227,7 @@ async def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
         clock[0] += timedelta(minutes=1)  # the login is over
         asked = send_prompt(client, session)
         await begun.wait()
-        client.tell("session/cancel", {"sessionId": session})
+        client.notify("session/cancel", {"sessionId": session})
         answer_ = await client.until(lambda message: message.get("id") == asked)
         assert answer_["result"] == {"stopReason": "cancelled"}
         let_go.set()
@@ -244,11 +244,11 @@ async def test_a_cancel_of_a_client_that_did_not_open_the_session_is_ignored() -
         session = await new_session(client)
         asked = send_prompt(client, session)
         await begun.wait()
-        stranger.tell("session/cancel", {"sessionId": session})
+        stranger.notify("session/cancel", {"sessionId": session})
         await stranger.result("session/list", {})  # by now the cancel was read
         assert agent.sessions[session].turn is not None
         assert not any(message.get("id") == asked for message in client.received)
-        client.tell("session/cancel", {"sessionId": session})
+        client.notify("session/cancel", {"sessionId": session})
         await client.until(lambda message: message.get("id") == asked)
 
 

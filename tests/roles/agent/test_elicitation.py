@@ -168,7 +168,7 @@ async def test_a_cancelled_turn_withdraws_its_question() -> None:
     async with raw_connection(agent, capabilities=BOTH) as client:
         session = await new_session(client)
         prompt = client.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
-        asked = await client.heard_call("elicitation/create")
-        client.tell("session/cancel", {"sessionId": session})
+        asked = await client.wait_for_call("elicitation/create")
+        client.notify("session/cancel", {"sessionId": session})
         assert (await client.answer(prompt))["result"] == {"stopReason": "cancelled"}
         assert {"requestId": asked["id"]} in client.params_of("$/cancel_request")

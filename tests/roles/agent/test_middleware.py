@@ -46,7 +46,7 @@ async def test_every_message_goes_through_the_chain_the_first_registered_first()
     async with raw_connection(agent) as client:
         session = await new_session(client)
         assert (await prompt_and_wait(client, session))["result"] == {"stopReason": "end_turn"}
-        client.tell("session/cancel", {"sessionId": session})
+        client.notify("session/cancel", {"sessionId": session})
         assert (await client.error("_unknown", {}))["code"] == -32601
     for method in ("initialize", "session/new", "session/prompt", "session/cancel"):
         assert [each for each in seen if each.endswith(method)] == [
@@ -110,8 +110,8 @@ async def test_a_turn_behind_middleware_is_cancelled_like_any_other() -> None:
     async with raw_connection(agent) as client:
         session = await new_session(client)
         prompt = client.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
-        await client.heard_call("session/update")
-        client.tell("session/cancel", {"sessionId": session})
+        await client.wait_for_call("session/update")
+        client.notify("session/cancel", {"sessionId": session})
         assert (await client.answer(prompt))["result"] == {"stopReason": "cancelled"}
         assert client.params_of("session/update")[-1]["update"]["status"] == "failed"
 
@@ -132,7 +132,7 @@ async def test_an_extension_is_answered_by_its_own_function_in_any_dialect(diale
 
     async with raw_connection(agent, dialect) as client:
         assert await client.result("_acme/index", {"depth": 3}) == {"files": 6}
-        client.tell("_acme/seen", {"path": "/a"})
+        client.notify("_acme/seen", {"path": "/a"})
         assert (await client.error("_acme/other", {}))["code"] == -32601
         assert received == [{"path": "/a"}]
 

@@ -158,7 +158,7 @@ async def test_sessions_that_change_between_pages_do_not_shift_others(monkeypatc
         here = [await new_session(client) for _ in range(6)]
         first = await client.result("session/list", {})
         await new_session(client)  # a new one, before all others
-        await client.result("session/delete", {"sessionId": here[4]})  # the last that was told
+        await client.result("session/delete", {"sessionId": here[4]})  # the last one of the page
         await client.result("session/delete", {"sessionId": here[3]})  # the next
         second = await client.result("session/list", {"cursor": first["nextCursor"]})
         third = await client.result("session/list", {"cursor": second["nextCursor"]})

@@ -30,7 +30,7 @@ from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing import connect_in_memory
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 def stored_agent(store: Store, **more: Any) -> Agent:
@@ -73,7 +73,7 @@ def stored_agent(store: Store, **more: Any) -> Agent:
 
 def run(test: Any) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await test()
 
     asyncio.run(bounded())
@@ -293,7 +293,7 @@ async def test_everything_a_client_got_from_a_killed_agent_is_loaded_again(tmp_p
     words = [sys.executable, str(program), str(tmp_path / "s.db")]
 
     received: list[str] = []
-    async with connect(words, initialize_timeout=PATIENCE) as client:
+    async with connect(words, initialize_timeout=TIMEOUT) as client:
         session = await client.open_session("/")
 
         async def listen() -> None:
@@ -304,7 +304,7 @@ async def test_everything_a_client_got_from_a_killed_agent_is_loaded_again(tmp_p
 
         with pytest.raises(AgentExited):
             await listen()
-    async with connect(words, initialize_timeout=PATIENCE) as client:
+    async with connect(words, initialize_timeout=TIMEOUT) as client:
         loaded = await client.load_session(session.id, "/")
         shown = "".join(
             update.content.text  # type: ignore[union-attr]

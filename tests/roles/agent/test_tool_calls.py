@@ -203,8 +203,8 @@ async def test_a_call_that_is_open_when_the_turn_is_cancelled_becomes_cancelled(
         prompt = client.ask("session/prompt", asked)
         await client.until(lambda message: message.get("params", {}).get("data", {}).get("status") == where)
         if where == "awaiting_permission":
-            await client.heard_call("session/request_permission")
-        client.tell("session/cancel", {"sessionId": session})
+            await client.wait_for_call("session/request_permission")
+        client.notify("session/cancel", {"sessionId": session})
         assert (await client.answer(prompt))["result"]["stopReason"] == "cancelled"
         assert sent_statuses(client)[-1] == "cancelled"
 

@@ -225,7 +225,7 @@ async def test_a_failed_or_cancelled_compaction_reports_its_status(error: Except
     async with raw_connection(acting_agent(fail), capabilities={"session": {"compaction": {}}}) as client:
         session = await new_session(client)
         prompt = client.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
-        await client.heard_call("session/update")
-        client.tell("session/cancel", {"sessionId": session})
+        await client.wait_for_call("session/update")
+        client.notify("session/cancel", {"sessionId": session})
         await client.answer(prompt)
         assert updates(client, "compaction_update")[-1]["status"] == status

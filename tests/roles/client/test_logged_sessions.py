@@ -24,7 +24,7 @@ from dragoman.store.replay import build_transcript, render_markdown
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing import connect_in_memory
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 def talking_agent() -> Agent:
@@ -74,7 +74,7 @@ class Slow(MemoryStore):
 
 def run(test: Any) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await test()
 
     asyncio.run(bounded())
@@ -344,7 +344,7 @@ async def test_a_session_is_resumed_or_loaded_if_the_agent_has_it() -> None:
         assert went.method == "session/resume"
         assert await went.session.ask("more") == "TextContent: more"
     kinds = [entry.kind for entry in (await store.read(session.id))[count:]]
-    # What load told again is not logged again.
+    # What load replays is not logged again.
     assert kinds == ["opened", "opened", "turn_started", "prompt", "update", "turn_ended"]
     assert len(await store.sessions()) == 1
 

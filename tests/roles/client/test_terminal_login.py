@@ -108,7 +108,7 @@ async def test_without_terminal_login_nothing_is_announced_and_nothing_is_sent(o
         with pytest.raises(ProtocolError, match=why) as caught:
             await remote.authenticate("device")
         assert caught.value.kind == Kind.CAPABILITY_UNSUPPORTED
-        remote.notify("logout", {})  # the next thing it hears
+        remote.notify("logout", {})  # the next message that it gets
         await playing
 
 

@@ -154,7 +154,7 @@ async def test_bytes_are_read_and_written(tmp_path: Path, way: tuple[str, str]) 
     first = next(frame for frame in wire.said if frame.get("method") == "fs/write_binary_file")
     assert first["params"]["data"] == base64.b64encode(BYTES).decode()
     assert first["params"]["createDirectories"] is True
-    answers = [frame["result"] for frame in wire.heard if "size" in (frame.get("result") or {})]
+    answers = [frame["result"] for frame in wire.received if "size" in (frame.get("result") or {})]
     assert answers[0] == {"data": base64.b64encode(BYTES).decode(), "size": len(BYTES)}
     assert answers[1] == {"data": base64.b64encode(BYTES[254:258]).decode(), "size": len(BYTES), "truncated": True}
     assert [question.operation for question in approve.questions] == ["write", "write", "read", "read", "write"]
@@ -246,7 +246,7 @@ async def test_changes_are_sent_until_the_watch_ends(tmp_path: Path, way: tuple[
     approve = Approving()
     async with in_turn(tmp_path, work, way, workspace=WorkspaceAccess(approve=approve)) as (remote, wire, _):
         assert request_methods(wire) == ["fs/watch", "fs/unwatch"]
-        received = [frame for frame in wire.heard if frame.get("method") == "fs/changed"]
+        received = [frame for frame in wire.received if frame.get("method") == "fs/changed"]
         assert received
         assert all("id" not in frame and set(frame["params"]) >= {"watchId", "changes"} for frame in received)
         assert [(question.operation, question.method) for question in approve.questions] == [("read", "fs/watch")]
@@ -395,9 +395,9 @@ async def test_workspace_capabilities_are_announced_in_both_forms() -> None:
             peer.send({"jsonrpc": "2.0", "id": frame["id"], "result": {**result, capabilities: {}}})
             return frame["params"]
 
-        hearing = asyncio.create_task(answer())
+        answering = asyncio.create_task(answer())
         async with connect(ours, dialect=dialect, workspace=workspace, **options):
-            return await hearing
+            return await answering
 
     params = await introduced("draft", WorkspaceAccess(max_terminals=5))
     assert params["capabilities"] == {
@@ -632,7 +632,7 @@ async def test_watches_are_bounded_end_with_their_session_and_can_be_forgotten(
         other = await remote.open_session(str(tmp_path))
         await other.ask("again")
         # Two answers, no news: nobody watches for the first session any more.
-        assert [frame for frame in wire.heard if frame.get("method") == "fs/changed"] == []
+        assert [frame for frame in wire.received if frame.get("method") == "fs/changed"] == []
         tasks = [task for *_, task in watches.values()]
     assert watches == {}
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -785,9 +785,9 @@ async def test_a_draft_agent_is_pushed_what_a_command_prints_and_told_whether_it
         await ask("terminal/release", terminalId=terminal)
 
     wire = await run_turn(tmp_path, work, ("draft", "draft"))
-    pushed = [frame["params"] for frame in wire.heard if frame.get("method") == "terminal/output"]
+    pushed = [frame["params"] for frame in wire.received if frame.get("method") == "terminal/output"]
     assert {(params["stream"], params["data"]) for params in pushed} == {("stdout", "out\n"), ("stderr", "err\n")}
-    answers = [frame["result"] for frame in wire.heard if "result" in frame]
+    answers = [frame["result"] for frame in wire.received if "result" in frame]
     assert isinstance(next(answer["pid"] for answer in answers if "terminalId" in answer), int)
     assert {"killed": False} in answers  # it had ended
     assert {"released": True} in answers

@@ -14,7 +14,7 @@ LISTED = {"sessionId": S, "cwd": "/w", "title": "Roof"}
 SETTINGS = {"modes": {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}}
 GONE = {"code": -32002, "message": "there is no such session", "data": {"kind": "session_not_found"}}
 
-# How an editor of each dialect introduces itself and opens a session, and what the host is told then; by hand.
+# How an editor of each dialect sends initialize and opens a session, and what the host then gets; written by hand.
 SPOKEN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "v1": (
         {"protocolVersion": 1, "clientCapabilities": {}},

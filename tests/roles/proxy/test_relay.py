@@ -101,7 +101,7 @@ async def test_a_question_that_names_its_tool_call_by_id_only_is_sent_with_what_
         question = {"sessionId": "s", "toolCall": {"toolCallId": EDIT["toolCallId"]}, "options": YES_NO}
         pair.agent.send(call(5, "session/request_permission", question))
         if dialect == "draft":
-            asked = (await pair.client.heard_call("session/request_permission"))["params"]
+            asked = (await pair.client.wait_for_call("session/request_permission"))["params"]
             told = [asked["operation"], asked["resource"], asked["reason"]]
             assert told == ["file_write", "/work/out.txt", "Write out.txt"]
         elif dialect == "crow":

@@ -1,7 +1,7 @@
 """What was recorded, held against what is in the logs: nothing acknowledged is lost, doubled or out of order.
 
 Takes the lines of a recorder and the folder with the files of the client and the agent; gives findings. Acknowledged is
-what a client was given or answered, an entry whose number it was told, and what the store told the writer.
+what a client received or answered, an entry whose number it received, and what the store reported to the writer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.store.kill_run.records import NOTHING, Records, StoredLogs, Turn
 # So many descriptors more than at its first agent a client may have at a later one: those of an agent that is ending.
 FDS = 6
 
-# So many faults are told; the rest is the same again.
+# So many faults are printed; the others are repetitions.
 TOLD = 20
 
 
@@ -95,11 +95,11 @@ def _numbers(files: dict[str, StoredLogs], records: Records, findings: Findings)
     acknowledged = {(file, log, seq) for file, log, seq, _ in records.kept + records.wrote}
     findings.acknowledged = len(acknowledged) + sum(map(len, records.given.values())) + len(records.answered)
     findings.questions = sum(map(len, records.asked.values()))
-    findings.acknowledged += findings.questions + sum(map(len, records.heard.values()))
+    findings.acknowledged += findings.questions + sum(map(len, records.received.values()))
 
 
-def _entry(told: StoredLogs, log: str, seq: int, wanted: str, what: Any, findings: Findings) -> None:
-    entries = told.logs.get(log, [])
+def _entry(stored: StoredLogs, log: str, seq: int, wanted: str, what: Any, findings: Findings) -> None:
+    entries = stored.logs.get(log, [])
     if seq > len(entries):
         _fault(findings, "lost", f"{log} {seq} was acknowledged and is not there")
     elif what(entries[seq - 1]) != wanted:
@@ -137,22 +137,24 @@ def _deliveries(client: StoredLogs, records: Records, findings: Findings) -> Non
             _fault(findings, "lost", f"{log}: {turn} was answered, its log has {shown.ends}")
         if given[log, turn] != shown.texts:
             _fault(findings, "lost", f"{log}: {turn} was answered, and not all of it was given")
-    for what, known in (("asked", records.asked), ("decided", records.heard)):
+    for what, known in (("asked", records.asked), ("decided", records.received)):
         _questions(client, what, known, records, findings)
     findings.turns, findings.answered = len(records.began), len(records.answered)
 
 
-def _questions(told: StoredLogs, what: str, known: dict[str, list[str]], records: Records, findings: Findings) -> None:
-    """What the user was asked, and what the agent heard of the answer, was in the log before."""
+def _questions(
+    stored: StoredLogs, what: str, known: dict[str, list[str]], records: Records, findings: Findings
+) -> None:
+    """What the user was asked, and the answer that the agent received, was in the log before."""
     for turn, questions in known.items():
-        kept = getattr(_turn(told, records, turn), what)
+        kept = getattr(_turn(stored, records, turn), what)
         if questions != kept[: len(questions)]:
             _fault(findings, "lost", f"{turn}: {what} {questions}, kept {kept}")
 
 
-def _turn(told: StoredLogs, records: Records, turn: str) -> Turn:
-    """A turn as the log has it that it began in; one whose beginning nobody heard of, wherever it is."""
-    logs = [told.turns.get(records.began[turn], {})] if turn in records.began else told.turns.values()
+def _turn(stored: StoredLogs, records: Records, turn: str) -> Turn:
+    """A turn as the log has it that it began in; one whose beginning was not recorded, wherever it is."""
+    logs = [stored.turns.get(records.began[turn], {})] if turn in records.began else stored.turns.values()
     return next((turns[turn] for turns in logs if turn in turns), NOTHING)
 
 
@@ -166,7 +168,7 @@ def _both_ends(client: StoredLogs, agent: StoredLogs, records: Records, findings
                 _fault(findings, "lost", f"{log}: the client has more of {turn} than the agent")
             if turn in records.answered and (shown.texts != kept.texts or len(kept.ends) != 1):
                 _fault(findings, "lost", f"{log}: {turn} was answered, and the agent has {kept.ends} and other texts")
-            received = records.heard.get(turn, [])
+            received = records.received.get(turn, [])
             if received != kept.decided[: len(received)] or shown.decided[: len(kept.decided)] != kept.decided:
                 _fault(
                     findings, "lost", f"{log}: {turn} heard {received}, agent {kept.decided}, client {shown.decided}"
@@ -176,7 +178,7 @@ def _both_ends(client: StoredLogs, agent: StoredLogs, records: Records, findings
 
 
 def _loads(client: StoredLogs, agent: StoredLogs, records: Records, findings: Findings) -> None:
-    """A fresh process loads every session, and is told what the agent's log has."""
+    """A fresh process loads every session, and receives what the agent's log has."""
     for session in client.agent_sessions.values():
         kept = [text for turn in agent.turns.get(session, {}).values() for text in turn.texts]
         if records.loaded.get(session) == kept:

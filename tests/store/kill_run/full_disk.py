@@ -36,7 +36,7 @@ KILLED = 40
 ALONE = 0.6
 
 # A round of one kind or the other that takes longer hangs. Seconds.
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 @contextmanager
@@ -115,7 +115,7 @@ async def shortage_run(folder: str, kind: str, rounds: int, seed: str) -> Findin
 
 
 def _are_refused(stage: KillRun, before: dict[str, int], whom: set[str]) -> bool:
-    """Whether the writer heard of it, and the client, of its own store or of its agent's."""
+    """Whether the writer and the client got the error, from their own store or from the agent's."""
     new = {who for who, count in stage.refused.items() if count > before.get(who, 0)}
     return ("writer" in new or "writer" not in whom) and bool(new - {"writer"} or whom == {"writer"})
 
@@ -125,7 +125,7 @@ def apart(kind: str, rounds: int, seed: str) -> Findings:
     words = [sys.executable, "-m", "tests.store.kill_run.full_disk", kind, str(rounds), seed]
     if kind == FULL:
         words = ["unshare", *OWN_DISKS, *words]
-    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, timeout=PATIENCE * (rounds + 2))
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, timeout=TIMEOUT * (rounds + 2))
     if done.returncode:
         return Findings(faults=[f"the run ended with {done.returncode}: {' '.join(words)}"])
     return msgspec.json.decode(done.stdout, type=Findings)

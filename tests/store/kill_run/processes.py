@@ -1,4 +1,4 @@
-"""The stage of a kill run: it starts the recorder, the client and the writer, hears what happens, and kills.
+"""The processes of a kill run: start the recorder, the client and the writer, read their reports, and kill.
 
 Gives the killer and the shortages what they need: wait for news of somebody, kill somebody at once, start them again,
 end the play and have the recorder compare. Below are the processes; only this one knows their ids.
@@ -19,7 +19,7 @@ from tests.store.kill_run.comparison import Findings
 from tests.store.kill_run.paths import FILES, MARK, ROOT, command, processes, store_file
 
 # Nothing on the stage takes longer, on a machine that is busy with other things too. Seconds.
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 ROLES = ("agent", "client", "writer")
 
@@ -54,7 +54,7 @@ class KillRun:
         self._recorder = await self._started("recorder", address, output=asyncio.subprocess.PIPE)
         self._ready = asyncio.Event()
         self._listening = asyncio.create_task(self._listen())
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await self._ready.wait()
             for role in _LETTERS:
                 await self.start(role)
@@ -101,12 +101,12 @@ class KillRun:
     async def until(self, what: Callable[[], bool], sentence: str) -> None:
         """Wait for news after which something is so."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while not what():
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise AssertionError(f"in {PATIENCE:.0f} seconds {sentence} did not happen") from None
+            raise AssertionError(f"in {TIMEOUT:.0f} seconds {sentence} did not happen") from None
 
     async def start(self, role: str) -> None:
         """Let somebody play a role again."""
@@ -163,7 +163,7 @@ class KillRun:
                 faults.append(f"{file}-wal is left, though everybody ended")
         faults += await self._ended("a look", await self._started("client", "look", "--look"))
         await self._write("compare")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             findings = await self._findings
             await self._recorder.wait()
             while (left := processes(self.mark)) and self._tries():  # noqa: ASYNC110  (nobody tells when they end)
@@ -182,7 +182,7 @@ class KillRun:
         assert player.stdin is not None
         player.stdin.close()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 status = await player.wait()
         except TimeoutError:
             player.kill()

@@ -17,11 +17,11 @@ import msgspec
 from tests.store.kill_run.comparison import compare
 from tests.store.kill_run.records import Records
 
-# What the killer hears of at once.
+# What is reported to the killer at once.
 NEWS = frozenset({"here", "began", "refused", "broken", "answered"})
 
 # The victims have ended when a comparison is asked for; what they said last is read within this time. Seconds.
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 async def main(folder: str, address: str) -> None:
@@ -43,12 +43,12 @@ async def main(folder: str, address: str) -> None:
             lines.discard(task)
             writer.close()
 
-    # A session that is told again is one line.
+    # A session that is replayed is one line.
     server = await asyncio.start_unix_server(listen, address, limit=1 << 26)
     print("ready", flush=True)
     while (line := (await asyncio.to_thread(sys.stdin.readline)).split())[:1] not in ([], ["compare"]):
         records.note(line)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while lines:
             await asyncio.wait(lines)
     server.close()

@@ -1,4 +1,4 @@
-"""What a recorder heard in a kill run, and what the logs tell: both turn by turn, ready to be compared."""
+"""What a recorder received in a kill run, and what the logs contain: both turn by turn, to be compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Records:
         self.began: dict[str, str] = {}  # turn: log
         self.answered: dict[str, str] = {}
         self.asked: dict[str, list[str]] = defaultdict(list)  # by turn
-        self.heard: dict[str, list[str]] = defaultdict(list)
+        self.received: dict[str, list[str]] = defaultdict(list)
         self.killed: list[tuple[str, str]] = []  # role, name
         self.loaded: dict[str, list[str]] = {}
         self.refused: dict[str, int] = defaultdict(int)
@@ -42,7 +42,7 @@ class Records:
             case ["asked", question]:
                 self.asked[question.partition("?")[0]].append(question)
             case ["heard", question]:
-                self.heard[question.partition("?")[0]].append(question)
+                self.received[question.partition("?")[0]].append(question)
             case ["killed", role, name]:
                 self.killed.append((role, name))
             case ["loaded", session, *texts]:

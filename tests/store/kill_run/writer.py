@@ -50,7 +50,7 @@ async def write(
             except StoreFault as fault:
                 records.say("refused", "writer", fault.why)
                 await asyncio.sleep(RETRY)
-                break  # the turn stays as it is: nobody may be told of a gap
+                break  # the turn stays as it is: nobody may receive a gap
             for entry in entries:
                 records.say("wrote", file, log, entry.seq, entry.body)
             await asyncio.sleep(dice.random() * PAUSE)

@@ -46,12 +46,12 @@ class Host:
         self.capabilities = capabilities
         self.lines: asyncio.Queue[MemoryTransport] = asyncio.Queue()
         self.said: list[str] = []
-        self.told = asyncio.Event()
+        self.reported = asyncio.Event()
         self.refusal: ConnectionFailed | None = None
 
     def report(self, line: str) -> None:
         self.said.append(line)
-        self.told.set()
+        self.reported.set()
 
     async def dial(self) -> Transport:
         if self.refusal is not None:
@@ -60,7 +60,7 @@ class Host:
         self.lines.put_nowait(theirs)
         return ours
 
-    async def hear(self, line: Transport) -> dict[str, Any]:
+    async def receive_message(self, line: Transport) -> dict[str, Any]:
         """Return the next message; exactly one must have been sent."""
         frames = await line.receive()
         assert len(frames) == 1, frames
@@ -70,7 +70,7 @@ class Host:
 
     async def greet(self, line: Transport) -> dict[str, Any]:
         """Answer initialize."""
-        asked = await self.hear(line)
+        asked = await self.receive_message(line)
         assert asked["method"] == "initialize"
         line.send(encode(id=asked["id"], result={"protocolVersion": 1, "agentCapabilities": self.capabilities}))
         return asked
@@ -82,7 +82,7 @@ class Host:
         client.send(encode(id=0, method="initialize", params={"protocolVersion": 1, "clientInfo": {"name": "x"}}))
         await self.greet(line)
         client.send(encode(id=1, method="session/new", params={"cwd": "/w", "mcpServers": []}))
-        await self.hear(line)
+        await self.receive_message(line)
         line.send(encode(id=1, result={"sessionId": "s"}))
         assert len(await receive_messages(client, 2)) == 2
         return client, line
@@ -114,14 +114,14 @@ def test_a_session_is_attached_after_the_last_delivered_entry() -> None:
         line = await host.lines.get()
         introduced = await host.greet(line)
         assert introduced["params"] == {"protocolVersion": 1, "clientInfo": {"name": "x"}}
-        joined = await host.hear(line)
+        joined = await host.receive_message(line)
         assert (joined["method"], joined["params"]) == ("session/attach", {"sessionId": "s", "cursor": 5})
         for frame in (update("again", 5), update("new", 6), encode(id=joined["id"], result={})):
             line.send(frame)
         line.send(update("newer", 7))
         got = await receive_messages(client, 2)
         assert [message["params"]["update"]["text"] for message in got] == ["new", "newer"]
-        await host.told.wait()
+        await host.reported.wait()
         await client.close()
 
     assert [line.partition(": ")[2] for line in run_with_host(work).said] == [
@@ -133,13 +133,13 @@ def test_open_requests_are_answered_after_the_missed_history() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
         client.send(encode(id=2, method="session/prompt", params={"sessionId": "s", "prompt": []}))
-        await host.hear(line)
+        await host.receive_message(line)
         line.send(update("one", 1))
         await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
-        joined = await host.hear(line)
+        joined = await host.receive_message(line)
         line.send(update("two", 2))
         line.send(encode(id=joined["id"], result={}))
         two, lost = await receive_messages(client, 2)
@@ -160,16 +160,16 @@ def test_a_question_of_the_lost_connection_is_cancelled_and_asked_again() -> Non
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
-        joined = await host.hear(line)
+        joined = await host.receive_message(line)
         line.send(question)
         line.send(encode(id=joined["id"], result={}))
         back, again = await receive_messages(client, 2)
         assert (back["method"], back["params"]) == ("$/cancel_request", {"requestId": 0})
         assert again["method"] == "session/request_permission"
         assert again["id"] != 0
-        client.send(encode(id=0, result={"outcome": {"outcome": "cancelled"}}))  # the answer to the one taken back
+        client.send(encode(id=0, result={"outcome": {"outcome": "cancelled"}}))  # the answer to the cancelled one
         client.send(encode(id=again["id"], result={"outcome": {"outcome": "selected", "optionId": "yes"}}))
-        answer = await host.hear(line)
+        answer = await host.receive_message(line)
         assert (answer["id"], answer["result"]["outcome"]["outcome"]) == (0, "selected")
         await client.close()
 
@@ -181,15 +181,15 @@ def test_frames_sent_while_disconnected_are_sent_after_reconnecting() -> None:
         client, line = await host.open()
         host.refusal = Unreachable("nobody listens", is_passing=True)
         await line.close()
-        await host.told.wait()
+        await host.reported.wait()
         client.send(encode(id=7, method="session/list", params={}))
         assert not client.congested()
         host.refusal = None
         line = await host.lines.get()
         await host.greet(line)
-        joined = await host.hear(line)
+        joined = await host.receive_message(line)
         line.send(encode(id=joined["id"], result={}))
-        assert (await host.hear(line))["method"] == "session/list"
+        assert (await host.receive_message(line))["method"] == "session/list"
         line.send(encode(id=7, result={"sessions": []}))
         assert (await receive_messages(client, 1))[0]["id"] == 7
         await client.close()
@@ -207,7 +207,7 @@ def test_a_history_replayed_on_load_is_not_delivered_twice() -> None:
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
-        joined = await host.hear(line)
+        joined = await host.receive_message(line)
         assert joined["method"] == "session/load"
         assert joined["params"] == {"sessionId": "s", "cwd": "/w", "mcpServers": []}
         line.send(update("one"))
@@ -226,11 +226,11 @@ def test_a_session_that_no_longer_exists_is_reported_and_dropped() -> None:
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
-        joined = await host.hear(line)
+        joined = await host.receive_message(line)
         line.send(encode(id=joined["id"], error={"code": -32002, "message": "no such session"}))
         line.send(encode(method="_after"))
         assert (await receive_messages(client, 1))[0]["method"] == "_after"
-        await host.told.wait()
+        await host.reported.wait()
         await client.close()
 
     assert "no such session" in run_with_host(work).said[0]
@@ -281,27 +281,27 @@ def test_attaching_is_retried_after_a_temporary_error_and_frames_are_held() -> N
     async def work(host: Host) -> None:
         client, line = await host.open()
         client.send(encode(id=2, method="session/new", params={"cwd": "/w", "mcpServers": []}))
-        await host.hear(line)
+        await host.receive_message(line)
         line.send(encode(id=2, result={"sessionId": "t"}))
         await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
         busy = {"code": -32603, "message": "it crashed", "data": {"kind": "rate_limited", "retryAfter": 0.01}}
-        line.send(encode(id=(await host.hear(line))["id"], error=busy))
-        line.send(encode(id=(await host.hear(line))["id"], result={}))
-        await host.told.wait()  # one of the two is joined, and goes on
+        line.send(encode(id=(await host.receive_message(line))["id"], error=busy))
+        line.send(encode(id=(await host.receive_message(line))["id"], result={}))
+        await host.reported.wait()  # one of the two is joined, and goes on
         client.send(encode(id=3, method="session/prompt", params={"sessionId": "s", "prompt": []}))
         client.send(encode(id=4, method="session/prompt", params={"sessionId": "t", "prompt": []}))
-        said = [await host.hear(line), await host.hear(line)]
+        said = [await host.receive_message(line), await host.receive_message(line)]
         assert sorted(each["method"] for each in said) == ["session/attach", "session/prompt"]
         assert {each["params"]["sessionId"] for each in said if "prompt" in each["params"]} == {"t"}
         (again,) = (each for each in said if each["method"] == "session/attach")
         line.send(encode(id=again["id"], error=busy))
-        again = await host.hear(line)
+        again = await host.receive_message(line)
         line.send(update("missed", 1))
         line.send(encode(id=again["id"], result={}))
-        waited = await host.hear(line)
+        waited = await host.receive_message(line)
         assert (waited["id"], waited["params"]["sessionId"]) == (3, "s")
         assert (await receive_messages(client, 1))[0]["params"]["update"]["text"] == "missed"
         await client.close()
@@ -319,17 +319,17 @@ def test_a_session_without_an_answer_does_not_block_others(monkeypatch: pytest.M
     async def work(host: Host) -> None:
         client, line = await host.open()
         client.send(encode(id=2, method="session/load", params={"sessionId": "t", "cwd": "/w", "mcpServers": []}))
-        await host.hear(line)
+        await host.receive_message(line)
         line.send(encode(id=2, result={}))
         await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
-        assert (await host.hear(line))["params"]["sessionId"] == "s"
-        joined = await host.hear(line)
+        assert (await host.receive_message(line))["params"]["sessionId"] == "s"
+        joined = await host.receive_message(line)
         assert joined["params"]["sessionId"] == "t"
         line.send(encode(id=joined["id"], result={}))
-        await host.told.wait()
+        await host.reported.wait()
         await client.close()
 
     assert "1 session attached again" in run_with_host(work).said[0]
@@ -339,7 +339,7 @@ def test_an_unexpected_error_while_reconnecting_reaches_the_receiver() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
         client.send(encode(id=2, method="session/prompt", params={"sessionId": "s", "prompt": []}))
-        await host.hear(line)
+        await host.receive_message(line)
         host.refusal = KeyError("a fault of ours")  # type: ignore[assignment]
         await line.close()
         assert (await receive_messages(client, 1))[0]["error"]["data"]["kind"] == "connection_lost"
@@ -354,14 +354,14 @@ def test_a_viewer_reconnects_as_a_viewer() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()
         client.send(encode(id=2, method="session/attach", params={"sessionId": "t", "role": "observer"}))
-        await host.hear(line)
+        await host.receive_message(line)
         line.send(encode(id=2, result={"role": "observer"}))
         await receive_messages(client, 1)
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
-        line.send(encode(id=(await host.hear(line))["id"], result={}))
-        joined = await host.hear(line)
+        line.send(encode(id=(await host.receive_message(line))["id"], result={}))
+        joined = await host.receive_message(line)
         assert joined["params"] == {"sessionId": "t", "role": "observer", "historyPolicy": "full"}
         await client.close()
 
@@ -405,16 +405,16 @@ def test_a_question_that_cannot_be_cancelled_is_not_shown_twice(dialect: str) ->
         client = await dial_reconnecting(host.dial, backoff=EAGER, report=host.report)
         line = await host.lines.get()
         client.send(encode(id=0, method="initialize", params=spoken["initialize"]))
-        line.send(encode(id=(await host.hear(line))["id"], result=spoken["introduced"]))
+        line.send(encode(id=(await host.receive_message(line))["id"], result=spoken["introduced"]))
         client.send(encode(id=1, method="session/new", params=spoken["new"]))
-        await host.hear(line)
+        await host.receive_message(line)
         line.send(encode(id=1, result={"sessionId": "s"}))
         line.send(encode(**spoken["question"], params=spoken["asked"]))
         await receive_messages(client, 3)
         await line.close()
         line = await host.lines.get()
-        line.send(encode(id=(await host.hear(line))["id"], result=spoken["introduced"]))
-        joined = await host.hear(line)
+        line.send(encode(id=(await host.receive_message(line))["id"], result=spoken["introduced"]))
+        joined = await host.receive_message(line)
         assert joined["method"] == "session/load"
         again = {**spoken["question"], **({"id": 1} if "id" in spoken["question"] else {})}
         line.send(encode(**again, params=spoken["asked"]))
@@ -422,7 +422,7 @@ def test_a_question_that_cannot_be_cancelled_is_not_shown_twice(dialect: str) ->
         line.send(encode(method="_after"))
         assert [each["method"] for each in await receive_messages(client, 1)] == ["_after"]
         client.send(encode(**spoken["answer"]))
-        answer = await host.hear(line)
+        answer = await host.receive_message(line)
         assert answer == {"jsonrpc": "2.0", **spoken["answer"], **({"id": 1} if "id" in spoken["answer"] else {})}
         await client.close()
 
@@ -437,7 +437,7 @@ def test_an_entry_sent_as_several_updates_is_delivered_whole() -> None:
         await line.close()
         line = await host.lines.get()
         await host.greet(line)
-        joined = await host.hear(line)
+        joined = await host.receive_message(line)
         for frame in (update("old", 1), update("first half", 2), update("second half", 2)):
             line.send(frame)
         line.send(encode(id=joined["id"], result={}))

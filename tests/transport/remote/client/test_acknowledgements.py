@@ -10,7 +10,7 @@ from dragoman import Agent, Turn, connect
 from dragoman.transport.remote import resume
 from dragoman.transport.remote.server.limits import ServerLimits
 
-PATIENCE = 20.0  # seconds; it takes a tenth of one
+TIMEOUT = 20.0  # seconds; it takes a tenth of one
 
 
 def test_a_long_stream_passes_a_small_buffer_without_waiting_for_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +25,7 @@ def test_a_long_stream_passes_a_small_buffer_without_waiting_for_the_clock(monke
 
     async def run() -> str:
         async with (
-            asyncio.timeout(PATIENCE),
+            asyncio.timeout(TIMEOUT),
             agent.serve_http(limits=ServerLimits(buffered=128 * 1024)) as served,
             connect(served.url.replace("http", "ws", 1)) as remote,
         ):

@@ -22,7 +22,7 @@ def call(id: int | None, method: str, **params: Any) -> bytes:
     return json.dumps({**head, "method": method, "params": params}).encode()
 
 
-async def hear(ours: HttpTransport, count: int = 1) -> list[Any]:
+async def receive_frames(ours: HttpTransport, count: int = 1) -> list[Any]:
     return [json.loads(frame) for frame in await take(ours, count)]
 
 
@@ -47,20 +47,20 @@ def test_every_message_of_a_session_names_it_including_answers() -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         ours.send(call(1, "session/new", cwd="/", mcpServers=[]))
         server.say(id=1, result={"sessionId": "s1"})
-        await hear(ours)
+        await receive_frames(ours)
         ours.send(call(2, "session/prompt", sessionId="s1", prompt=[]))
         server.say("s1", id=7, method="session/request_permission", params={"sessionId": "s1"})
         server.say("s1", id="seven", method="fs/read_text_file", params={"path": "/x"})  # no session in it
-        await hear(ours, 2)
+        await receive_frames(ours, 2)
         for id in (7, "seven"):
             ours.send(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode())
         server.say("s1", id=2, result={"stopReason": "end_turn"})
-        await hear(ours)
+        await receive_frames(ours)
         ours.send(call(None, "session/cancel", sessionId="s1"))
         ours.send(call(3, "session/list"))
         ours.send(call(4, "cancel", session_id="s2"))  # as another dialect spells it
         server.say(id=3, result={})
-        await hear(ours)
+        await receive_frames(ours)
         await ours.close()
 
     server = play(work)
@@ -89,7 +89,7 @@ def test_cookies_are_kept_for_the_life_of_the_connection() -> None:
         ours.send(call(1, "session/list"))
         ours.send(call(2, "session/list"))
         server.say(id=2, result={})
-        await hear(ours)
+        await receive_frames(ours)
 
     server = play(work)
     assert server.asked[-1].headers["cookie"] == "node=a7"
@@ -101,7 +101,7 @@ def test_messages_are_posted_one_after_the_other_and_numbered() -> None:
             ours.send(call(None, "_n", n=number))
         ours.send(call(1, "session/list"))
         server.say(id=1, result={})
-        await hear(ours)
+        await receive_frames(ours)
 
     posts = [each for each in play(work).asked if each.method == "POST"][1:]
     assert [each.body["params"].get("n") for each in posts] == [*range(20), None]
@@ -116,7 +116,7 @@ def test_a_rate_limited_message_is_sent_again_when_the_server_says() -> None:
         server.refuse(is_call("session/list"), 503)
         ours.send(call(1, "session/list"))
         server.say(id=1, result={})
-        await hear(ours)
+        await receive_frames(ours)
 
     assert play(work, said).posts() == [("session/list", None)] * 3
     assert len(said) == 2
@@ -136,12 +136,12 @@ def test_a_refused_request_gets_an_error_and_the_connection_continues(status: in
     async def work(server: Scripted, ours: HttpTransport) -> None:
         server.refuse(is_call("session/prompt"), status, body)
         ours.send(call(1, "session/prompt", sessionId="s1", prompt=[]))
-        (answer,) = await hear(ours)
+        (answer,) = await receive_frames(ours)
         assert answer["id"] == 1
         assert answer["error"]["data"]["kind"] == kind
         ours.send(call(2, "session/list"))
         server.say(id=2, result={})
-        assert (await hear(ours))[0]["id"] == 2
+        assert (await receive_frames(ours))[0]["id"] == 2
 
     assert len(play(work).posts()) == 2
 
@@ -172,10 +172,10 @@ def test_session_load_is_retried_without_the_session_header_if_the_server_does_n
         await server.wait_for_method("session/load", 2)
         server.say(method="session/update", params={"sessionId": "s1"})  # its history comes on the connection's stream
         server.say(id=1, result={})
-        history, answer = await hear(ours, 2)
+        history, answer = await receive_frames(ours, 2)
         assert (history["method"], answer["id"]) == ("session/update", 1)
         server.say("s1", method="session/update", params={"sessionId": "s1", "later": True})
-        assert (await hear(ours))[0]["params"]["later"]  # the stream was requested again
+        assert (await receive_frames(ours))[0]["params"]["later"]  # the stream was requested again
 
     assert play(work).posts() == [("session/load", "s1"), ("session/load", None)]
 
@@ -186,7 +186,7 @@ def test_a_stream_that_seems_to_have_another_reader_is_requested_again() -> None
             server.refuse(is_stream("s1"), 409, b"Outbound stream already has an active receiver")
         ours.send(call(1, "session/prompt", sessionId="s1", prompt=[]))
         server.say("s1", id=1, result={})
-        assert (await hear(ours))[0]["id"] == 1
+        assert (await receive_frames(ours))[0]["id"] == 1
 
     play(work)
 
@@ -195,7 +195,7 @@ def test_a_stream_that_ends_normally_is_requested_again() -> None:
     async def work(server: Scripted, ours: HttpTransport) -> None:
         for number in range(8):
             server.say(method="_n", params={"n": number})
-            assert (await hear(ours))[0]["params"]["n"] == number
+            assert (await receive_frames(ours))[0]["params"]["n"] == number
             server.stream().put_nowait(None)
 
     play(work)
@@ -209,7 +209,7 @@ def test_the_answer_to_a_load_waits_for_the_history_on_another_stream() -> None:
         await asyncio.sleep(0.03)  # the history is late, as it may be on another socket
         for number in range(3):
             server.say("s1", method="session/update", params={"sessionId": "s1", "n": number})
-        assert [message.get("id") for message in await hear(ours, 4)] == [None, None, None, 1]
+        assert [message.get("id") for message in await receive_frames(ours, 4)] == [None, None, None, 1]
 
     play(work)
 

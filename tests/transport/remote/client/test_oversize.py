@@ -42,9 +42,9 @@ async def answered(transport: Transport) -> dict[str, Any]:
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
 @pytest.mark.parametrize("over", ["ws", "http"])
 async def test_a_too_large_request_fails_and_the_connection_continues(
-    over: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
+    over: str, is_notified: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not is_told:  # a server that does not state its limit: it disconnects, or answers 413
+    if not is_notified:  # a server that does not state its limit: it disconnects, or answers 413
         monkeypatch.setattr(headers, "MAX_MESSAGE", "Nobody-Says-This")
     reports: list[str] = []
 
