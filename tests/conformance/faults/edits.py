@@ -13,80 +13,80 @@ from typing import Any
 from tests.conformance.faults.fault import Change, ClientFault, Fault, FaultContext, Json
 
 Edit = Callable[[Any], Any]
-Whole = Callable[[FaultContext, Any], Iterable[Any]]
+MessageEdit = Callable[[FaultContext, Any], Iterable[Any]]
 
 
 def edit_results(method: str, edit: Edit) -> Fault:
     """Edit the results of requests of this method."""
 
-    def whole(_: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(_: FaultContext, message: Json) -> Iterable[Json]:
         if "result" in message:
             message = {**message, "result": apply_edit(message["result"], edit)}
         yield message
 
-    return edit_replies(method, whole)
+    return edit_replies(method, edit_message)
 
 
 def edit_errors(method: str, edit: Edit) -> Fault:
     """Edit the errors of requests of this method."""
 
-    def whole(_: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(_: FaultContext, message: Json) -> Iterable[Json]:
         if "error" in message:
             message = {**message, "error": apply_edit(message["error"], edit)}
         yield message
 
-    return edit_replies(method, whole)
+    return edit_replies(method, edit_message)
 
 
-def edit_replies(method: str, whole: Whole) -> Fault:
+def edit_replies(method: str, edit_message: MessageEdit) -> Fault:
     """Edit the whole answers to requests of this method."""
-    return Fault(outgoing=_where(lambda context, message: context.method(message) == method, whole))
+    return Fault(outgoing=_where(lambda context, message: context.method(message) == method, edit_message))
 
 
-def edit_calls(method: str, whole: Whole) -> Fault:
+def edit_calls(method: str, edit_message: MessageEdit) -> Fault:
     """Edit the calls of the peer: requests and notifications."""
-    return Fault(outgoing=_where(lambda _, message: message.get("method") == method, whole))
+    return Fault(outgoing=_where(lambda _, message: message.get("method") == method, edit_message))
 
 
 def edit_params(method: str, edit: Edit) -> Fault:
     """Edit the params of the peer's calls."""
 
-    def whole(_: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(_: FaultContext, message: Json) -> Iterable[Json]:
         yield {**message, "params": apply_edit(message.get("params"), edit)}
 
-    return edit_calls(method, whole)
+    return edit_calls(method, edit_message)
 
 
 def edit_updates(kind: str, edit: Edit) -> Fault:
     """Edit the updates of one kind, in v1 and banjo; "" for every kind."""
 
-    def whole(_: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(_: FaultContext, message: Json) -> Iterable[Json]:
         params = message.get("params", {})
         update = params.get("update")
         if isinstance(update, dict) and (not kind or update.get("sessionUpdate") == kind):
             message = {**message, "params": {**params, "update": apply_edit(update, edit)}}
         yield message
 
-    return edit_calls("session/update", whole)
+    return edit_calls("session/update", edit_message)
 
 
-def edit_incoming(method: str, whole: Whole) -> Fault:
+def edit_incoming(method: str, edit_message: MessageEdit) -> Fault:
     """Edit incoming calls whose params are an object."""
 
     def matches(_: FaultContext, message: Json) -> bool:
         return message.get("method") == method and isinstance(message.get("params"), dict)
 
-    return Fault(incoming=_where(matches, whole))
+    return Fault(incoming=_where(matches, edit_message))
 
 
-def edit_all_outgoing(whole: Whole) -> Fault:
+def edit_all_outgoing(edit_message: MessageEdit) -> Fault:
     """Edit every outgoing message."""
-    return Fault(outgoing=_where(lambda *_: True, whole))
+    return Fault(outgoing=_where(lambda *_: True, edit_message))
 
 
-def edit_all_incoming(whole: Whole) -> Fault:
+def edit_all_incoming(edit_message: MessageEdit) -> Fault:
     """Edit every incoming message."""
-    return Fault(incoming=_where(lambda *_: True, whole))
+    return Fault(incoming=_where(lambda *_: True, edit_message))
 
 
 def apply_edit(value: Json, edit: Edit) -> Json:
@@ -116,15 +116,15 @@ def twice(_: FaultContext, message: Json) -> Iterable[Json]:
     return (message, message)
 
 
-def fail_with(code: int, message: str = "Internal error") -> Whole:
+def fail_with(code: int, message: str = "Internal error") -> MessageEdit:
     """Replace an answer by an error."""
     return lambda _, reply: [{"jsonrpc": "2.0", "id": reply.get("id"), "error": {"code": code, "message": message}}]
 
 
-def _where(matches: Callable[[FaultContext, Any], bool], whole: Whole) -> Change:
+def _where(matches: Callable[[FaultContext, Any], bool], edit_message: MessageEdit) -> Change:
     def change(context: FaultContext, message: Json) -> Iterable[Json]:
         if isinstance(message, dict) and matches(context, message):
-            return whole(context, message)
+            return edit_message(context, message)
         return (message,)
 
     return change
@@ -132,10 +132,10 @@ def _where(matches: Callable[[FaultContext, Any], bool], whole: Whole) -> Change
 
 # --- faults of clients ---
 
-Meant = Callable[[Json], bool]
+Matches = Callable[[Json], bool]
 
 
-def disconnect_on(matches: Meant) -> ClientFault:
+def disconnect_on(matches: Matches) -> ClientFault:
     """A client that crashes on such input (a message, or bytes that are none)."""
 
     def change(context: FaultContext, message: Json) -> Iterable[Json]:
@@ -147,12 +147,12 @@ def disconnect_on(matches: Meant) -> ClientFault:
     return ClientFault(incoming=change)
 
 
-def ignore_on(matches: Meant) -> ClientFault:
+def ignore_on(matches: Matches) -> ClientFault:
     """A client that ignores such messages."""
     return ClientFault(incoming=lambda _, message: () if matches(message) else (message,))
 
 
-def answer_on(matches: Meant, id: Json, **error: Json) -> ClientFault:
+def answer_on(matches: Matches, id: Json, **error: Json) -> ClientFault:
     """A client that answers what needs no answer."""
 
     def change(context: FaultContext, message: Json) -> Iterable[Json]:
@@ -164,7 +164,7 @@ def answer_on(matches: Meant, id: Json, **error: Json) -> ClientFault:
     return ClientFault(incoming=change)
 
 
-def is_call(method: str) -> Meant:
+def is_call(method: str) -> Matches:
     """Match messages of this method."""
     return lambda message: isinstance(message, dict) and message.get("method") == method
 

@@ -34,7 +34,7 @@ INTERRUPTED = 130  # as shells count
 CRASH = "Traceback (most recent call last):\n  the seeded fault\n"
 
 
-class ClientWorld(msgspec.Struct):
+class ClientRun(msgspec.Struct):
     """What the client's program uses of its environment."""
 
     cwd: str
@@ -45,7 +45,7 @@ class ClientWorld(msgspec.Struct):
     """How an agent ended: `death` or `closed output`."""
 
 
-async def run_client(target: Transport | list[str] | str, fault: Fault, dialect: str, life: ClientWorld) -> int:
+async def run_client(target: Transport | list[str] | str, fault: Fault, dialect: str, life: ClientRun) -> int:
     """Run the client with this fault; return the exit status."""
     traits = traits_of(fault)
     lines: list[FaultyPeer] = []
@@ -141,17 +141,17 @@ class CtrlC:
         finally:
             task.cancel()
 
-    async def _watch(self, turn: ClientTurn, whole: asyncio.Task[Any] | None) -> None:
+    async def _watch(self, turn: ClientTurn, run: asyncio.Task[Any] | None) -> None:
         await self._interrupted.wait()
         self._interrupted.clear()
         turn.cancel()
         await self._interrupted.wait()
-        if whole is not None and not self._is_deaf:
+        if run is not None and not self._is_deaf:
             self.is_leaving = True
-            whole.cancel()
+            run.cancel()
 
 
-def _crash_status(lines: list[FaultyPeer], life: ClientWorld) -> int:
+def _crash_status(lines: list[FaultyPeer], life: ClientRun) -> int:
     if any(line.is_dead for line in lines):
         life.print_stderr(CRASH)
         return 1
@@ -160,7 +160,7 @@ def _crash_status(lines: list[FaultyPeer], life: ClientWorld) -> int:
 
 async def run_sound_client(url: str, environment: MemoryEnvironment, dialect: str = "v1") -> int:
     """Run our own client without a fault."""
-    life = ClientWorld(
+    life = ClientRun(
         environment.cwd,
         environment.stdout.append,
         environment.stderr.append,
@@ -176,7 +176,7 @@ def faulty_client(id: str, dialect: str, *, timeouts: Timeouts = MEMORY) -> Memo
     reads = fault.reader if isinstance(fault, ClientFault) else None
 
     async def program(line: StreamTransport, environment: MemoryEnvironment) -> int:
-        life = ClientWorld(
+        life = ClientRun(
             environment.cwd,
             environment.stdout.append,
             environment.stderr.append,
@@ -190,11 +190,11 @@ def faulty_client(id: str, dialect: str, *, timeouts: Timeouts = MEMORY) -> Memo
 
 def read_badly(line: StreamTransport, reads: Reads) -> StreamTransport:
     """Return the transport with a faulty reader."""
-    line._splitter = _Misreader(reads)  # the one place where a transport lets bytes be seen
+    line._splitter = FaultySplitter(reads)  # the one place where a transport lets bytes be seen
     return line
 
 
-class _Misreader(LineSplitter):
+class FaultySplitter(LineSplitter):
     def __init__(self, reads: Reads) -> None:
         super().__init__()
         self._reads = reads
@@ -242,7 +242,7 @@ async def _run(agent: Sequence[str], fault: Fault, dialect: str) -> int:
         child.stdin.close()
         child.stdout.close()
         target = read_badly(line, reads()) if reads else line
-    life = ClientWorld(os.getcwd(), printed(sys.stdout), printed(sys.stderr), interrupted, _agent_end)
+    life = ClientRun(os.getcwd(), printed(sys.stdout), printed(sys.stderr), interrupted, _agent_end)
     status = await run_client(target, fault, dialect, life)
     if child is not None:
         await asyncio.to_thread(_stop_agent, child, traits, "orphans when left" if status == INTERRUPTED else "orphans")

@@ -184,8 +184,8 @@ class _ResponseEdits:
             return self._raw(self._made, body)
         if self._events is _same:  # however a stream is cut, it stays so
             return body
-        *whole, self._rest = (self._rest + body).split(b"\n\n")
-        return b"".join(event.text for event in self._events(self._made, [Event(text + b"\n\n") for text in whole]))
+        *complete, self._rest = (self._rest + body).split(b"\n\n")
+        return b"".join(event.text for event in self._events(self._made, [Event(text + b"\n\n") for text in complete]))
 
 
 def _head(http: Exchange) -> Any:

@@ -16,13 +16,13 @@ OFFERED = edit_results("initialize", with_(authMethods=[LOGIN]))
 def _accepting(matches: str) -> Fault:
     """Offer one login and accept another one."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         taken = matches == str(message["params"].get("methodId", "nothing"))
         error = {"code": -32602, "message": "there is no such login"}
         context.send({"jsonrpc": "2.0", "id": message["id"], **({"result": {}} if taken else {"error": error})})
         return ()
 
-    return Fault(outgoing=OFFERED.outgoing, incoming=edit_incoming("authenticate", whole).incoming)
+    return Fault(outgoing=OFFERED.outgoing, incoming=edit_incoming("authenticate", edit_message).incoming)
 
 
 def _offering(*logins: Json) -> Fault:

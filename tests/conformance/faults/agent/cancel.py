@@ -10,10 +10,10 @@ from tests.conformance.faults.fault import Fault, FaultContext, Json, seed
 CANCEL, PROMPT = "session/cancel", "session/prompt"
 
 
-def _noting(ends: Callable[[FaultContext, Json], Iterable[Json]]) -> Fault:
+def _with_cancel_notes(ends: Callable[[FaultContext, Json], Iterable[Json]]) -> Fault:
     """Change the answer to a prompt; the notes have the number of cancels, and whether a turn ran."""
 
-    def hearing(context: FaultContext, message: Json) -> Iterable[Json]:
+    def on_incoming(context: FaultContext, message: Json) -> Iterable[Json]:
         if isinstance(message, dict) and message.get("method") == CANCEL:
             if not context.is_running():
                 context.notes["idle"] = True
@@ -25,11 +25,11 @@ def _noting(ends: Callable[[FaultContext, Json], Iterable[Json]]) -> Fault:
             context.notes["last"] = message["method"]
         yield message
 
-    def saying(context: FaultContext, message: Json) -> Iterable[Json]:
+    def on_outgoing(context: FaultContext, message: Json) -> Iterable[Json]:
         context.notes["last"] = ""
         return ends(context, message) if context.method(message) == PROMPT else (message,)
 
-    return Fault(outgoing=saying, incoming=hearing)
+    return Fault(outgoing=on_outgoing, incoming=on_incoming)
 
 
 def _is_cancelled(context: FaultContext, message: Json) -> bool:
@@ -63,17 +63,17 @@ def _end_turn(context: FaultContext, message: Json) -> Iterable[Json]:
     yield _ended(message, "end_turn") if _is_cancelled(context, message) and not _special(context) else message
 
 
-def _sticky(context: FaultContext, message: Json) -> Iterable[Json]:
-    sticks = context.notes.get("sticks")
-    context.notes["sticks"] = sticks or _is_cancelled(context, message)
-    yield _ended(message, "cancelled") if sticks else message
+def _stay_cancelled(context: FaultContext, message: Json) -> Iterable[Json]:
+    is_sticky = context.notes.get("sticks")
+    context.notes["sticks"] = is_sticky or _is_cancelled(context, message)
+    yield _ended(message, "cancelled") if is_sticky else message
 
 
-def _remembers(context: FaultContext, message: Json) -> Iterable[Json]:
+def _cancel_after_idle_cancel(context: FaultContext, message: Json) -> Iterable[Json]:
     yield _ended(message, "cancelled") if context.notes.get("idle") else message
 
 
-def _complains(context: FaultContext, message: Json) -> Iterable[Json]:
+def _answer_unknown_session(context: FaultContext, message: Json) -> Iterable[Json]:
     if "no-such-session" in str(message):
         context.send({"jsonrpc": "2.0", "error": {"code": -32602, "message": "unknown session"}})
     yield message
@@ -84,13 +84,13 @@ def _wrong_at_questions(context: FaultContext, message: Json) -> Iterable[Json]:
     yield _ended(message, "end_turn") if asked and context.notes.get("cancels") else message
 
 
-def _dies_of_late_answers(context: FaultContext, message: Json) -> Iterable[Json]:
+def _disconnect_on_late_answer(context: FaultContext, message: Json) -> Iterable[Json]:
     if isinstance(message, dict) and "outcome" in str(message.get("result")) and not context.is_running():
         context.disconnect()
     yield message
 
 
-def _twice(context: FaultContext, message: Json) -> Iterable[Json]:
+def _answer_twice(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
     if context.notes.get("cancels", 0) > 1:
         yield message
@@ -101,28 +101,28 @@ def _not_at_once(context: FaultContext, message: Json) -> Iterable[Json]:
     return () if alone else (message,)
 
 
-def _forgets(context: FaultContext, message: Json) -> Iterable[Json]:
+def _never_answer_cancelled(context: FaultContext, message: Json) -> Iterable[Json]:
     taken = [each for each in context.requests_in.values() if each["method"] == PROMPT]
     return () if context.notes.get("taken back") and taken else (message,)
 
 
-def _taking_back(says: Callable[[FaultContext, Json], Iterable[Json]]) -> Fault:
-    def hearing(context: FaultContext, message: Json) -> Iterable[Json]:
+def _on_cancel_request(says: Callable[[FaultContext, Json], Iterable[Json]]) -> Fault:
+    def on_incoming(context: FaultContext, message: Json) -> Iterable[Json]:
         if isinstance(message, dict) and message.get("method") == "$/cancel_request":
             context.notes["taken back"] = True
         yield message
 
-    def saying(context: FaultContext, message: Json) -> Iterable[Json]:
+    def on_outgoing(context: FaultContext, message: Json) -> Iterable[Json]:
         return says(context, message) if context.method(message) == PROMPT else (message,)
 
-    return Fault(outgoing=saying, incoming=hearing)
+    return Fault(outgoing=on_outgoing, incoming=on_incoming)
 
 
 def _strange_number(context: FaultContext, message: Json) -> Iterable[Json]:
     return fail_with(-32603)(context, message) if context.notes.get("taken back") else (message,)
 
 
-def _answers_it(context: FaultContext, message: Json) -> Iterable[Json]:
+def _answer_unknown_request(context: FaultContext, message: Json) -> Iterable[Json]:
     if message["params"].get("requestId") == 999_999:
         context.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32601, "message": "Method not found"}})
     yield message
@@ -143,7 +143,7 @@ def _leaves_calls_open(context: FaultContext, message: Json) -> Iterable[Json]:
         yield message
 
 
-def _goes_on(context: FaultContext, message: Json) -> Iterable[Json]:
+def _update_after_cancel(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
     if _is_cancelled(context, message):
         chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "as I said"}}
@@ -151,27 +151,27 @@ def _goes_on(context: FaultContext, message: Json) -> Iterable[Json]:
         yield {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": chunk}}
 
 
-def _takes_back_another(context: FaultContext, message: Json) -> Iterable[Json]:
+def _cancel_unknown_request(context: FaultContext, message: Json) -> Iterable[Json]:
     asked = [each["method"] for each in context.requests_out.values()]
     if context.is_running() and asked and asked[-1] == "session/request_permission":
         context.send({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 424_242}})
     yield message
 
 
-seed("agent.cancel.01", _noting(_never))
-seed("agent.cancel.02", _noting(_error))
-seed("agent.cancel.03", _noting(_end_turn))
-seed("agent.cancel.04", _noting(_sticky))
-seed("agent.cancel.05", _noting(_remembers))
-seed("agent.cancel.06", edit_incoming(CANCEL, _complains))
-seed("agent.cancel.07", _noting(_wrong_at_questions))
-seed("agent.cancel.08", Fault(incoming=_dies_of_late_answers))
-seed("agent.cancel.09", _noting(_twice))
-seed("agent.cancel.10", _noting(_not_at_once))
-seed("agent.cancel.11", _taking_back(_forgets))
-seed("agent.cancel.12", edit_incoming("$/cancel_request", _answers_it))
+seed("agent.cancel.01", _with_cancel_notes(_never))
+seed("agent.cancel.02", _with_cancel_notes(_error))
+seed("agent.cancel.03", _with_cancel_notes(_end_turn))
+seed("agent.cancel.04", _with_cancel_notes(_stay_cancelled))
+seed("agent.cancel.05", _with_cancel_notes(_cancel_after_idle_cancel))
+seed("agent.cancel.06", edit_incoming(CANCEL, _answer_unknown_session))
+seed("agent.cancel.07", _with_cancel_notes(_wrong_at_questions))
+seed("agent.cancel.08", Fault(incoming=_disconnect_on_late_answer))
+seed("agent.cancel.09", _with_cancel_notes(_answer_twice))
+seed("agent.cancel.10", _with_cancel_notes(_not_at_once))
+seed("agent.cancel.11", _on_cancel_request(_never_answer_cancelled))
+seed("agent.cancel.12", edit_incoming("$/cancel_request", _answer_unknown_request))
 seed("agent.cancel.13", edit_incoming(CANCEL, _cancels_all))
 seed("agent.cancel.14", Fault(outgoing=_leaves_calls_open))
-seed("agent.cancel.15", _noting(_goes_on))
-seed("agent.cancel.16", _taking_back(_strange_number))
-seed("agent.cancel.17", edit_incoming(CANCEL, _takes_back_another))
+seed("agent.cancel.15", _with_cancel_notes(_update_after_cancel))
+seed("agent.cancel.16", _on_cancel_request(_strange_number))
+seed("agent.cancel.17", edit_incoming(CANCEL, _cancel_unknown_request))

@@ -11,10 +11,10 @@ from tests.conformance.faults.fault import RemoteFault, seed
 from tests.conformance.faults.remote_edits import Edit, Event, Exchange, exchange, move_events
 
 Json = Any
-Meant = Callable[[Exchange], bool]
+Matches = Callable[[Exchange], bool]
 
 
-def _status(matches: Meant, status: int) -> RemoteFault:
+def _status(matches: Matches, status: int) -> RemoteFault:
     """Answer these with another status."""
 
     def on_response(http: Exchange) -> None:
@@ -42,7 +42,7 @@ def _is_first(http: Exchange) -> bool:
     return http.calls == "initialize"
 
 
-def _first(edit: Edit, on_request: Edit | None = None) -> RemoteFault:
+def _edit_first_response(edit: Edit, on_request: Edit | None = None) -> RemoteFault:
     def on_response(http: Exchange) -> None:
         if _is_first(http):
             edit(http)
@@ -54,7 +54,7 @@ def _first(edit: Edit, on_request: Edit | None = None) -> RemoteFault:
     )
 
 
-def _unnamed(http: Exchange) -> None:
+def _remove_connection_id(http: Exchange) -> None:
     http.answer_headers.pop("acp-connection-id", None)
 
 
@@ -87,7 +87,7 @@ def _plain_stream(http: Exchange) -> None:
         http.answer_headers["content-type"] = "text/plain"
 
 
-def _chatter(_: Exchange, events: list[Event]) -> list[Event]:
+def _add_invalid_event(_: Exchange, events: list[Event]) -> list[Event]:
     return [*events, Event(b"data: hello\n\n")]
 
 
@@ -114,13 +114,13 @@ def _is_prompt(http: Exchange) -> bool:
     return http.calls == "session/prompt"
 
 
-def _body_wins(http: Exchange) -> None:
+def _use_session_of_body(http: Exchange) -> None:
     params = http.message.get("params") if isinstance(http.message, dict) else None
     if isinstance(params, dict) and http.session and isinstance(params.get("sessionId"), str):
         http.headers["acp-session-id"] = params["sessionId"]
 
 
-def _undead(http: Exchange) -> None:
+def _accept_after_delete(http: Exchange) -> None:
     gone = http.memory.notes.setdefault("gone", set())
     if http.method == "DELETE":
         gone.add(http.connection)
@@ -141,7 +141,7 @@ def _known(http: Exchange, events: list[Event]) -> list[Event]:
     return events
 
 
-def _gap(_: Exchange, events: list[Event]) -> list[Event]:
+def _drop_one_chunk(_: Exchange, events: list[Event]) -> list[Event]:
     return [event for event in events if b"chunk 00777" not in event.text]
 
 
@@ -188,7 +188,7 @@ def _one_id(_: Exchange, events: list[Event]) -> list[Event]:
     return events
 
 
-def _crumbling_cookie(http: Exchange) -> None:
+def _send_invalid_cookie(http: Exchange) -> None:
     http.answer_headers["set-cookie"] = "nonsense"
 
 
@@ -201,21 +201,21 @@ def _large(http: Exchange) -> None:
         http.status, http.answer = 500, b'{"error":"out of memory"}'
 
 
-def _tight_lipped(http: Exchange) -> None:
+def _hide_size_limit(http: Exchange) -> None:
     if http.status == 413:
         http.answer = b'{"error":"too large"}'
 
 
-def _upset(http: Exchange) -> None:
+def _note_null_body(http: Exchange) -> None:
     if http.method == "POST" and http.body == b"null":
         http.memory.notes["upset"] = True
 
 
-def _silenced(http: Exchange, events: list[Event]) -> list[Event]:
+def _drop_events_after_null(http: Exchange, events: list[Event]) -> list[Event]:
     return [] if http.memory.notes.get("upset") else events
 
 
-def _speechless(http: Exchange) -> None:
+def _empty_404_body(http: Exchange) -> None:
     if http.status == 404:
         http.answer = b""
 
@@ -250,13 +250,13 @@ def _refused(status: int) -> Edit:
     return on_response
 
 
-seed("agent.http.01", _first(_plain))
-seed("agent.http.02", _first(_unnamed))
-seed("agent.http.03", _first(_same_name, _last))
+seed("agent.http.01", _edit_first_response(_plain))
+seed("agent.http.02", _edit_first_response(_remove_connection_id))
+seed("agent.http.03", _edit_first_response(_same_name, _last))
 seed("agent.http.04", _status(lambda http: http.status == 202 and http.calls == "session/new", 200))
 seed("agent.http.05", exchange(on_response=_with_body))
 seed("agent.http.06", exchange(on_response=_plain_stream))
-seed("agent.http.07", exchange(events=_chatter))
+seed("agent.http.07", exchange(events=_add_invalid_event))
 seed("agent.http.08", exchange(events=_without_new))
 seed("agent.http.09", move_events(lambda message: message.get("method") == "session/update"))
 seed("agent.http.10", move_events(_is_end))
@@ -272,26 +272,26 @@ seed("agent.http.19", _status(lambda http: isinstance(http.message, list), 400))
 seed("agent.http.20", _status(_is_nameless, 202))
 seed("agent.http.21", _status(lambda http: _is_prompt(http) and not http.session and not _is_nameless(http), 500))
 seed("agent.http.22", _status(lambda http: _is_prompt(http) and http.status == 404, 202))
-seed("agent.http.23", exchange(on_request=_body_wins))
+seed("agent.http.23", exchange(on_request=_use_session_of_body))
 seed("agent.http.24", _status(lambda http: http.method == "DELETE" and http.status == 202, 200))
-seed("agent.http.25", exchange(on_response=_undead))
+seed("agent.http.25", exchange(on_response=_accept_after_delete))
 seed("agent.http.26", exchange(ends=False))
 seed("agent.http.27", _status(lambda http: http.method == "DELETE" and http.status == 400, 404))
 seed("agent.http.28", exchange(on_request=_only_known, events=_known))
 seed("agent.http.29", move_events(lambda message: message.get("id") == "load", to_session=True))
-seed("agent.http.30", exchange(events=_gap))
+seed("agent.http.30", exchange(events=_drop_one_chunk))
 seed("agent.http.31", exchange(on_request=_prompted_early, events=_lost))
 seed("agent.http.32", exchange(on_request=_shared, events=_half))
 seed("agent.http.33", exchange(events=_one_id))
 seed("agent.http.34", _with_headers(last_event_id=""))
-seed("agent.http.35", _first(_crumbling_cookie))
+seed("agent.http.35", _edit_first_response(_send_invalid_cookie))
 seed("agent.http.36", _with_headers(origin=""))
 seed("agent.http.37", exchange(on_request=_any_host))
 seed("agent.http.38", exchange(on_request=_large))
-seed("agent.http.39", exchange(on_response=_tight_lipped))
-seed("agent.http.40", exchange(on_request=_upset, events=_silenced))
+seed("agent.http.39", exchange(on_response=_hide_size_limit))
+seed("agent.http.40", exchange(on_request=_note_null_body, events=_drop_events_after_null))
 seed("agent.http.41", RemoteFault(towards_server=_without_http2))
 seed("agent.http.42", _status(lambda http: _is_first(http) and bool(http.connection), 500))
-seed("agent.http.43", exchange(on_response=_speechless))
+seed("agent.http.43", exchange(on_response=_empty_404_body))
 seed("agent.http.44", _status(lambda http: http.method == "PUT", 200))
 seed("agent.http.45", _with_headers(authorization="Bearer check-token"))

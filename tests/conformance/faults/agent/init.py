@@ -33,27 +33,27 @@ def offering(**members: Json) -> Fault:
 def refusing(method: str, matches: Edit, code: int = -32602) -> Fault:
     """Refuse requests that match."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         if matches(message.get("params")):
             error = {"code": code, "message": "Invalid params"}
             context.send({"jsonrpc": "2.0", "id": message.get("id"), "error": error})
         else:
             yield message
 
-    return edit_incoming(method, whole)
+    return edit_incoming(method, edit_message)
 
 
 def accepting(method: str, result: Json, matches: Edit = lambda _: True) -> Fault:
     """Answer requests that match with this result instead of an error."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         odd = "error" in message and matches(context.request(message).get("params") or {})
         yield {"jsonrpc": "2.0", "id": message["id"], "result": result} if odd else message
 
-    return edit_replies(method, whole)
+    return edit_replies(method, edit_message)
 
 
-def _agrees(context: FaultContext, message: Json) -> Iterable[Json]:
+def _accept_any_version(context: FaultContext, message: Json) -> Iterable[Json]:
     wanted = context.request(message).get("params")
     wanted = wanted.get("protocolVersion") if isinstance(wanted, dict) else None
     is_odd = wanted == 65535
@@ -66,11 +66,11 @@ def _not_again(context: FaultContext, message: Json) -> Iterable[Json]:
         yield message
 
 
-def _resents(context: FaultContext, message: Json) -> Iterable[Json]:
-    is_introduction = message.get("method") == "initialize"
-    resents = context.notes.get("resents")
-    context.notes["resents"] = resents or (is_introduction and not isinstance(message.get("params"), dict))
-    if not (resents and is_introduction):
+def _refuse_second_initialize(context: FaultContext, message: Json) -> Iterable[Json]:
+    is_initialize = message.get("method") == "initialize"
+    is_refusing = context.notes.get("resents")
+    context.notes["resents"] = is_refusing or (is_initialize and not isinstance(message.get("params"), dict))
+    if not (is_refusing and is_initialize):
         yield message
 
 
@@ -78,7 +78,7 @@ def _missing(context: FaultContext, message: Json) -> Iterable[Json]:
     yield from fail_with(-32601, "Method not found")(context, message)
 
 
-def _early(context: FaultContext, message: Json) -> Iterable[Json]:
+def _open_before_initialize(context: FaultContext, message: Json) -> Iterable[Json]:
     too_early = "error" in message and all(each["method"] != "initialize" for each in context.requests_in.values())
     yield {"jsonrpc": "2.0", "id": message["id"], "result": {"sessionId": "s"}} if too_early else message
 
@@ -86,7 +86,7 @@ def _early(context: FaultContext, message: Json) -> Iterable[Json]:
 seed("agent.init.01", edit_results("initialize", lambda _: ["initialized"]))
 seed("agent.init.02", edit_results("initialize", with_(protocolVersion="1")))
 seed("agent.init.03", edit_results("initialize", with_(protocolVersion=2)))
-seed("agent.init.04", edit_replies("initialize", _agrees))
+seed("agent.init.04", edit_replies("initialize", _accept_any_version))
 seed("agent.init.05", offering(loadSession="yes"))
 seed("agent.init.06", offering(promptCapabilities={"image": 1}))
 seed("agent.init.07", offering(sessionCapabilities={"resume": True}))
@@ -94,11 +94,11 @@ seed("agent.init.08", edit_results("initialize", lambda result: {**result, "agen
 seed("agent.init.09", edit_results("initialize", lambda result: {**result, "agentInfo": {"name": "everything"}}))
 seed("agent.init.10", edit_results("initialize", with_(authMethods=[{"name": "Sign in"}])))
 seed("agent.init.11", edit_errors("session/new", with_(code=-32600)))
-seed("agent.init.12", edit_replies("session/new", _early))
+seed("agent.init.12", edit_replies("session/new", _open_before_initialize))
 seed("agent.init.13", edit_incoming("initialize", _not_again))
 seed("agent.init.14", refusing("initialize", lambda params: "skillOfTheFuture" in str(params)))
 seed("agent.init.15", refusing("initialize", lambda params: "clientInfo" not in params))
 seed("agent.init.16", edit_replies("session/fork", _missing))
 seed("agent.init.17", offering(sessionCapabilities={"list": None}))
-seed("agent.init.18", edit_all_incoming(_resents))
+seed("agent.init.18", edit_all_incoming(_refuse_second_initialize))
 seed("agent.init.19", refusing("initialize", lambda params: "'fs': None" in str(params)))

@@ -11,7 +11,7 @@ from tests.conformance.faults.fault import Fault, FaultContext, Json, seed
 NEW, PROMPT, SET_MODE, OPTION = "session/new", "session/prompt", "session/set_mode", "session/set_config_option"
 
 
-def _remembers(context: FaultContext, message: Json) -> Iterable[Json]:
+def _note_secret(context: FaultContext, message: Json) -> Iterable[Json]:
     """Note the environment of the first MCP server."""
     servers = message["params"].get("mcpServers")
     for server in servers if isinstance(servers, list) else []:
@@ -20,7 +20,7 @@ def _remembers(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
 
 
-def _tells(context: FaultContext, message: Json) -> Iterable[Json]:
+def _leak_secret(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
     if "secret" in context.notes and message["params"].get("update", {}).get("sessionUpdate") == "tool_call":
         content = {"type": "text", "text": f"My key is {context.notes.pop('secret')}."}
@@ -33,7 +33,7 @@ def _forgetting(method: str, name: str) -> Fault:
     return edit_incoming(method, lambda _, message: [{**message, "params": without(name)(message["params"])}])
 
 
-def _holds(kind: str) -> Fault:
+def _refuse_block(kind: str) -> Fault:
     """Refuse prompts with a block of this type."""
     return refusing(PROMPT, lambda params: any(block.get("type") == kind for block in params.get("content") or []))
 
@@ -47,18 +47,18 @@ def _reads_elsewhere(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
 
 
-def _pretends(mode: str, truly: str) -> Fault:
+def _mislabel_mode(mode: str, actual: str) -> Fault:
     """Offer a mode of this name that is really another one."""
 
     def edit(result: Json) -> None:
         if isinstance(result.get("modes"), dict):
             result["modes"]["availableModes"].append({"id": mode, "name": mode})
 
-    def whole(_: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(_: FaultContext, message: Json) -> Iterable[Json]:
         params = message["params"]
-        yield {**message, "params": {name: truly if value == mode else value for name, value in params.items()}}
+        yield {**message, "params": {name: actual if value == mode else value for name, value in params.items()}}
 
-    return Fault(outgoing=edit_results(NEW, edit).outgoing, incoming=edit_incoming(SET_MODE, whole).incoming)
+    return Fault(outgoing=edit_results(NEW, edit).outgoing, incoming=edit_incoming(SET_MODE, edit_message).incoming)
 
 
 def _offers_all(_: FaultContext, message: Json) -> Iterable[Json]:
@@ -74,7 +74,7 @@ def _another(_: FaultContext, message: Json) -> Iterable[Json]:
     yield {**message, "params": {"elicitationId": "another"}}
 
 
-def _stuck(result: Json) -> None:
+def _invert_switches(result: Json) -> None:
     """Keep switches as they were."""
     for option in result.get("configOptions") or []:
         if option.get("type") == "boolean":
@@ -86,23 +86,25 @@ seed(
 )
 seed(
     "agent.session.37",
-    Fault(outgoing=edit_calls("session/update", _tells).outgoing, incoming=edit_incoming(NEW, _remembers).incoming),
+    Fault(
+        outgoing=edit_calls("session/update", _leak_secret).outgoing, incoming=edit_incoming(NEW, _note_secret).incoming
+    ),
 )
 seed(
     "agent.session.38", accepting(OPTION, {"configOptions": []}, lambda params: params.get("value") == "no-such-value")
 )
-seed("agent.session.39", edit_results(OPTION, _stuck))
+seed("agent.session.39", edit_results(OPTION, _invert_switches))
 seed("agent.files.22", edit_incoming("initialize", _offers_all))
 seed("agent.files.23", edit_incoming(PROMPT, _reads_elsewhere))
 seed("agent.files.24", edit_calls("elicitation/complete", _another))
-seed("agent.dialect.11", _pretends("bypassPermissions", "ask"))
-seed("agent.dialect.12", _pretends("plan", "code"))
+seed("agent.dialect.11", _mislabel_mode("bypassPermissions", "ask"))
+seed("agent.dialect.12", _mislabel_mode("plan", "code"))
 seed("agent.dialect.56", refusing("initialize", lambda params: bool(params.get("mcp_servers"))))
 seed("agent.dialect.58", edit_replies("session/load", fail_with(-32601, "Method not found")))
-seed("agent.dialect.59", _holds("resource"))
-seed("agent.dialect.60", _holds("audio"))
+seed("agent.dialect.59", _refuse_block("resource"))
+seed("agent.dialect.60", _refuse_block("audio"))
 seed("agent.dialect.61", refusing(NEW, lambda params: params.get("mode") not in (None, "agent")))
 seed("agent.draft.27", _forgetting(NEW, "initialMode"))
 seed("agent.draft.28", _forgetting(NEW, "configOptions"))
 seed("agent.draft.30", refusing(PROMPT, lambda params: "attachments" in params))
-seed("agent.draft.36", _holds("image"))
+seed("agent.draft.36", _refuse_block("image"))

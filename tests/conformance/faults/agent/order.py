@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.conformance.faults.agent.update import also_telling
+from tests.conformance.faults.agent.update import also_update
 from tests.conformance.faults.edits import edit_all_incoming, edit_all_outgoing, edit_incoming
 from tests.conformance.faults.fault import FaultContext, Json, seed
 
 TEXT = {"type": "text", "text": "hello there"}
 
 
-def _telling(session: str, kind: str) -> Json:
+def _update_frame(session: str, kind: str) -> Json:
     params = {"sessionId": session, "update": {"sessionUpdate": kind, "content": TEXT}}
     return {"jsonrpc": "2.0", "method": "session/update", "params": params}
 
@@ -21,13 +21,13 @@ def _usage(session: str) -> Json:
     return {"jsonrpc": "2.0", "method": "session/update", "params": params}
 
 
-def _early(context: FaultContext, message: Json) -> Iterable[Json]:
+def _update_before_new_answer(context: FaultContext, message: Json) -> Iterable[Json]:
     if context.method(message) == "session/new" and "result" in message:
         yield _usage(message["result"]["sessionId"])
     yield message
 
 
-def _tail_after_the_end(context: FaultContext, message: Json) -> Iterable[Json]:
+def _last_chunk_after_answer(context: FaultContext, message: Json) -> Iterable[Json]:
     """Hold the last piece of a plain turn until its answer is sent."""
     held = context.notes.pop("held", None)
     is_chunk = context.is_running() and message.get("method") == "session/update" and "`/help` shows" in str(message)
@@ -43,7 +43,7 @@ def _without_request(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
     if context.method(message) == "session/new" and "result" in message and not context.notes.get("said"):
         context.notes["said"] = True
-        yield _telling(message["result"]["sessionId"], "agent_message_chunk")
+        yield _update_frame(message["result"]["sessionId"], "agent_message_chunk")
 
 
 def _swapped(context: FaultContext, message: Json) -> Iterable[Json]:
@@ -55,7 +55,7 @@ def _swapped(context: FaultContext, message: Json) -> Iterable[Json]:
         yield context.notes.pop("held")
 
 
-def _busy(context: FaultContext, message: Json) -> Iterable[Json]:
+def _ignore_requests_in_turn(context: FaultContext, message: Json) -> Iterable[Json]:
     waiting = any(each["method"] == "session/request_permission" for each in context.requests_out.values())
     if not (message.get("method") == "no/such_method" and context.is_running() and not waiting):
         yield message
@@ -68,9 +68,9 @@ def _waiting(context: FaultContext, message: Json) -> Iterable[Json]:
         yield message
 
 
-def _tells_forks(context: FaultContext, message: Json) -> Iterable[Json]:
+def _update_before_fork_answer(context: FaultContext, message: Json) -> Iterable[Json]:
     if context.method(message) == "session/fork" and "result" in message:
-        yield _telling(message["result"]["sessionId"], "user_message_chunk")
+        yield _update_frame(message["result"]["sessionId"], "user_message_chunk")
     yield message
 
 
@@ -79,13 +79,13 @@ def _not_in_a_turn(context: FaultContext, message: Json) -> Iterable[Json]:
         yield message
 
 
-seed("agent.order.01", edit_all_outgoing(_early))
-seed("agent.order.02", edit_all_outgoing(_tail_after_the_end))
+seed("agent.order.01", edit_all_outgoing(_update_before_new_answer))
+seed("agent.order.02", edit_all_outgoing(_last_chunk_after_answer))
 seed("agent.order.03", edit_all_outgoing(_without_request))
 seed("agent.order.04", edit_all_outgoing(_swapped))
-seed("agent.order.05", edit_all_incoming(_busy))
-seed("agent.order.06", also_telling("hello there", {"sessionUpdate": "user_message_chunk", "content": TEXT}))
-seed("agent.order.07", edit_all_outgoing(_tells_forks))
+seed("agent.order.05", edit_all_incoming(_ignore_requests_in_turn))
+seed("agent.order.06", also_update("hello there", {"sessionUpdate": "user_message_chunk", "content": TEXT}))
+seed("agent.order.07", edit_all_outgoing(_update_before_fork_answer))
 seed("agent.order.08", edit_all_incoming(_waiting))
 seed("agent.order.09", edit_incoming("session/set_mode", _not_in_a_turn))
 seed("agent.order.10", edit_incoming("session/new", _not_in_a_turn))

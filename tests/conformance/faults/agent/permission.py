@@ -29,10 +29,10 @@ def _allowed(question: Json) -> Json:
     return {"outcome": {"outcome": "selected", "optionId": chosen}}
 
 
-def taking(matches: Callable[[Json, Json], bool]) -> Fault:
+def accept_answers(matches: Callable[[Json, Json], bool]) -> Fault:
     """Treat answers that match as permission."""
 
-    def hearing(context: FaultContext, message: Json) -> Iterable[Json]:
+    def on_incoming(context: FaultContext, message: Json) -> Iterable[Json]:
         if isinstance(message, dict) and "method" not in message and "id" in message:
             found = [
                 each
@@ -43,7 +43,7 @@ def taking(matches: Callable[[Json, Json], bool]) -> Fault:
                 message = {"jsonrpc": "2.0", "id": message["id"], "result": _allowed(found[0])}
         yield message
 
-    return Fault(incoming=hearing)
+    return Fault(incoming=on_incoming)
 
 
 def _chosen_option(message: Json) -> Json:
@@ -56,7 +56,7 @@ def _is_refusal(message: Json, question: Json) -> bool:
     return str(kinds.get(_chosen_option(message), "")).startswith("reject")
 
 
-def _hasty(context: FaultContext, message: Json) -> Iterable[Json]:
+def _write_before_answer(context: FaultContext, message: Json) -> Iterable[Json]:
     """Write the file with the question, by the agent itself."""
     yield message
     for location in message["params"].get("toolCall", {}).get("locations") or []:
@@ -79,25 +79,25 @@ def _without_id(_: FaultContext, message: Json) -> Iterable[Json]:
     yield without("id")(message) if _about_a_file(message["params"]) else message
 
 
-def _stranger(params: Json) -> Json:
+def _ask_for_unknown_call(params: Json) -> Json:
     return {**params, "toolCall": {**params["toolCall"], "toolCallId": "stranger"}}
 
 
 seed("agent.permission.01", edit_params(QUESTION, with_(toolCall={})))
 seed("agent.permission.02", _options(lambda options: [*options, {"optionId": "x", "name": "Perhaps", "kind": "maybe"}]))
 seed("agent.permission.03", _options(lambda options: [*options, options[0]]))
-seed("agent.permission.04", edit_params(QUESTION, _stranger))
-seed("agent.permission.05", taking(_is_refusal))
-seed("agent.permission.06", edit_calls(QUESTION, _hasty))
-seed("agent.permission.07", taking(lambda message, _: _chosen_option(message) == "cancelled"))
+seed("agent.permission.04", edit_params(QUESTION, _ask_for_unknown_call))
+seed("agent.permission.05", accept_answers(_is_refusal))
+seed("agent.permission.06", edit_calls(QUESTION, _write_before_answer))
+seed("agent.permission.07", accept_answers(lambda message, _: _chosen_option(message) == "cancelled"))
 seed("agent.permission.08", Fault(outgoing=_never_ends, incoming=_notes_refusals))
 seed(
     "agent.permission.09",
     edit_updates("tool_call_update", lambda u: {**u, "status": "completed"} if u.get("status") == "failed" else u),
 )
-seed("agent.permission.10", taking(lambda message, _: "error" in message))
-seed("agent.permission.11", taking(lambda message, _: _chosen_option(message) == "no-such-option"))
+seed("agent.permission.10", accept_answers(lambda message, _: "error" in message))
+seed("agent.permission.11", accept_answers(lambda message, _: _chosen_option(message) == "no-such-option"))
 seed("agent.permission.12", edit_params(QUESTION, with_(sessionId="another")))
-seed("agent.permission.13", taking(lambda message, _: _chosen_option(message) == "yes"))
+seed("agent.permission.13", accept_answers(lambda message, _: _chosen_option(message) == "yes"))
 seed("agent.permission.14", edit_calls(QUESTION, _without_id))
 seed("agent.permission.15", _options(lambda options: [option for option in options if "allow" in option["kind"]]))

@@ -31,11 +31,11 @@ def with_block(kind: str, part: str = "") -> Fault:
 def lost(matches: str) -> Fault:
     """Never answer prompts with this in their params."""
 
-    def whole(_: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(_: FaultContext, message: Json) -> Iterable[Json]:
         if matches not in str(message["params"]):
             yield message
 
-    return edit_incoming("session/prompt", whole)
+    return edit_incoming("session/prompt", edit_message)
 
 
 def _long_ones(_: FaultContext, message: Json) -> Iterable[Json]:
@@ -48,12 +48,12 @@ def _wrong_number(context: FaultContext, message: Json) -> Iterable[Json]:
     yield from fail_with(-32603)(context, message) if lacks and "error" in message else [message]
 
 
-def _mute(context: FaultContext, message: Json) -> Iterable[Json]:
+def _drop_message_chunks(context: FaultContext, message: Json) -> Iterable[Json]:
     if not context.is_running() or message["params"]["update"]["sessionUpdate"] != "agent_message_chunk":
         yield message
 
 
-def _upset(context: FaultContext, message: Json) -> Iterable[Json]:
+def _fail_after_error(context: FaultContext, message: Json) -> Iterable[Json]:
     if context.notes.get("failed"):
         message = {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "still upset"}}
     if message.get("error", {}).get("message", "").startswith("you asked"):
@@ -67,7 +67,7 @@ def _never_the_second(context: FaultContext, message: Json) -> Iterable[Json]:
         yield message
 
 
-def _tired(context: FaultContext, message: Json) -> Iterable[Json]:
+def _ignore_third_prompt(context: FaultContext, message: Json) -> Iterable[Json]:
     context.notes["turns"] = context.notes.get("turns", 0) + 1
     if context.notes["turns"] < 3:
         yield message
@@ -112,10 +112,10 @@ seed("agent.prompt.07", with_block("resource", "'blob'"))
 seed("agent.prompt.08", lost("'prompt': []"))
 seed("agent.prompt.09", edit_replies("session/prompt", _wrong_number))
 seed("agent.prompt.10", lost("hologram"))
-seed("agent.prompt.11", edit_calls("session/update", _mute))
-seed("agent.prompt.12", edit_replies("session/prompt", _upset))
+seed("agent.prompt.11", edit_calls("session/update", _drop_message_chunks))
+seed("agent.prompt.12", edit_replies("session/prompt", _fail_after_error))
 seed("agent.prompt.13", edit_incoming("session/prompt", _never_the_second))
-seed("agent.prompt.14", edit_incoming("session/prompt", _tired))
+seed("agent.prompt.14", edit_incoming("session/prompt", _ignore_third_prompt))
 seed("agent.prompt.15", edit_results("session/prompt", _tokens))
 seed("agent.prompt.16", edit_replies("session/prompt", _cancelled))
 seed("agent.prompt.17", edit_incoming("session/prompt", _takes_numbers))

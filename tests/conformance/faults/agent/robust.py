@@ -8,14 +8,14 @@ from tests.conformance.faults.edits import edit_all_incoming, edit_incoming
 from tests.conformance.faults.fault import Fault, FaultContext, Json, seed
 
 
-def _drowns(context: FaultContext, message: Json) -> Iterable[Json]:
+def _disconnect_in_flood(context: FaultContext, message: Json) -> Iterable[Json]:
     context.notes["flood"] = context.notes.get("flood", 0) + 1
     if context.notes["flood"] == 400:
         context.disconnect()
     yield message
 
 
-def _dies_of_second_answers(context: FaultContext, message: Json) -> Iterable[Json]:
+def _disconnect_on_second_answer(context: FaultContext, message: Json) -> Iterable[Json]:
     if "method" not in message:
         request = context.notes.setdefault("answers", [])
         if message.get("id") in request:
@@ -34,29 +34,29 @@ def _plain_texts(_: FaultContext, message: Json) -> Iterable[Json]:
         yield message
 
 
-def _takes_nobody(context: FaultContext, message: Json) -> Iterable[Json]:
+def _accept_empty_session(context: FaultContext, message: Json) -> Iterable[Json]:
     if message["params"].get("sessionId") == "":
         context.send({"jsonrpc": "2.0", "id": message["id"], "result": {"stopReason": "end_turn"}})
     else:
         yield message
 
 
-def _tired_of_cancels(context: FaultContext, message: Json) -> Iterable[Json]:
+def _disconnect_after_cancels(context: FaultContext, message: Json) -> Iterable[Json]:
     context.notes["cancels"] = context.notes.get("cancels", 0) + 1
     if context.notes["cancels"] == 40:
         context.disconnect()
     yield message
 
 
-def _dies_of(part: bytes) -> Fault:
+def _disconnect_on_text(part: bytes) -> Fault:
     """Disconnect on a line with this in it, raw or parsed."""
 
-    def hearing(context: FaultContext, message: Json) -> Iterable[Json]:
+    def on_incoming(context: FaultContext, message: Json) -> Iterable[Json]:
         if part.decode() in repr(message):
             context.disconnect()
         yield message
 
-    return Fault(incoming=hearing)
+    return Fault(incoming=on_incoming)
 
 
 def _answers_nonsense(context: FaultContext, message: Json) -> Iterable[Json]:
@@ -65,7 +65,7 @@ def _answers_nonsense(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
 
 
-def _few(context: FaultContext, message: Json) -> Iterable[Json]:
+def _limit_sessions(context: FaultContext, message: Json) -> Iterable[Json]:
     context.notes["sessions"] = context.notes.get("sessions", 0) + 1
     if context.notes["sessions"] < 10:
         yield message
@@ -74,14 +74,14 @@ def _few(context: FaultContext, message: Json) -> Iterable[Json]:
         context.send({"jsonrpc": "2.0", "id": message["id"], "error": error})
 
 
-seed("agent.robust.01", edit_incoming("_flood/notification", _drowns))
-seed("agent.robust.02", edit_all_incoming(_dies_of_second_answers))
+seed("agent.robust.01", edit_incoming("_flood/notification", _disconnect_in_flood))
+seed("agent.robust.02", edit_all_incoming(_disconnect_on_second_answer))
 seed("agent.robust.03", edit_all_incoming(_short_names))
 seed("agent.robust.04", edit_incoming("session/prompt", _plain_texts))
-seed("agent.robust.05", edit_incoming("session/prompt", _takes_nobody))
-seed("agent.robust.06", edit_incoming("session/cancel", _tired_of_cancels))
-seed("agent.robust.08", _dies_of(b"922"))
-seed("agent.robust.09", _dies_of(b"99999999999999999999"))
+seed("agent.robust.05", edit_incoming("session/prompt", _accept_empty_session))
+seed("agent.robust.06", edit_incoming("session/cancel", _disconnect_after_cancels))
+seed("agent.robust.08", _disconnect_on_text(b"922"))
+seed("agent.robust.09", _disconnect_on_text(b"99999999999999999999"))
 seed("agent.robust.10", edit_incoming("session/cancel", _answers_nonsense))
-seed("agent.robust.11", edit_incoming("session/new", _few))
-seed("agent.robust.12", _dies_of(b"'method': 5"))
+seed("agent.robust.11", edit_incoming("session/new", _limit_sessions))
+seed("agent.robust.12", _disconnect_on_text(b"'method': 5"))

@@ -31,20 +31,20 @@ def _answers(context: FaultContext, message: Json) -> Iterable[Json]:
 def _ids(wrong: Json, right: Json) -> Fault:
     """Answer one id as another."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         matches = message.get("id") == right and context.method(message) == "session/new"
         yield {**message, "id": wrong} if matches else message
 
-    return edit_all_outgoing(whole)
+    return edit_all_outgoing(edit_message)
 
 
-def _deaf_to_own_ids(context: FaultContext, message: Json) -> Iterable[Json]:
+def _ignore_own_ids(context: FaultContext, message: Json) -> Iterable[Json]:
     ours = {asked["id"] for asked in context.requests_out.values()}
     if message.get("method") != UNKNOWN or message.get("id") not in ours:
         yield message
 
 
-def dying(matches: type) -> Fault:
+def disconnect_on_type(matches: type) -> Fault:
     """Disconnect on this line."""
 
     def change(context: FaultContext, message: Json) -> Iterable[Json]:
@@ -56,28 +56,28 @@ def dying(matches: type) -> Fault:
     return Fault(incoming=change)
 
 
-def _dies_of_half_a_line(context: FaultContext, message: Json) -> Iterable[Json]:
+def _disconnect_on_partial_line(context: FaultContext, message: Json) -> Iterable[Json]:
     if isinstance(message, bytes) and b'"id": 902' in message:
         context.disconnect()
     else:
         yield message
 
 
-def _dies_of_errors(context: FaultContext, message: Json) -> Iterable[Json]:
+def _disconnect_on_error_without_id(context: FaultContext, message: Json) -> Iterable[Json]:
     if message.get("id", 0) is None and "error" in message:
         context.disconnect()
     yield message
 
 
 def _silent_about(code: int) -> Fault:
-    def whole(_: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(_: FaultContext, message: Json) -> Iterable[Json]:
         if message.get("id", 0) is not None or message.get("error", {}).get("code") != code:
             yield message
 
-    return edit_all_outgoing(whole)
+    return edit_all_outgoing(edit_message)
 
 
-def _strict(_: FaultContext, message: Json) -> Iterable[Json]:
+def _refuse_unknown_members(_: FaultContext, message: Json) -> Iterable[Json]:
     """Refuse params with an unknown member."""
     yield {**message, "params": {}} if "memberOfTheFuture" in message else message
 
@@ -95,13 +95,13 @@ def _answers_answers(context: FaultContext, message: Json) -> Iterable[Json]:
 def _where(holds: type | None, code: int) -> Fault:
     """Refuse prompts whose params are of this type with another code."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         request = context.request(message)
         params = request.get("params")
         odd = params is None if holds is None else isinstance(params, holds)
         yield {**message, "error": {"code": code, "message": "Internal error"}} if odd else message
 
-    return edit_replies("session/prompt", whole)
+    return edit_replies("session/prompt", edit_message)
 
 
 def _accepts_lists(context: FaultContext, message: Json) -> Iterable[Json]:
@@ -111,12 +111,12 @@ def _accepts_lists(context: FaultContext, message: Json) -> Iterable[Json]:
         yield message
 
 
-def _loses_the_seventh(_: FaultContext, message: Json) -> Iterable[Json]:
+def _drop_seventh(_: FaultContext, message: Json) -> Iterable[Json]:
     if message["params"].get("number") != 7:
         yield message
 
 
-def _wants_the_usual_order(_: FaultContext, message: Json) -> Iterable[Json]:
+def _require_member_order(_: FaultContext, message: Json) -> Iterable[Json]:
     if next(iter(message)) != "params":
         yield message
 
@@ -127,11 +127,11 @@ def _never_twice(context: FaultContext, message: Json) -> Iterable[Json]:
         yield message
 
 
-def _both(_: FaultContext, message: Json) -> Iterable[Json]:
+def _result_and_error(_: FaultContext, message: Json) -> Iterable[Json]:
     yield {**message, "result": None}
 
 
-def _twice(context: FaultContext, message: Json) -> Iterable[Json]:
+def _answer_twice(context: FaultContext, message: Json) -> Iterable[Json]:
     yield message
     if context.method(message) == "session/new":
         yield message
@@ -158,28 +158,28 @@ seed("agent.rpc.01", edit_all_outgoing(_number_for_text))
 seed("agent.rpc.02", edit_incoming("no/such_notification", _answers))
 seed("agent.rpc.03", edit_errors(UNKNOWN, with_(code=-32603)))
 seed("agent.rpc.04", edit_all_outgoing(_unversioned))
-seed("agent.rpc.05", edit_replies(UNKNOWN, _both))
+seed("agent.rpc.05", edit_replies(UNKNOWN, _result_and_error))
 seed("agent.rpc.06", edit_errors("session/prompt", with_(message={"text": "wrong"})))
-seed("agent.rpc.07", edit_all_outgoing(_twice))
+seed("agent.rpc.07", edit_all_outgoing(_answer_twice))
 seed("agent.rpc.08", _ids(None, 0))
-seed("agent.rpc.09", edit_all_incoming(_deaf_to_own_ids))
-seed("agent.rpc.10", dying(list))
+seed("agent.rpc.09", edit_all_incoming(_ignore_own_ids))
+seed("agent.rpc.10", disconnect_on_type(list))
 seed("agent.rpc.11", _silent_about(-32600))
-seed("agent.rpc.12", Fault(incoming=_dies_of_half_a_line))
+seed("agent.rpc.12", Fault(incoming=_disconnect_on_partial_line))
 seed("agent.rpc.13", _silent_about(-32700))
-seed("agent.rpc.14", dying(int))
-seed("agent.rpc.15", edit_all_incoming(_strict))
+seed("agent.rpc.14", disconnect_on_type(int))
+seed("agent.rpc.15", edit_all_incoming(_refuse_unknown_members))
 seed(
     "agent.rpc.16",
     edit_replies("_example.org/no_such_method", lambda _, m: [{"jsonrpc": "2.0", "id": m["id"], "result": None}]),
 )
 seed("agent.rpc.17", edit_incoming("session/new", _without_meta))
 seed("agent.rpc.18", edit_all_incoming(_answers_answers))
-seed("agent.rpc.19", edit_all_incoming(_dies_of_errors))
+seed("agent.rpc.19", edit_all_incoming(_disconnect_on_error_without_id))
 seed("agent.rpc.20", _where(None, -32603))
 seed("agent.rpc.21", edit_all_incoming(_accepts_lists))
-seed("agent.rpc.22", edit_incoming(UNKNOWN, _loses_the_seventh))
-seed("agent.rpc.23", edit_all_incoming(_wants_the_usual_order))
+seed("agent.rpc.22", edit_incoming(UNKNOWN, _drop_seventh))
+seed("agent.rpc.23", edit_all_incoming(_require_member_order))
 seed("agent.rpc.24", edit_incoming(UNKNOWN, _never_twice))
 seed("agent.rpc.25", edit_errors("no/such_method_either", lambda _: {"code": -32601, "message": "Method not found"}))
 seed("agent.rpc.26", _ids(float(2**53), 2**53 - 1))

@@ -33,14 +33,14 @@ def _always_the_first(context: FaultContext, message: Json) -> Iterable[Json]:
 def _opens(matches: str) -> Fault:
     """Open sessions that should not be opened: where this is in the params."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         odd = "error" in message and matches in str(_request(context, message))
         yield {"jsonrpc": "2.0", "id": message["id"], "result": {"sessionId": "made-up"}} if odd else message
 
-    return edit_replies("session/new", whole)
+    return edit_replies("session/new", edit_message)
 
 
-def _ends_anyhow(context: FaultContext, message: Json) -> Iterable[Json]:
+def _end_turn_in_unknown_session(context: FaultContext, message: Json) -> Iterable[Json]:
     unknown = "error" in message and "no-such-session" in str(_request(context, message))
     yield {"jsonrpc": "2.0", "id": message["id"], "result": {"stopReason": "end_turn"}} if unknown else message
 
@@ -76,12 +76,12 @@ def _shows_switches(context: FaultContext, message: Json) -> Iterable[Json]:
 def _while(method: str, kind: str) -> Fault:
     """Lose updates of one kind while a request of this method runs."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         lost = context.is_running(method) and message["params"]["update"]["sessionUpdate"] == kind
         if not lost:
             yield message
 
-    return edit_calls("session/update", whole)
+    return edit_calls("session/update", edit_message)
 
 
 def _after_the_answer(context: FaultContext, message: Json) -> Iterable[Json]:
@@ -107,7 +107,7 @@ def _null(_: FaultContext, message: Json) -> Iterable[Json]:
     yield {**message, "result": None} if "result" in message else message
 
 
-def _tells_again(context: FaultContext, message: Json) -> Iterable[Json]:
+def _replay_on_resume(context: FaultContext, message: Json) -> Iterable[Json]:
     chunk = {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "again"}}
     session = message["params"]["sessionId"]
     if session != "no-such-session":
@@ -134,23 +134,23 @@ def _every_folder(_: FaultContext, message: Json) -> Iterable[Json]:
     yield {**message, "params": params} if odd else message
 
 
-def _from_the_top(_: FaultContext, message: Json) -> Iterable[Json]:
+def _ignore_cursor(_: FaultContext, message: Json) -> Iterable[Json]:
     yield {**message, "params": {name: value for name, value in message["params"].items() if name != "cursor"}}
 
 
-def _only_says(method: str) -> Fault:
+def _answer_without_effect(method: str) -> Fault:
     """Answer and do nothing, unless a turn runs."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         if context.is_running() or message["params"]["sessionId"] in ("none", "no-such-session"):
             yield message
         else:
             context.send({"jsonrpc": "2.0", "id": message["id"], "result": {}})
 
-    return edit_incoming(method, whole)
+    return edit_incoming(method, edit_message)
 
 
-def _ends_well(context: FaultContext, message: Json) -> Iterable[Json]:
+def _end_turn_on_close(context: FaultContext, message: Json) -> Iterable[Json]:
     closing = any(request["method"] == "session/close" for request in context.requests_in.values())
     yield {**message, "result": {"stopReason": "end_turn"}} if closing and "result" in message else message
 
@@ -182,7 +182,7 @@ def one_at_a_time(context: FaultContext, message: Json) -> Iterable[Json]:
         yield message
 
 
-def _upset(context: FaultContext, message: Json) -> Iterable[Json]:
+def _fail_after_failed_load(context: FaultContext, message: Json) -> Iterable[Json]:
     failed = any(
         each["method"] == "session/load" and each["params"].get("sessionId") == "no-such-session"
         for each in context.requests_in.values()
@@ -190,7 +190,7 @@ def _upset(context: FaultContext, message: Json) -> Iterable[Json]:
     yield from fail_with(-32603)(context, message) if failed else [message]
 
 
-def _unwilling(context: FaultContext, message: Json) -> Iterable[Json]:
+def _refuse_modes_when_idle(context: FaultContext, message: Json) -> Iterable[Json]:
     """Modes cannot be chosen, unless a turn runs."""
     yield from fail_with(-32603)(context, message) if "result" in message and not context.is_running() else [message]
 
@@ -205,13 +205,13 @@ seed("agent.session.02", edit_replies("session/new", _always_the_first))
 seed("agent.session.03", _opens("'cwd': 'some/folder'"))
 seed("agent.session.04", edit_errors("session/new", with_(code=-32603)))
 seed("agent.session.05", _opens("'none'"))
-seed("agent.session.06", edit_replies("session/prompt", _ends_anyhow))
+seed("agent.session.06", edit_replies("session/prompt", _end_turn_in_unknown_session))
 seed("agent.session.07", edit_replies("session/prompt", _wrong_number))
 seed(
     "agent.session.08",
     edit_results("session/new", lambda result: {**result, "modes": {**result["modes"], "currentModeId": "?"}}),
 )
-seed("agent.session.09", edit_replies("session/set_mode", _unwilling))
+seed("agent.session.09", edit_replies("session/set_mode", _refuse_modes_when_idle))
 seed("agent.session.10", accepting("session/set_mode", {}))
 seed("agent.session.11", _options("name", None))
 seed("agent.session.12", _options("currentValue", "no such value"))
@@ -230,23 +230,23 @@ seed("agent.session.16", _while("session/load", "user_message_chunk"))
 seed("agent.session.17", _while("session/load", "agent_message_chunk"))
 seed("agent.session.18", edit_all_outgoing(_after_the_answer))
 seed("agent.session.19", accepting("session/load", {}))
-seed("agent.session.20", edit_incoming("session/resume", _tells_again))
+seed("agent.session.20", edit_incoming("session/resume", _replay_on_resume))
 seed("agent.session.21", accepting("session/resume", {}))
 seed("agent.session.22", _sessions("folder"))
 seed("agent.session.23", _sessions("all"))
 seed("agent.session.24", edit_incoming("session/list", _every_folder))
-seed("agent.session.25", _only_says("session/close"))
-seed("agent.session.26", edit_replies("session/prompt", _ends_well))
-seed("agent.session.27", _only_says("session/delete"))
+seed("agent.session.25", _answer_without_effect("session/close"))
+seed("agent.session.26", edit_replies("session/prompt", _end_turn_on_close))
+seed("agent.session.27", _answer_without_effect("session/delete"))
 seed("agent.session.28", edit_replies("session/delete", fail_with(-32602)))
 seed("agent.session.29", edit_replies("session/fork", _the_original))
 seed("agent.session.30", edit_incoming("session/new", _without_directories))
 seed("agent.session.31", edit_all_outgoing(_first_name))
 seed("agent.session.32", edit_incoming("session/prompt", one_at_a_time))
-seed("agent.session.33", edit_replies("session/prompt", _upset))
+seed("agent.session.33", edit_replies("session/prompt", _fail_after_failed_load))
 seed(
     "agent.session.34",
-    Fault(outgoing=_sessions("cursor").outgoing, incoming=edit_incoming("session/list", _from_the_top).incoming),
+    Fault(outgoing=_sessions("cursor").outgoing, incoming=edit_incoming("session/list", _ignore_cursor).incoming),
 )
 seed("agent.session.35", edit_replies("session/close", _wrong_close))
 seed("agent.session.40", edit_replies("session/load", _commands_after_the_answer))

@@ -9,7 +9,7 @@ from tests.conformance.faults.edits import edit_calls, edit_updates, with_, with
 from tests.conformance.faults.fault import FaultContext, Json, seed
 
 
-def _stranger(context: FaultContext, message: Json) -> Iterable[Json]:
+def _update_unknown_call(context: FaultContext, message: Json) -> Iterable[Json]:
     """Now and then send an update of an unknown call."""
     yield message
     update = message["params"]["update"]
@@ -35,14 +35,14 @@ def _unfinished(_: FaultContext, message: Json) -> Iterable[Json]:
 
 
 def _again(status: str, then: str) -> Any:
-    def whole(_: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(_: FaultContext, message: Json) -> Iterable[Json]:
         yield message
         update = message["params"]["update"]
         if update.get("status") == status and "toolCallId" in update:  # compactions have one too
             more = {"sessionUpdate": "tool_call_update", "toolCallId": update["toolCallId"], "status": then}
             yield {**message, "params": {**message["params"], "update": more}}
 
-    return whole
+    return edit_message
 
 
 def _bare(update: Json) -> None:
@@ -76,7 +76,7 @@ seed(
     "agent.toolcall.03",
     edit_updates("tool_call_update", lambda u: {**u, "status": "running"} if u.get("status") == "in_progress" else u),
 )
-seed("agent.toolcall.04", edit_calls("session/update", _stranger))
+seed("agent.toolcall.04", edit_calls("session/update", _update_unknown_call))
 seed("agent.toolcall.05", edit_calls("session/update", _same_id))
 seed("agent.toolcall.06", edit_calls("session/update", _unfinished))
 seed("agent.toolcall.07", edit_calls("session/update", _again("completed", "failed")))

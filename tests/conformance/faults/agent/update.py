@@ -31,25 +31,25 @@ def _commands(**members: Json) -> Fault:
     return edit_updates("available_commands_update", edit)
 
 
-def also_telling(words: str, update: Json) -> Fault:
+def also_update(words: str, update: Json) -> Fault:
     """A prompt with this text gets this update, whatever the client announced."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         if words in str(message.get("params")):
             params = {"sessionId": message["params"]["sessionId"], "update": update}
             context.send({"jsonrpc": "2.0", "method": "session/update", "params": params})
         yield message
 
-    return edit_incoming("session/prompt", whole)
+    return edit_incoming("session/prompt", edit_message)
 
 
-def _both(update: Json) -> None:
+def _text_and_blob(update: Json) -> None:
     held = update["content"]
     if held["type"] == "resource":
         held["resource"] |= {"text": "both", "blob": "Ym90aA=="}
 
 
-def _numbered(_: FaultContext, message: Json) -> Iterable[Json]:
+def _update_with_id(_: FaultContext, message: Json) -> Iterable[Json]:
     is_chunk = "agent_message_chunk" in str(message["params"])
     yield {**message, "id": 77} if is_chunk else message
 
@@ -82,20 +82,20 @@ seed(
 )
 seed("agent.update.12", edit_updates("usage_update", with_(used=None)))
 seed("agent.update.13", edit_updates("session_info_update", with_(title=["A", "title"])))
-seed("agent.update.14", also_telling("/notice", {"sessionUpdate": "notice", "severity": "info", "title": "Well"}))
+seed("agent.update.14", also_update("/notice", {"sessionUpdate": "notice", "severity": "info", "title": "Well"}))
 seed(
     "agent.update.15",
-    also_telling("/compact", {"sessionUpdate": "compaction_update", "compactionId": "c", "status": "completed"}),
+    also_update("/compact", {"sessionUpdate": "compaction_update", "compactionId": "c", "status": "completed"}),
 )
 seed("agent.update.16", block("image", "mimeType"))
 seed("agent.update.17", block("audio", data="not base64!"))
-seed("agent.update.18", edit_updates("agent_message_chunk", _both))
+seed("agent.update.18", edit_updates("agent_message_chunk", _text_and_blob))
 seed("agent.update.19", block("resource_link", "name"))
-seed("agent.update.20", edit_calls("session/update", _numbered))
+seed("agent.update.20", edit_calls("session/update", _update_with_id))
 seed("agent.update.21", edit_updates("plan", with_(_meta="none")))
 seed("agent.update.22", edit_updates("notice", with_(title="")))
 seed("agent.update.23", edit_updates("compaction_update", without("status")))
 seed(
     "agent.update.24",
-    also_telling("hello there", {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": ""}}),
+    also_update("hello there", {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": ""}}),
 )

@@ -21,7 +21,7 @@ def _parse_text(message: Message) -> Any:
         return None
 
 
-def _unnamed(_: ServerMemory, message: Message) -> list[Message]:
+def _remove_connection_id(_: ServerMemory, message: Message) -> list[Message]:
     if message["type"] == "websocket.accept":
         message = {**message, "headers": [each for each in message["headers"] if each[0] != NAME]}
     return [message]
@@ -45,7 +45,7 @@ def _takes_binary(_: ServerMemory, message: Message) -> list[Message]:
     return [message]
 
 
-def _eager(memory: ServerMemory, message: Message) -> list[Message]:
+def _open_before_initialize(memory: ServerMemory, message: Message) -> list[Message]:
     said = _parse_text(message)
     method = said.get("method") if isinstance(said, dict) else None
     if method == "initialize":
@@ -56,7 +56,7 @@ def _eager(memory: ServerMemory, message: Message) -> list[Message]:
     return [message]
 
 
-def _touchy(_: ServerMemory, message: Message) -> list[Message]:
+def _close_on_invalid_json(_: ServerMemory, message: Message) -> list[Message]:
     if message.get("text") and _parse_text(message) is None:
         return [{"type": CLOSE, "code": 1007, "reason": "no JSON"}, {"type": "websocket.disconnect", "code": 1006}]
     return [message]
@@ -67,11 +67,11 @@ def _no_fragments(_: ServerMemory, message: Message) -> list[Message]:
     return [] if isinstance(said, dict) and said.get("id") == "cut" else [message]
 
 
-def _gap(_: ServerMemory, message: Message) -> list[Message]:
+def _drop_one_chunk(_: ServerMemory, message: Message) -> list[Message]:
     return [] if "chunk 00777" in (message.get("text") or "") else [message]
 
 
-def _forgetful(_: ServerMemory, message: Message) -> list[Message]:
+def _refuse_load(_: ServerMemory, message: Message) -> list[Message]:
     said = _parse_text(message)
     if isinstance(said, dict) and said.get("method") == "session/load":
         error = {"code": -32002, "message": "Resource not found"}
@@ -79,13 +79,13 @@ def _forgetful(_: ServerMemory, message: Message) -> list[Message]:
     return [message]
 
 
-def _noticed(memory: ServerMemory, message: Message) -> list[Message]:
+def _note_disconnect(memory: ServerMemory, message: Message) -> list[Message]:
     if message["type"] == "websocket.disconnect" and message.get("code") != 1000:
         memory.notes["upset"] = True
     return [message]
 
 
-def _silenced(memory: ServerMemory, message: Message) -> list[Message]:
+def _drop_after_disconnect(memory: ServerMemory, message: Message) -> list[Message]:
     return [] if "upset" in memory.notes and message["type"] == "websocket.send" else [message]
 
 
@@ -97,7 +97,7 @@ def _any_host(_: ServerMemory, headers: dict[str, str]) -> None:
     headers["host"] = "localhost"
 
 
-def _trusting(_: ServerMemory, headers: dict[str, str]) -> None:
+def _add_token(_: ServerMemory, headers: dict[str, str]) -> None:
     headers["authorization"] = "Bearer check-token"
 
 
@@ -106,20 +106,20 @@ def _without(opcode: int) -> RemoteFault:
     return RemoteFault(towards_client=lambda data: b"" if data[0] == 0x80 | opcode else data)
 
 
-seed("agent.ws.01", socket(outgoing=_unnamed))
+seed("agent.ws.01", socket(outgoing=_remove_connection_id))
 seed("agent.ws.02", socket(outgoing=_same_name))
 seed("agent.ws.03", socket(outgoing=_binary))
 seed("agent.ws.04", socket(incoming=_takes_binary))
-seed("agent.ws.05", socket(incoming=_eager))
-seed("agent.ws.06", socket(incoming=_touchy))
+seed("agent.ws.05", socket(incoming=_open_before_initialize))
+seed("agent.ws.06", socket(incoming=_close_on_invalid_json))
 seed("agent.ws.07", socket(incoming=_no_fragments))
 seed("agent.ws.08", _without(0xA))
-seed("agent.ws.09", socket(outgoing=_gap))
+seed("agent.ws.09", socket(outgoing=_drop_one_chunk))
 seed("agent.ws.10", socket(posted=202))
-seed("agent.ws.11", socket(incoming=_forgetful))
+seed("agent.ws.11", socket(incoming=_refuse_load))
 seed("agent.ws.12", _without(0x8))
 seed("agent.ws.13", RemoteFault(limits=ServerLimits(frame=1 << 31)))
-seed("agent.ws.14", socket(incoming=_noticed, outgoing=_silenced))
+seed("agent.ws.14", socket(incoming=_note_disconnect, outgoing=_drop_after_disconnect))
 seed("agent.ws.15", socket(on_request=_without_origin))
 seed("agent.ws.16", socket(on_request=_any_host))
-seed("agent.ws.17", socket(on_request=_trusting))
+seed("agent.ws.17", socket(on_request=_add_token))

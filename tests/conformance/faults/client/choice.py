@@ -16,7 +16,7 @@ def _is_refused(context: FaultContext, message: Json, method: str) -> bool:
     return isinstance(message, dict) and "error" in message and message.get("id") in request
 
 
-def _dies_of_refused_modes(context: FaultContext, message: Json) -> Iterable[Json]:
+def _disconnect_on_refused_mode(context: FaultContext, message: Json) -> Iterable[Json]:
     if _is_refused(context, message, "session/set_mode"):
         context.disconnect()
         return ()
@@ -29,18 +29,18 @@ def _notes_refused_loads(context: FaultContext, message: Json) -> Iterable[Json]
     return (message,)
 
 
-def _prompts_all_the_same(context: FaultContext, message: Json) -> Iterable[Json]:
+def _prompt_after_refusal(context: FaultContext, message: Json) -> Iterable[Json]:
     if isinstance(message, dict) and message.get("method") == "session/prompt" and context.notes.get("refused"):
         return [{**message, "params": {**message["params"], "sessionId": OLDER}}]
     return [message]
 
 
-def _tidied(params: Json) -> Json:
+def _strip_cursor(params: Json) -> Json:
     return {**params, "cursor": params["cursor"].strip("=")} if "cursor" in params else params
 
 
 seed("client.choice.01", edit_params("session/set_mode", with_(modeId="Code")))
-seed("client.choice.02", ClientFault(incoming=_dies_of_refused_modes))
+seed("client.choice.02", ClientFault(incoming=_disconnect_on_refused_mode))
 seed("client.choice.03", edit_params("session/set_config_option", with_(value="Large")))
 seed("client.choice.04", edit_params("session/load", with_(cwd=".")))
 seed(
@@ -48,7 +48,7 @@ seed(
 )
 seed(
     "client.choice.06",
-    ClientFault(incoming=edit_all_incoming(_notes_refused_loads).incoming, outgoing=_prompts_all_the_same),
+    ClientFault(incoming=edit_all_incoming(_notes_refused_loads).incoming, outgoing=_prompt_after_refusal),
 )
-seed("client.choice.07", edit_params("session/list", _tidied))
+seed("client.choice.07", edit_params("session/list", _strip_cursor))
 seed("client.choice.08", edit_params("session/resume", without("cwd")))

@@ -26,7 +26,7 @@ from tests.conformance.faults.fault import FaultContext, Json, seed
 READ, WRITE = "fs/read_text_file", "fs/write_text_file"
 
 
-def _humps(params: Json) -> Json:
+def _camel_case_info(params: Json) -> Json:
     return {**without("client_info")(params), "clientInfo": params.get("client_info")}
 
 
@@ -50,11 +50,11 @@ def _needs_version(message: Json) -> bool:
     return "agent_info" in found and "protocol_version" not in found and found["agent_info"].get("name") == "a"
 
 
-def _numbered(right: int, wrong: int) -> Edit:
+def _replace_code(right: int, wrong: int) -> Edit:
     return lambda error: {**error, "code": wrong} if error.get("code") == right else error
 
 
-def _goes_on(context: FaultContext, message: Json) -> Iterable[Json]:
+def _ignore_refused_version(context: FaultContext, message: Json) -> Iterable[Json]:
     """Ignore a refused version."""
     error = message.get("error") if isinstance(message, dict) else None
     if isinstance(error, dict) and error.get("code") == -32001:
@@ -74,8 +74,8 @@ seed(
     "client.dialect.04",
     disconnect_on(lambda message: any("id" in each for each in update(message).get("entries") or [])),
 )
-seed("client.dialect.05", edit_all_incoming(_goes_on))
-seed("client.dialect.21", edit_params("initialize", _humps))
+seed("client.dialect.05", edit_all_incoming(_ignore_refused_version))
+seed("client.dialect.21", edit_params("initialize", _camel_case_info))
 seed("client.dialect.22", edit_params("session/new", without("mcpServers")))
 seed("client.dialect.23", edit_calls("permission_response", drop))
 seed("client.dialect.24", edit_params("permission_response", with_(option_id="allow_once")))
@@ -100,7 +100,7 @@ seed(
 )
 seed("client.dialect.50", disconnect_on(_needs_version))
 seed("client.dialect.51", edit_results(WRITE, lambda _: {}))
-seed("client.dialect.52", edit_errors(READ, _numbered(-32001, -32603)))
-seed("client.dialect.53", edit_errors(READ, _numbered(-32002, -32603)))
+seed("client.dialect.52", edit_errors(READ, _replace_code(-32001, -32603)))
+seed("client.dialect.53", edit_errors(READ, _replace_code(-32002, -32603)))
 seed("client.dialect.54", edit_params("initialize", _offers_nothing))
 seed("client.dialect.55", edit_replies("terminal/kill", fail_with(-32601, "Method not found")))

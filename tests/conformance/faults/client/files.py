@@ -17,10 +17,10 @@ Answering = Callable[[dict[str, Json], Json], Json]
 def _on(method: str, answer: Answering) -> ClientFault:
     """Change the answer to this method."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         return [answer(context.request(message).get("params") or {}, message)]
 
-    return ClientFault(outgoing=edit_replies(method, whole).outgoing)
+    return ClientFault(outgoing=edit_replies(method, edit_message).outgoing)
 
 
 def given(message: Json, **result: Json) -> Json:
@@ -127,8 +127,8 @@ def _empty_is_null(request: dict[str, Json], message: Json) -> Json:
 
 
 def _wrong(request: dict[str, Json], message: Json) -> Json:
-    whole = "line" not in request and "limit" not in request
-    return given(message, content="line one\n") if whole and _content(message).startswith("line one") else message
+    is_whole = "line" not in request and "limit" not in request
+    return given(message, content="line one\n") if is_whole and _content(message).startswith("line one") else message
 
 
 seed("client.files.01", _on(READ, _wrong))

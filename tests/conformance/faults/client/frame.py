@@ -22,7 +22,7 @@ def _whole(data: bytes) -> bytes:
     return data if data.endswith(b"\n") or len(data) > 4096 or b"\xf0" in data else b""
 
 
-def _first(data: bytes) -> bytes:
+def _first_message(data: bytes) -> bytes:
     """See only the first of several messages, and only those marked so, or no turn would work."""
     return data.partition(b"\n")[0] + b"\n" if data.count(b"together-") > 1 else data
 
@@ -51,7 +51,7 @@ def _letters(data: bytes) -> bytes:
     return data.decode("utf-8", "replace").encode()
 
 
-def _strict(data: bytes) -> bytes:
+def _keep_cr(data: bytes) -> bytes:
     """Treat a CR as part of the message."""
     return data.replace(b"\r\n", b"}\n")
 
@@ -82,11 +82,11 @@ def _has_list(message: Json) -> bool:
 
 
 seed("client.frame.01", reads(_always(_whole)))
-seed("client.frame.02", reads(_always(_first)))
+seed("client.frame.02", reads(_always(_first_message)))
 seed("client.frame.03", reads(_limited))
 seed("client.frame.04", reads(_always(_letters)))
 seed("client.frame.05", disconnect_on(_is_noise))
-seed("client.frame.06", reads(_always(_strict)))
+seed("client.frame.06", reads(_always(_keep_cr)))
 seed("client.frame.07", reads(_blank))
 seed("client.frame.08", disconnect_on(lambda message: isinstance(message, bytes) and b"caf\xe9" in message))
 seed("client.frame.09", disconnect_on(_nested))

@@ -11,13 +11,13 @@ from typing import Any
 from tests.conformance.faults.fault import RemoteFault, seed
 from tests.conformance.faults.remote_edits import Exchange, exchange
 
-Meant = Callable[[Exchange], bool]
+Matches = Callable[[Exchange], bool]
 
 # How long the stream of the connection is held at most. Seconds.
 HELD = 2.0
 
 
-def _without(name: str, matches: Meant) -> RemoteFault:
+def _without(name: str, matches: Matches) -> RemoteFault:
     """Remove a header from these requests."""
 
     def on_request(http: Exchange) -> None:
@@ -89,11 +89,11 @@ def _no_comments(_: Exchange, chunk: bytes) -> bytes:
     return b"" if b": why" in chunk else chunk
 
 
-def _strict(_: Exchange, chunk: bytes) -> bytes:
+def _drop_unknown_fields(_: Exchange, chunk: bytes) -> bytes:
     return b"" if b"tide:" in chunk else chunk
 
 
-def _unix(_: Exchange, chunk: bytes) -> bytes:
+def _drop_cr_lf(_: Exchange, chunk: bytes) -> bytes:
     return b"" if b"\r\n" in chunk else chunk
 
 
@@ -102,20 +102,20 @@ def _timed(http: Exchange) -> None:
         http.memory.notes["asked"] = time.monotonic()
 
 
-def _impatient(http: Exchange) -> None:
+def _note_slow_stream(http: Exchange) -> None:
     if http.method == "GET" and http.session and time.monotonic() - http.memory.notes["asked"] > 0.4:
         http.memory.notes["too late"] = True
 
 
-def _inattentive(http: Exchange, chunk: bytes) -> bytes:
+def _drop_late_event(http: Exchange, chunk: bytes) -> bytes:
     return b"" if http.session and b"number 0002" in chunk and "too late" in http.memory.notes else chunk
 
 
-def _gap(_: Exchange, chunk: bytes) -> bytes:
+def _drop_one_event(_: Exchange, chunk: bytes) -> bytes:
     return re.sub(rb"(?m)^data:.*number 0777.*\n", b"", chunk)
 
 
-def _picky(http: Exchange) -> None:
+def _refuse_json_type(http: Exchange) -> None:
     if (
         http.calls == "session/prompt"
         and http.status == 202
@@ -142,9 +142,9 @@ seed("client.http.10", exchange(on_request=_left))
 seed("client.http.11", exchange(raw=_whole_only))
 seed("client.http.12", exchange(raw=_first_line))
 seed("client.http.13", exchange(raw=_no_comments))
-seed("client.http.14", exchange(raw=_strict))
-seed("client.http.15", exchange(raw=_unix))
-seed("client.http.16", exchange(on_request=_timed, on_response=_impatient, raw=_inattentive))
+seed("client.http.14", exchange(raw=_drop_unknown_fields))
+seed("client.http.15", exchange(raw=_drop_cr_lf))
+seed("client.http.16", exchange(on_request=_timed, on_response=_note_slow_stream, raw=_drop_late_event))
 seed("client.http.17", exchange(on_request=_batched))
-seed("client.http.18", exchange(raw=_gap))
-seed("client.http.19", exchange(on_response=_picky))
+seed("client.http.18", exchange(raw=_drop_one_event))
+seed("client.http.19", exchange(on_response=_refuse_json_type))

@@ -25,11 +25,11 @@ def request(method: str, params: Json, id: Json) -> Json:
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
-def _first(_: FaultContext, message: Json) -> Iterable[Json]:
+def _notify_before_initialize(_: FaultContext, message: Json) -> Iterable[Json]:
     return [{"jsonrpc": "2.0", "method": "_vendor/hello", "params": {}}, message]
 
 
-def _at_once(_: FaultContext, message: Json) -> Iterable[Json]:
+def _request_before_answer(_: FaultContext, message: Json) -> Iterable[Json]:
     return [message, request("_vendor/early", {}, "early")]
 
 
@@ -41,7 +41,7 @@ def _lists(_: FaultContext, message: Json) -> Iterable[Json]:
     return [message, request("session/list", {}, "unoffered")]
 
 
-def _goes_on(_: FaultContext, message: Json) -> Iterable[Json]:
+def _accept_unknown_version(_: FaultContext, message: Json) -> Iterable[Json]:
     result = message.get("result")
     if isinstance(result, dict) and result.get("protocolVersion") == 999:
         return [{**message, "result": {**result, "protocolVersion": 1}}]
@@ -53,13 +53,13 @@ def _answered(message: Json, code: int) -> bool:
     return isinstance(error, dict) and error.get("code") == code
 
 
-def _makes_up_a_method(context: FaultContext, message: Json) -> Iterable[Json]:
+def _use_unknown_auth_method(context: FaultContext, message: Json) -> Iterable[Json]:
     if _answered(message, -32000):
         context.send(request("authenticate", {"methodId": "password"}, "auth"))
     return [message]
 
 
-def _insists(context: FaultContext, message: Json) -> Iterable[Json]:
+def _repeat_after_auth_error(context: FaultContext, message: Json) -> Iterable[Json]:
     if _answered(message, -32000) and not context.notes.get("insisted"):
         context.notes["insisted"] = True
         for number in range(4):
@@ -75,43 +75,43 @@ def _prompts_anyway(context: FaultContext, message: Json) -> Iterable[Json]:
     return [message]
 
 
-def _hurries(context: FaultContext, message: Json) -> Iterable[Json]:
+def _end_if_slow(context: FaultContext, message: Json) -> Iterable[Json]:
     if isinstance(message, dict) and message.get("method") == "initialize":
         context.notes["alarm"] = asyncio.get_running_loop().call_later(HURRY, context.disconnect)
     return [message]
 
 
-def _calms(context: FaultContext, message: Json) -> Iterable[Json]:
+def _stop_timer(context: FaultContext, message: Json) -> Iterable[Json]:
     if "alarm" in context.notes:
         context.notes["alarm"].cancel()
     return [message]
 
 
-def _introduces(message: Json, name: str) -> bool:
+def _lacks_in_result(message: Json, name: str) -> bool:
     result = message.get("result") if isinstance(message, dict) else None
     return isinstance(result, dict) and "protocolVersion" in result and name not in result
 
 
-def _introduction(message: Json) -> dict[str, Json]:
+def _initialize_result(message: Json) -> dict[str, Json]:
     result = message.get("result") if isinstance(message, dict) else None
     return result if isinstance(result, dict) and "protocolVersion" in result else {}
 
 
-seed("client.life.01", edit_calls("initialize", _first))
+seed("client.life.01", edit_calls("initialize", _notify_before_initialize))
 seed("client.life.02", edit_params("initialize", with_(protocolVersion="1")))
 seed("client.life.03", edit_params("initialize", without("clientInfo")))
 seed("client.life.04", edit_params("initialize", lambda told: told["clientCapabilities"].update(terminal="yes")))
-seed("client.life.05", edit_calls("initialize", _at_once))
-seed("client.life.06", edit_all_incoming(_goes_on))
-seed("client.life.07", disconnect_on(lambda message: _introduces(message, "agentInfo")))
-seed("client.life.08", disconnect_on(lambda message: "extra" in _introduction(message)))
-seed("client.life.09", disconnect_on(lambda message: _introduction(message).get("agentInfo", 0) is None))
+seed("client.life.05", edit_calls("initialize", _request_before_answer))
+seed("client.life.06", edit_all_incoming(_accept_unknown_version))
+seed("client.life.07", disconnect_on(lambda message: _lacks_in_result(message, "agentInfo")))
+seed("client.life.08", disconnect_on(lambda message: "extra" in _initialize_result(message)))
+seed("client.life.09", disconnect_on(lambda message: _initialize_result(message).get("agentInfo", 0) is None))
 seed("client.life.10", edit_calls("session/new", _again))
 seed("client.life.11", edit_calls("session/new", _lists))
-seed("client.life.12", edit_all_incoming(_makes_up_a_method))
-seed("client.life.13", edit_all_incoming(_insists))
+seed("client.life.12", edit_all_incoming(_use_unknown_auth_method))
+seed("client.life.13", edit_all_incoming(_repeat_after_auth_error))
 seed("client.life.14", edit_all_incoming(_prompts_anyway))
 seed(
     "client.life.15",
-    ClientFault(outgoing=edit_all_outgoing(_hurries).outgoing, incoming=edit_all_incoming(_calms).incoming),
+    ClientFault(outgoing=edit_all_outgoing(_end_if_slow).outgoing, incoming=edit_all_incoming(_stop_timer).incoming),
 )

@@ -22,23 +22,23 @@ def _params(context: FaultContext, reply: Json) -> dict[str, Json]:
 def _where(matches: Callable[[dict[str, Json]], bool], result: Json) -> ClientFault:
     """Answer requests that match with this result."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         if "result" in message and matches(_params(context, message)):
             return [{**message, "result": result(message["result"]) if callable(result) else result}]
         return [message]
 
-    return ClientFault(outgoing=edit_replies(METHOD, whole).outgoing)
+    return ClientFault(outgoing=edit_replies(METHOD, edit_message).outgoing)
 
 
 def _refuses(matches: Callable[[dict[str, Json]], bool]) -> ClientFault:
     """Answer requests that match with an error."""
 
-    def whole(context: FaultContext, message: Json) -> Iterable[Json]:
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
         return (
             fail_with(-32602, "Invalid params")(context, message) if matches(_params(context, message)) else [message]
         )
 
-    return ClientFault(outgoing=edit_replies(METHOD, whole).outgoing)
+    return ClientFault(outgoing=edit_replies(METHOD, edit_message).outgoing)
 
 
 def _kinds(request: dict[str, Json]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tests.conformance.faults.edits import (
-    Whole,
+    MessageEdit,
     answer_on,
     disconnect_on,
     edit_all_incoming,
@@ -18,11 +18,11 @@ from tests.conformance.faults.edits import (
 from tests.conformance.faults.fault import ClientFault, FaultContext, Json, seed
 
 
-def _with_id(edit: Callable[[Json], Json]) -> Whole:
-    def whole(_: FaultContext, message: Json) -> Iterable[Json]:
+def _with_id(edit: Callable[[Json], Json]) -> MessageEdit:
+    def edit_message(_: FaultContext, message: Json) -> Iterable[Json]:
         yield {**message, "id": edit(message.get("id"))} if "method" not in message else message
 
-    return whole
+    return edit_message
 
 
 def _noisy(_: FaultContext, message: Json) -> Iterable[Json]:

@@ -44,7 +44,7 @@ def _forgets_killed(context: FaultContext, message: Json) -> Iterable[Json]:
     return [message]
 
 
-def _remembers(context: FaultContext, message: Json) -> Iterable[Json]:
+def _output_after_release(context: FaultContext, message: Json) -> Iterable[Json]:
     if (
         context.method(message) == OUTPUT
         and "error" in message
@@ -76,7 +76,7 @@ def _null(context: FaultContext, message: Json) -> Iterable[Json]:
     return [{"jsonrpc": "2.0", "id": message["id"], "result": None} if unknown else message]
 
 
-def _never_tells(context: FaultContext, message: Json) -> Iterable[Json]:
+def _never_end(context: FaultContext, message: Json) -> Iterable[Json]:
     return [] if "killing" in context.notes else [message]
 
 
@@ -101,7 +101,7 @@ seed("client.terminal.01", ignore_on(creates(lambda request: _line(request) == "
 seed("client.terminal.02", edit_results(OUTPUT, without("truncated")))
 seed("client.terminal.03", edit_results(WAIT, lambda result: {"exit_code": result.get("exitCode"), "signal": None}))
 seed("client.terminal.04", ClientFault(outgoing=_forgets_killed))
-seed("client.terminal.05", ClientFault(outgoing=_remembers))
+seed("client.terminal.05", ClientFault(outgoing=_output_after_release))
 seed("client.terminal.06", edit_results(OUTPUT, _keeps_the_beginning))
 seed("client.terminal.07", edit_incoming(CREATE, _no_env))
 seed("client.terminal.08", edit_incoming(CREATE, _no_cwd))
@@ -114,7 +114,7 @@ seed("client.terminal.11", edit_replies(OUTPUT, _null))
 seed("client.terminal.12", disconnect_on(creates(lambda request: request["command"] == "/no/such/program")))
 seed(
     "client.terminal.13",
-    ClientFault(incoming=edit_incoming(KILL, _notes_kill).incoming, outgoing=edit_replies(WAIT, _never_tells).outgoing),
+    ClientFault(incoming=edit_incoming(KILL, _notes_kill).incoming, outgoing=edit_replies(WAIT, _never_end).outgoing),
 )
 seed("client.terminal.14", edit_incoming(RELEASE, _lets_run))
 seed("client.terminal.15", edit_params("initialize", _no_terminals))
