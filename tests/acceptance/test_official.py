@@ -600,7 +600,7 @@ async def test_boolean_options_are_sent_to_clients_that_announced_them(announces
             assert (option["type"], option["currentValue"]) == ("select", "false")
             answer = await peer.request(3, "session/set_config_option", {**base, "value": "true"})
             assert [o["currentValue"] for o in answer["result"]["configOptions"]] == ["true", "low"]
-        assert (await run_prompt(peer, session, "tell"))[0][-1]["content"]["text"] == "True"
+        assert (await run_prompt(peer, session, "respond"))[0][-1]["content"]["text"] == "True"
 
 
 @pytest.mark.item("OFF-01")

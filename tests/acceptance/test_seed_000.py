@@ -241,7 +241,7 @@ def test_the_four_message_shapes_are_exact_and_an_empty_result_is_ok(tmp_path: P
         async with client_of(agent) as peer:
             await begin(peer)
             assert await peer.request(3, "authenticate", {"type": "token", "token": "t"}) == result(3, {"status": "ok"})
-            peer.send(call(5, "session/prompt", prompt("tell")))
+            peer.send(call(5, "session/prompt", prompt("respond")))
             params = {"session_id": "abc123", "type": "agent_message_chunk", "data": {"text": "Hello!"}}
             assert await peer.receive() == note("session/update", params)
             asked = await peer.receive()
@@ -472,7 +472,9 @@ def test_the_client_chooses_the_session_id() -> None:
             for session, mode in (("abc123", "agent"), ("def456", "ask")):
                 answer = await peer.request(2, "session/new", {"session_id": session, "mode": mode})
                 assert answer["result"] == {"status": "ok", "session_id": session}
-                assert await peer.request(3, "session/prompt", prompt("tell", session)) == result(3, {"status": "ok"})
+                assert await peer.request(3, "session/prompt", prompt("respond", session)) == result(
+                    3, {"status": "ok"}
+                )
                 shown = peer.received[-2]["params"]
                 assert shown == {
                     "session_id": session,
@@ -484,7 +486,7 @@ def test_the_client_chooses_the_session_id() -> None:
             start = len(peer.received)
             assert await peer.request(5, "session/load", {"session_id": "abc123"}) == result(5, {"status": "ok"})
             assert [(f["params"]["type"], f["params"]["data"]["text"]) for f in peer.received[start:-1]] == [
-                ("user_message_chunk", "tell"),
+                ("user_message_chunk", "respond"),
                 ("agent_message_chunk", "in mode agent"),
             ]
             peer.send(call(6, "session/prompt", prompt("hold")))

@@ -351,10 +351,10 @@ async def test_a_prompt_to_a_session_that_is_not_active_on_this_connection_is_re
     (session,) = agent.sessions
     async with client_of(agent) as peer:
         await peer.request(1, "initialize", hello())
-        refused = await peer.request(2, "session/prompt", prompt("tell", session))
+        refused = await peer.request(2, "session/prompt", prompt("respond", session))
         assert refused["error"]["code"] == -32003
         assert "result" in await peer.request(3, "session/load", {"session_id": session})
-        assert "result" in await peer.request(4, "session/prompt", prompt("tell", session))
+        assert "result" in await peer.request(4, "session/prompt", prompt("respond", session))
 
 
 @pytest.mark.item("000-19")

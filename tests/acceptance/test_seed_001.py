@@ -184,7 +184,7 @@ async def test_session_set_mode_exists_where_there_are_modes(modes: list[Session
             "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}],
         }
         assert answer == result(3, {})
-        assert (await run_prompt(peer, session, "tell"))[0][-1]["content"]["text"] == "code"
+        assert (await run_prompt(peer, session, "respond"))[0][-1]["content"]["text"] == "code"
         unknown = await peer.request(4, "session/set_mode", {"sessionId": session, "modeId": "fly"})
         assert unknown["error"]["code"] == -32602
 

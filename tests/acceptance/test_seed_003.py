@@ -430,7 +430,7 @@ async def test_the_mode_is_set_by_modeid_or_by_the_older_mode() -> None:
         ):
             answer = await peer.request(3, "session/set_mode", {"sessionId": session, **said_})
             assert answer == result(3, {})
-            assert (await run_prompt(peer, session, "tell"))[0][-1]["content"]["text"] == mode
+            assert (await run_prompt(peer, session, "respond"))[0][-1]["content"]["text"] == mode
         assert "error" in await peer.request(4, "session/set_mode", {"sessionId": session})
 
 

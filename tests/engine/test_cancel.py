@@ -93,7 +93,7 @@ async def test_a_cancelled_request_ends_the_other_side_s_handler() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "introduction", "is_told"),
+    ("dialect", "introduction", "is_notified"),
     [
         ("v1", {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}, True),
         ("draft", {"protocolVersion": 1, "capabilities": {"loadSession": True}}, False),

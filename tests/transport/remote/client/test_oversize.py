@@ -39,7 +39,7 @@ async def answered(transport: Transport) -> dict[str, Any]:
     return dict(json.loads(said))
 
 
-@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+@pytest.mark.parametrize("is_notified", [True, False], ids=["notified", "not notified"])
 @pytest.mark.parametrize("over", ["ws", "http"])
 async def test_a_too_large_request_fails_and_the_connection_continues(
     over: str, is_notified: bool, monkeypatch: pytest.MonkeyPatch
