@@ -219,7 +219,7 @@ def test_a_session_can_have_only_the_supported_modes(tmp_path: Path) -> None:
         async with agent_played(part, dialect="2025.1", cwd=PROJECT) as remote:
             session = await remote.open_session(PROJECT, mode="ask")
             assert session.modes is not None
-            assert [mode.id for mode in session.modes.available_modes] == ["agent", "ask"]
+            assert [mode.id for mode in session.modes.available_modes] == ["ask"]  # the mode of a session is fixed
             assert session.modes.current_mode_id == "ask"
             with pytest.raises(ProtocolError) as caught:
                 await session.set_mode("fly")

@@ -100,11 +100,11 @@ def test_a_broken_codec_fails(broken: Dialect, found: str) -> None:
 class Sharing(Emulator):
     """Shares state between connections."""
 
-    told: ClassVar[list[str]] = []
+    observed: ClassVar[list[str]] = []
 
     def prompt(self, params: Any) -> Flow:
-        self.told.append(params.session_id)
-        params.session_id += f"-{len(self.told)}"
+        self.observed.append(params.session_id)
+        params.session_id += f"-{len(self.observed)}"
         return (yield Pass(params))
 
     incoming: ClassVar[dict[str, FlowMaker]] = {"session/prompt": prompt}
