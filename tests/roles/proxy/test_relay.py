@@ -135,13 +135,13 @@ async def test_losses_inside_messages_and_of_results_are_reported(dialect: str) 
         before = len(pair.reports)
         pair.agent.send(tool_update(TEXT))
         pair.agent.send(tool_update(DIFF, TEXT))
-        await pair.client.heard_call("session/update")
-        await pair.client.heard_call("session/update")
+        await pair.client.wait_for_call("session/update")
+        await pair.client.wait_for_call("session/update")
         lost = [text for text in pair.reports[before:] if "update.content" in text]
         assert len(lost) >= 1, pair.reports
         told = len(pair.reports)
         pair.agent.send(tool_update(DIFF, TEXT))
-        await pair.client.heard_call("session/update")
+        await pair.client.wait_for_call("session/update")
         assert len(pair.reports) == told  # once
 
 
