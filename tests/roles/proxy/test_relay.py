@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.roles.client.dial import Dialer
+from dragoman.roles.proxy.proxy import translate
 from dragoman.roles.proxy.relay import Relay
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair
@@ -190,3 +191,22 @@ async def test_an_option_without_a_known_value_can_be_set_by_text(takes_text: bo
         pair.agent.send(reply(asked, said))
         (option,) = (await pair.client.answer(id))["result"]["configOptions"]
         assert option["currentValue"] == "true"
+
+
+async def test_an_agent_that_starts_slowly_is_not_taken_for_one_of_another_dialect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/protocol/peers.md#slow-start: 81 s were measured, and 95 s under load."""
+    timeouts: list[float] = []
+
+    class RecordedDialer(Dialer):
+        def __init__(self, *args: Any, initialize_timeout: float = 60.0, **options: Any) -> None:
+            timeouts.append(initialize_timeout)
+            super().__init__(*args, initialize_timeout=initialize_timeout, **options)
+
+    monkeypatch.setattr("dragoman.roles.proxy.proxy.Dialer", RecordedDialer)
+    front, left = memory_pair()
+    running = asyncio.create_task(translate(["agent"], transport=front, report=lambda _: None))
+    await left.close()
+    await running
+    assert timeouts[0] > 95

@@ -21,6 +21,10 @@ from dragoman.transport.base import Transport
 from dragoman.transport.sandbox.spec import Sandbox
 from dragoman.transport.stdio import stdio
 
+# How long an agent may take to answer initialize. The first start of some agents downloads them
+# (docs/protocol/peers.md#slow-start), and one that is started again in another dialect is slower still. Seconds.
+START_TIMEOUT = 180.0
+
 F = TypeVar("F", bound=Callable[..., Any])
 Forward = Callable[[Any], Awaitable[Any]]
 
@@ -154,6 +158,7 @@ async def translate(
         cwd=os.getcwd(),
         report=report,
         stderr=write_stderr,
+        initialize_timeout=START_TIMEOUT,
         detection=detection,
         permission=permission,
         sandbox=sandbox,
