@@ -38,7 +38,7 @@ async def attack(folder: Path, seed: str) -> Outcome:
     statuses: Counter[int] = Counter()
     escapes: list[str] = []
     count = 0
-    async with hosted_app(folder, limits=ServerLimits(visits=1e9, rate=1e9, burst=10**9)) as at:
+    async with hosted_app(folder, limits=ServerLimits(anonymous_requests=1e9, rate=1e9, burst=10**9)) as at:
         good = at.tokens.create("ann", "admin")[0]
         patterns = {pattern for _, pattern, _ in _ROUTES}
         paths = ["/", "/metrics", "/acp", "/none", *(f"/api/{_filled(each, at.session)}" for each in sorted(patterns))]

@@ -30,7 +30,7 @@ def test_every_limit_is_in_the_docs_with_its_default() -> None:
 
 
 def test_limits_are_set_by_name_and_unknown_limits_are_refused() -> None:
-    section = HostSection(limits={"body": 1000, "rate": 2.5, "prompts": 3, "asleep": 7}, unattended="deny")
+    section = HostSection(limits={"body": 1000, "rate": 2.5, "prompts": 3, "agent_idle_timeout": 7}, unattended="deny")
     assert settings.endpoint_limits(section) == ServerLimits(body=1000, rate=2.5)
     assert settings.host_limits(section) == HostLimits(max_prompts=3, idle_timeout=7.0, waits_unattended=False)
     with pytest.raises(ConfigFault, match="there is no limit bodies; the limits are body, "):

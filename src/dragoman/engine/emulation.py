@@ -334,7 +334,7 @@ class Emulation:
         connection = self._connection
         row = METHODS.get((connection.side, effect.method))
         self._delivered_count += 1
-        id: Id | UnsetType = f"ledger:{self._delivered_count}" if effect.request else UNSET
+        id: Id | UnsetType = f"emulator:{self._delivered_count}" if effect.request else UNSET
         incoming = Incoming(id, effect.method, row, effect.params)
         work = connection.handle(incoming, _with_typed_result(row, answer))
         if work is not None:  # a notification made by the emulator: run it as a task, since nothing awaits it

@@ -26,11 +26,11 @@ HOST_LIMIT_FIELDS: Mapping[str, str] = {
     "prompts": "max_prompts",
     "sessions": "max_sessions",
     "members": "max_members",
-    "patience": "answer_timeout",
-    "unattended": "unattended_timeout",
-    "asleep": "idle_timeout",
-    "opening": "open_timeout",
-    "stopping": "stop_timeout",
+    "answer_timeout": "answer_timeout",
+    "unattended_timeout": "unattended_timeout",
+    "agent_idle_timeout": "idle_timeout",
+    "open_timeout": "open_timeout",
+    "stop_timeout": "stop_timeout",
 }
 
 # A guard waits for the room, which knows who is present, so its own timeout only has to be longer.

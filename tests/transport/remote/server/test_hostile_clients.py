@@ -21,7 +21,7 @@ from dragoman.transport.remote.server.limits import ServerLimits
 from tests.transport.remote.module_server import INITIALIZE, NEW, WITHIN, Standing, prompt, rest, standing
 
 LIMITS = ServerLimits(
-    body=100_000, frame=100_000, headers=16_384, header_patience=0.4, body_patience=0.4, rate=200.0, burst=4000
+    body=100_000, frame=100_000, headers=16_384, header_timeout=0.4, body_timeout=0.4, rate=200.0, burst=4000
 )
 
 

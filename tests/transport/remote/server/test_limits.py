@@ -27,7 +27,7 @@ from tests.transport.remote.certificate import certificate
 from tests.transport.remote.module_server import INITIALIZE, WITHIN, Standing, rest, standing
 
 # Short, so that the tests need not wait long.
-LIMITS = ServerLimits(header_patience=0.4)
+LIMITS = ServerLimits(header_timeout=0.4)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from tests.transport.remote.module_server import INITIALIZE, WITHIN, Standing, r
 PINGS = h2.frame(h2.PING, b"12345678") * 100
 
 # Its own limit is not reached by one socket here; that of the address is.
-LIMITS = ServerLimits(frames=200.0, visits=5.0)
+LIMITS = ServerLimits(frames=200.0, anonymous_requests=5.0)
 
 
 async def by_token(request: AuthRequest) -> Principal:
@@ -111,9 +111,9 @@ def test_requests_without_a_token_get_429_over_http1_and_the_next_socket_is_serv
             assert [client.post("", json=INITIALIZE, headers=token).status_code for _ in range(20)] == [200] * 20
 
 
-@pytest.mark.parametrize("name", ["frames", "visits"])
+@pytest.mark.parametrize("name", ["frames", "anonymous_requests"])
 def test_all_addresses_together_have_a_limit(name: str) -> None:
-    limits = ServerLimits(frames=50.0, visits=50.0)
+    limits = ServerLimits(frames=50.0, anonymous_requests=50.0)
     strangers = Strangers(limits)
     each = int(50 * BURST_SECONDS)
     for address in range(ALL_ADDRESSES):
@@ -127,7 +127,7 @@ def test_all_addresses_together_have_a_limit(name: str) -> None:
 
 def test_a_socket_has_a_few_frames_and_a_request_of_its_own() -> None:
     cache: dict[str, bool] = {}
-    stranger = Stranger(Strangers(ServerLimits(frames=0.01, visits=0.01)), "a", cache)
+    stranger = Stranger(Strangers(ServerLimits(frames=0.01, anonymous_requests=0.01)), "a", cache)
     assert stranger.may_send_frames(FREE_FRAMES, 1.0)
     assert not stranger.may_send_frames(1, 1.0)
     assert [stranger.may_request(1.0) for _ in range(FREE_REQUESTS + 1)] == [True] * FREE_REQUESTS + [False]
@@ -137,7 +137,7 @@ def test_a_socket_has_a_few_frames_and_a_request_of_its_own() -> None:
 
 
 async def test_another_machine_cannot_open_sockets_at_any_rate() -> None:
-    served = Listener(None, ServerLimits(visits=5.0), is_secure=False)  # type: ignore[arg-type]
+    served = Listener(None, ServerLimits(anonymous_requests=5.0), is_secure=False)  # type: ignore[arg-type]
     assert [served.is_full("10.0.0.1") for _ in range(10)] == [False] * 10
     assert served.is_full("10.0.0.1")
     assert not served.is_full("10.0.0.2")

@@ -97,7 +97,7 @@ def test_the_unfinished_messages_of_all_users_are_bounded() -> None:
 
 
 def test_a_message_that_never_ends_times_out_and_one_that_ends_does_not() -> None:
-    with standing(limits=ServerLimits(body_patience=0.3), authenticate=by_name) as there:
+    with standing(limits=ServerLimits(body_timeout=0.3), authenticate=by_name) as there:
         with dial(there, "ann") as fine, dial(there, "ann") as slow:
             begin_pieces(slow, 100)
             begin_frame(fine, 100_000)

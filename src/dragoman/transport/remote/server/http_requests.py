@@ -70,7 +70,7 @@ async def _post(endpoint: Endpoint, request: Request, principal: Principal) -> N
     if kind != "application/json":
         raise Refused(415, "send the message with content-type application/json")
     unfinished = UnfinishedMessage(endpoint.byte_budget, principal.user)
-    body = await request.read_body(endpoint.limits.body, endpoint.limits.body_patience, unfinished)
+    body = await request.read_body(endpoint.limits.body, endpoint.limits.body_timeout, unfinished)
     try:
         peek = peek_frame(body)
     except NotOneMessage as error:
@@ -115,11 +115,13 @@ async def _post_initialize(
         transport.fail(TransportClosed("initialize had no id"))
         raise Refused(400, "initialize is a request; give it an id")
     try:
-        async with asyncio.timeout(endpoint.limits.introduction):
+        async with asyncio.timeout(endpoint.limits.initialize_timeout):
             reply = await answer
     except TimeoutError:
         transport.fail(TransportClosed("initialize was not answered in time"))
-        raise Refused(504, f"initialize was not answered within {endpoint.limits.introduction:g} seconds") from None
+        raise Refused(
+            504, f"initialize was not answered within {endpoint.limits.initialize_timeout:g} seconds"
+        ) from None
     except ConnectionFailed as error:
         raise Refused(503, f"the agent ended before it answered: {error}", {"retry-after": "1"}) from None
     max_message = str(endpoint.limits.body)

@@ -62,7 +62,7 @@ def hypercorn_config(limits: ServerLimits, logger: logging.Logger, keep_alive: f
     config.include_server_header = False
     config.errorlog = config.accesslog = logger
     # One timeout for sockets without a request, whether they are idle, slow or send garbage.
-    config.keep_alive_timeout = min(keep_alive, 3 * limits.header_patience)
+    config.keep_alive_timeout = min(keep_alive, 3 * limits.header_timeout)
     config.keep_alive_max_requests = UNLIMITED_REQUESTS
     config.h2_max_header_list_size = limits.headers
     config.h2_max_concurrent_streams = limits.streams + EXTRA_STREAMS

@@ -63,7 +63,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     sockets_each: int = 2048
     # Requests of one address per second before one is authenticated, besides the first of each socket, and new sockets
     # of one other machine: health checks and people who mistype a token. Twice as many may come at once.
-    visits: float = 100.0
+    anonymous_requests: float = 100.0
     # Small frames of one socket per second; before its first authenticated request, of all sockets of its address.
     # HTTP/2 has pings, settings, windows, and a message is four or five of them; WebSocket has pings and fragments.
     # Twice as many may come at once.
@@ -90,11 +90,11 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     # Seconds in which a client, authenticated or not, must take some of the bytes that wait for it.
     stall: float = 60.0
     # Seconds for the TLS handshake, and then for all headers of a request: a slow network needs two.
-    header_patience: float = 10.0
+    header_timeout: float = 10.0
     # Seconds for the body of a request, or for one WebSocket message: a large prompt over a slow network.
-    body_patience: float = 60.0
+    body_timeout: float = 60.0
     # Seconds until initialize is answered: an agent may have to be started first.
-    introduction: float = 60.0
+    initialize_timeout: float = 60.0
     # Seconds between two keep-alives on a quiet stream or socket; proxies cut quiet ones after thirty or more.
     keepalive: float = 15.0
 
@@ -147,12 +147,12 @@ class Strangers:
     def __init__(self, limits: ServerLimits) -> None:
         self._limiters = {
             name: (RateLimiter(rate, int(rate * BURST_SECONDS)), RateLimiter(all_rate, int(all_rate * BURST_SECONDS)))
-            for name, rate in (("frames", limits.frames), ("visits", limits.visits))
+            for name, rate in (("frames", limits.frames), ("anonymous_requests", limits.anonymous_requests))
             for all_rate in (rate * ALL_ADDRESSES,)
         }
 
     def take(self, name: str, address: str, count: int, now: float) -> bool:
-        """Take frames or visits of an address; return False when there are too many."""
+        """Take frames or anonymous requests of an address; return False when there are too many."""
         each, all_addresses = self._limiters[name]
         return not each.take(address, now, count) and not all_addresses.take("", now, count)
 
@@ -186,7 +186,7 @@ class Stranger:
         """Count a request; return whether the socket may make it."""
         self._requests += 1
         is_free = self.is_admitted or self._requests <= FREE_REQUESTS
-        return is_free or self._strangers.take("visits", self._address, 1, now)
+        return is_free or self._strangers.take("anonymous_requests", self._address, 1, now)
 
 
 class ByteBudget:

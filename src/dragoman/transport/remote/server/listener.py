@@ -117,7 +117,7 @@ class Listener:
             return True
         if is_loopback(address):
             return False
-        if not self.server_state.strangers.take("visits", address, 1, asyncio.get_running_loop().time()):
+        if not self.server_state.strangers.take("anonymous_requests", address, 1, asyncio.get_running_loop().time()):
             return True
         most = min(self.limits.sockets_each, self._max_sockets // 2)
         return len(sockets) >= most and sum(address == client_address(each) for each in sockets) >= most

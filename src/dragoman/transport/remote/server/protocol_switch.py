@@ -46,7 +46,7 @@ class ProtocolSwitch(asyncio.Protocol):
             return
         listener.sockets[transport] = 0.0
         if listener.tls is None:
-            self._timer = asyncio.get_running_loop().call_later(listener.limits.header_patience, transport.abort)
+            self._timer = asyncio.get_running_loop().call_later(listener.limits.header_timeout, transport.abort)
             return
         self._in_tls_handshake = True
         task = asyncio.get_running_loop().create_task(self._start_tls(transport, listener.tls))
@@ -64,7 +64,7 @@ class ProtocolSwitch(asyncio.Protocol):
                 self,
                 context,
                 server_side=True,
-                ssl_handshake_timeout=listener.limits.header_patience,
+                ssl_handshake_timeout=listener.limits.header_timeout,
                 ssl_shutdown_timeout=CLOSE_TIMEOUT,
             )
         except (OSError, ssl.SSLError):

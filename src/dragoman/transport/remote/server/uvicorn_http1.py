@@ -127,7 +127,7 @@ class Http1(H11Protocol):
         if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
             # Answered before the body arrived: it may still end normally, so that the response is read, but soon.
             if self._body_timer is None:
-                self._body_timer = self.loop.call_later(self.server_state.limits.header_patience, self.transport.close)
+                self._body_timer = self.loop.call_later(self.server_state.limits.header_timeout, self.transport.close)
             return
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
             self._start_header_timer()
@@ -163,7 +163,7 @@ class Http1(H11Protocol):
 
     def _start_header_timer(self) -> None:
         if self._header_timer is None:
-            self._header_timer = self.loop.call_later(self.server_state.limits.header_patience, self._on_header_timeout)
+            self._header_timer = self.loop.call_later(self.server_state.limits.header_timeout, self._on_header_timeout)
 
     def _stop_header_timer(self) -> None:
         if self._header_timer is not None:

@@ -49,7 +49,7 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
         self._unfinished: UnfinishedMessage | None = None  # None until it is known whose messages come
         self._pieces_size = 0  # bytes in self.frames
         self._begun_at: float | None = None  # when the unfinished message began
-        self._patience = limits.body_patience
+        self._message_timeout = limits.body_timeout
         self._deadline: asyncio.TimerHandle | None = None
 
     def handle_connect(self, event: Any) -> None:
@@ -102,17 +102,17 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
         elif self._begun_at is None:
             self._begun_at = self.loop.time()
             if self._deadline is None:
-                self._deadline = self.loop.call_later(self._patience, self._check_deadline)
+                self._deadline = self.loop.call_later(self._message_timeout, self._check_deadline)
 
     def _check_deadline(self) -> None:
         self._deadline = None
         if self._begun_at is None or self.close_sent:
             return
-        left = self._begun_at + self._patience - self.loop.time()
+        left = self._begun_at + self._message_timeout - self.loop.time()
         if left <= 0 and not self._paused:  # paused: it is we who do not read
-            self._cut_off(POLICY, f"timeout: a message did not come within {self._patience:g} seconds")
+            self._cut_off(POLICY, f"timeout: a message did not come within {self._message_timeout:g} seconds")
         else:
-            self._deadline = self.loop.call_later(self._patience if self._paused else left, self._check_deadline)
+            self._deadline = self.loop.call_later(self._message_timeout if self._paused else left, self._check_deadline)
 
     def _cut_off(self, code: int, reason: str) -> None:
         """Close the socket and read nothing more of it."""
