@@ -78,6 +78,20 @@ def test_headings_lists_quotes_rules_and_code() -> None:
     assert styles("```\n**x**\n```\n")["**x**"] == "code"
 
 
+def test_long_cells_are_wrapped_and_columns_keep_their_side() -> None:
+    table = (
+        "| name | what it is | n |\n|---|:---:|---:|\n| a | a long cell with much text in it | 12 |\n| bb | b | 3 |\n"
+    )
+    assert plain(table, width=30).split("\n") == [
+        "name │     what it is     │  n",
+        "─────┼────────────────────┼───",
+        "a    │ a long cell with   │ 12",
+        "     │  much text in it   │   ",
+        "bb   │         b          │  3",
+        "",
+    ]
+
+
 def test_a_table_is_aligned_in_columns() -> None:
     assert plain("| a | b |\n|---|:-:|\n| long | `x` |\n| **y** | \\| |\n\nafter") == (
         "a    │ b\n─────┼──\nlong │ x\ny    │ |\n\nafter"

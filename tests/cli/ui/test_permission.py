@@ -263,6 +263,7 @@ def test_a_question_about_a_binary_write_shows_what_is_written(home: Home) -> No
         assert "▌ -   true\n▌ +   evil\n" in terminal.text
         terminal.type("n")
         terminal.await_text("500 bytes that are not text")
+        terminal.await_count(KEYS, 2)  # keys before the question do not answer it
         assert "7f 45 4c 46 00 7f" in terminal.text
         terminal.type("n")
         assert terminal.end() == 0

@@ -84,6 +84,11 @@ def test_styles_are_written_only_to_a_terminal_with_color() -> None:
         assert ("\x1b[31m" in stream.getvalue()) is inked
 
 
+def test_without_color_the_layout_stays() -> None:
+    output = OutputStream(Screenlike(), {"NO_COLOR": "1"})
+    assert output.has_ansi  # Markdown is laid out, and lines are redrawn
+
+
 def test_peer_text_gets_our_style_but_never_its_own() -> None:
     stream = Screenlike()
     OutputStream(stream, {}).write_text("a\x1b[0mb", "dim")

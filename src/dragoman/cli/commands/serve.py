@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -261,9 +262,10 @@ def check_address(section: HostSection, *, is_local: bool, has_authentication: b
             "or listen on this machine only and forward the port: ssh -L 7437:127.0.0.1:7437 THIS-MACHINE"
         )
     if not has_authentication:
+        store_flag = f" --store {shlex.quote(section.store)}" if section.store else ""
         raise StartFailed(
             f"{section.bind}: other machines can reach this address, so clients must authenticate; "
-            "create a token first: dragoman tokens create USER (or configure [host.issuer])"
+            f"create a token first: dragoman tokens create USER{store_flag} (or configure [host.issuer])"
         )
 
 

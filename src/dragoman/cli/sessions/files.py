@@ -13,16 +13,15 @@ from typing import BinaryIO, NamedTuple, cast
 import msgspec
 
 from dragoman.cli import exit_codes
-from dragoman.cli.parser import Parser, add_host_options, reject_host_options
+from dragoman.cli.parser import Parser, reject_host_options
 from dragoman.cli.sessions import open_store
 from dragoman.cli.sessions.open_store import session_label
 from dragoman.cli.ui.format import format_count, report
 from dragoman.cli.ui.terminal import sanitize_line
-from dragoman.config.paths import user_paths
 from dragoman.engine.loop import run
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.ids import now
-from dragoman.store.contract import LogReport, Store
+from dragoman.store.contract import LogReport, Store, Summary
 from dragoman.store.export import export_session, import_session
 from dragoman.store.summary import check_new_name
 
@@ -32,12 +31,14 @@ MAX_IN_MEMORY = 16 * 1024 * 1024
 EXPORT_HELP = f"""\
 The file contains all messages and tool calls; only you can read it. Credentials
 are not in it. A secret in a message is, unless it was known as a secret when it
-was stored. Without FILE, the session is written to standard output.
+was stored. Without FILE, the session is written to standard output. --html and
+--markdown write a transcript for people, which cannot be imported.
 
 {open_store.EXIT_CODES_HELP}
 
 examples:
   dragoman sessions export roof roof.session
+  dragoman sessions export roof roof.html --html
   dragoman sessions export roof | ssh laptop dragoman sessions import -"""
 
 IMPORT_HELP = f"""\
@@ -56,12 +57,18 @@ examples:
 
 def run_export(name: str, arguments: list[str]) -> int:
     """Write a session to a file."""
-    parser = Parser(name, "SESSION [FILE] [--force]", "Write a session to a file.", EXPORT_HELP)
+    usage = "SESSION [FILE] [--html | --markdown] [--force]"
+    parser = Parser(name, usage, "Write a session to a file.", EXPORT_HELP)
     open_store.add_session_argument(parser)
     parser.add_argument("file", nargs="?", metavar="FILE", default="-", help="output file; - is standard output")
+    parser.add_flag("--html", "a page for people: the conversation, tool calls and changes")
+    parser.add_flag("--markdown", "the same as Markdown")
+    parser.add_flag("--thoughts", "with --html and --markdown: also the agent's thoughts")
     parser.add_flag("--force", "overwrite an existing file")
-    add_host_options(parser)
+    open_store.add_store_options(parser)
     options = parser.read_options(arguments)
+    if options.html and options.markdown:
+        parser.error("choose one of --html and --markdown")
     if options.file != "-" and os.path.lexists(options.file) and not options.force:
         parser.error(f"{sanitize_line(options.file)} exists already; use --force to overwrite it")
     return open_store.run_with_store(parser, options, _export)
@@ -70,7 +77,7 @@ def run_export(name: str, arguments: list[str]) -> int:
 async def _export(options: argparse.Namespace, store: Store) -> int:
     summary = await open_store.find_session(store, options.session)
     if options.file == "-":
-        await export_session(store, summary.session_id, sys.stdout.buffer, now())
+        await _write_export(options, store, summary, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return exit_codes.OK
     # Under a temporary name until it is complete; only its owner can read it.
@@ -79,7 +86,7 @@ async def _export(options: argparse.Namespace, store: Store) -> int:
         fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(fd, "wb") as file:
-                count = await export_session(store, summary.session_id, file, now())
+                count = await _write_export(options, store, summary, file)
             os.replace(part, options.file)
         except BaseException:
             os.unlink(part)
@@ -88,6 +95,18 @@ async def _export(options: argparse.Namespace, store: Store) -> int:
         raise _file_error(options.file, error) from None
     print(f"exported {session_label(summary)} to {sanitize_line(options.file)}: {count} entries")
     return exit_codes.OK
+
+
+async def _write_export(options: argparse.Namespace, store: Store, summary: Summary, file: BinaryIO) -> int:
+    """Write the session in the chosen form; return the number of entries."""
+    if not options.html and not options.markdown:
+        return await export_session(store, summary.session_id, file, now())
+    from dragoman.cli.sessions.transcript_file import render_html, render_markdown
+
+    lines = await store.lines(summary.session_id, limit=summary.entries, intact=True)
+    render = render_html if options.html else render_markdown
+    file.write(render(summary, lines, thoughts=options.thoughts).encode())
+    return len(lines)
 
 
 def run_import(name: str, arguments: list[str]) -> int:
@@ -160,7 +179,7 @@ def run_repair(name: str, arguments: list[str]) -> int:
     parser.add_argument("session", nargs="?", metavar="SESSION", help="check only this session")
     options = open_store.parse_options(parser, arguments)
     reject_host_options(parser, options, "stop the host, then run: dragoman sessions repair")
-    path = user_paths().sessions
+    path = open_store.store_path(parser, options)
     if not os.path.exists(path):
         return report(options, {"sessions": [], "old": None}, "no sessions are stored yet")
     try:

@@ -40,8 +40,26 @@ def add_session_argument(parser: Parser) -> None:
 def parse_options(parser: Parser, arguments: list[str], json_help: str = "print JSON") -> argparse.Namespace:
     """Parse the arguments, with --json and the options for hosts."""
     parser.add_flag("--json", json_help)
-    add_host_options(parser)
+    add_store_options(parser)
     return parser.read_options(arguments)
+
+
+def add_store_options(parser: Parser) -> None:
+    """Add the options that choose the sessions: of a host, of another file, or of the user."""
+    add_host_options(parser)
+    parser.add_value("--store", "FILE", "use this store, such as that of `dragoman serve --store FILE`")
+
+
+def store_path(parser: Parser, options: argparse.Namespace) -> str:
+    """Return the file of --store, or the user's own."""
+    if options.store is None:
+        return user_paths().sessions
+    path: str = os.path.abspath(os.path.expanduser(options.store.removeprefix("sqlite:")))
+    if options.host or options.token_file:
+        parser.error("--store cannot be used with --host")
+    if not os.path.isfile(path):
+        parser.error(f"--store: there is no file {path}")
+    return path
 
 
 def run_with_store(
@@ -57,6 +75,7 @@ def run_with_store(
     With --host or `needs_host`, run it on the sessions of a host.
     """
     try:
+        options.path = store_path(parser, options)
         if needs_host or getattr(options, "host", None) or getattr(options, "token_file", None):
             return run(_run_with_host_store(options, action))
         return run(_run_with_local_store(options, action, creates_store))
@@ -76,7 +95,7 @@ async def _run_with_host_store(options: argparse.Namespace, action: StoreAction)
 
 
 async def _run_with_local_store(options: argparse.Namespace, action: StoreAction, creates_store: bool) -> int:
-    path = user_paths().sessions
+    path = options.path
     if not creates_store and not os.path.exists(path):
         return await action(options, MemoryStore())
     from dragoman.store.sqlite import SqliteStore

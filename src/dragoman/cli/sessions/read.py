@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import json_output
-from dragoman.cli.parser import Parser, add_host_options
+from dragoman.cli.parser import Parser
 from dragoman.cli.sessions import open_store
 from dragoman.cli.sessions.open_store import session_label
 from dragoman.cli.ui.format import format_age, format_count, print_json, report
@@ -159,7 +159,7 @@ def run_search(name: str, arguments: list[str]) -> int:
     parser.add_value("--session", "SESSION", "search only in this session")
     parser.add_value("--limit", "N", f"at most this many hits ({DEFAULT_LIMIT})", type=int, default=DEFAULT_LIMIT)
     parser.add_flag("--json", "print JSON")
-    add_host_options(parser)
+    open_store.add_store_options(parser)
     options, rest = parser.read(arguments)
     options.query += rest
     if options.limit < 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from dragoman.cli.ui.terminal import char_width, clip, sanitize
+from dragoman.cli.ui.terminal import char_width, sanitize
 
 # Wider text is hard to read, however wide the terminal is. Columns.
 MAX_WIDTH = 100
@@ -18,13 +18,16 @@ MAX_WIDTH = 100
 # with each piece, so that the time for a very long line grows with its length, not with its square.
 MAX_PENDING_MARK = 500
 
+# A narrower column would have a few letters a line. Columns.
+MIN_COLUMN = 4
+
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[^`]*$")
 _RULE = re.compile(r"[ \t]*([-*_])(?:[ \t]*\1){2,}[ \t]*$")
 _LIST_ITEM = re.compile(r"([ \t]*)([-*+]|\d{1,9}[.)])[ \t]+")
 _QUOTE = re.compile(r"[ \t]*>[ \t]?")
 _TABLE_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
-_TABLE_RULE = re.compile(r"[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)+(?:[ \t]*:?-+:?[ \t]*)?$")
+TABLE_RULE = re.compile(r"[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)+(?:[ \t]*:?-+:?[ \t]*)?$")
 
 # The beginning of a line that can still become one of the above.
 _UNDECIDED = re.compile(
@@ -239,33 +242,34 @@ class Markdown:
         rows, self._table_rows = self._table_rows, []
         if not rows:
             return
-        if len(rows) >= 2 and _TABLE_RULE.match(rows[1]) and all(_TABLE_ROW.match(row) for row in rows):
-            self._show_table([_split_cells(row) for row in [rows[0], *rows[2:]]])
+        if len(rows) >= 2 and TABLE_RULE.match(rows[1]) and all(_TABLE_ROW.match(row) for row in rows):
+            self._show_table([split_cells(row) for row in [rows[0], *rows[2:]]], split_cells(rows[1]))
         else:
             for row in rows:
                 self._write(sanitize(row), self._base_style)
                 self._write("\n", self._base_style)
         self._column = 0
 
-    def _show_table(self, rows: list[list[str]]) -> None:
+    def _show_table(self, rows: list[list[str]], rule: list[str]) -> None:
         count = max(map(len, rows))
-        cells = [[list(_parse_inline(cell)) for cell in [*row, *[""] * (count - len(row))]] for row in rows]
-        widths = [max(_cell_width(row[index]) for row in cells) for index in range(count)]
-        limit = max(4, (self._text_width - 3 * (count - 1)) // count)
-        if sum(widths) + 3 * (count - 1) > self._text_width:
-            widths = [min(width, limit) for width in widths]
+        cells = [[list(parse_inline(cell)) for cell in [*row, *[""] * (count - len(row))]] for row in rows]
+        widths = _column_widths(cells, self._text_width - 3 * (count - 1))
+        sides = [_alignment(rule[index]) if index < len(rule) else "" for index in range(count)]
         for number, row in enumerate(cells):
-            for index, cell in enumerate(row):
-                if index:
-                    self._write(" │ ", self._with_base_style("dim"))
-                left = widths[index]
-                for text, style in cell:
-                    shown = clip(text, left)
-                    self._write(shown, self._with_base_style(f"bold {style}".strip() if number == 0 else style))
-                    left -= sum(map(char_width, shown))
-                if index < count - 1:
-                    self._write(" " * left, self._base_style)
-            self._write("\n", self._base_style)
+            wrapped = [_wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
+            for line in range(max(map(len, wrapped))):
+                for index, parts in enumerate(wrapped):
+                    if index:
+                        self._write(" │ ", self._with_base_style("dim"))
+                    pieces = parts[line] if line < len(parts) else []
+                    left = widths[index] - _cell_width(pieces)
+                    before = left if sides[index] == "right" else left // 2 if sides[index] == "center" else 0
+                    self._write(" " * before, self._base_style)
+                    for text, style in pieces:
+                        self._write(text, self._with_base_style(f"bold {style}".strip() if number == 0 else style))
+                    if index < count - 1:
+                        self._write(" " * (left - before), self._base_style)
+                self._write("\n", self._base_style)
             if number == 0:
                 self._write("─┼─".join("─" * width for width in widths), self._with_base_style("dim"))
                 self._write("\n", self._base_style)
@@ -297,7 +301,8 @@ def _might_be_fence(line: str) -> bool:
     return line.lstrip().startswith(("```", "~~~")) or _RULE.match(line) is not None
 
 
-def _split_cells(row: str) -> list[str]:
+def split_cells(row: str) -> list[str]:
+    """Return the cells of a table row."""
     return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row.strip()[1:-1])]
 
 
@@ -305,11 +310,45 @@ def _cell_width(cell: list[Piece]) -> int:
     return sum(char_width(character) for text, _ in cell for character in text)
 
 
-def _parse_inline(text: str, style: str = "") -> Iterator[Piece]:
+def parse_inline(text: str, style: str = "") -> Iterator[Piece]:
     """Return a whole text as styled pieces."""
     for _, pieces in _parse_pieces(text, "", True):
         for piece, inner in pieces:
             yield sanitize(piece), f"{style} {inner}".strip()
+
+
+def _alignment(mark: str) -> str:
+    """Return the side of a column, by its cell in the rule: `---:` or `:---:`."""
+    return "" if not mark.endswith(":") else "center" if mark.startswith(":") else "right"
+
+
+def _column_widths(cells: list[list[list[Piece]]], room: int) -> list[int]:
+    """Return the widths of the columns; the widest ones become narrower until all fit."""
+    widths = [max(1, *map(_cell_width, column)) for column in zip(*cells, strict=True)]
+    while sum(widths) > room and max(widths) > MIN_COLUMN:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _wrap_cell(cell: list[Piece], width: int) -> list[list[Piece]]:
+    """Return the lines of a cell, broken between words, and inside a word that is too long."""
+    lines: list[list[Piece]] = [[]]
+    used = 0
+    for text, style in cell:
+        for word in re.findall(r"\s+|\S+", text):
+            if used and used + _cell_width([(word, "")]) > width:
+                lines.append([])
+                used = 0
+                if word.isspace():
+                    continue
+            for character in word:
+                size = char_width(character)
+                if used and used + size > width:
+                    lines.append([])
+                    used = 0
+                lines[-1].append((character, style))
+                used += size
+    return lines
 
 
 def _parse_pieces(text: str, previous_char: str, is_whole: bool) -> Iterator[tuple[int, list[Piece]]]:
@@ -353,7 +392,7 @@ def _parse_mark(text: str, at: int) -> tuple[int, list[Piece]] | None:
     link = _LINK.match(text, at, limit)
     if link:
         label, address = link["text"], link["address"]
-        shown = [(piece, f"underline {style}".strip()) for piece, style in _parse_inline(label)]
+        shown = [(piece, f"underline {style}".strip()) for piece, style in parse_inline(label)]
         # The target of a link is always shown: its label can claim anything.
         return link.end(), shown if label == address else [*shown, (f" ({address})", "dim")]
     for pattern, style in _INLINE_MARKS:
@@ -361,5 +400,5 @@ def _parse_mark(text: str, at: int) -> tuple[int, list[Piece]] | None:
         if found:
             if style == "code":
                 return found.end(), [(found["text"], style)]
-            return found.end(), [(piece, f"{style} {inner}".strip()) for piece, inner in _parse_inline(found["text"])]
+            return found.end(), [(piece, f"{style} {inner}".strip()) for piece, inner in parse_inline(found["text"])]
     return None

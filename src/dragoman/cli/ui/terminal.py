@@ -99,7 +99,8 @@ class OutputStream:
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str] = os.environ) -> None:
         self.is_tty = stream.isatty()
-        self.has_ansi = self.is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        self.has_ansi = self.is_tty and environ.get("TERM") != "dumb"
+        self._has_styles = self.has_ansi and not environ.get("NO_COLOR")  # without styles, the layout stays
         self.redact: Callable[[str], str] = str  # removes the user's secrets from lines
         self._stream = stream
         self._at_line_start = True
@@ -258,7 +259,7 @@ class OutputStream:
 
     def _styled(self, text: str, style: str) -> str:
         code = ";".join(_STYLES[word] for word in style.split())
-        return f"\x1b[{code}m{text}\x1b[0m" if code and self.has_ansi else text
+        return f"\x1b[{code}m{text}\x1b[0m" if code and self._has_styles else text
 
     def _write(self, text: str) -> None:
         try:

@@ -76,7 +76,7 @@ class TranscriptView:
             follows_call = isinstance(each, ToolCall)
 
     def _show_message(self, message: Message) -> None:
-        text = "".join(map(_block_text, message.content)).strip()
+        text = "".join(map(block_text, message.content)).strip()
         if not text:
             return
         self._output.ensure_blank_line()
@@ -110,7 +110,7 @@ def _past_members(lines: list[bytes]) -> list[str]:
     return list(dict.fromkeys(f"{each['user']} ({each['role']})" for each in joined))
 
 
-def _block_text(block: Any) -> str:
+def block_text(block: Any) -> str:
     """Return a block as text; an attachment is named, not shown."""
     if isinstance(block, EmbeddedResource):
         return f"[{sanitize_line(block.resource.uri)}]\n"

@@ -1,0 +1,71 @@
+"""A session as a document for people."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.sessions.transcript_file import markdown_to_html
+from tests.cli.process import in_process, run
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Path:
+    """A folder with a session named `tale`."""
+    (tmp_path / "notes.txt").write_text("the old text\n")
+    assert run("/edit notes.txt old <new>", "--yes", "--session", "tale", cwd=tmp_path).returncode == 0
+    return tmp_path
+
+
+def test_a_session_becomes_a_page_without_scripts(told: Path) -> None:
+    ran = in_process("sessions", "export", "tale", "tale.html", "--html", cwd=told)
+    assert ran.returncode == 0, ran.stderr
+    page = (told / "tale.html").read_text()
+    assert stat.S_IMODE((told / "tale.html").stat().st_mode) == 0o600
+    assert "default-src 'none'" in page
+    assert "<script" not in page
+    assert "<title>tale</title>" in page
+    assert '<article class="user"><h2>You</h2><p>/edit notes.txt old &lt;new&gt;</p></article>' in page
+    assert '<span class="red">- the old text</span>\n<span class="green">+ the &lt;new&gt; text</span>' in page
+    assert "<code>notes.txt</code>" in page
+
+
+def test_a_session_becomes_markdown(told: Path) -> None:
+    text = in_process("sessions", "export", "tale", "--markdown", cwd=told).stdout
+    assert text.startswith("# tale\n\n- Agent: Everything\n- Folder: ")
+    assert "## You\n\n/edit notes.txt old <new>\n" in text
+    assert "```diff\n" in text
+    assert "\n- the old text\n+ the <new> text\n```" in text
+    both = in_process("sessions", "export", "tale", "--markdown", "--html", cwd=told)
+    assert (both.returncode, "choose one of" in both.stderr) == (2, True)
+
+
+def test_the_sessions_of_another_store_are_listed(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = told / "state" / "dragoman" / "sessions.db"
+    monkeypatch.setenv("XDG_STATE_HOME", str(told / "other"))
+    assert "no sessions" in in_process("sessions", cwd=told).stdout
+    assert in_process("sessions", "--store", str(store), cwd=told).stdout.startswith("tale ")
+    missing = in_process("sessions", "--store", "nosuch.db", cwd=told)
+    assert (missing.returncode, "--store: there is no file" in missing.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("# One\ntext\n\nmore", "<h3>One</h3>\n<p>text</p>\n<p>more</p>"),
+        ("- a\n- **b**", "<ul><li>a</li><li><strong>b</strong></li></ul>"),
+        ("1. a\n   and on\n2. b", "<ol><li>a<br>and on</li><li>b</li></ol>"),
+        ("```py\nif a < b:\n```\nend", "<pre><code>if a &lt; b:</code></pre>\n<p>end</p>"),
+        ("> said", "<blockquote><p>said</p></blockquote>"),
+        (
+            "| a | b |\n|---|---|\n| 1 | 2 |",
+            '<div class="table"><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table></div>',
+        ),
+        ("[x](javascript:alert(1))", "<p><u>x</u><small> (javascript:alert(1))</small></p>"),
+        ("<img src=x>", "<p>&lt;img src=x&gt;</p>"),
+    ],
+)
+def test_markdown_becomes_html_and_everything_else_is_text(text: str, html: str) -> None:
+    assert markdown_to_html(text) == html
