@@ -14,6 +14,7 @@ NO_SANDBOX = 8
 TIMEOUT = 9
 NO_STORE = 10
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
+TERMINATED = 143  # 128 + SIGTERM
 BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader of our output is gone
 
 # Stop reason of a turn to exit code; any other stop reason is an error.
@@ -38,6 +39,7 @@ TABLE: tuple[tuple[int, str], ...] = (
     (TIMEOUT, "the run took longer than --timeout"),
     (NO_STORE, "the store cannot be used (locked, full, read-only, newer or damaged)"),
     (INTERRUPTED, "interrupted by Ctrl-C"),
+    (TERMINATED, "ended by SIGTERM"),
 )
 
 

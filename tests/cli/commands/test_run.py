@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -326,3 +327,28 @@ def test_a_tool_call_is_one_line_that_is_redrawn(tmp_path: Path) -> None:
     with OnTerminal(*RUN, "/read a.txt", *AGENT, cwd=tmp_path) as terminal:
         assert terminal.end() == 0
         assert "\x1b[1A\x1b[J\x1b[32m✓ Read a.txt\x1b[0m" in terminal.raw
+
+
+def test_a_relative_command_is_found_from_here_and_started_in_cwd(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "work").mkdir()
+    agent = tmp_path / "bin" / "agent"
+    agent.write_text(f"#!/bin/sh\nexec {shlex.join(EVERYTHING)}\n")
+    agent.chmod(0o755)
+    ran = dragoman("run", "--prompt", "/echo hi", "--cwd", "work", "--", "bin/agent", cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "hi\n"), ran.stderr
+
+
+def test_sigterm_ends_a_run_with_its_result(tmp_path: Path) -> None:
+    command = [*DRAGOMAN, "run", "--json", "--prompt", "/slow 1000", "--", *EVERYTHING]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "tool_call" in line:
+                process.terminate()
+                break
+        last = json.loads(process.stdout.read().splitlines()[-1])
+    assert process.returncode == 143
+    assert (last["kind"], last["body"]["exitCode"]) == ("result", 143)

@@ -12,18 +12,18 @@ from tests.cli.process import in_process, run
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     """A folder with a session named `tale`."""
     (tmp_path / "notes.txt").write_text("the old text\n")
     assert run("/edit notes.txt old <new>", "--yes", "--session", "tale", cwd=tmp_path).returncode == 0
     return tmp_path
 
 
-def test_a_session_becomes_a_page_without_scripts(told: Path) -> None:
-    ran = in_process("sessions", "export", "tale", "tale.html", "--html", cwd=told)
+def test_a_session_becomes_a_page_without_scripts(folder: Path) -> None:
+    ran = in_process("sessions", "export", "tale", "tale.html", "--html", cwd=folder)
     assert ran.returncode == 0, ran.stderr
-    page = (told / "tale.html").read_text()
-    assert stat.S_IMODE((told / "tale.html").stat().st_mode) == 0o600
+    page = (folder / "tale.html").read_text()
+    assert stat.S_IMODE((folder / "tale.html").stat().st_mode) == 0o600
     assert "default-src 'none'" in page
     assert "<script" not in page
     assert "<title>tale</title>" in page
@@ -32,22 +32,22 @@ def test_a_session_becomes_a_page_without_scripts(told: Path) -> None:
     assert "<code>notes.txt</code>" in page
 
 
-def test_a_session_becomes_markdown(told: Path) -> None:
-    text = in_process("sessions", "export", "tale", "--markdown", cwd=told).stdout
+def test_a_session_becomes_markdown(folder: Path) -> None:
+    text = in_process("sessions", "export", "tale", "--markdown", cwd=folder).stdout
     assert text.startswith("# tale\n\n- Agent: Everything\n- Folder: ")
     assert "## You\n\n/edit notes.txt old <new>\n" in text
     assert "```diff\n" in text
     assert "\n- the old text\n+ the <new> text\n```" in text
-    both = in_process("sessions", "export", "tale", "--markdown", "--html", cwd=told)
+    both = in_process("sessions", "export", "tale", "--markdown", "--html", cwd=folder)
     assert (both.returncode, "choose one of" in both.stderr) == (2, True)
 
 
-def test_the_sessions_of_another_store_are_listed(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = told / "state" / "dragoman" / "sessions.db"
-    monkeypatch.setenv("XDG_STATE_HOME", str(told / "other"))
-    assert "no sessions" in in_process("sessions", cwd=told).stdout
-    assert in_process("sessions", "--store", str(store), cwd=told).stdout.startswith("tale ")
-    missing = in_process("sessions", "--store", "nosuch.db", cwd=told)
+def test_the_sessions_of_another_store_are_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = folder / "state" / "dragoman" / "sessions.db"
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "other"))
+    assert "no sessions" in in_process("sessions", cwd=folder).stdout
+    assert in_process("sessions", "--store", str(store), cwd=folder).stdout.startswith("tale ")
+    missing = in_process("sessions", "--store", "nosuch.db", cwd=folder)
     assert (missing.returncode, "--store: there is no file" in missing.stderr) == (2, True)
 
 

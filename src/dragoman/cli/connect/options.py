@@ -135,6 +135,8 @@ def _local_values(parser: Parser, given: argparse.Namespace, command: list[str])
 
     if given.lend is not None:
         parser.error("--lend needs --host; without it, the agent works on this machine")
+    if command and "/" in command[0]:  # named from here, but started in --cwd
+        command = [os.path.abspath(command[0]), *command[1:]]
     agent = resolve_agent(parser, given.agent, command)
     cwd = os.path.expanduser(given.cwd or agent.cwd or ".")
     if not os.path.isdir(cwd):

@@ -105,11 +105,18 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.on_interrupt: Callable[[], None] | None = None
+        self.is_terminated = False  # by SIGTERM
         self._main_task = asyncio.current_task()
         try:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._on_sigint)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._on_sigterm)
         except (NotImplementedError, RuntimeError, ValueError):
             pass  # not the main thread: another thread handles Ctrl-C
+
+    def _on_sigterm(self) -> None:
+        self.is_terminated = True
+        if self._main_task is not None:
+            self._main_task.cancel()
 
     def _on_sigint(self) -> None:
         action, self.on_interrupt = self.on_interrupt, None
