@@ -35,7 +35,8 @@ def check_word(noun: str, word: str, enum: type) -> None:
 def check_handler(decorator: str, function: Any) -> None:
     """Raise if a function that answers prompts is not asynchronous."""
     plain = inspect.unwrap(function) if inspect.isfunction(function) else None
-    if plain is not None and not inspect.iscoroutinefunction(plain):
+    # A lambda cannot be asynchronous, but it can return a coroutine.
+    if plain is not None and plain.__name__ != "<lambda>" and not inspect.iscoroutinefunction(plain):
         where = f"{os.path.basename(plain.__code__.co_filename)}:{plain.__code__.co_firstlineno}"
         raise TypeError(f"{decorator} needs an async function; write: async def {plain.__name__}(...) ({where})")
 
