@@ -210,6 +210,10 @@ class NoLog:
     append_and_wait = append_question = append_decision = wait_for_space = wait_stored = flush = _do_nothing
 
 
+# It has no state: one serves all sessions.
+NO_LOG = NoLog()
+
+
 def _completion() -> tuple[asyncio.Future[None], Callable[[], None], Callable[[ProtocolError], None]]:
     """Return a future, and the callbacks that complete or fail it."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

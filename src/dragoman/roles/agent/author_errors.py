@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import re
 import warnings
 from collections.abc import Callable
-from contextvars import ContextVar
+from functools import cache
 from typing import Any, TextIO
+from weakref import WeakKeyDictionary
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.prompt import StopReason
 
 _UNAWAITED = re.compile(r"coroutine '(?:Turn|Tool|TurnPlan|TurnCompaction|MessageStream|Session)\.(\w+)' was never")
 
-# What the code of the current turn called without await.
-_calls_without_await: ContextVar[list[str]] = ContextVar("calls_without_await")
+# What the code of a turn called without await, by its task. Empty unless an author made the mistake.
+_calls_without_await: WeakKeyDictionary[asyncio.Task[Any], list[str]] = WeakKeyDictionary()
 _show_other_warning: Callable[..., None] = warnings.showwarning
 
 
+@cache
 def words_of(enum: type) -> list[str]:
     """Return the words of an open enum."""
     return [value for name, value in vars(enum).items() if name.isupper()]
@@ -50,20 +53,17 @@ def check_stop_reason(reason: Any) -> str:
     return reason
 
 
-def watch_awaits() -> list[str]:
-    """Collect the calls without await in the code that runs from here on; return their list."""
+def watch_awaits() -> None:
+    """Note calls without await from now on."""
     global _show_other_warning
     if warnings.showwarning is not _show_warning:  # a test runner may have reset it
         _show_other_warning, warnings.showwarning = warnings.showwarning, _show_warning
         warnings.filterwarnings("always", message=_UNAWAITED.pattern, category=RuntimeWarning)
-    calls: list[str] = []
-    _calls_without_await.set(calls)
-    return calls
 
 
-def check_awaits(calls: list[str]) -> None:
-    """Raise if there were calls without await."""
-    if calls:
+def check_awaits(task: asyncio.Task[Any]) -> None:
+    """Raise if the code of a turn, which runs in this task, called something without await."""
+    if _calls_without_await and (calls := _calls_without_await.pop(task, None)):
         raise ProtocolError(Kind.INTERNAL_ERROR, f"await is missing: {', '.join(calls)}")
 
 
@@ -76,8 +76,17 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     found = _UNAWAITED.match(str(message))
-    calls = _calls_without_await.get(None)
-    if found and calls is not None:
-        calls.append(f"await ….{found[1]}(...) ({os.path.basename(filename)}:{lineno})")
+    task = _current_task() if found else None
+    if found and task is not None:
+        _calls_without_await.setdefault(task, []).append(
+            f"await ….{found[1]}(...) ({os.path.basename(filename)}:{lineno})"
+        )
     else:
         _show_other_warning(message, category, filename, lineno, file, line)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no event loop in this thread
+        return None

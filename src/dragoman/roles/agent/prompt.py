@@ -120,13 +120,16 @@ class PromptCalls:
         task = asyncio.current_task()
         assert task is not None
         turn._running = (task, done)
+        is_logged = session.log.store is not None
         try:
-            if session.log.store is not None:
+            if is_logged:
                 await _log_turn_started(session, params.prompt)
             result = await self._call_prompt_handler(turn, task)
-            await _log_turn_ended(session, result, None)
+            if is_logged:
+                await _log_turn_ended(session, result, None)
         except Exception as error:
-            await _log_turn_ended(session, None, error)
+            if is_logged:
+                await _log_turn_ended(session, None, error)
             raise
         finally:
             session.turn = turn._running = None
@@ -140,10 +143,10 @@ class PromptCalls:
             raise ProtocolError(
                 Kind.INTERNAL_ERROR, "this agent has no prompt function; decorate one with @agent.prompt"
             )
-        calls = watch_awaits()
+        watch_awaits()
         try:
             reason = await self._agent.prompt_handler(turn)
-            check_awaits(calls)
+            check_awaits(task)
         except asyncio.CancelledError:
             turn.cancelled = True
         except Exception:

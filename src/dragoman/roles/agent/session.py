@@ -29,7 +29,7 @@ from dragoman.schema.side import Side
 from dragoman.session.history import History
 from dragoman.store.contract import EntryKind, Store
 from dragoman.store.replay import decode_update
-from dragoman.store.session_log import QUESTION_BODIES, NoLog, SessionLog
+from dragoman.store.session_log import NO_LOG, QUESTION_BODIES, NoLog, SessionLog
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.turn import Turn
@@ -134,7 +134,7 @@ class Session:
         self.turn: Turn | None = None
         self.history = History()
         self.state: dict[str, Any] = {}  # for the author
-        self.log: SessionLog | NoLog = NoLog() if store is None else SessionLog(store, id)
+        self.log: SessionLog | NoLog = NO_LOG if store is None else SessionLog(store, id)
         self._is_restored = True  # whether settings and history are loaded from the log
         self._logs_text = store is not None and streaming
         self._connection: Connection | None = None

@@ -30,7 +30,7 @@ from dragoman.schema.update import AgentMessageChunk, ToolCallProgress, ToolCall
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall
 from dragoman.session.transcript import MERGE_AFTER, Transcript
 from dragoman.store.contract import EntryKind
-from dragoman.store.session_log import NoLog, SessionLog
+from dragoman.store.session_log import NO_LOG, NoLog, SessionLog
 
 if TYPE_CHECKING:
     from dragoman.roles.client.recovery import Recovery
@@ -93,7 +93,7 @@ class ClientSession:
         self._own_turn_id = ""  # the host's id of our last turn
         self._is_foreign_turn = False  # whether the turn that runs in the host is another client's
         self._open_questions: set[asyncio.Future[Any]] = set()
-        self.log: SessionLog | NoLog = NoLog()
+        self.log: SessionLog | NoLog = NO_LOG
         self.is_closing = False  # whether we end the agent ourselves, so that its exit is not logged
         self._preamble: list[Any] = []  # blocks to send before the first prompt
         self._prompt_answered: asyncio.Event | None = None  # set when the agent answered the last logged prompt
