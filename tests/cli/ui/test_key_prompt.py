@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 from collections.abc import Iterator
 
 import pytest
 
-from dragoman.cli.ui.key_prompt import KeyChoice, Prompter
+from dragoman.cli.ui.key_prompt import EOF_KEY, KeyChoice, Prompter, raw_key_mode
 from dragoman.cli.ui.terminal import OutputStream, StyledLine
 
 COLORS = [KeyChoice("1", "Red", "red"), KeyChoice("2", "Green", "green"), KeyChoice("3", "Reddish", "reddish")]
@@ -74,3 +75,12 @@ async def test_a_wrong_key_is_answered_with_the_right_ones(terminal: tuple[int, 
     answer, screen = await ask(terminal, PERMISSION, wrong, "n")
     assert answer == "n"
     assert "type y, s or n" in screen
+
+
+async def test_ctrl_d_before_the_line_is_read_ends_the_input(terminal: tuple[int, int]) -> None:
+    slave, master = terminal
+    with open(slave, "w", closefd=False, encoding="utf-8") as stream:  # noqa: ASYNC230  (a terminal)
+        with raw_key_mode(slave):
+            os.write(master, EOF_KEY)
+            assert select.select([slave], [], [], 10)[0]
+        assert await Prompter(OutputStream(stream, {}), slave).read("› ") is None

@@ -100,6 +100,8 @@ class Prompter:
         """Return the line that the user types; None at the end of input or when the question is closed."""
         with line_mode(self._fd):
             data = await self._read_input(prompt, style)
+        if data.removesuffix(b"\n") == EOF_KEY:  # typed before the terminal was in line mode, which would end the input
+            data = b""
         if data.endswith(b"\n"):
             return data[:-1].decode("utf-8", "replace")
         self._output.write_line("")  # the line was not ended with Enter
