@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -31,16 +32,22 @@ def dial(there: Standing, user: str) -> ClientConnection:
     return connect(url, additional_headers=headers, open_timeout=WITHIN, close_timeout=0.1, ping_interval=None)
 
 
+def send_bytes(end: ClientConnection, data: bytes) -> None:
+    """Send bytes. A server that refuses the message may close the socket before it has all of them."""
+    with suppress(OSError):
+        end.socket.sendall(data)
+
+
 def begin_frame(end: ClientConnection, size: int = SIZE) -> None:
     """Send all of a frame but its last byte."""
-    end.socket.sendall(b"\x81\xff" + size.to_bytes(8, "big") + bytes(4) + b"x" * (size - 1))
+    send_bytes(end, b"\x81\xff" + size.to_bytes(8, "big") + bytes(4) + b"x" * (size - 1))
 
 
 def begin_pieces(end: ClientConnection, size: int = SIZE) -> None:
     """Send a message in pieces, without the last one."""
     for number in range(10):
         piece = size // 10
-        end.socket.sendall(bytes((1 if number == 0 else 0, 0xFF)) + piece.to_bytes(8, "big") + bytes(4) + b"x" * piece)
+        send_bytes(end, bytes((1 if number == 0 else 0, 0xFF)) + piece.to_bytes(8, "big") + bytes(4) + b"x" * piece)
 
 
 def wait_for(there: Standing, condition: Callable[[], bool]) -> None:
