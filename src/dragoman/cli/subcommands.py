@@ -63,8 +63,18 @@ class CommandGroup(Parser):
             if not self._default or (name and not name.startswith("-")):
                 return self.fail(unknown_word("action", name, self._table), exit_codes.USAGE)
             name, rest = self._default, arguments
+        return self._run_with_own_options(name, rest)
+
+    def run_own(self, arguments: list[str]) -> int | None:
+        """Run the action that the first argument names, if it has options of its own beside those that are shared."""
+        name = arguments[0] if arguments else ""
+        if name not in self._table or not isinstance(self._table[name].run, str):
+            return None
+        return self._run_with_own_options(name, arguments[1:])
+
+    def _run_with_own_options(self, name: str, arguments: list[str]) -> int:
         module, _, function = str(self._table[name].run).partition(":")
-        code: int = getattr(import_module(f"dragoman.cli.{module}"), function)(f"{self._command} {name}", rest)
+        code: int = getattr(import_module(f"dragoman.cli.{module}"), function)(f"{self._command} {name}", arguments)
         return code
 
     def run(self, arguments: list[str]) -> int:

@@ -55,6 +55,9 @@ def main(arguments: list[str]) -> int:
     parser.add_flag("--default", "add: also make it the default")
     parser.add_flag("--names", "list: print only the names")
     parser.add_flag("--json", "print JSON")
+    code = parser.run_own(arguments)
+    if code is not None:
+        return code
     options, command = parser.read(arguments)
     options.command = command
     return parser.run_action(options)
