@@ -139,7 +139,12 @@ def _parse_nested(line: str, depth: int) -> CommandLine:
     try:
         commands, is_wild = _tokenize(line.strip())
     except _Opaque:
-        return _parse_opaque(line)
+        return _parse_opaque(line, depth)
+    return _unnest(commands, is_wild, depth)
+
+
+def _unnest(commands: list[Argv], is_wild: bool, depth: int) -> CommandLine:
+    """Return the commands with the lines of `sh -c LINE` in place."""
     found: list[Argv] = []
     is_opaque = not commands
     is_hidden = False
@@ -158,10 +163,10 @@ def _parse_nested(line: str, depth: int) -> CommandLine:
 
 
 def _is_shell(argv: Argv) -> bool:
-    return len(argv) == 3 and argv[0].rpartition("/")[2] in _SHELLS and argv[1] in _SHELL_FLAGS
+    return len(argv) >= 3 and argv[0].rpartition("/")[2] in _SHELLS and argv[1] in _SHELL_FLAGS
 
 
-def _parse_opaque(line: str) -> CommandLine:
+def _parse_opaque(line: str, depth: int) -> CommandLine:
     """Return the commands that are visible in an opaque line; only for rules that deny or ask.
 
     All are visible if the line has only variables, redirections and line ends besides words and operators.
@@ -172,7 +177,8 @@ def _parse_opaque(line: str) -> CommandLine:
         commands, is_wild = _tokenize(plain)
     except _Opaque:
         return CommandLine(tuple(visible), is_opaque=True, is_hidden=True)
-    return CommandLine((*commands, *visible), is_opaque=True, is_wild=is_wild)
+    inner = _unnest(commands, is_wild, depth)
+    return CommandLine((*commands, *inner.commands, *visible), True, inner.is_wild, inner.is_hidden)
 
 
 def _tokenize(line: str) -> tuple[list[Argv], bool]:
@@ -298,6 +304,8 @@ class CommandPattern:
         program = argv[first].rpartition("/")[2] if first < len(argv) else ""
         if program in _SHELLS and all(word.startswith("-") for word in argv[first + 1 :]):
             return True  # it reads commands from its input
+        if is_wild and _NAMES_EXPAND.search(program):
+            return True  # it can become the name of a program that runs another one
         words = (*argv, _UNKNOWN) if program == "xargs" else argv
         for start in range(first, len(words) if is_carried else min(first + 1, len(words))):
             if self._could_fit(words, start, is_wild):
