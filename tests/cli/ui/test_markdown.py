@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from itertools import pairwise
+from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dragoman.cli.ui.markdown import Markdown
+from dragoman.cli.ui.markdown import MAX_PENDING_MARK, Markdown
 from dragoman.cli.ui.terminal import char_width
 
 Pieces = list[tuple[str, str]]
@@ -140,12 +141,31 @@ def test_a_partially_shown_word_is_not_wrapped() -> None:
 LIVELY = st.text(st.sampled_from("ab *_`~#>-|[]()\\!1.\n\t 漢é\x1b\x07\r"), max_size=80)
 
 
+def letters(*chunks: str, width: int) -> Pieces:
+    """Return what is shown letter by letter, each with its style; a space has none."""
+    return [
+        (letter, style if letter.strip() else "") for text, style in rendered(*chunks, width=width) for letter in text
+    ]
+
+
+@pytest.mark.parametrize("longest_mark", [7, MAX_PENDING_MARK])
 @given(LIVELY, st.lists(st.integers(0, 80), max_size=6), st.integers(8, 60))
-def test_chunk_boundaries_make_no_difference(text: str, cuts: list[int], width: int) -> None:
-    text = text.replace("\r", "")
+@example("a \tb", [2], 20)  # a tab after a space
+@example("`` ``-", [4], 20)  # code that begins with a space
+@example("[ ](b)c", [3], 20)  # a label that begins with a space
+@example("*****a***", [6], 20)  # two marks fit
+@example("*** a**b", [5], 20)  # a run of marks before a space
+@example("~~~ a~~~", [5], 20)
+@example(">> - a", [2], 20)  # nested quotes, and a list inside
+@example("\r |a", [2], 20)  # a carriage return is no white space before a table
+@example("`12345`a", [7], 20)  # exactly as long as a mark may be
+@example("~~~ 12345\na", [7], 20)  # longer
+@example("         - a", [8], 20)
+def test_chunk_boundaries_make_no_difference(longest_mark: int, text: str, cuts: list[int], width: int) -> None:
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     chunks = [text[start:end] for start, end in pairwise(places)]
-    assert plain(*chunks, width=width) == plain(text, width=width)
+    with mock.patch("dragoman.cli.ui.markdown.MAX_PENDING_MARK", longest_mark):
+        assert letters(*chunks, width=width) == letters(text, width=width)
 
 
 @given(LIVELY, st.integers(8, 60))

@@ -31,16 +31,16 @@ TABLE_RULE = re.compile(r"[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)+(?:[ \t]*:?-+:?[ \t]
 
 # The beginning of a line that can still become one of the above.
 _UNDECIDED = re.compile(
-    r"[ \t]*(?:#{0,6}|`{1,2}|~{1,2}|>|[-+]|\*{1,2}|_{1,2}|\d{1,9}[.)]?|([-*_])(?:[ \t]*\1)*)[ \t]*$"
+    r"(?:[ \t]*>)*[ \t]*(?:#{0,6}|`{1,2}|~{1,2}|[-+]|\*{1,2}|_{1,2}|\d{1,9}[.)]?|([-*_])(?:[ \t]*\1)*)[ \t]*$"
 )
 
-# Inline marks and their styles, the longer ones first. `__` is left alone: in texts about code it is usually part of a
-# name.
+# Inline marks and their styles. Of those that match, the one that ends first counts, then the first of this table: the
+# text that follows cannot change the choice. `__` is left alone: in texts about code it is usually part of a name.
 _INLINE_MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(`+)(?!`)(?P<text>.+?)(?<!`)\1(?!`)"), "code"),
-    (re.compile(r"\*\*\*(?=\S)(?P<text>.+?)(?<=\S)\*\*\*"), "bold italic"),
-    (re.compile(r"\*\*(?=\S)(?P<text>.+?)(?<=\S)\*\*(?!\*)"), "bold"),
-    (re.compile(r"~~(?=\S)(?P<text>.+?)(?<=\S)~~"), "strike"),
+    (re.compile(r"\*\*\*(?P<text>\**[^\s*].*?)(?<=\S)\*\*\*(?!\*)"), "bold italic"),
+    (re.compile(r"\*\*(?P<text>\**[^\s*].*?)(?<=\S)\*\*(?!\*)"), "bold"),
+    (re.compile(r"~~(?P<text>~*[^\s~].*?)(?<=\S)~~(?!~)"), "strike"),
     (re.compile(r"\*(?=[^\s*])(?P<text>.+?)(?<=[^\s*])\*(?!\*)"), "italic"),
     (re.compile(r"_(?=[^\s_])(?P<text>.+?)(?<=[^\s_])_(?!\w)"), "italic"),
 )
@@ -126,16 +126,20 @@ class Markdown:
             self._show_code(line, is_whole)
             return
         if not self._is_line_started:
-            if line.lstrip().startswith("|"):
+            head = line[: MAX_PENDING_MARK + 1]
+            if head.lstrip(" \t").startswith("|"):
                 self._needs_whole_line = not is_whole
                 if is_whole:
                     self._table_rows.append(line)
                     self._line = ""
                 return
-            if not is_whole and len(line) < MAX_PENDING_MARK and (_UNDECIDED.match(line) or _might_be_fence(line)):
+            is_undecided = _UNDECIDED.match(head) is not None or _might_be_fence(head)
+            if is_undecided and not is_whole and len(line) <= MAX_PENDING_MARK:
                 return
             self._flush_table()
-            if not self._start_line(line, is_whole):
+            if is_undecided and len(line) > MAX_PENDING_MARK:
+                self._is_line_started = True  # a mark that is too long, also if the whole line came at once
+            elif not self._start_line(line, is_whole):
                 return
         self._show_inline(is_whole)
 
@@ -150,7 +154,7 @@ class Markdown:
             self._write_styled("─" * min(self._text_width, 40), "dim")
             self._line = ""
             return False
-        if line.lstrip().startswith("#") and re.match(r"#{1,6}[ \t]", line):
+        if line.lstrip(" \t").startswith("#") and re.match(r"#{1,6}[ \t]", line):
             if not is_whole:
                 self._needs_whole_line = True  # headings are short, and their end can be a mark too
                 return False
@@ -215,7 +219,7 @@ class Markdown:
                 continue
             if part[0] in " \t":
                 self._flush_word()
-                self._pending_space += part.expandtabs(4)
+                self._pending_space += part  # its tabs are expanded when all of it is known
             else:
                 self._word.append((part, style))
 
@@ -225,6 +229,7 @@ class Markdown:
         if not word:
             self._pending_space = space  # spaces are written before a word only: none at the end of a line
             return
+        space = space.expandtabs(4)
         width = sum(char_width(character) for text, _ in word for character in text)
         # Without a space before it, it continues a word that is already shown.
         if space and self._column > self._hanging_indent and self._column + len(space) + width > self._text_width:
@@ -298,7 +303,7 @@ class Markdown:
 
 
 def _might_be_fence(line: str) -> bool:
-    return line.lstrip().startswith(("```", "~~~")) or _RULE.match(line) is not None
+    return line.lstrip(" \t").startswith(("```", "~~~")) or _RULE.match(line) is not None
 
 
 def split_cells(row: str) -> list[str]:
@@ -377,10 +382,11 @@ def _parse_pieces(text: str, previous_char: str, is_whole: bool) -> Iterator[tup
         end = at + 1
         while mark in "*`~_" and text[end : end + 1] == mark:
             end += 1
-        opens = text[end : end + 1] not in (" ", "\t") and not (
+        # Code and the label of a link may begin with a space, other marks may not.
+        opens = (mark in "`[" or text[end : end + 1] not in (" ", "\t")) and not (
             mark == "_" and (previous.isalnum() or text[at : at + 2] == "__")
         )
-        if opens and not is_whole and len(text) - at < MAX_PENDING_MARK:
+        if opens and not is_whole and len(text) - at <= MAX_PENDING_MARK:
             return
         yield end, [(text[at:end], "")]
         at = end
@@ -395,10 +401,10 @@ def _parse_mark(text: str, at: int) -> tuple[int, list[Piece]] | None:
         shown = [(piece, f"underline {style}".strip()) for piece, style in parse_inline(label)]
         # The target of a link is always shown: its label can claim anything.
         return link.end(), shown if label == address else [*shown, (f" ({address})", "dim")]
-    for pattern, style in _INLINE_MARKS:
-        found = pattern.match(text, at, limit)
-        if found:
-            if style == "code":
-                return found.end(), [(found["text"], style)]
-            return found.end(), [(piece, f"{style} {inner}".strip()) for piece, inner in parse_inline(found["text"])]
-    return None
+    marks = [(found, style) for pattern, style in _INLINE_MARKS if (found := pattern.match(text, at, limit))]
+    if not marks:
+        return None
+    found, style = min(marks, key=lambda mark: mark[0].end())
+    if style == "code":
+        return found.end(), [(found["text"], style)]
+    return found.end(), [(piece, f"{style} {inner}".strip()) for piece, inner in parse_inline(found["text"])]
