@@ -18,6 +18,7 @@ from dragoman.dialect.emulator import (
     Pass,
     SendNotification,
     SendRequest,
+    SessionIds,
     Sleep,
 )
 from dragoman.engine.codec import decode_as, json_values
@@ -57,11 +58,23 @@ class EmulatedCall:
 class EmulatorHarness:
     """One end of a connection whose other end is `peer` and uses the dialect `name`."""
 
-    def __init__(self, name: str, peer: Side, *, permission: str = "ask", cwd: str = "/work") -> None:
+    def __init__(
+        self,
+        name: str,
+        peer: Side,
+        *,
+        permission: str = "ask",
+        cwd: str = "/work",
+        session_ids: SessionIds | None = None,
+    ) -> None:
         numbers = iter(range(1, 100))
         self.spelling = load_dialect(name)
         settings = EmulatorSettings(
-            cwd=cwd, permission=permission, now=lambda: "2025-01-01T00:00:00Z", new_id=lambda: f"id-{next(numbers)}"
+            cwd=cwd,
+            permission=permission,
+            now=lambda: "2025-01-01T00:00:00Z",
+            new_id=lambda: f"id-{next(numbers)}",
+            session_ids=session_ids,
         )
         self.settings, self.peer, self.we = settings, peer, peer.other
         self.emulator = self.spelling.open_emulator(peer, settings)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.dialect.emulator import SessionIds
 from dragoman.dialect.y2025 import truncate
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
@@ -28,8 +29,12 @@ def beside(params: Any) -> dict[str, Any]:
 # --- a client at the other end ------------------------------------------------------------------------------------
 
 
-def client(permission: str = "ask", offers: tuple[str, ...] = ("text_files", "terminal")) -> EmulatorHarness:
-    harness = EmulatorHarness("2025.1", Side.CLIENT, permission=permission)
+def client(
+    permission: str = "ask",
+    offers: tuple[str, ...] = ("text_files", "terminal"),
+    session_ids: SessionIds | None = None,
+) -> EmulatorHarness:
+    harness = EmulatorHarness("2025.1", Side.CLIENT, permission=permission, session_ids=session_ids)
     harness.receive_call("initialize", HELLO | {"capabilities": dict.fromkeys(offers, True)})
     harness.answer({"protocolVersion": 1})
     harness.ours.clear()
@@ -112,6 +117,34 @@ def test_the_id_of_a_session_that_failed_to_open_can_be_used_again() -> None:
     harness.answer(ProtocolError(Kind.AUTH_REQUIRED, "log in"))
     assert refused.error.kind == Kind.AUTH_REQUIRED
     assert open_session(harness).result["session_id"] == "mine"
+
+
+class KeptIds(dict[tuple[str, str], str]):
+    """The ids that outlive a connection, in memory."""
+
+    def find(self, cwd: str, chosen: str) -> str | None:
+        return self.get((cwd, chosen))
+
+    def add(self, cwd: str, chosen: str, session: str) -> None:
+        self[cwd, chosen] = session
+
+
+def test_an_id_of_an_earlier_connection_is_mapped_to_the_agents() -> None:
+    kept = KeptIds()
+    open_session(client(session_ids=kept))
+    assert kept == {("/home/ann", "mine"): "a-1"}
+    later = client(session_ids=kept)
+    later.receive_call("session/load", {"session_id": "mine"})
+    assert later.ours[-1][1]["sessionId"] == "a-1"
+    twice = later.receive_call("session/load", {"session_id": "a-1"})
+    assert "is open as 'mine'" in twice.error.message
+
+
+def test_a_session_that_is_open_under_its_agents_id_is_not_opened_twice() -> None:
+    later = client(session_ids=KeptIds({("/home/ann", "mine"): "a-1"}))
+    later.receive_call("session/load", {"session_id": "a-1"})
+    twice = later.receive_call("session/load", {"session_id": "mine"})
+    assert "'mine' is open as 'a-1'" in twice.error.message
 
 
 def test_a_loaded_session_is_known_before_its_replay() -> None:

@@ -43,6 +43,11 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.state, "grants.json")
 
     @property
+    def session_ids(self) -> str:
+        """The agents' ids of sessions whose ids clients chose."""
+        return os.path.join(self.state, "session-ids.json")
+
+    @property
     def sessions(self) -> str:
         """The session store."""
         return os.path.join(self.state, "sessions.db")

@@ -9,7 +9,7 @@ note an answer, without the cost of a flow.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -83,6 +83,16 @@ FlowMaker = Callable[[Any, Any], Flow]
 ResultObserver = Callable[[Any, Any], None]
 
 
+class SessionIds(Protocol):
+    """Where the agents' ids of sessions whose ids a client chose outlive the connection."""
+
+    def find(self, cwd: str, chosen: str) -> str | None:
+        """Return the agent's id of a session in this folder; None if it is unknown."""
+
+    def add(self, cwd: str, chosen: str, session: str) -> None:
+        """Keep the agent's id of a session; never raises."""
+
+
 class EmulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of an emulator, given when its connection starts."""
 
@@ -91,6 +101,7 @@ class EmulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     shows_switches: bool = False  # whether our client shows boolean options, where its dialect cannot announce it
     now: Callable[[], str]  # returns the ISO 8601 time, for members like createdAt
     new_id: Callable[[], str]  # returns a new session id, for dialects whose clients choose it
+    session_ids: SessionIds | None = None  # None: the ids that a client chose end with the connection
 
 
 class Emulator:

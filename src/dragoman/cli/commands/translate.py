@@ -21,7 +21,9 @@ Configure this command as the agent of your editor:
 
 Both dialects are detected unless you name them; they are reported once on
 stderr. A client that cannot answer permission requests (2025.1) is assumed to
-allow what it does itself; --permission decides for it.
+allow what it does itself; --permission decides for it. The ids that such a
+client chooses for its sessions are kept in the state folder, by agent command
+and folder, so that it can load them later.
 
 {session_options.SANDBOX_HELP}
 Terminals of the editor are not confined: only the agent is, to the folder in
@@ -70,7 +72,12 @@ def main(arguments: list[str]) -> int:
     if reason := session_options.sandbox_unavailable_reason(confined):
         return parser.fail(reason, exit_codes.NO_SANDBOX)
 
+    from dragoman.config.paths import user_paths
+    from dragoman.config.session_ids import SessionIdsFile
     from dragoman.roles.proxy.proxy import translate
+
+    def report(text: str) -> None:
+        print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True)
 
     return run_loop(
         translate(
@@ -80,6 +87,7 @@ def main(arguments: list[str]) -> int:
             permission=options.permission,
             detection=options.probe,
             sandbox=confined,
-            report=lambda text: print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True),
+            session_ids=SessionIdsFile(user_paths().session_ids, command, report),
+            report=report,
         )
     )

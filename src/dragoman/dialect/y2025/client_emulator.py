@@ -128,6 +128,7 @@ class ClientEmulator(Emulator):
                 Kind.INVALID_PARAMS, f"session {chosen!r} exists already; choose another id", {"sessionId": chosen}
             )
         params = with_side_data(self._with_connection_members(params), sessionId=ABSENT)
+        cwd = params.cwd
         self._pending_ids.append(chosen)
         try:
             result = yield Pass(params)
@@ -140,6 +141,8 @@ class ClientEmulator(Emulator):
         if not isinstance(session, str):
             return result
         self._map_session_ids(chosen or session, session)
+        if chosen and chosen != session and self.settings.session_ids is not None:
+            self.settings.session_ids.add(cwd, chosen, session)
         yield from self._release_updates(session)
         if isinstance(mode, str):
             yield from self._set_initial_mode(session, mode, get_member(result, "modes"))
@@ -152,20 +155,26 @@ class ClientEmulator(Emulator):
         )
 
     def _load_session(self, params: Any) -> Flow:
+        params = self._with_connection_members(params)
         chosen = params.session_id
         is_new = chosen not in self._agent_ids
-        if is_new and self._client_ids.get(chosen, chosen) != chosen:
-            message = f"session {chosen!r} is open as {self._client_ids[chosen]!r}"
+        session = self._agent_ids.get(chosen) or self._earlier_id(params) or chosen
+        if is_new and self._client_ids.get(session, chosen) != chosen:
+            message = f"session {chosen!r} is open as {self._client_ids[session]!r}"
             raise ProtocolError(Kind.INVALID_PARAMS, message, {"sessionId": chosen})
-        session = self._agent_ids.get(chosen, chosen)
         self._map_session_ids(chosen, session)  # before the answer: the replay comes first
         try:
-            result = yield Pass(with_members(self._with_connection_members(params), session_id=session))
+            result = yield Pass(with_members(params, session_id=session))
         except ProtocolError:
             if is_new:
                 del self._agent_ids[chosen], self._client_ids[session]
             raise
         return self._without_announced_modes(result)
+
+    def _earlier_id(self, params: Any) -> str | None:
+        """Return the agent's id of a session that the client opened on an earlier connection under an id of its own."""
+        kept = self.settings.session_ids
+        return kept.find(params.cwd, params.session_id) if kept is not None else None
 
     def _without_announced_modes(self, result: Any) -> Any:
         offered = {get_member(each, "id") for each in get_member(get_member(result, "modes"), "available_modes") or ()}

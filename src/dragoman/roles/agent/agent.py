@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import UNSET
 
 from dragoman.dialect.dialects import load_dialect
-from dragoman.dialect.emulator import EmulatorSettings
+from dragoman.dialect.emulator import EmulatorSettings, SessionIds
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
 from dragoman.ids import new_id, now
@@ -379,9 +379,18 @@ class Agent:
 
 
 def emulator_settings(
-    cwd: str | None = None, permission: str = "ask", *, shows_switches: bool = False
+    cwd: str | None = None,
+    permission: str = "ask",
+    *,
+    shows_switches: bool = False,
+    session_ids: SessionIds | None = None,
 ) -> EmulatorSettings:
     """Return the emulator settings for this machine: real time, random ids."""
     return EmulatorSettings(
-        cwd=cwd or os.getcwd(), permission=permission, shows_switches=shows_switches, now=now, new_id=new_id
+        cwd=cwd or os.getcwd(),
+        permission=permission,
+        shows_switches=shows_switches,
+        now=now,
+        new_id=new_id,
+        session_ids=session_ids,
     )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from dragoman.dialect.emulator import SessionIds
 from dragoman.engine.codec import decode_as, with_unknown_members
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.loop import run as run_loop
@@ -143,8 +144,12 @@ async def translate(
     report: Callable[[str], None] | None = None,
     transport: Transport | None = None,
     sandbox: Sandbox | None = None,
+    session_ids: SessionIds | None = None,
 ) -> int:
-    """Run a Relay until the client or the agent disconnects; return the exit code."""
+    """Run a Relay until the client or the agent disconnects; return the exit code.
+
+    With `session_ids`, a client finds its sessions by the ids that it chose, also in a later process.
+    """
     if is_login_run(os.environ):
         return await run_agent_login(command, os.environ)
     if transport is None:
@@ -163,7 +168,14 @@ async def translate(
         permission=permission,
         sandbox=sandbox,
     )
-    relay = Relay(transport, dialer, client_dialect=client_dialect, permission=permission, report=report)
+    relay = Relay(
+        transport,
+        dialer,
+        client_dialect=client_dialect,
+        permission=permission,
+        session_ids=session_ids,
+        report=report,
+    )
     reason = await relay.run()
     if isinstance(reason, AgentExited) or not isinstance(reason, TransportClosed):
         return 1 if isinstance(reason, ConnectionFailed) else 0

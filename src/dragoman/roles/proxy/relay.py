@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.dialect.dialects import Dialect, load_dialect
+from dragoman.dialect.emulator import SessionIds
 from dragoman.dialect.losses import losses, message_shape, result_losses
 from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
 from dragoman.engine.connection import EOF_GRACE, Connection, Tap
@@ -78,6 +79,7 @@ class Relay:
         *,
         client_dialect: str = "auto",
         permission: str = "ask",
+        session_ids: SessionIds | None = None,
         report: Callable[[str], None],
     ) -> None:
         self.report = report
@@ -93,7 +95,7 @@ class Relay:
             Side.AGENT,
             {"initialize": self._initialize, "$/cancel_request": self._cancel_handler(Side.AGENT)},
             fallback=self._forward_to_agent,
-            settings=emulator_settings(permission=permission),
+            settings=emulator_settings(permission=permission, session_ids=session_ids),
             peer_dialect=None if client_dialect == "auto" else load_dialect(client_dialect),
             report=report,
         )
