@@ -17,6 +17,7 @@ from dragoman.dialect.v1.codec import (
     lower_call,
     lower_result,
 )
+from dragoman.dialect.v1.tables import V2_METHODS
 from dragoman.errors import Kind, Unsayable
 from dragoman.schema.base import to_json
 from dragoman.schema.methods import METHODS as TABLE
@@ -130,6 +131,12 @@ def test_credentials_are_not_sent_as_side_data() -> None:
     assert lower_call(A, "authenticate", params)[1] == {"methodId": "token"}
 
 
+@pytest.mark.parametrize("method", sorted(V2_METHODS))
+def test_v1_agents_do_not_get_the_methods_of_v2(method: str) -> None:
+    with pytest.raises(Unsayable, match=method):
+        lower_call(A, method, {"sessionId": "s"})
+
+
 def test_an_extension_method_passes_unchanged() -> None:
     params = noted(inferred=["x"])
     assert lift_call(A, "_dragoman/x", params)[1] is params
@@ -145,7 +152,7 @@ def test_a_message_without_extras_is_equal_in_v1_and_the_vocabulary(key: Any, va
     value = strip_side_data(value)
     if (side, method) not in codec.LIFT and (side, method) not in codec.LIFTED_METHODS:
         assert lift_call(side, method, value) == (method, value)
-    if (side, method) not in codec.LOWER:
+    if (side, method) not in codec.LOWER and method not in V2_METHODS:
         assert lower_call(side, method, value) == (method, value)
     if (side, method) not in codec.LIFT_RESULT:
         assert lift_result(side, method, value) == value

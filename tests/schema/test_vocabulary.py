@@ -37,6 +37,20 @@ MODELS = sorted(
     key=lambda model: model.__name__,
 )
 
+# The vocabulary is wider than v1: variants that only v2 has, or that v2 gives another meaning under the same name.
+ONLY_V2 = {
+    "SessionUpdate": {
+        "user_message",
+        "agent_message",
+        "agent_thought",
+        "state_update",
+        "tool_call_content_chunk",
+        "terminal_update",
+        "terminal_output_chunk",
+    },
+    "ToolCallContent": {"patch", "agent_terminal"},
+}
+
 # Official name -> ours, where ours does not follow from it. Several official forms can be one Struct of ours.
 RENAMED = {
     "SessionNotification": "UpdateParams",
@@ -147,7 +161,7 @@ def test_every_official_variant_is_known(official: str) -> None:
         assert union["field"] in {member.key for member in shape.members}
         return
     assert shape.tag_field == union["field"]
-    assert set(shape.variants) == set(union["variants"])
+    assert set(shape.variants) - ONLY_V2.get(official, set()) == set(union["variants"])
     for tag, variant in union["variants"].items():
         members = {member.key for member in shape.variants[tag].members}
         assert set(_members(variant) if variant else ()) <= members

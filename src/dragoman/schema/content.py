@@ -46,6 +46,15 @@ class AudioContent(Model, kw_only=True, tag_field="type", tag="audio"):
     annotations: Maybe[Annotations] = UNSET
 
 
+class Icon(Model, kw_only=True):
+    """A picture for a resource."""
+
+    src: str
+    mime_type: Maybe[str] = UNSET
+    sizes: Maybe[list[str]] = UNSET
+    theme: Maybe[str] = UNSET
+
+
 class ResourceLink(Model, kw_only=True, tag_field="type", tag="resource_link"):
     """A resource that the reader can fetch by itself."""
 
@@ -55,6 +64,7 @@ class ResourceLink(Model, kw_only=True, tag_field="type", tag="resource_link"):
     description: Maybe[str] = UNSET
     mime_type: Maybe[str] = UNSET
     size: Maybe[int] = UNSET
+    icons: Maybe[list[Icon]] = UNSET
     annotations: Maybe[Annotations] = UNSET
 
 

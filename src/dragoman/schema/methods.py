@@ -13,6 +13,7 @@ from msgspec.structs import force_setattr
 
 from dragoman.schema import auth, config, elicitation, fs, initialize, mcp, permission, prompt, providers, session
 from dragoman.schema import terminal as term
+from dragoman.schema import toolcall as tools
 from dragoman.schema import update as news
 from dragoman.schema.base import Model
 from dragoman.schema.side import Side
@@ -82,6 +83,7 @@ _unstable = partial(Method, stability="unstable", since="1.19")
 _later = partial(Method, stability="unstable", since="after 1.21")
 _seed = partial(Method, stability="seed")
 _ours = partial(Method, stability="dragoman", since="0.1")
+_v2 = partial(Method, stability="unstable", since="v2")
 
 # fmt: off
 _ROWS: list[Method] = [
@@ -136,6 +138,10 @@ _ROWS: list[Method] = [
     Method(A, "session/prompt", prompt.PromptParams, prompt.PromptResult, host="forwards", needs_login=True,
            needs_idle=True, needs_open_session=True),
     Method(A, "session/cancel", prompt.CancelParams, host="forwards", needs_open_session=True),
+    _v2(A, "tool_call/cancel", tools.CancelToolCallParams, tools.CancelToolCallResult, host="forwards",
+        needs_login=True, needs_open_session=True),
+    _v2(A, "terminal/cancel", term.CancelTerminalParams, term.CancelTerminalResult, host="forwards",
+        ids={"terminalId": "agent terminal"}, needs_login=True, needs_open_session=True),
     _seed(A, "permission_response", permission.PermissionResponseParams, since="crow", either=True,
           host_reason="in this dialect the answer to a permission request is the result of session/request_permission"),
 

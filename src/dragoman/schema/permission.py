@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from dragoman.schema.base import Model, Unknown
+from dragoman.schema.base import UNSET, Maybe, Model, Unknown
 from dragoman.schema.toolcall import ToolCallUpdate
 
 
@@ -27,12 +27,37 @@ class PermissionOption(Model, kw_only=True):
     kind: str
 
 
+class ToolCallSubject(Model, kw_only=True, tag_field="type", tag="tool_call"):
+    """The question is about the tool call of the request."""
+
+
+class CommandSubject(Model, kw_only=True, tag_field="type", tag="command"):
+    """The question is about a command; the tool call of the request describes it, for clients that need one."""
+
+    command: str
+    cwd: str
+    tool_call_id: Maybe[str] = UNSET
+    terminal_id: Maybe[str] = UNSET
+
+
+if TYPE_CHECKING:
+    PermissionSubject: TypeAlias = ToolCallSubject | CommandSubject | Unknown
+else:
+    PermissionSubject = ToolCallSubject | CommandSubject
+
+
 class RequestPermissionParams(Model, kw_only=True):
-    """session/request_permission."""
+    """session/request_permission; title, description and subject only where a dialect has them.
+
+    A question without a subject has a tool call that nothing else refers to.
+    """
 
     session_id: str
     tool_call: ToolCallUpdate
     options: list[PermissionOption]
+    title: Maybe[str] = UNSET
+    description: Maybe[str] = UNSET
+    subject: Maybe[PermissionSubject] = UNSET
 
 
 class SelectedOutcome(Model, kw_only=True, tag_field="outcome", tag="selected"):

@@ -21,6 +21,7 @@ class PlanEntryStatus:
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
+    CANCELLED = "cancelled"  # only v2 says so
 
 
 class PlanEntry(Model, kw_only=True):

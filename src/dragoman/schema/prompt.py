@@ -41,6 +41,7 @@ class PromptResult(Model, kw_only=True):
 
     stop_reason: str
     usage: Maybe[Usage] = UNSET
+    message_id: Maybe[str] = UNSET  # of the user's message, where agents give messages ids
 
 
 class CancelParams(Model, kw_only=True):

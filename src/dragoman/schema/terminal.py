@@ -96,3 +96,14 @@ class PushOutputResult(Model, kw_only=True):
     """The piece arrived."""
 
     received: Maybe[bool] = UNSET
+
+
+class CancelTerminalParams(Model, kw_only=True):
+    """terminal/cancel: end the command of a terminal that the agent runs."""
+
+    session_id: str
+    terminal_id: str
+
+
+class CancelTerminalResult(Model, kw_only=True):
+    """The agent ends the command."""

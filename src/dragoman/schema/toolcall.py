@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from dragoman.schema.base import UNSET, Maybe, Model, Unknown
+from dragoman.schema.base import UNSET, Marker, Maybe, Model, Unknown
 from dragoman.schema.content import ContentBlock
 
 
@@ -27,7 +27,7 @@ class ToolKind:
 
 
 class ToolCallStatus:
-    """Where a tool call stands; the last three are said only by some dialects."""
+    """Where a tool call stands; the last four are said only by some dialects."""
 
     PENDING: Final = "pending"
     IN_PROGRESS: Final = "in_progress"
@@ -36,6 +36,7 @@ class ToolCallStatus:
     AWAITING_PERMISSION: Final = "awaiting_permission"
     DENIED: Final = "denied"
     CANCELLED: Final = "cancelled"
+    PAUSED: Final = "paused"
 
 
 # The words that authors may use; messages of peers may have others.
@@ -65,10 +66,40 @@ class TerminalEmbed(Model, kw_only=True, tag_field="type", tag="terminal"):
     terminal_id: str
 
 
+class FileChange(Model, kw_only=True):
+    """One file that a tool call changes: `add`, `modify`, `delete`, `move` or `copy`."""
+
+    operation: str
+    path: Maybe[str] = UNSET
+    old_path: Maybe[str] = UNSET  # of move and copy
+    file_type: Maybe[str] = UNSET  # text, binary, directory, symlink
+    mime_type: Maybe[str] = UNSET
+
+
+class Patch(Model, kw_only=True):
+    """The text of a patch; the official format is `git_patch`."""
+
+    format: str
+    text: str
+
+
+class PatchDiff(Model, kw_only=True, tag_field="type", tag="patch"):
+    """Changes of several files, with a patch where there is one; v2 calls it `diff`."""
+
+    changes: list[FileChange]
+    patch: Maybe[Patch] = UNSET
+
+
+class AgentTerminalEmbed(Model, kw_only=True, tag_field="type", tag="agent_terminal"):
+    """The output of a terminal that the agent runs itself, by its id; v2 calls it `terminal`."""
+
+    terminal_id: str
+
+
 if TYPE_CHECKING:
-    ToolCallContent: TypeAlias = ToolCallBlock | Diff | TerminalEmbed | Unknown
+    ToolCallContent: TypeAlias = ToolCallBlock | Diff | TerminalEmbed | PatchDiff | AgentTerminalEmbed | Unknown
 else:
-    ToolCallContent = ToolCallBlock | Diff | TerminalEmbed
+    ToolCallContent = ToolCallBlock | Diff | TerminalEmbed | PatchDiff | AgentTerminalEmbed
 
 
 class ToolCallLocation(Model, kw_only=True):
@@ -78,8 +109,28 @@ class ToolCallLocation(Model, kw_only=True):
     line: Maybe[int] = UNSET
 
 
+class ControlCapabilities(Model, kw_only=True):
+    """What a client may do to a tool call or to an agent's terminal while it runs."""
+
+    cancel: Maybe[Marker] = UNSET
+
+
+class CancelToolCallParams(Model, kw_only=True):
+    """tool_call/cancel: stop one tool call, not the turn."""
+
+    session_id: str
+    tool_call_id: str
+
+
+class CancelToolCallResult(Model, kw_only=True):
+    """The agent stops the tool call."""
+
+
 class ToolCallUpdate(Model, kw_only=True):
-    """A patch of a tool call: what is absent or null stays as it was, a list replaces the whole list."""
+    """A patch of a tool call: what is absent or null stays as it was, a list replaces the whole list.
+
+    `clear` names members (as on the wire) that lose their value.
+    """
 
     tool_call_id: str
     title: Maybe[str] = UNSET
@@ -90,3 +141,5 @@ class ToolCallUpdate(Model, kw_only=True):
     locations: Maybe[list[ToolCallLocation]] = UNSET
     raw_input: Maybe[Any] = UNSET
     raw_output: Maybe[Any] = UNSET
+    capabilities: Maybe[ControlCapabilities] = UNSET
+    clear: Maybe[list[str]] = UNSET

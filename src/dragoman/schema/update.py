@@ -9,7 +9,8 @@ from dragoman.schema.config import SessionConfigOption
 from dragoman.schema.content import ContentBlock
 from dragoman.schema.plan import PlanEntry, PlanUpdateContent
 from dragoman.schema.prompt import Usage
-from dragoman.schema.toolcall import ToolCallContent, ToolCallLocation, ToolCallUpdate
+from dragoman.schema.terminal import TerminalExitStatus
+from dragoman.schema.toolcall import ControlCapabilities, ToolCallContent, ToolCallLocation, ToolCallUpdate
 
 
 class Update(Model, kw_only=True, tag_field="sessionUpdate"):
@@ -35,6 +36,25 @@ class AgentThoughtChunk(MessageChunk, kw_only=True, tag="agent_thought_chunk"):
     """A piece of what the agent thinks."""
 
 
+class WholeMessage(Update, kw_only=True):
+    """A message as it stands now: absent content stays, null or an empty list removes what was said."""
+
+    message_id: str
+    content: Maybe[list[ContentBlock]] = UNSET
+
+
+class UserMessage(WholeMessage, kw_only=True, tag="user_message"):
+    """What the user said, as a whole."""
+
+
+class AgentMessage(WholeMessage, kw_only=True, tag="agent_message"):
+    """What the agent says, as a whole."""
+
+
+class AgentThought(WholeMessage, kw_only=True, tag="agent_thought"):
+    """What the agent thinks, as a whole."""
+
+
 class ToolCallStart(Update, kw_only=True, tag="tool_call"):
     """A tool call begins."""
 
@@ -51,6 +71,45 @@ class ToolCallStart(Update, kw_only=True, tag="tool_call"):
 
 class ToolCallProgress(ToolCallUpdate, kw_only=True, tag_field="sessionUpdate", tag="tool_call_update"):
     """A tool call changes."""
+
+
+class ToolCallContentChunk(Update, kw_only=True, tag="tool_call_content_chunk"):
+    """One more item of the content of a tool call."""
+
+    tool_call_id: str
+    content: ToolCallContent
+
+
+class TerminalOutput(Model, kw_only=True):
+    """Everything that a terminal has written; bytes in base64."""
+
+    data: str
+
+
+class TerminalSize(Model, kw_only=True):
+    """Columns and rows of a terminal."""
+
+    cols: int
+    rows: int
+
+
+class TerminalUpdate(Update, kw_only=True, tag="terminal_update"):
+    """A terminal that the agent runs appeared or changed: absent stays, null removes."""
+
+    terminal_id: str
+    command: Maybe[str] = UNSET
+    cwd: Maybe[str] = UNSET
+    output: Maybe[TerminalOutput] = UNSET
+    exit_status: Maybe[TerminalExitStatus] = UNSET
+    size: Maybe[TerminalSize] = UNSET
+    capabilities: Maybe[ControlCapabilities] = UNSET
+
+
+class TerminalOutputChunk(Update, kw_only=True, tag="terminal_output_chunk"):
+    """More output of a terminal that the agent runs; bytes in base64, each chunk by itself."""
+
+    terminal_id: str
+    data: str
 
 
 class Plan(Update, kw_only=True, tag="plan"):
@@ -176,7 +235,7 @@ class SubagentSessionCapabilities(Model, kw_only=True):
 
 
 class SessionState:
-    """What a subagent's session is doing."""
+    """What a session is doing; agents may have other states of their own, which are never idle."""
 
     RUNNING = "running"
     IDLE = "idle"
@@ -196,6 +255,16 @@ class StateUpdate(Model, kw_only=True):
     def form(self) -> str:
         """Which of the official forms this is: its `state`."""
         return self.state
+
+
+class SessionStateUpdate(Update, kw_only=True, tag="state_update"):
+    """What the session is doing now; stop reason, error and usage only when idle."""
+
+    state: str
+    stop_reason: Maybe[str] = UNSET
+    error: Maybe[Any] = UNSET
+    usage: Maybe[Usage] = UNSET
+    background: Maybe[list[Any]] = UNSET  # what goes on without a turn: {type, toolCallId | terminalId}
 
 
 class SubagentUpdate(Update, kw_only=True, tag="subagent_update"):
@@ -232,8 +301,15 @@ KnownUpdate: TypeAlias = (
     UserMessageChunk
     | AgentMessageChunk
     | AgentThoughtChunk
+    | UserMessage
+    | AgentMessage
+    | AgentThought
     | ToolCallStart
     | ToolCallProgress
+    | ToolCallContentChunk
+    | TerminalUpdate
+    | TerminalOutputChunk
+    | SessionStateUpdate
     | Plan
     | PlanUpdate
     | PlanRemoved

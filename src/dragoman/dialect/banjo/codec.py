@@ -11,7 +11,8 @@ from dragoman.dialect.banjo.tables import NAME, STOP_ERRORS
 from dragoman.dialect.reshape import ABSENT, INFERRED_KEY, Json, Lowered, Object, check_encoding, json_side_data
 from dragoman.dialect.side_data import begin_lowering, strip_private
 from dragoman.dialect.v1 import codec as v1
-from dragoman.dialect.v1.tables import EXTENSION_PREFIXES, chunk_text
+from dragoman.dialect.v1.tables import EXTENSION_PREFIXES, V2_METHODS, chunk_text
+from dragoman.errors import Unsayable
 from dragoman.schema.side import Side
 
 
@@ -125,6 +126,8 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
         return name, params
     if method == "session/update" and chunk_text(params) is not None:
         return name, params
+    if method in V2_METHODS:
+        raise Unsayable(NAME, method)
     check_encoding(NAME, method, params)
     rule = LOWER.get((side, name))
     return name, strip_private(rule(params) if rule else params)

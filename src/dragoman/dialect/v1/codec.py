@@ -18,6 +18,7 @@ from dragoman.dialect.v1.tables import (
     NEAREST_STATUSES,
     STOP_ERRORS,
     TOOL_CALL_KINDS,
+    V2_METHODS,
     chunk_text,
 )
 from dragoman.errors import Unsayable
@@ -46,6 +47,8 @@ def lower_call(side: Side, method: str, params: Json) -> tuple[str, Json]:
         return method, params
     if method == "session/update" and chunk_text(params) is not None:
         return method, params
+    if method in V2_METHODS:
+        raise Unsayable(NAME, method)
     check_encoding(NAME, method, params)
     rule = LOWER.get((side, method))
     return method, strip_private(rule(params) if rule else params)
@@ -74,7 +77,7 @@ def is_plain_call(method: str, params: Any) -> bool:
         return getattr(update, "status", None) not in NEAREST_STATUSES and not getattr(update, "meta", None)
     if method == "session/request_permission":
         return getattr(getattr(params, "tool_call", None), "status", None) not in NEAREST_STATUSES
-    return True
+    return method not in V2_METHODS
 
 
 def check_stop_reason(dialect: str, result: Json, errors: dict[str, str]) -> None:

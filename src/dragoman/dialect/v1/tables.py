@@ -44,11 +44,15 @@ CODES: Final[dict[str, int]] = {
 # Methods outside the vocabulary: they pass every dialect unchanged.
 EXTENSION_PREFIXES: Final = ("_", "$/")
 
+# What only v2 agents serve.
+V2_METHODS: Final = frozenset({"tool_call/cancel", "terminal/cancel"})
+
 # The draft's tool call statuses, and the nearest that v1 has (docs/protocol/dialect-matrix.md#tool-statuses).
 NEAREST_STATUSES: Final[dict[str, str]] = {
     "awaiting_permission": "pending",
     "denied": "failed",
     "cancelled": "failed",
+    "paused": "in_progress",
 }
 
 # Stop reasons that are errors in v1 (docs/protocol/dialect-matrix.md#stop-reason-map).

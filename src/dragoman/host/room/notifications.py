@@ -44,7 +44,7 @@ _RESTART_HINT = "The next prompt starts it again."
 
 # An update that contains one of these, perhaps only in its text, may have another form in official v1 (dialect/v1), or
 # for members that do not have the terminal.
-_REWRITTEN_MEMBERS = (b'"_meta"', b'"awaiting_permission"', b'"denied"', b'"cancelled"', b'"terminalId"')
+_REWRITTEN_MEMBERS = (b'"_meta"', b'"awaiting_permission"', b'"denied"', b'"cancelled"', b'"paused"', b'"terminalId"')
 
 
 class Notification(msgspec.Struct, eq=False):
