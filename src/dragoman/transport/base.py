@@ -37,6 +37,30 @@ MAX_QUEUED_BYTES = 1024 * 1024
 FrameConsumer = Callable[[list[Frame]], bool]
 
 
+class Splitter(Protocol):
+    """Splits a byte stream into frames."""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Add bytes and return the frames they complete."""
+        ...
+
+    def finish(self) -> list[Frame]:
+        """Return what is left at the end of the stream."""
+        ...
+
+
+class Framing(Protocol):
+    """How frames are written to a byte stream, for peers that do not use lines."""
+
+    def open_splitter(self) -> Splitter:
+        """Return the splitter of one stream."""
+        ...
+
+    def join(self, frames: Sequence[bytes]) -> bytes:
+        """Return the bytes of some frames."""
+        ...
+
+
 class Transport(Protocol):
     """Moves frames to and from one peer. Bound to one event loop; one receiver at a time."""
 

@@ -20,6 +20,8 @@ from dragoman.transport.base import (
     WRITE_STALL,
     ClosedOnce,
     FrameQueue,
+    Framing,
+    Splitter,
 )
 from dragoman.transport.burst_writer import COALESCE_SIZE, BurstWriter
 from dragoman.transport.flow_control import FlowControl
@@ -39,13 +41,15 @@ class StreamTransport(ClosedOnce):
         peer: str = "the peer",
         stall: float = WRITE_STALL,
         max_frame: int = MAX_FRAME,
+        framing: Framing | None = None,
     ) -> None:
         self.peer = peer
         self._loop = asyncio.get_running_loop()
         self._stall = stall
 
         self._read_fd = read_fd
-        self._splitter = LineSplitter(max_frame)
+        self._framing = framing  # None: one line for each frame
+        self._splitter: Splitter = LineSplitter(max_frame) if framing is None else framing.open_splitter()
         self._incoming = FrameQueue()
         self.listen = self._incoming.listen
         self._reading = False
@@ -151,7 +155,13 @@ class StreamTransport(ClosedOnce):
         await self._flow_control.drain()
 
     def _write_block(self, frames: list[bytes], size: int) -> None:
-        """Join frames to lines and write as much as the peer takes."""
+        """Join frames to lines, or by the framing of the peer, and write as much as the peer takes."""
+        if self._framing is not None:
+            block = self._framing.join(frames)
+            self._flow_control.queued_bytes += len(block)
+            self._backlog.append(memoryview(block))
+            self._write_or_wait()
+            return
         self._flow_control.queued_bytes += size
         if len(frames) == 1 and len(frames[0]) > COALESCE_SIZE:  # a whole file or image: do not copy it for one newline
             self._backlog.extend((memoryview(frames[0]), _NEWLINE))

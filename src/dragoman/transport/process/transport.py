@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
-from dragoman.transport.base import HALF_CLOSED_GRACE
+from dragoman.transport.base import HALF_CLOSED_GRACE, Framing
 from dragoman.transport.process import pidfiles
 from dragoman.transport.process.exit_status import ExitWatcher
 from dragoman.transport.process.launch import LaunchedProcess, launch
@@ -40,12 +40,14 @@ async def spawn(
     stop_timeouts: StopTimeouts = StopTimeouts(),  # noqa: B008  (an immutable tuple)
     peer: str | None = None,
     sandbox: Sandbox | None = None,
+    roots: Sequence[str] = (),
+    framing: Framing | None = None,
 ) -> ProcessTransport:
     """Start an agent; raise StartFailed with what to try.
 
     The child gets our environment (or only the names in `inherit_env`, or nothing) and `env` on top. `stderr` is called
-    with each piece the agent writes there; the end of it is always kept. In a `sandbox` it may write in `cwd` and sees
-    less of our environment.
+    with each piece the agent writes there; the end of it is always kept. In a `sandbox` it may write in `roots`, or
+    else in `cwd`, and sees less of our environment. `framing` is for peers that do not use lines.
     """
     global _orphans_reaped
     if not _orphans_reaped:
@@ -55,7 +57,8 @@ async def spawn(
     if sandbox is not None:
         from dragoman.transport.sandbox.plan import ActiveSandbox
 
-        active_sandbox = await asyncio.to_thread(ActiveSandbox, sandbox, [os.fspath(cwd or os.getcwd())])
+        folders = list(roots) or [os.fspath(cwd or os.getcwd())]
+        active_sandbox = await asyncio.to_thread(ActiveSandbox, sandbox, folders)
     token = os.urandom(8).hex()
     WATCHDOG.guard(token, 0)  # before the child exists, so that it is guarded from its first moment
     try:
@@ -68,7 +71,14 @@ async def spawn(
     WATCHDOG.guard(token, launched.pid)
     pidfiles.write(token, launched.pid, launched.start_time, list(command))
     name = peer or f"agent {os.path.basename(command[0])}"
-    return ProcessTransport(launched, peer=name, stop_timeouts=stop_timeouts, on_stderr=stderr, sandbox=active_sandbox)
+    return ProcessTransport(
+        launched,
+        peer=name,
+        stop_timeouts=stop_timeouts,
+        on_stderr=stderr,
+        sandbox=active_sandbox,
+        framing=framing,
+    )
 
 
 class ProcessTransport(StreamTransport):
@@ -82,8 +92,9 @@ class ProcessTransport(StreamTransport):
         stop_timeouts: StopTimeouts,
         on_stderr: Callable[[bytes], None] | None,
         sandbox: ActiveSandbox | None = None,
+        framing: Framing | None = None,
     ) -> None:
-        super().__init__(launched.stdout, launched.stdin, peer=peer)
+        super().__init__(launched.stdout, launched.stdin, peer=peer, framing=framing)
         self.pid = launched.pid
         self._process = launched
         self._stop_timeouts = stop_timeouts
