@@ -1,15 +1,15 @@
 """A proxy that refuses to write passwords into files: `no_passwords.py COMMAND...`."""
 
 import sys
-from typing import Any
 
-from dragoman import Kind, ProtocolError, Proxy
+from dragoman import Forward, Kind, ProtocolError, Proxy
+from dragoman.schema.fs import WriteTextFileParams, WriteTextFileResult
 
 proxy = Proxy("no-passwords")
 
 
 @proxy.from_agent("fs/write_text_file")
-async def check(params: Any, forward: Any) -> Any:
+async def check(params: WriteTextFileParams, forward: Forward[WriteTextFileResult]) -> WriteTextFileResult:
     if "password" in params.content.lower():
         raise ProtocolError(Kind.PERMISSION_DENIED, f"{params.path} would contain a password")
     return await forward(params)

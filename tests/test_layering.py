@@ -145,8 +145,8 @@ def test_nothing_is_called_after_a_drawer() -> None:
 
 # The order inside the large layers, lowest first; "*" is every other module of a layer. Type-only imports are ignored.
 INNER_ORDER = {
-    "transport": [("base", "burst_writer", "flow_control", "memory", "stream", "stdio", "socket"), ("sandbox",),
-                  ("process",), ("remote",), ("remote.client", "remote.server")],
+    "transport": [("base", "burst_writer", "flow_control", "memory", "stream", "stdio", "socket"),
+                  ("recording", "sandbox"), ("process",), ("remote",), ("remote.client", "remote.server")],
     "roles": [("agent", "client"), ("client.permission",), ("proxy",)],
     "host": [("limits",), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
              ("http",)],

@@ -10,8 +10,8 @@ from typing import Any
 
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
-from dragoman.inspect.format import Header, RecordedLine, end_line, frame_line, header_line
 from dragoman.inspect.reader import RecordingReader
+from dragoman.transport.recording.format import Header, RecordedLine, end_line, frame_line, header_line
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 TIMEOUT = 60.0

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from dragoman.cli.inspect.show import event_line, event_to_json, tree_lines
 from dragoman.dialect.dialects import DIALECT_NAMES, load_dialect
 from dragoman.inspect.analyze import Analyzer
-from dragoman.inspect.format import Header
 from dragoman.inspect.page import render_page
 from dragoman.inspect.reader import RecordingReader
 from dragoman.inspect.redaction import RecordingRedactor
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
+from dragoman.transport.recording.format import Header
 from tests.inspect.conversation import RECORDINGS, TALK, answer, call, news, observed, recorded
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from dragoman.cli.inspect import export
 from dragoman.cli.main import main
-from dragoman.inspect.format import Header, RecordedLine
 from dragoman.inspect.page import render_page
 from dragoman.inspect.reader import RecordingReader
-from dragoman.inspect.recorder import open_replacement
 from dragoman.inspect.redaction import RecordingRedactor
+from dragoman.transport.recording.format import Header, RecordedLine
+from dragoman.transport.recording.recorder import open_replacement
 from tests.inspect.conversation import TALK, call, chunk, inspect, observed, write
 
 SECRET = "correct-horse-battery"

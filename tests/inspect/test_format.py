@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.inspect.format import KEPT_OF_LONG_LINE, Header, TrafficSplitter, frame_line, header_line, restore_bytes
 from dragoman.inspect.reader import MAX_NOISE_LINES, NotARecording, RecordingReader
+from dragoman.transport.recording.format import (
+    KEPT_OF_LONG_LINE,
+    Header,
+    TrafficSplitter,
+    frame_line,
+    header_line,
+    restore_bytes,
+)
 from tests.inspect.conversation import TALK, lines
 
 pieces = st.lists(

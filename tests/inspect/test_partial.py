@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.main import main
-from dragoman.inspect.format import Header, end_line, gap_line, header_line
 from dragoman.inspect.reader import RecordingReader
+from dragoman.transport.recording.format import Header, end_line, gap_line, header_line
 from tests.inspect.conversation import DRAGOMAN, TALK, TIMEOUT, lines, write
 
 READERS = [["show"], ["tail"], ["stats"], ["validate"], ["export"], ["export", "--html"], ["replay", "--as", "agent"]]

@@ -12,9 +12,9 @@ import dragoman
 from dragoman import Agent, Turn, connect, testing
 from dragoman.inspect.reader import NotARecording
 from dragoman.inspect.recorded_peer import Recording
-from dragoman.inspect.tap import trace_to
 from dragoman.testing import connect_in_memory, memory_pair
 from dragoman.transport.base import Transport
+from dragoman.transport.recording.tap import trace_to
 
 pytest_plugins = ["pytester"]
 

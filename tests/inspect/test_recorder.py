@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.inspect import recorder
-from dragoman.inspect.format import TO_CLIENT
-from dragoman.inspect.recorder import NotWritable, Recorder
-from dragoman.inspect.tap import trace_to
+from dragoman.transport.recording import recorder
+from dragoman.transport.recording.format import TO_CLIENT
+from dragoman.transport.recording.recorder import NotWritable, Recorder
+from dragoman.transport.recording.tap import trace_to
 
 
 def test_close_waits_for_a_slow_disk_that_makes_progress(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.inspect.format import RecordedLine, restore_bytes
 from dragoman.inspect.reader import RecordingReader
+from dragoman.transport.recording.format import RecordedLine, restore_bytes
 from tests.inspect.conversation import DRAGOMAN, TIMEOUT
 
 CAT = [sys.executable, "-c", "import os\nwhile d := os.read(0, 65536):\n    while d: d = d[os.write(1, d):]"]

@@ -11,7 +11,7 @@ from dragoman import connect
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.otel import Spans
 from dragoman.inspect.reader import RecordingReader
-from dragoman.inspect.tap import trace_to
+from dragoman.transport.recording.tap import trace_to
 from tests.inspect.conversation import DRAGOMAN, TALK, TIMEOUT, call, inspect
 
 EVERYTHING = [*DRAGOMAN, "agent", "everything"]
@@ -31,6 +31,28 @@ async def test_a_client_records_what_it_sends_and_receives(tmp_path: Path) -> No
     assert observer.pending == {}
     assert [str(fault) for event in events for fault in event.faults] == []
     assert reader.ending is not None
+
+
+async def test_trace_takes_the_name_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "talk.ndjson"
+    async with connect(EVERYTHING, trace=path) as agent:
+        await (await agent.open_session(str(tmp_path))).ask("/echo hello")
+    assert inspect("validate", path).returncode == 0
+    assert b"session/prompt" in inspect("show", path).stdout
+    with pytest.warns(UserWarning, match=r"talk\.ndjson exists; recording to .*talk-2\.ndjson"):
+        async with connect(EVERYTHING, trace=str(path)):
+            pass
+    assert (tmp_path / "talk-2.ndjson").exists()
+
+
+async def test_a_trace_tells_why_the_client_ended(tmp_path: Path) -> None:
+    path, reader = tmp_path / "talk.ndjson", RecordingReader()
+    with pytest.raises(KeyError):
+        async with connect(EVERYTHING, trace=path):
+            raise KeyError("a mistake of the program")
+    list(reader.read(path.read_bytes().splitlines(keepends=True)))
+    assert reader.ending is not None
+    assert reader.ending.reason == "the client ended: KeyError"
 
 
 def test_run_records_with_trace(tmp_path: Path) -> None:

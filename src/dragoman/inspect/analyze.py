@@ -14,11 +14,11 @@ from msgspec import UNSET, Raw
 from dragoman.errors import ProtocolError
 from dragoman.inspect.decode import RecordingDecoder
 from dragoman.inspect.event import RecordedEvent, RecordedToolCall, RecordedTurn
-from dragoman.inspect.format import DECODE_ERRORS, OPPOSITE, STDERR, TO_AGENT, RecordedLine
 from dragoman.inspect.one_line import error_line, message_line, stop_reason_of, trace_context_of
 from dragoman.schema.lenient import Fault
 from dragoman.schema.methods import methods_that
 from dragoman.schema.side import Side
+from dragoman.transport.recording.format import DECODE_ERRORS, OPPOSITE, STDERR, TO_AGENT, RecordedLine
 from dragoman.wire.envelope import Malformed, parse_envelope, read_error
 
 _OPEN_METHODS = methods_that("opens", "forks", "reopens")

@@ -14,10 +14,10 @@ from msgspec import Raw
 from dragoman.dialect import detect
 from dragoman.dialect.dialects import DEFAULT_DIALECT, Dialect, load_dialect
 from dragoman.errors import ProtocolError
-from dragoman.inspect.format import DECODE_ERRORS
 from dragoman.schema.lenient import Fault, parse, read_leniently
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
+from dragoman.transport.recording.format import DECODE_ERRORS
 
 # The newest version of official v1 whose messages we can judge.
 _VERSION = 1

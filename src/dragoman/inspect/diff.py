@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dragoman.inspect.event import RecordedEvent
-from dragoman.inspect.format import parse_json
 from dragoman.inspect.one_line import CHUNK_UPDATES
+from dragoman.transport.recording.format import parse_json
 
 # Members with generated ids, which differ in every run.
 ID_MEMBERS = frozenset({

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from dragoman.inspect.format import RecordedLine
 from dragoman.schema.lenient import Fault
+from dragoman.transport.recording.format import RecordedLine
 
 Kind = Literal["request", "notification", "answer", "failure", "noise", "stderr", "blank"]
 

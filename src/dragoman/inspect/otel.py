@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.errors import DragomanError
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
-from dragoman.inspect.format import TO_AGENT, RecordedLine
+from dragoman.transport.recording.format import TO_AGENT, RecordedLine
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider

@@ -16,9 +16,9 @@ import pytest
 
 if TYPE_CHECKING:
     from dragoman.inspect.recorded_peer import Recording
-    from dragoman.inspect.recorder import Recorder
     from dragoman.testing.under_test import Loop
     from dragoman.transport.base import Transport
+    from dragoman.transport.recording.recorder import Recorder
 
 _RECORDER: pytest.StashKey[Recorder] = pytest.StashKey()
 
@@ -46,9 +46,9 @@ class RecordingPlugin:
     @pytest.hookimpl(optionalhook=True)
     def pytest_acp_trace(self, node: pytest.Item, side: str) -> Callable[[Transport], Transport]:
         """Record all transports of one test into one file."""
-        from dragoman.inspect.recorder import Recorder
-        from dragoman.inspect.tap import Tap
         from dragoman.schema.side import Side
+        from dragoman.transport.recording.recorder import Recorder
+        from dragoman.transport.recording.tap import Tap
 
         if _RECORDER not in node.stash:
             os.makedirs(self._folder, exist_ok=True)

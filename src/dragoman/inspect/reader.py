@@ -18,7 +18,9 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.errors import DragomanError
-from dragoman.inspect.format import (
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
+from dragoman.transport.recording.format import (
     DECODE_ERRORS,
     END,
     FORMAT,
@@ -33,8 +35,6 @@ from dragoman.inspect.format import (
     Header,
     RecordedLine,
 )
-from dragoman.schema.methods import METHODS
-from dragoman.schema.side import Side
 
 # Direction names of other recorders.
 DIRECTION_NAMES = {

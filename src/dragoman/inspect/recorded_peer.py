@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman.errors import ConnectionFailed
-from dragoman.inspect.format import TO_AGENT, TO_CLIENT
 from dragoman.inspect.reader import NotARecording, RecordingReader
 from dragoman.inspect.replay import ReplayScript, play_script
 from dragoman.testing.connections import Target, Wrap, scripted_client
 from dragoman.testing.scripted_peer import TIMEOUT
 from dragoman.transport.base import Transport, WrappedTransport
 from dragoman.transport.memory import memory_pair
+from dragoman.transport.recording.format import TO_AGENT, TO_CLIENT
 
 
 class Recording:

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman.inspect.format import Header, RecordedLine, parse_json
 from dragoman.policy.redaction import REDACTED, Redactor, is_secret_name
 from dragoman.schema.methods import METHODS
+from dragoman.transport.recording.format import Header, RecordedLine, parse_json
 
 _SECRET_MAPS = frozenset({"env", "headers"})
 _CREDENTIAL_METHODS = frozenset(row.name for row in METHODS.values() if row.has_credentials)

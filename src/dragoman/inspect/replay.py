@@ -14,8 +14,8 @@ import msgspec
 
 from dragoman.errors import ConnectionFailed
 from dragoman.inspect.diff import ID_MEMBERS, IGNORED_MEMBERS, compare
-from dragoman.inspect.format import OPPOSITE, RecordedLine, parse_json
 from dragoman.transport.base import Transport
+from dragoman.transport.recording.format import OPPOSITE, RecordedLine, parse_json
 from dragoman.wire.frames import Oversize
 
 METHOD_NOT_FOUND, INVALID_REQUEST = -32601, -32600

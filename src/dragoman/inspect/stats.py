@@ -15,8 +15,8 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import ProtocolError
-from dragoman.inspect.format import DECODE_ERRORS, OPPOSITE, STDERR, TRAFFIC, RecordedLine
 from dragoman.inspect.reader import DIRECTION_NAMES, RecordingReader
+from dragoman.transport.recording.format import DECODE_ERRORS, OPPOSITE, STDERR, TRAFFIC, RecordedLine
 from dragoman.wire.envelope import parse_envelope
 
 # Exact below this, nine significant bits above: precise enough for percentiles, and bounded.

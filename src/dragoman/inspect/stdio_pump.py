@@ -15,12 +15,12 @@ from contextlib import suppress
 from types import FrameType
 from typing import NamedTuple
 
-from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT, TrafficListener
 from dragoman.transport.base import HALF_CLOSED_GRACE, READ_SIZE
 from dragoman.transport.process import pidfiles
 from dragoman.transport.process.launch import LaunchedProcess, launch
 from dragoman.transport.process.process_tree import ProcessTree, StopTimeouts
 from dragoman.transport.process.watchdog import WATCHDOG
+from dragoman.transport.recording.format import STDERR, TO_AGENT, TO_CLIENT, TrafficListener
 from dragoman.transport.stdio import private_descriptor
 
 # Signals for the agent. SIGTSTP and the like stop this process as usual.

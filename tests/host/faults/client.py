@@ -12,10 +12,10 @@ from typing import Any
 
 from dragoman import connect
 from dragoman.errors import ConnectionFailed, DragomanError
-from dragoman.inspect.format import TO_CLIENT
-from dragoman.inspect.tap import Tap
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.update import AgentMessageChunk
+from dragoman.transport.recording.format import TO_CLIENT
+from dragoman.transport.recording.tap import Tap
 from tests.host.faults.view import View, read
 
 # The pause after a refusal, and the longest between two prompts. Seconds.

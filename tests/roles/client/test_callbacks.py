@@ -43,6 +43,41 @@ def asking_agent() -> Agent:
     return agent
 
 
+async def test_a_question_comes_after_the_updates_that_the_agent_sent_before_it() -> None:
+    seen: list[str] = []
+
+    def answer(question: RequestPermissionParams) -> str:
+        seen.append("question")
+        return "o0"
+
+    async with connect_in_memory(asking_agent(), permission=answer) as client:
+        session = await client.open_session(CWD)
+        async with session.prompt("go") as turn:
+            async for update in turn:
+                for _ in range(5):  # a reader that takes its time
+                    await asyncio.sleep(0)
+                seen.append(type(update).__name__)
+    assert seen[:3] == ["ToolCallStart", "ToolCallProgress", "question"]
+
+
+async def test_a_question_does_not_wait_forever_for_a_reader_that_waits_for_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dragoman.roles.client.callbacks.READER_TIMEOUT", 0.05)
+    answered = asyncio.Event()
+
+    def answer(question: RequestPermissionParams) -> str:
+        answered.set()
+        return "o0"
+
+    async with connect_in_memory(asking_agent(), permission=answer) as client:
+        session = await client.open_session(CWD)
+        async with session.prompt("go") as turn:
+            async for _ in turn:
+                await answered.wait()
+    assert turn.stop_reason == "end_turn"
+
+
 QUESTION = {
     "sessionId": "s",
     "toolCall": {"toolCallId": "c1", "title": "Write a", "kind": "edit"},

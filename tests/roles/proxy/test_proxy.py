@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
 
-from dragoman import Kind, ProtocolError, Proxy
+from dragoman import Forward, Kind, ProtocolError, Proxy
+from dragoman.schema.fs import WriteTextFileParams
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair
 from tests.pairs.peers import BOUND
 from tests.pairs.words import WORDS, Json
-
-Forward = Callable[[Any], Awaitable[Any]]
 
 HELLO = {
     "protocolVersion": 1,
@@ -55,7 +54,7 @@ async def test_a_claimed_initialize_is_seen_changed_forwarded_and_its_answer_cha
     seen: list[Any] = []
 
     @proxy.from_client("initialize")
-    async def initialize(params: Any, forward: Forward) -> Any:
+    async def initialize(params: Any, forward: Forward[Any]) -> Any:
         seen.append(params.client_info.name)
         params.client_capabilities.terminal = False
         result = await forward(params)
@@ -81,7 +80,7 @@ async def test_unknown_members_pass_a_claimed_initialize_both_ways() -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
 
     @proxy.from_client("initialize")
-    async def initialize(params: Any, forward: Forward) -> Any:
+    async def initialize(params: Any, forward: Forward[Any]) -> Any:
         return await forward(params)
 
     async with connect_through_proxy(proxy) as (client, server):
@@ -96,7 +95,7 @@ async def test_a_proxy_may_reject_initialize_and_accept_a_later_one() -> None:
     refused: list[str] = []
 
     @proxy.from_client("initialize")
-    async def initialize(params: Any, forward: Forward) -> Any:
+    async def initialize(params: Any, forward: Forward[Any]) -> Any:
         if not refused:
             refused.append(params.client_info.name)
             raise ProtocolError(Kind.AUTH_REQUIRED, "who are you?")
@@ -117,11 +116,11 @@ async def test_messages_before_initialize_can_be_claimed_but_not_forwarded() -> 
     received: list[Any] = []
 
     @proxy.from_client("_greet")
-    async def greet(params: Any, forward: Forward) -> Any:
+    async def greet(params: Any, forward: Forward[Any]) -> Any:
         return await forward(params) if params.get("on") else {"greeted": params["name"]}
 
     @proxy.from_client("_hum")
-    def hum(params: Any, forward: Forward) -> None:
+    def hum(params: Any, forward: Forward[Any]) -> None:
         received.append(params)
 
     async with connect_through_proxy(proxy) as (client, server):
@@ -144,7 +143,7 @@ async def test_messages_of_an_agent_before_its_initialize_result_can_be_claimed(
     proxy = Proxy(client_dialect="v1", agent_dialect="v1")
 
     @proxy.from_agent("_hum")
-    def hum(params: Any, forward: Forward) -> None:
+    def hum(params: Any, forward: Forward[Any]) -> None:
         forward({"n": params["n"] + 1})
 
     async with connect_through_proxy(proxy) as (client, server):
@@ -155,3 +154,24 @@ async def test_messages_of_an_agent_before_its_initialize_result_can_be_claimed(
         server.send(reply(asked, WORDS["v1"].introduction))
         await client.expect(method="_hum", params={"n": 2})
         await client.expect(id=1)
+
+
+def test_a_proxy_refuses_a_method_that_nobody_calls() -> None:
+    proxy = Proxy()
+    with pytest.raises(ValueError, match=r"there is no method 'session/promt' .*did you mean 'session/prompt'"):
+        proxy.from_client("session/promt")
+    with pytest.raises(ValueError, match="'session/update' that a client calls; use from_agent"):
+        proxy.from_client("session/update")
+    with pytest.raises(ValueError, match="an extension method begins with _"):
+        proxy.from_agent("zebra")
+
+
+def test_a_proxy_refuses_a_function_for_other_params() -> None:
+    proxy = Proxy()
+
+    async def write(params: WriteTextFileParams, forward: Forward[Any]) -> Any:
+        return await forward(params)
+
+    with pytest.raises(TypeError, match=r"the params of session/prompt are .*\.PromptParams, not WriteTextFile"):
+        proxy.from_client("session/prompt")(write)
+    assert proxy.from_agent("fs/write_text_file")(write) is write

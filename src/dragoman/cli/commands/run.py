@@ -35,7 +35,7 @@ from dragoman.schema.content import ContentBlock, ResourceLink, TextContent
 from dragoman.schema.initialize import AgentCapabilities
 
 if TYPE_CHECKING:
-    from dragoman.inspect.tap import Tap
+    from dragoman.transport.recording.tap import Tap
 
 # The time that the turn gets of --timeout when the agent was ready only just in time. Seconds.
 MIN_TURN_TIMEOUT = 0.1
@@ -270,7 +270,7 @@ def open_trace(path: str | None, command: Sequence[str]) -> Iterator[Tap | None]
     if path is None:
         yield None
         return
-    from dragoman.inspect.tap import trace_to
+    from dragoman.transport.recording.tap import trace_to
 
     def report(text: str) -> None:
         print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True)

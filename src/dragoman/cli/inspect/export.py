@@ -11,10 +11,10 @@ from dragoman.cli.parser import Parser
 from dragoman.cli.ui.format import format_size
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
-from dragoman.inspect.format import Header, end_line, frame_line, gap_line, header_line
 from dragoman.inspect.reader import RecordingEnd, RecordingReader
-from dragoman.inspect.recorder import check_not_source, open_replacement
 from dragoman.inspect.redaction import RecordingRedactor
+from dragoman.transport.recording.format import Header, end_line, frame_line, gap_line, header_line
+from dragoman.transport.recording.recorder import check_not_source, open_replacement
 
 EPILOG = """\
 Values in env and headers of MCP servers, credentials, and everything that looks

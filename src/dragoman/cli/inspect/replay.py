@@ -9,9 +9,9 @@ from dragoman.cli.inspect.show import report_problems
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize
 from dragoman.engine.loop import run as run_loop
-from dragoman.inspect.format import TO_AGENT, TO_CLIENT, RecordedLine
 from dragoman.inspect.reader import NotARecording, RecordingReader
 from dragoman.inspect.replay import REPLY_TIMEOUT, ReplayScript, play_script
+from dragoman.transport.recording.format import TO_AGENT, TO_CLIENT, RecordedLine
 
 EXIT_MISMATCH = 3
 

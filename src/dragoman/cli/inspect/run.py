@@ -43,8 +43,8 @@ def main(name: str, arguments: list[str]) -> int:
     parser.add_flag("--quiet", "do not print the path of the recording")
     options, command = parser.read_with_agent(arguments)
 
-    from dragoman.inspect.recorder import Recorder
     from dragoman.inspect.stdio_pump import exit_like_agent, pump_stdio
+    from dragoman.transport.recording.recorder import Recorder
 
     sys.setswitchinterval(SWITCH_INTERVAL)
     recorder = Recorder(options.out or _default_path(), command, _report)

@@ -18,9 +18,9 @@ from dragoman.cli.ui.terminal import OutputStream, clip, sanitize_line
 from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
-from dragoman.inspect.format import STDERR, TO_AGENT, TO_CLIENT
 from dragoman.inspect.one_line import CHUNK_UPDATES
 from dragoman.inspect.reader import RecordingReader, wait_for_file
+from dragoman.transport.recording.format import STDERR, TO_AGENT, TO_CLIENT
 
 EPILOG = """\
 → goes to the agent, ← to the client, ! is stderr. An answer shows its latency;

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from dragoman.inspect.event import RecordedEvent, RecordedToolCall, RecordedTurn
-from dragoman.inspect.format import Header
+from dragoman.transport.recording.format import Header
 
 _DIRECTIONS = {"c2a": 0, "a2c": 1, "err": 2}
 

@@ -9,6 +9,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,6 +42,9 @@ AskPermission = Callable[[RequestPermissionParams], Awaitable[str | None] | str 
 # The user's reply to a form or a link: the form's values, True (accepted), False (declined), None (closed).
 ElicitationReply = dict[str, Any] | bool | CreateElicitationResult | None
 AskElicitation = Callable[[CreateElicitationParams], Awaitable[ElicitationReply] | ElicitationReply]
+
+# How long a question waits for the reader of its turn. Not longer: the reader itself may wait for the answer. Seconds.
+READER_TIMEOUT = 1.0
 
 ELICITATION_MODES = (ElicitationMode.FORM, ElicitationMode.URL)
 
@@ -85,6 +89,7 @@ class UserCallbacks:
         if session is not None:
             await session._note_question("session/request_permission", params)
         if callable(self._permission):
+            await _wait_for_reader(session)
             option = await _await_answer(self._permission(params), session)
         else:
             option = choose_option(params, self._permission)
@@ -106,6 +111,7 @@ class UserCallbacks:
             )
         if session is not None:
             await session._note_question("elicitation/create", params)
+        await _wait_for_reader(session)
         reply = await _await_answer(ask(params), session)
         if session is not None and session.is_turn_cancelled:
             reply = None
@@ -113,6 +119,14 @@ class UserCallbacks:
         if session is not None:
             await session._note_decision("elicitation/create", params, result)
         return result
+
+
+async def _wait_for_reader(session: ClientSession | None) -> None:
+    """Wait until the reader of the turn has seen what the agent sent before its question."""
+    if session is not None and session.turn is not None and not session.turn.is_over:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READER_TIMEOUT):
+                await session.turn.wait_consumed()
 
 
 async def _await_answer(answer: Any, session: ClientSession | None) -> Any:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +29,7 @@ from dragoman.transport.socket import is_remote
 if TYPE_CHECKING:
     from dragoman.roles.client.logged_sessions import LogSettings
     from dragoman.store.contract import Entry, Store
+    from dragoman.transport.recording.tap import Tap
     from dragoman.transport.remote.address import TLS, RemoteOptions
 
 # How long a lost connection to a remote agent is retried: a closed laptop, a restarted host. Seconds.
@@ -58,9 +62,9 @@ class connect:
 
     `initialize_timeout` limits the wait for initialize, `timeout` that for every other request but a prompt. A turn
     without an update for `idle_timeout` seconds is cancelled. `mcp_servers` go to agents that take them at initialize
-    (2025.1); other agents get those of each session. `trace` wraps the transport, for example with
-    `dragoman.inspect.tap.Tap`. With a `store`, every session is logged and nothing is delivered before it is stored;
-    `on_entry` gets each entry.
+    (2025.1); other agents get those of each session. `trace` is a new file for a recording of all messages (`dragoman
+    inspect show FILE`), or a function that wraps the transport, for example a `Tap`. With a `store`, every session is
+    logged and nothing is delivered before it is stored; `on_entry` gets each entry.
     """
 
     def __init__(
@@ -86,7 +90,7 @@ class connect:
         timeout: float | None = None,
         idle_timeout: float | None = None,
         sandbox: Sandbox | None = None,
-        trace: Callable[[Transport], Transport] | None = None,
+        trace: str | os.PathLike[str] | Callable[[Transport], Transport] | None = None,
         store: Store | None = None,
         on_entry: Callable[[str, Entry], None] | None = None,
         token: str = "",
@@ -109,9 +113,12 @@ class connect:
             initialize_timeout=initialize_timeout,
             session_capabilities=SESSION_CAPABILITIES if capabilities is None else None,
             sandbox=sandbox,
-            trace=trace,
+            trace=trace if callable(trace) else None,
             remote=remote,
         )
+        self._dialer = dialer
+        self._recording = None if trace is None or callable(trace) else os.fspath(trace)
+        self._stack = ExitStack()
         callbacks = UserCallbacks(permission, elicit)
         if capabilities is None:
             has_login = terminal_login is not None and dialer.can_restart
@@ -127,11 +134,26 @@ class connect:
         self._agent._handle_host_turns()
 
     async def __aenter__(self) -> RemoteAgent:
-        await self._agent.start(self._initialize_params)
+        with ExitStack() as stack:
+            if self._recording is not None:
+                self._dialer.trace = stack.enter_context(self._record(self._recording))
+            await self._agent.start(self._initialize_params)
+            self._stack = stack.pop_all()  # until the connection is closed
         return self._agent
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._agent.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._agent.close()
+        finally:
+            self._stack.__exit__(kind, error, traceback)
+
+    def _record(self, path: str) -> AbstractContextManager[Tap]:
+        """Record into a file; other clients do not load that module."""
+        from dragoman.transport.recording.tap import trace_to
+
+        return trace_to(path, self._dialer.command, self._dialer.report or warnings.warn)
 
 
 def _log_settings(store: Store, on_entry: Callable[[str, Entry], None] | None) -> LogSettings:

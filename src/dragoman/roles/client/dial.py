@@ -102,7 +102,7 @@ class Dialer:
         self._detection = detection
         self._permission = permission
         self._session_capabilities = session_capabilities  # for official agents only
-        self._trace = trace
+        self.trace = trace
         self._remote = remote
         self._resolve_folder = resolve_folder
         self._main: ConnectedAgent | None = None
@@ -293,8 +293,13 @@ class Dialer:
         return isinstance(self._target, str | Sequence)
 
     @property
+    def command(self) -> list[str]:
+        """The command of the agent, or its address."""
+        return parse_command(self._target) if isinstance(self._target, str | Sequence) else [self._target.peer]
+
+    @property
     def _display_name(self) -> str:
-        return " ".join(parse_command(self._target)) if isinstance(self._target, str | Sequence) else self._target.peer
+        return " ".join(self.command)
 
     async def _open_connection(self, name: str, cwd: str) -> Connection:
         if isinstance(self._target, str) and is_address(self._target):
@@ -313,7 +318,7 @@ class Dialer:
         else:
             transport = self._target
         connection = Connection(
-            transport if self._trace is None else self._trace(transport),
+            transport if self.trace is None else self.trace(transport),
             Side.CLIENT,
             self._handlers,
             fallback=self._fallback,

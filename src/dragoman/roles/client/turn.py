@@ -66,6 +66,10 @@ class TurnTimeouts:
 MAX_UNREAD_UPDATES = 20_000
 
 
+# A question waits for the reader: for some rounds of the event loop, which is enough for most, then at intervals (s).
+QUICK_ROUNDS, POLL_INTERVAL = 100, 0.002
+
+
 class ClientTurn:
     """A turn, from a prompt to its stop reason. Iterate over it for the updates, in order.
 
@@ -172,9 +176,11 @@ class ClientTurn:
     async def wait_consumed(self) -> None:
         """Wait until the reader has handled all updates so far, so that a question appears after them."""
         last = self._received_count
+        rounds = 0
         # Polling: an event would cost the reader time for each update.
-        while self._iterating and self._consumed_count <= last and not self._is_consumed:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        while self._iterating and self._consumed_count <= last and not self._is_consumed:
+            await asyncio.sleep(0 if rounds < QUICK_ROUNDS else POLL_INTERVAL)
+            rounds += 1
 
     @property
     def _consumed_count(self) -> int:

@@ -6,7 +6,8 @@ import inspect
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from difflib import get_close_matches
+from typing import Any, Protocol, TypeVar, get_type_hints
 
 from dragoman.dialect.emulator import SessionIds
 from dragoman.engine.codec import decode_as, with_unknown_members
@@ -17,6 +18,7 @@ from dragoman.roles.client.callbacks import is_login_run, run_agent_login
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.proxy.relay import Relay, write_stderr
 from dragoman.schema.initialize import InitializeParams
+from dragoman.schema.methods import METHODS, Method, find_method
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.transport.sandbox.spec import Sandbox
@@ -26,16 +28,30 @@ from dragoman.transport.stdio import stdio
 # (docs/protocol/peers.md#slow-start), and one that is started again in another dialect is slower still. Seconds.
 START_TIMEOUT = 180.0
 
-F = TypeVar("F", bound=Callable[..., Any])
-Forward = Callable[[Any], Awaitable[Any]]
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Forward(Protocol[R_co]):
+    """The second argument of a proxy's function: call it with the params to pass the message on.
+
+    For a request, `await forward(params)` returns the result, as in `Forward[PromptResult]`. For a notification, a
+    `Forward[None]`, there is nothing to wait for.
+    """
+
+    def __call__(self, params: Any, /) -> Awaitable[R_co]:
+        """Send the message on, with these params."""
+
+
+F = TypeVar("F", bound=Callable[[Any, Forward[Any]], Any])
 
 
 class Proxy:
     """A proxy between a client and an agent.
 
-    A claimed function gets the typed params and `forward`. For a request it returns the answer, its own or
-    `await forward(params)`. For a notification it calls `forward(params)` or drops it. Forwarding `initialize` starts
-    the agent; nothing can be forwarded to the agent before that.
+    A claimed function gets the params, of the type that the method has, and a `Forward`. For a request it returns the
+    answer, its own or `await forward(params)`. For a notification it calls `forward(params)` or drops it. Forwarding
+    `initialize` starts the agent; nothing can be forwarded to the agent before that.
     """
 
     def __init__(self, name: str = "proxy", *, client_dialect: str = "auto", agent_dialect: str = "auto") -> None:
@@ -53,7 +69,13 @@ class Proxy:
         return self._claim(Side.CLIENT, method)
 
     def _claim(self, receiver: Side, method: str) -> Callable[[F], F]:
+        row = find_method(receiver, method)
+        if row is None and not method.startswith("_"):
+            raise ValueError(_unknown_method(receiver, method))
+
         def register(function: F) -> F:
+            if row is not None:
+                _check_params_type(function, row)
             self._claims[receiver, method] = function
             return function
 
@@ -90,6 +112,34 @@ class Proxy:
         for (receiver, method), function in self._claims.items():
             relay.claim(receiver, method, _claim_handler(relay, receiver, function))
         return await relay.run()
+
+
+def _unknown_method(receiver: Side, method: str) -> str:
+    """Return the error for a method that this side does not receive: where it is, or the closest one."""
+    known = [name for side, name in METHODS if side is receiver]
+    if find_method(Side.CLIENT if receiver is Side.AGENT else Side.AGENT, method) is not None:
+        advice = f"use {'from_agent' if receiver is Side.AGENT else 'from_client'}"
+    elif close := get_close_matches(method, known, 1):
+        advice = f"did you mean {close[0]!r}?"
+    else:
+        advice = "an extension method begins with _"
+    sender = "client calls" if receiver is Side.AGENT else "agent calls"
+    return f"there is no method {method!r} that a {sender}; {advice}"
+
+
+def _check_params_type(function: Callable[..., Any], row: Method) -> None:
+    """Raise if the function is annotated with other params than its method has."""
+    try:
+        hints = get_type_hints(function)
+        name = next(iter(inspect.signature(function).parameters))
+    except (NameError, TypeError, ValueError, StopIteration):  # a name for the type checker only, or no plain function
+        return
+    hint = hints.get(name)
+    if hint is not Any and isinstance(hint, type) and not issubclass(row.params, hint):
+        raise TypeError(
+            f"{function.__name__}: the params of {row.name} are {row.params.__module__}.{row.params.__name__}, "
+            f"not {hint.__name__}"
+        )
 
 
 def _claim_handler(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Handler:

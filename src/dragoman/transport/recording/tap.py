@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from dragoman.inspect.format import TO_AGENT, TO_CLIENT, TrafficListener
-from dragoman.inspect.recorder import Recorder
 from dragoman.schema.side import Side
 from dragoman.transport.base import FrameConsumer, Transport, WrappedTransport
+from dragoman.transport.recording.format import TO_AGENT, TO_CLIENT, TrafficListener
+from dragoman.transport.recording.recorder import Recorder
 from dragoman.wire.frames import Frame, Oversize
 
 

@@ -19,7 +19,15 @@ from datetime import UTC, datetime
 from typing import BinaryIO
 
 from dragoman.errors import DragomanError
-from dragoman.inspect.format import TRAFFIC, Header, TrafficSplitter, end_line, frame_line, gap_line, header_line
+from dragoman.transport.recording.format import (
+    TRAFFIC,
+    Header,
+    TrafficSplitter,
+    end_line,
+    frame_line,
+    gap_line,
+    header_line,
+)
 
 # Seconds between two writes: no wake-up per message, and `tail -f` still looks live.
 FLUSH_INTERVAL = 0.05
@@ -137,10 +145,14 @@ class Recorder:
 
 
 def _build_header(command: Sequence[str], now: int) -> Header:
-    from dragoman import __version__
+    from importlib.metadata import PackageNotFoundError, version
 
+    try:
+        own_version = version("dragoman")
+    except PackageNotFoundError:  # run from a source tree
+        own_version = ""
     start = datetime.fromtimestamp(now / 1e6, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return Header(version=__version__, command=list(command), cwd=os.getcwd(), start=start, epoch=now)
+    return Header(version=own_version, command=list(command), cwd=os.getcwd(), start=start, epoch=now)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

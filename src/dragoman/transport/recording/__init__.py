@@ -1,0 +1,1 @@
+"""Recordings of a connection: the file format, the recorder, and the tap on a transport."""
