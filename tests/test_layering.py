@@ -18,7 +18,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "dragoman"
 # The public door stands above the highest thing it offers: what comes after may use it like anybody else.
 ORDER = [
     "errors", "ids", "wire", "schema", "dialect", "transport", "engine", "policy", "session", "store", "config",
-    "workspace", "roles", "<door>", "testing", "inspect", "bridge", "host", "agents", "conformance", "cli", "__main__",
+    "workspace", "editors", "roles", "<door>", "testing", "packaging", "inspect", "bridge", "host", "agents",
+    "conformance", "cli", "__main__",
 ]  # fmt: skip
 RANK = {layer: rank for rank, layer in enumerate(ORDER)}
 
@@ -151,7 +152,7 @@ INNER_ORDER = {
     "host": [("limits",), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
              ("http",)],
     "cli": [("main", "exit_codes", "messages", "parser", "subcommands", "ui"), ("host_client",), ("connect",),
-            ("sessions", "chat", "inspect", "check"), ("commands",)],
+            ("sessions", "chat", "inspect", "check", "editors", "agents"), ("commands",)],
 }  # fmt: skip
 
 

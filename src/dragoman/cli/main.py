@@ -15,7 +15,13 @@ from importlib import import_module
 from dragoman.cli import exit_codes
 
 # A command is cli/commands/NAME.py, which has `main(arguments) -> exit code`, or has a folder of its own.
-COMMAND_PACKAGES = {"chat": "chat.chat", "sessions": "sessions", "inspect": "inspect", "check": "check"}
+COMMAND_PACKAGES = {
+    "chat": "chat.chat",
+    "sessions": "sessions",
+    "inspect": "inspect",
+    "check": "check",
+    "editors": "editors",
+}
 
 # Command to purpose. The purpose must fit into 80 columns after the name.
 COMMANDS: dict[str, str] = {
@@ -30,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "translate": "connect an editor and an agent that use different dialects",
     "agent": "run the built-in test agent on standard input and output",
     "agents": "list, add and remove agents; choose the default agent",
+    "editors": "make Zed, JetBrains, VS Code, Neovim, Emacs start an agent",
     "config": "show and check your configuration",
     "policy": "check policy rules, explain a decision, trust a project",
     "grants": "list and revoke remembered permissions",
