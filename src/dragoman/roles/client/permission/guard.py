@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -19,8 +18,8 @@ from dragoman.dialect.side_data import side_data_of
 from dragoman.errors import ConfigFault, Kind, ProtocolError
 from dragoman.ids import now
 from dragoman.policy.decide import Policy, decide, decide_all
-from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, DecisionSource
-from dragoman.policy.grants import Grant, Scope, build_grant
+from dragoman.policy.decision import ASK, DENY, Decision, DecisionSource
+from dragoman.policy.grants import Scope
 from dragoman.policy.modes import find_mode
 from dragoman.policy.permission_options import choose_option
 from dragoman.policy.question import Operation, Question
@@ -35,6 +34,7 @@ from dragoman.roles.client.permission.questions import (
     SessionPaths,
     resolve_option,
 )
+from dragoman.roles.client.permission.run_grants import RunGrants
 from dragoman.roles.client.workspace import WorkspaceAccess, WorkspaceUse
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.session.toolcall import merge_update
@@ -116,11 +116,11 @@ class Guard:
         on_decision: Callable[[PermissionPrompt, Decision], None] = lambda prompt, decision: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.run_id = uuid4().hex
         self.redaction = Redactor(secrets)
         self.protected = protected
         self._policy = policy if callable(policy) else lambda _: policy
-        self._grants = grants
+        # A command with a secret is not stored.
+        self._grants = RunGrants(grants, clock, lambda resource: self.redaction.redact_text(resource) == resource)
         self._audit_writer = audits.AuditWriter(audit, self.redaction)
         self._ask_user = ask
         self._mode = None if mode is None else find_mode(mode).name
@@ -130,8 +130,6 @@ class Guard:
         self._answer_timeout = answer_timeout
         self._on_decision = on_decision
         self._clock = clock
-        self._unstored_grants: list[Grant] = []  # grants that are kept in memory only
-        self._once_grants: list[tuple[Grant, ClientTurn]] = []  # grants for one use, each with its turn
         self._question_locks: dict[str, asyncio.Lock] = {}
 
     @classmethod
@@ -235,11 +233,7 @@ class Guard:
     async def close(self) -> None:
         """Stop guarding and forget the grants for sessions."""
         await self._audit_writer.flush()
-        if self._grants is not None:
-            with suppress(ConfigFault):  # these grants are only for this run, and expire
-                await asyncio.to_thread(self._grants.forget_run, self.run_id)
-        self._unstored_grants.clear()
-        self._once_grants.clear()
+        await self._grants.forget()
 
     # --- questions --------------------------------------------------------------------------------------------
 
@@ -313,8 +307,8 @@ class Guard:
                 roots=(os.path.realpath(cwd),),
                 mode=self.mode(),
             )
-            shown = {name: self.redaction.redact_text(value) for name, value in env.items()}
-            prompt = PermissionPrompt(questions=(question,), env=shown)
+            visible_env = {name: self.redaction.redact_text(value) for name, value in env.items()}
+            prompt = PermissionPrompt(questions=(question,), env=visible_env)
             decision, _ = await self._decide(prompt, None)
             if decision.allows:
                 allowed.append(server)
@@ -376,23 +370,13 @@ class Guard:
         """Return the decision by policy and grants; in a turn, the answer to a tool call covers its use."""
         try:
             policy = self._policy(questions[0].roots)
-            grants = [*(self._grants.current() if self._grants is not None else ()), *self._unstored_grants]
+            grants = self._grants.current()
         except ConfigFault as fault:
             return Decision(DENY, DecisionSource.FAULT, str(fault))
-        decision = decide_all(policy, questions, grants, now=self._clock(), run=self.run_id)
+        decision = decide_all(policy, questions, grants, now=self._clock(), run=self._grants.run_id)
         if turn is not None and decision.verdict is ASK:
-            return self._take_once_grant(questions[0], turn) or decision
+            return self._grants.take_for_one_use(questions[0], turn) or decision
         return decision
-
-    def _take_once_grant(self, question: Question, turn: ClientTurn) -> Decision | None:
-        """Use up a grant for one use that matches, of the same turn."""
-        self._once_grants = [(grant, owner) for grant, owner in self._once_grants if not owner.is_over]
-        for index, (grant, owner) in enumerate(self._once_grants):
-            if owner is turn and grant.covers(question, self._clock(), self.run_id):
-                del self._once_grants[index]
-                verdict = ALLOW if grant.verdict == ALLOW.label else DENY
-                return Decision(verdict, DecisionSource.USER, f"the user said {grant.verdict} to the tool call")
-        return None
 
     async def _ask_and_remember(
         self, prompt: PermissionPrompt, session: ClientSession | None, is_use: bool
@@ -415,7 +399,11 @@ class Guard:
         if choice is None:
             return CANCELLED_DECISION, None
         choice = resolve_option(prompt.options, choice)
-        await self._remember_choice(prompt.questions, choice, session, is_use)
+        # Where a rule or a mode decides, an answer changes nothing.
+        open_questions = [each for each in prompt.questions if decide(self._policy(each.roots), each).verdict is ASK]
+        turn = None if is_use or session is None else session.turn
+        stored = await self._grants.add(open_questions, choice, turn)
+        await self._audit_writer.write(*(audits.grant_entry(grant) for grant in stored), durable=False)
         return Decision(choice.verdict, DecisionSource.USER, choice.reason), choice
 
     def _may_show_current(self, question: Question) -> bool:
@@ -428,30 +416,3 @@ class Guard:
         async with asyncio.timeout(self._answer_timeout):
             answer = self._ask_user(prompt)
             return await answer if isinstance(answer, Awaitable) else answer
-
-    async def _remember_choice(
-        self, questions: Sequence[Question], choice: PermissionChoice, session: ClientSession | None, is_use: bool
-    ) -> None:
-        stored = []
-        for question in questions:
-            grant = build_grant(
-                question,
-                choice.verdict,
-                choice.scope,
-                id=uuid4().hex[:8],
-                now=self._clock(),
-                run=self.run_id,
-                lifetime=choice.lifetime,
-            )
-            if grant is None or decide(self._policy(question.roots), question).verdict is not ASK:
-                continue
-            if grant.scope == Scope.ONCE:
-                if not is_use and session is not None and session.turn is not None:
-                    self._once_grants.append((grant, session.turn))
-            elif self._grants is None or self.redaction.redact_text(grant.resource) != grant.resource:
-                self._unstored_grants.append(grant)  # a command with a secret is not stored
-            else:
-                stored.append(grant)
-        if self._grants is not None and stored:
-            await asyncio.to_thread(self._grants.add, stored, now=self._clock())
-            await self._audit_writer.write(*(audits.grant_entry(grant) for grant in stored), durable=False)

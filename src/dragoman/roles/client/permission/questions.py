@@ -83,10 +83,8 @@ class SessionPaths:
         session = self.find_session(session_id)
         try:
             return session.roots if session is not None else self.find_roots(session_id)
-        except (
-            ProtocolError
-        ):  # an unknown session, for example of a subagent (docs/protocol/peers.md#subagent-questions)
-            return ()
+        except ProtocolError:
+            return ()  # an unknown session, for example of a subagent (docs/protocol/peers.md#subagent-questions)
 
 
 # The scope of an answer to this question only.
