@@ -17,6 +17,7 @@ from dragoman.errors import ConfigFault
 from dragoman.policy.modes import MODES
 from dragoman.policy.toml_lines import TomlPath
 from dragoman.store.urls import StoreAddress, parse_address
+from dragoman.transport.socket import is_remote
 
 # The default address: this machine only, and an unassigned port.
 DEFAULT_PORT = 7437
@@ -148,7 +149,7 @@ def _read_checked(fault_of: Callable[[str], str]) -> ReadValue:
 
 def _read_url(reader: TomlReader, value: Any, path: TomlPath) -> str:
     text = reader.read_text(value, path)
-    if not text.startswith(("http://", "https://", "ws://", "wss://")):
+    if not is_remote(text):
         reader.add_fault(path, "must be an address such as https://office.example:7437")
     return text
 

@@ -10,13 +10,15 @@ from dragoman.cli import exit_codes
 from dragoman.cli.check import options as checks
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import OutputStream, sanitize_line
+from dragoman.config.host_section import NamedHost
+from dragoman.config.host_tokens import read_token
 from dragoman.conformance.harness.preflight import check_agent, prompt_refusal
 from dragoman.conformance.harness.settings import AgentSettings
 from dragoman.conformance.harness.targets import CommandAgent, Target
 from dragoman.conformance.prompts import read_script
 from dragoman.conformance.report.baseline import read_baseline
-from dragoman.errors import ConfigFault
 from dragoman.transport.remote.address import redact_url
+from dragoman.transport.socket import is_remote
 
 EPILOG = """\
 Each requirement is tried with a new process in an empty folder. Nothing that
@@ -55,68 +57,64 @@ def main(name: str, arguments: list[str]) -> int:
         EPILOG + checks.EXIT_CODES_HELP + EXAMPLES,
     )
     checks.add_options(parser)
-    parser.add_argument("--script", metavar="FILE", help="prompts for the agent (TOML)")
-    parser.add_argument("--auth-method", default="", metavar="ID", help="log in with this method first")
-    parser.add_argument("--allow-logout", action="store_true", help="also test logout, which may log you out")
-    parser.add_argument("--agent-mode", default="", metavar="ID", help="set this mode in each session")
-    parser.add_argument("--model", default="", metavar="ID", help="set this model in each session")
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="ID=VALUE",
-        help="set this option of the agent; can be repeated",
-    )
-    parser.add_argument("--token-file", metavar="FILE", help="file with the access token for the URL")
-    parser.add_argument("--ca", metavar="FILE", help="file with additional trusted certificates for the URL")
+    parser.add_value("--script", "FILE", "prompts for the agent (TOML)")
+    parser.add_value("--auth-method", "ID", "log in with this method first", default="")
+    parser.add_flag("--allow-logout", "also test logout, which may log you out")
+    parser.add_value("--agent-mode", "ID", "set this mode in each session", default="")
+    parser.add_value("--model", "ID", "set this model in each session", default="")
+    parser.add_value("--option", "ID=VALUE", "set this option of the agent; can be repeated", repeated=True)
+    parser.add_value("--token-file", "FILE", "file with the access token for the URL (or set DRAGOMAN_TOKEN)")
+    parser.add_value("--ca", "FILE", "file with additional trusted certificates for the URL")
     parser.add_argument("url", nargs="?", default="", metavar="URL", help="URL of the agent")
     options, command = parser.read(arguments)
-    if options.only and not command and not options.url and _is_url(options.only[-1]):
+    if options.only and not command and not options.url and is_remote(options.only[-1]):
         options.url = options.only.pop()  # --only takes all words up to the next option
-    if options.url and not _is_url(options.url):
+    if options.url and not is_remote(options.url):
         parser.error(f"{options.url!r} is not a URL (http://, https://, ws://, wss://); give a command after --")
     if options.url and command:
         parser.error("give a URL or a command, not both")
     transport = ("ws" if options.url.startswith("ws") else "http") if options.url else ""
-    found = checks.select_requirements(
-        parser, options, "agent", "" if options.dialect == "auto" else options.dialect, transport
-    )
+    found = checks.select_requirements(parser, options, "agent", checks.given_dialect(options), transport)
     if options.list:
         return checks.list_requirements(found, options)
     if not command and not options.url:
         parser.error("give the command of the agent after --, as in: -- my-agent --acp; or give its URL")
 
-    async def work(stop: checks.StopSignal) -> int:
-        before = read_baseline(options.baseline, "agent") if options.baseline else None
-        settings = _read_settings(parser, options)
-        token = _read_token(options.token_file)
+    return checks.run_until_signal(
+        lambda stop: _check(parser, options, command, transport, stop), parser, "the agent cannot be checked: "
+    )
 
-        def agent(dialect: str) -> Target:
-            if not options.url:
-                return CommandAgent(command, dialect, settings=settings)
-            from dragoman.conformance.harness.remote_agent import UrlAgent
 
-            return UrlAgent(options.url, dialect, settings=settings, token=token, tls=options.ca)
+async def _check(
+    parser: Parser, options: argparse.Namespace, command: list[str], transport: str, stop: checks.StopSignal
+) -> int:
+    before = read_baseline(options.baseline, "agent") if options.baseline else None
+    settings = _read_settings(parser, options)
+    host = NamedHost(name="", url=options.url, token_file=options.token_file or "")
+    token = read_token(host, os.environ) if options.url else ""
 
-        progress = OutputStream(sys.stderr, os.environ)
-        try:
-            seen = await check_agent(agent, "" if options.dialect == "auto" else options.dialect, progress.show_footer)
-            settings.refusal = await prompt_refusal(agent(seen.dialect))
-        finally:
-            progress.clear_footer()
-        if settings.refusal:
-            why = sanitize_line(str(settings.refusal.get("message", "")))
-            print(
-                f"the agent refuses a plain prompt ({why}): requirements about turns are inconclusive", file=sys.stderr
-            )
-        selected = checks.select_requirements(parser, options, "agent", seen.dialect, transport)
-        peer = [redact_url(options.url)] if options.url else command
-        code = await checks.run_check(agent(seen.dialect), selected, options, peer, "agent", stop, before)
-        if code == exit_codes.OK and not seen.is_initialized:
-            return parser.fail(f"the agent cannot be checked: {seen.why}", exit_codes.DIED)
-        return code
+    def agent(dialect: str) -> Target:
+        if not options.url:
+            return CommandAgent(command, dialect, settings=settings)
+        from dragoman.conformance.harness.remote_agent import UrlAgent
 
-    return checks.run_until_signal(work, parser, "the agent cannot be checked: ")
+        return UrlAgent(options.url, dialect, settings=settings, token=token, tls=options.ca)
+
+    progress = OutputStream(sys.stderr, os.environ)
+    try:
+        seen = await check_agent(agent, checks.given_dialect(options), progress.show_footer)
+        settings.refusal = await prompt_refusal(agent(seen.dialect))
+    finally:
+        progress.clear_footer()
+    if settings.refusal:
+        why = sanitize_line(str(settings.refusal.get("message", "")))
+        progress.write_line(f"the agent refuses a plain prompt ({why}): requirements about turns are inconclusive")
+    selected = checks.select_requirements(parser, options, "agent", seen.dialect, transport)
+    peer = [redact_url(options.url)] if options.url else command
+    code = await checks.run_check(agent(seen.dialect), selected, options, peer, "agent", stop, before)
+    if code == exit_codes.OK and not seen.is_initialized:
+        return parser.fail(f"the agent cannot be checked: {seen.why}", exit_codes.DIED)
+    return code
 
 
 def _read_settings(parser: Parser, options: argparse.Namespace) -> AgentSettings:
@@ -131,18 +129,3 @@ def _read_settings(parser: Parser, options: argparse.Namespace) -> AgentSettings
         model=options.model,
         options=[(id, value) for id, _, value in pairs],
     )
-
-
-def _is_url(text: str) -> bool:
-    return text.startswith(("http://", "https://", "ws://", "wss://"))
-
-
-def _read_token(path: str | None) -> str:
-    """Return the token in a file; raises ConfigFault."""
-    if path is None:
-        return ""
-    try:
-        with open(os.path.expanduser(path), encoding="utf-8") as file:
-            return file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigFault([f"cannot read the token in {path}: {getattr(error, 'strerror', None) or error}"]) from None

@@ -21,13 +21,11 @@ from dragoman.cli.ui.terminal import OutputStream, sanitize, sanitize_line
 from dragoman.conformance.harness.client_process import CommandClient
 from dragoman.conformance.harness.editor import EditorClient, agent_command, open_stub_listener
 from dragoman.conformance.harness.preflight import check_client
-from dragoman.conformance.report import model
 from dragoman.conformance.report.baseline import read_baseline
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Outcome, Verdict
 from dragoman.dialect.dialects import DEFAULT_DIALECT
-from dragoman.policy.redaction import environment_secrets
 from dragoman.testing.fake_agents import StubListener
 
 EPILOG = """\
@@ -73,12 +71,11 @@ def main(name: str, arguments: list[str]) -> int:
         EPILOG + checks.EXIT_CODES_HELP + EXAMPLES,
     )
     checks.add_options(parser)
-    parser.add_argument("--serve", action="store_true", help="wait for an editor to start the tester")
+    parser.add_flag("--serve", "wait for an editor to start the tester")
     parser.add_argument("--over", choices=("http", "ws"), default="http", help="transport of {url} (http)")
     options, command = parser.read(arguments)
     way = options.over if any("{url}" in word for word in command) else ""
-    dialect = "" if options.dialect == "auto" else options.dialect
-    found = checks.select_requirements(parser, options, "client", dialect, way)
+    found = checks.select_requirements(parser, options, "client", checks.given_dialect(options), way)
     if options.list:
         return checks.list_requirements(found, options)
     if options.serve and command:
@@ -102,7 +99,7 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
     progress = OutputStream(sys.stderr, os.environ)
     progress.show_footer("checking that the client starts its agent and prompts it")
     try:
-        trial = await check_client(client, "" if options.dialect == "auto" else options.dialect)
+        trial = await check_client(client, checks.given_dialect(options))
     finally:
         progress.clear_footer()
     client.exits_after_turn = trial.exits_after_turn
@@ -115,7 +112,7 @@ async def _check(parser: Parser, options: argparse.Namespace, command: list[str]
 
 
 async def _serve(parser: Parser, options: argparse.Namespace, stop: checks.StopSignal) -> int:
-    dialect = DEFAULT_DIALECT if options.dialect == "auto" else options.dialect
+    dialect = checks.given_dialect(options) or DEFAULT_DIALECT
     with open_stub_listener() as listener:
         selected = checks.select_requirements(parser, options, "client", dialect)
         return await serve_check(listener, dialect, selected, options, stop)
@@ -152,13 +149,8 @@ async def serve_check(
         await client.close()
     if not verdicts:
         return stop.exit_code
-    secrets = environment_secrets(os.environ)
-    seconds, is_complete = time.monotonic() - started, not stop.signal
-    result = model.report("client", words, dialect, verdicts, seconds, secrets=secrets, complete=is_complete)
-    checks.write_reports(options, result)
-    checks.show_report(output, result)
-    if stop.signal:
-        output.write_line(stop.summary_line(len(selected) - len(verdicts), len(selected)), "yellow")
+    seconds = time.monotonic() - started
+    result = checks.report_verdicts(output, "client", words, dialect, verdicts, len(selected), seconds, options, stop)
     if stop.signal == signal.SIGTERM:
         return stop.exit_code
     return exit_codes.FAILED if result.is_broken else exit_codes.OK

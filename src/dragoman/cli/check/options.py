@@ -44,19 +44,20 @@ exit codes:
 
 def add_options(parser: Parser) -> None:
     """Add the options of both checks."""
-    parser.add_argument("--dialect", default="auto", metavar="D", help=f"auto or one of {', '.join(DIALECT_NAMES)}")
-    parser.add_argument(
-        "--only", nargs="+", default=[], metavar="ID", help="only these requirements: ids, or beginnings of ids"
-    )
+    parser.add_value("--dialect", "D", f"auto or one of {', '.join(DIALECT_NAMES)}", default="auto")
+    parser.add_value("--only", "ID", "only these requirements: ids, or beginnings of ids", nargs="+", default=[])
     parser.add_argument("--level", choices=LEVELS, default="may", help="check up to this level (default: all)")
-    parser.add_argument("--json", metavar="FILE", help="write the report with its evidence as JSON (- for stdout)")
-    parser.add_argument("--junit", metavar="FILE", help="write JUnit XML")
-    parser.add_argument("--html", metavar="FILE", help="write one page with the evidence")
-    parser.add_argument(
-        "--baseline", metavar="FILE", help="report of an earlier --json: fail only if something got worse"
-    )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="number of peers at a time")
-    parser.add_argument("--list", action="store_true", help="list the requirements and check nothing")
+    parser.add_value("--json", "FILE", "write the report with its evidence as JSON (- for stdout)")
+    parser.add_value("--junit", "FILE", "write JUnit XML")
+    parser.add_value("--html", "FILE", "write one page with the evidence")
+    parser.add_value("--baseline", "FILE", "report of an earlier --json: fail only if something got worse")
+    parser.add_value("--jobs", "N", "number of peers at a time", type=int, default=os.cpu_count() or 1)
+    parser.add_flag("--list", "list the requirements and check nothing")
+
+
+def given_dialect(options: argparse.Namespace) -> str:
+    """Return the dialect that --dialect names; "" if it is to be detected."""
+    return "" if options.dialect == "auto" else str(options.dialect)
 
 
 def select_requirements(
@@ -156,7 +157,6 @@ async def run_check(
 ) -> int:
     """Run the check, show it, write the reports; return the exit code."""
     from dragoman.conformance.report import baseline as comparison
-    from dragoman.conformance.report import model
 
     if baseline is not None:
         comparison.require_same_dialect(baseline, subject.dialect, options.baseline)
@@ -171,14 +171,10 @@ async def run_check(
         if not stop.signal:
             raise
     progress.clear_footer()
-    secrets = environment_secrets(os.environ)
-    seconds, is_complete = time.monotonic() - started, not stop.signal
-    result = model.report(side, peer, subject.dialect, verdicts, seconds, secrets=secrets, complete=is_complete)
-    write_reports(options, result)
     output = progress if options.json == "-" else OutputStream(sys.stdout, os.environ)
-    show_report(output, result)
+    seconds = time.monotonic() - started
+    result = report_verdicts(output, side, peer, subject.dialect, verdicts, len(selected), seconds, options, stop)
     if stop.signal:
-        output.write_line(stop.summary_line(len(selected) - len(verdicts), len(selected)), "yellow")
         return stop.exit_code
     if baseline is None:
         return exit_codes.FAILED if result.is_broken else exit_codes.OK
@@ -215,21 +211,34 @@ def _show_progress(output: OutputStream, verdicts: list[Verdict], total: int) ->
         output.write_line(f"{before} done: {len(verdicts) - 1} of {total} tried, {failed} failed")
 
 
-def show_report(output: OutputStream, report: object) -> None:
-    """Show the summary."""
-    from dragoman.conformance.report.model import Report
+def report_verdicts(
+    output: OutputStream,
+    side: str,
+    peer: Sequence[str],
+    dialect: str,
+    verdicts: list[Verdict],
+    total: int,
+    seconds: float,
+    options: argparse.Namespace,
+    stop: StopSignal,
+) -> Report:
+    """Write the files that the options name, show the summary, and return the report; `total` were selected."""
+    from dragoman.conformance.report import model
     from dragoman.conformance.report.text import lines
 
-    assert isinstance(report, Report)
+    secrets = environment_secrets(os.environ)
+    report = model.report(side, peer, dialect, verdicts, seconds, secrets=secrets, complete=not stop.signal)
+    _write_reports(options, report)
     for line in lines(report):
         output.write_line(line.text, line.style)
+    if stop.signal:
+        output.write_line(stop.summary_line(total - len(verdicts), total), "yellow")
+    return report
 
 
-def write_reports(options: argparse.Namespace, report: object) -> None:
-    """Write the files that the options name."""
+def _write_reports(options: argparse.Namespace, report: Report) -> None:
     from dragoman.conformance.report import junit, model
 
-    assert isinstance(report, model.Report)
     if options.json:
         _write_output(options.json, model.to_json(report))
     if options.junit:

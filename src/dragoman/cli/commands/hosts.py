@@ -27,6 +27,7 @@ from dragoman.config.config_file import NAME_PATTERN, NAME_RULE
 from dragoman.config.host_section import NamedHost
 from dragoman.config.paths import UserPaths, user_paths
 from dragoman.errors import ConfigFault, ConnectionFailed, ProtocolError
+from dragoman.transport.socket import is_remote
 
 # The name of the host on this machine.
 LOCAL_HOST = ""
@@ -129,7 +130,7 @@ def add_host(parser: Parser, options: argparse.Namespace) -> int:
     given_url = options.url or (before.url if before is not None else "")
     if not given_url:  # a share link is a secret, so it need not be on the command line
         given_url = _read_secret(f"link or URL of {name}: ")
-    if not given_url.startswith(("http://", "https://", "ws://", "wss://")):
+    if not is_remote(given_url):
         parser.error("give the URL of the host, as in: add office https://office.example:7437")
     url, url_token = split_token(given_url)  # the token of a share link belongs in the file, not in the list
     # A token is for one server: it is not sent to another.
