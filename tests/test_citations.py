@@ -1,4 +1,4 @@
-"""Citations of the protocol pages lead to a page and a heading, and none of the old kinds is left."""
+"""Citations of pages and decisions lead to a page and a heading, and none of the old kinds is left."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ PAGES = ROOT / "docs" / "protocol"
 FOLDERS = ("src", "tests", "docs", "examples", "bench", "interop")
 SUFFIXES = {".py", ".md", ".toml"}
 
-# `docs/protocol/permission.md#ask`, or a whole page: `docs/protocol/permission.md`.
-CITATION = re.compile(r"docs/protocol/(?P<page>[\w.-]+?\.md)(?:#(?P<anchor>[\w-]+))?")
+# `docs/protocol/permission.md#ask`, or a whole page: `docs/policy.md`.
+CITATION = re.compile(r"docs/(?P<page>[\w./-]+?\.md)(?:#(?P<anchor>[\w-]+))?")
+
+# A decision record by its number.
+DECISION = re.compile(r"\bdecision (?P<number>\d{4})\b")
 
 # Notes and source documents that are not in the repository: nobody can follow these.
 OLD = re.compile(
@@ -39,11 +42,14 @@ def texts() -> Iterator[tuple[Path, str]]:
 def broken(text: str) -> Iterator[str]:
     """The citations in a text that name a page or a heading which is not there."""
     for citation in CITATION.finditer(text):
-        page = PAGES / citation["page"]
+        page = ROOT / "docs" / citation["page"]
         if not page.is_file():
             yield f"{citation[0]}: no such page"
         elif citation["anchor"] and citation["anchor"] not in anchors(page.read_text(encoding="utf-8")):
             yield f"{citation[0]}: no such heading"
+    for citation in DECISION.finditer(text):
+        if not list((ROOT / "docs" / "decisions").glob(f"{citation['number']}-*.md")):
+            yield f"{citation[0]}: no such decision"
 
 
 def test_citations_lead_somewhere() -> None:
@@ -76,9 +82,11 @@ def test_every_page_is_in_the_index() -> None:
 
 def test_wrong_citations_are_seen() -> None:
     text = "docs/protocol/README.md docs/protocol/README.md#dialects docs/protocol/gone.md docs/protocol/README.md#no."
-    assert list(broken(text)) == [
+    assert list(broken(f"{text} docs/policy.md, docs/gone.md; decision 0014, decision 9999")) == [
         "docs/protocol/gone.md: no such page",
         "docs/protocol/README.md#no: no such heading",
+        "docs/gone.md: no such page",
+        "decision 9999: no such decision",
     ]
     old = "reference 1.12, peers.md 7, Seed 003, peers.md C4-30; docs/protocol/peers.md#models, the seed 3"
     assert [each[0] for each in OLD.finditer(old)] == ["reference 1.12", "peers.md 7", "Seed 003", "peers.md C4"]

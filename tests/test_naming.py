@@ -1,7 +1,7 @@
-"""Names are words of the field: no retired words, no past participles as functions, no folder that is too full.
+"""Names are words of the field: no retired words, no past participles as functions.
 
 What a folder, a class or a function is called decides whether a reader finds it. The retired words are those of an
-earlier vocabulary; docs/decisions/0016 has the glossary.
+earlier vocabulary; docs/decisions/0016-words-and-packages.md has the glossary.
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ from pathlib import Path
 
 from dragoman.dialect.dialects import DIALECT_NAMES, PACKAGES
 from dragoman.schema.methods import METHODS
-from tests.test_layering import SOURCE, imported, modules
+from tests.test_layering import imported, modules
 
 ROOT = Path(__file__).parents[1]
 OUTSIDE = ("tests", "examples", "docs", "bench", "interop")
-
-MAX_MODULES = 20
-FULLER = {"schema": 22}  # one module for each chapter of the protocol
 
 # Metaphors of an earlier vocabulary. Each has a replacement in the glossary.
 RETIRED = {
@@ -69,17 +66,6 @@ def parsed_outside() -> list[tuple[str, Path, ast.Module]]:
         path for folder in OUTSIDE for path in sorted((ROOT / folder).rglob("*.py")) if "node_modules" not in path.parts
     ]
     return [(str(path.relative_to(ROOT)), path, ast.parse(path.read_text(encoding="utf-8"))) for path in found]
-
-
-def test_no_folder_has_more_modules_than_a_reader_can_survey() -> None:
-    folders = [SOURCE, *(path for path in SOURCE.rglob("*") if path.is_dir())]
-    full = {
-        str(folder.relative_to(SOURCE)): count
-        for folder in folders
-        if (count := len([path for path in folder.glob("*.py") if path.name != "__init__.py"]))
-        > FULLER.get(str(folder.relative_to(SOURCE)), MAX_MODULES)
-    }
-    assert full == {}
 
 
 def test_no_name_uses_a_retired_word() -> None:

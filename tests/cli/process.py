@@ -110,9 +110,7 @@ class OnTerminal:
         self._read_until(lambda: self.text.count(text) >= count, f"{text!r} to appear {count} times")
 
     def type(self, text: str) -> None:
-        """Type something, such as a line and Enter (\
-        ) or Ctrl-C (\\x03).
-        """
+        """Type something, such as a line and Enter (a carriage return) or Ctrl-C (\\x03)."""
         os.write(self._master, text.encode())
 
     def hang_up(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import stat
@@ -142,6 +143,8 @@ def test_a_pipe_is_not_read_as_an_empty_file(tmp_path: Path) -> None:
 
 
 def test_the_lock_is_released(tmp_path: Path) -> None:
-    for _ in range(2):
-        with file_lock(str(tmp_path / "f")):
-            pass
+    path = tmp_path / "f"
+    with file_lock(str(path)), open(f"{path}.lock") as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with open(f"{path}.lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

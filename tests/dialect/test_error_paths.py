@@ -45,7 +45,6 @@ CASES = [
 async def test_the_paths_of_errors_match_the_request(
     dialect: str, method: str, params: dict[str, Any], paths: list[str]
 ) -> None:
-
     agent = Agent("strict", version="1")
 
     @agent.prompt

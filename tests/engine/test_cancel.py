@@ -34,7 +34,6 @@ def waiting_agent() -> Agent:
 @pytest.mark.parametrize("id", [7, "seven", 0])
 @pytest.mark.parametrize("in_one_read", [True, False])
 async def test_a_client_cancels_a_request(id: Any, in_one_read: bool) -> None:
-
     ours, theirs = memory_pair()
     connection = waiting_agent().start_connection(ours, report=lambda _: None)
     peer = ScriptedPeer(theirs)
@@ -52,7 +51,6 @@ async def test_a_client_cancels_a_request(id: Any, in_one_read: bool) -> None:
 
 
 async def test_an_agent_cancels_a_request() -> None:
-
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
@@ -70,7 +68,6 @@ async def test_an_agent_cancels_a_request() -> None:
 
 
 async def test_a_cancelled_request_ends_the_other_side_s_handler() -> None:
-
     begun, ended = asyncio.Event(), asyncio.Event()
     agent = Agent("waits", version="1")
 
@@ -135,7 +132,6 @@ async def test_a_request_that_an_emulator_observes_is_cancelled_like_any_other(
 
 
 async def test_a_prompt_without_an_id_is_a_turn_that_can_be_cancelled() -> None:
-
     ours, theirs = memory_pair()
     connection = waiting_agent().start_connection(ours, report=lambda _: None)
     peer = ScriptedPeer(theirs)

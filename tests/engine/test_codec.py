@@ -96,7 +96,6 @@ async def _receive_error(talk: Talk, error: Any) -> ProtocolError:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_an_error_is_read_by_its_code_and_a_known_kind_overrides_it(dialect: str) -> None:
-
     async with talking(dialect=dialect) as talk:
         for code, kind in ERRORS["kinds"][dialect].items():
             for data in ({}, {"data": None}, {"data": "text"}, {"data": {"kind": "unheard of"}}):
@@ -110,7 +109,6 @@ async def test_an_error_is_read_by_its_code_and_a_known_kind_overrides_it(dialec
 
 
 async def test_official_v1_distinguishes_a_missing_resource_from_a_missing_session_by_its_uri() -> None:
-
     async with talking() as talk:
         missing = {"code": -32002, "message": "not found"}
         assert (await _receive_error(talk, missing)).kind == Kind.SESSION_NOT_FOUND
@@ -126,7 +124,6 @@ def test_what_is_not_found_for_a_file_or_terminal_is_a_resource(dialect: str, co
 
 @pytest.mark.item("002-12")
 async def test_a_crow_client_gets_every_error_of_its_params() -> None:
-
     ours, theirs = memory_pair()
     agent = Agent("strict", version="1", dialect="crow")
     connection = agent.start_connection(ours, report=lambda _: None)
@@ -151,7 +148,6 @@ ESCAPED = (b"dragoman", b"\\u0064ragoman", b"drago\\u006Dan", EVERY_LETTER)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("key", ESCAPED)
 async def test_our_meta_key_is_removed_from_messages_of_peers(dialect: str, key: bytes) -> None:
-
     seen: list[Any] = []
     async with talking({"_look": seen.append}, dialect=dialect) as talk:
         meta = {"dragoman": OURS, "theirs": {"_meta": {"dragoman": 1}, "x": 1}}
@@ -169,7 +165,6 @@ async def test_our_meta_key_is_removed_from_messages_of_peers(dialect: str, key:
 
 @pytest.mark.parametrize("key", ESCAPED)
 async def test_our_meta_key_is_removed_from_v1_updates_and_prompts_too(key: bytes) -> None:
-
     seen: list[Any] = []
     chunk = {
         "sessionUpdate": "agent_message_chunk",
@@ -241,7 +236,6 @@ async def test_unknown_members_and_foreign_meta_change_nothing(dialect: str) -> 
 
 
 async def test_a_notification_the_dialect_cannot_express_is_reported_once_and_not_sent() -> None:
-
     update = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
     async with talking(dialect="2025.1") as talk:
         for number in range(5):
@@ -256,7 +250,6 @@ async def test_a_notification_the_dialect_cannot_express_is_reported_once_and_no
 
 
 async def test_a_request_the_dialect_cannot_express_fails_and_is_not_sent() -> None:
-
     async with talking(dialect="crow", we=Side.CLIENT) as talk:
         with pytest.raises(ProtocolError, match="crow dialect cannot express") as caught:
             await talk.connection.request("session/set_mode", {"sessionId": "s", "modeId": "m"})

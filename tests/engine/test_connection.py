@@ -65,7 +65,6 @@ async def _cancel_itself(_: Any) -> Any:
     ],
 )
 async def test_a_request_gets_one_answer_whatever_its_handler_does(function: Any, answer: dict[str, Any]) -> None:
-
     async with talking({"_do": function}) as talk:
         talk.peer.send(call(7, "_do", {"n": 1}))
         received = await talk.peer.expect(jsonrpc="2.0", id=7, **answer)
@@ -87,7 +86,6 @@ async def test_a_handler_that_answers_twice_sends_one_answer() -> None:
 
 @pytest.mark.item("004-50", "000-04")
 async def test_an_unknown_request_is_refused_and_an_unknown_notification_is_ignored() -> None:
-
     for name in ("v1", "draft", "2025.1", "crow", "banjo"):
         async with talking(dialect=name) as talk:
             for method in ("_acme.example/unheard", "_x", "unheard", ""):
@@ -99,7 +97,6 @@ async def test_an_unknown_request_is_refused_and_an_unknown_notification_is_igno
 
 @pytest.mark.parametrize("id", [0, "0", "a", -5, 1.5, 2**60, 10**25, None, "é🦜"])
 async def test_the_answer_has_the_id_of_the_request(id: Any) -> None:
-
     async with talking() as talk:
         talk.peer.send(f'{{"id":{_json(id)},"method":"_echo","params":{{}}}}'.encode())
         assert (await talk.peer.receive())["id"] == id
@@ -110,7 +107,6 @@ def _json(value: Any) -> str:
 
 
 async def test_a_notification_is_never_answered_not_even_when_its_handler_fails() -> None:
-
     async with talking({"session/cancel": _break, "_sync": _refuse, "_async": _break_later}) as talk:
         talk.peer.send(note("session/cancel", {"sessionId": "s"}))
         talk.peer.send(note("session/cancel", {"no": "session"}))
@@ -121,7 +117,6 @@ async def test_a_notification_is_never_answered_not_even_when_its_handler_fails(
 
 
 async def test_a_notification_with_an_id_is_answered() -> None:
-
     seen: list[str] = []
     async with talking({"session/cancel": lambda params: seen.append(params.session_id)}) as talk:
         talk.peer.send(call(1, "session/cancel", {"sessionId": "s"}))
@@ -131,7 +126,6 @@ async def test_a_notification_with_an_id_is_answered() -> None:
 
 
 async def test_two_requests_with_one_id_are_both_answered_and_the_later_one_can_be_cancelled() -> None:
-
     gates = [asyncio.Event(), asyncio.Event()]
 
     async def wait(params: Any) -> Any:
@@ -150,7 +144,6 @@ async def test_two_requests_with_one_id_are_both_answered_and_the_later_one_can_
 
 
 async def test_invalid_params_are_refused_with_every_error() -> None:
-
     async with talking({"session/new": lambda _: {}}) as talk:
         talk.peer.send(call(1, "session/new", {"cwd": 5, "mcpServers": "none"}))
         answer = await talk.peer.expect(id=1, error={"code": -32602, "data": {"kind": "invalid_params"}})
@@ -177,7 +170,6 @@ async def test_invalid_params_are_refused_with_every_error() -> None:
 async def test_a_client_that_sends_an_invalid_message_gets_an_error_and_is_still_served(
     frame: bytes, code: int, id: Any
 ) -> None:
-
     async with talking() as talk:
         talk.peer.send(frame)
         answer = await talk.peer.expect(error={"code": code})
@@ -187,7 +179,6 @@ async def test_a_client_that_sends_an_invalid_message_gets_an_error_and_is_still
 
 
 async def test_invalid_lines_of_an_agent_are_reported_and_not_answered() -> None:
-
     async with talking(we=Side.CLIENT) as talk:
         for frame in (b"Loading model...", b"\x1b[32mready\x1b[0m", b"\xff\xfe", b"42", b'"quoted"', b"null"):
             talk.peer.send(frame)
@@ -236,7 +227,6 @@ BULK = "x" * 200_000
 
 
 async def test_a_request_over_the_limit_is_answered_with_too_large_and_its_id() -> None:
-
     async with piped(1000) as ends, talking(ends=ends) as talk:
         for frame in (
             call(5, "_echo", {"bulk": BULK, "id": 6}),
@@ -252,7 +242,6 @@ async def test_a_request_over_the_limit_is_answered_with_too_large_and_its_id() 
 
 
 async def test_an_answer_over_the_limit_fails_its_request_only() -> None:
-
     async with piped(1000) as ends, talking(ends=ends) as talk:
         first = asyncio.create_task(talk.connection.request("_first", {}))
         second = asyncio.create_task(talk.connection.request("_second", {}))
@@ -268,7 +257,6 @@ async def test_an_answer_over_the_limit_fails_its_request_only() -> None:
 
 @pytest.mark.parametrize("garbage", [b"[" * 5000 + b"]" * 5000, b"{ oops }"])
 async def test_an_answer_that_cannot_be_read_fails_its_request_only(garbage: bytes) -> None:
-
     async with talking() as talk:
         first = asyncio.create_task(talk.connection.request("_first", {}))
         second = asyncio.create_task(talk.connection.request("_second", {}))
@@ -299,7 +287,6 @@ async def test_an_answer_that_cannot_be_read_fails_its_request_only(garbage: byt
     ],
 )
 async def test_our_request_returns_the_answer_of_the_peer(answer: dict[str, Any], outcome: Any) -> None:
-
     async with talking() as talk:
         for as_text in (False, True):
             asking = asyncio.create_task(talk.connection.request("_ask", {}))
@@ -315,7 +302,6 @@ async def test_our_request_returns_the_answer_of_the_peer(answer: dict[str, Any]
 
 
 async def test_on_result_runs_before_the_next_message_and_its_error_is_raised() -> None:
-
     order: list[str] = []
 
     async with talking({"_told": lambda _: order.append("told")}) as talk:
@@ -332,7 +318,6 @@ async def test_on_result_runs_before_the_next_message_and_its_error_is_raised() 
 
 
 async def test_unexpected_answers_are_reported_and_harmless() -> None:
-
     async with talking() as talk:
         for frame in (
             result(99, {}),
@@ -362,7 +347,6 @@ async def test_both_ends_count_from_zero_and_never_mix_up_their_ids() -> None:
 
 
 async def test_a_request_that_is_not_answered_in_time_fails_and_is_cancelled() -> None:
-
     async with talking() as talk:
         with pytest.raises(ProtocolError, match=r"_ask was not answered within 0\.01 s") as caught:
             await talk.connection.request("_ask", {}, timeout=0.01)
@@ -375,7 +359,6 @@ async def test_a_request_that_is_not_answered_in_time_fails_and_is_cancelled() -
 
 
 async def test_cancelling_a_request_notifies_the_peer_if_the_dialect_can() -> None:
-
     for name, says in (("v1", True), ("banjo", True), ("crow", False), ("2025.1", False), ("draft", False)):
         async with talking(dialect=name) as talk:
             asking = asyncio.create_task(talk.connection.request("_ask", {}))
@@ -448,7 +431,6 @@ async def test_a_peer_that_floods_a_handler_that_waits_for_it_causes_overload(mo
 
 
 async def test_a_peer_that_reads_nothing_is_reported_as_a_stall() -> None:
-
     async with talking(ends=memory_pair(limit=100, stall=0.05)) as talk:
         asking = [asyncio.create_task(talk.connection.request("_ask", {"text": "x" * 100})) for _ in range(3)]
         for request in asking:
@@ -458,7 +440,6 @@ async def test_a_peer_that_reads_nothing_is_reported_as_a_stall() -> None:
 
 
 async def test_requests_made_before_the_end_of_input_are_still_answered() -> None:
-
     to_us, from_peer = os.pipe()
     to_peer, from_us = os.pipe()
     ours = StreamTransport(to_us, from_us)
@@ -486,7 +467,6 @@ async def test_requests_made_before_the_end_of_input_are_still_answered() -> Non
 
 
 async def test_at_the_end_open_requests_fail_with_the_reason_and_handlers_are_cancelled() -> None:
-
     ended: list[str] = []
 
     async def wait(_: Any) -> None:
@@ -508,7 +488,6 @@ async def test_at_the_end_open_requests_fail_with_the_reason_and_handlers_are_ca
 
 
 async def test_a_second_initialize_cannot_change_the_capabilities() -> None:
-
     async with talking({"initialize": lambda _: {"protocolVersion": 1}}) as talk:
         talk.peer.send(call(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}}))
         await talk.peer.expect(id=1, result={"protocolVersion": 1})
@@ -518,7 +497,6 @@ async def test_a_second_initialize_cannot_change_the_capabilities() -> None:
 
 
 async def test_an_agent_cannot_initialize_as_a_client() -> None:
-
     async with talking(we=Side.CLIENT) as talk:
         peer: ScriptedPeer = talk.peer
         answer = await peer.request(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
@@ -527,7 +505,6 @@ async def test_an_agent_cannot_initialize_as_a_client() -> None:
 
 @pytest.mark.parametrize("leaving", [call(1, "_leave"), note("_leave", {})], ids=["request", "notification"])
 async def test_a_handler_may_close_its_own_connection(leaving: dict[str, Any]) -> None:
-
     left = asyncio.Event()
 
     async def leave(_: Any) -> Any:

@@ -24,7 +24,6 @@ def begun(work: Any) -> asyncio.Task[Any]:
 
 
 async def test_the_synchronous_part_of_a_handler_runs_before_the_next_message() -> None:
-
     order: list[str] = []
 
     async def slow(params: Any) -> Any:
@@ -44,7 +43,6 @@ async def test_the_synchronous_part_of_a_handler_runs_before_the_next_message() 
 
 
 async def test_the_current_task_is_the_handler_s_own_from_the_first_line_on() -> None:
-
     seen: list[Any] = []
 
     async def work() -> None:
@@ -85,7 +83,6 @@ async def test_a_task_group_that_begins_in_the_first_step_works() -> None:
 
 
 async def test_work_that_never_waits_needs_no_task() -> None:
-
     done: list[int] = []
 
     async def work(number: int) -> None:
@@ -103,7 +100,6 @@ async def test_work_that_never_waits_needs_no_task() -> None:
 
 
 async def test_work_that_waits_after_others_that_did_not_has_a_task_of_its_own() -> None:
-
     seen: list[Any] = []
     go = asyncio.Event()
 
@@ -175,7 +171,6 @@ async def test_an_exception_before_the_first_await_is_raised_by_the_task() -> No
 
 @pytest.mark.parametrize("waits_for", ["event", "sleep", "task", "done"])
 async def test_work_that_is_cancelled_right_after_its_start_is_cancelled_at_its_first_await(waits_for: str) -> None:
-
     received: list[str] = []
     inner = asyncio.ensure_future(asyncio.Event().wait())
     ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -223,7 +218,6 @@ async def test_a_request_and_its_cancel_in_one_read_are_both_handled() -> None:
 
 
 async def test_variables_set_in_a_handler_stay_in_it() -> None:
-
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
     seen: list[int] = []
 

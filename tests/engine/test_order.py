@@ -40,7 +40,6 @@ def run(work: Any) -> Any:
 
 
 async def test_updates_are_delivered_in_order_and_before_the_result() -> None:
-
     async with connect_in_memory(talker(500)) as agent:
         session = await agent.open_session("/")
         seen = []
@@ -124,7 +123,6 @@ async def test_late_updates_are_delivered_as_late() -> None:
 
 
 async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
-
     async with connect_in_memory(talker(60_000), limit=256 * 1024) as agent:
         session = await agent.open_session("/")
         count = 0
@@ -137,7 +135,6 @@ async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
 
 
 async def test_a_slow_reader_may_send_requests_while_updates_are_queued() -> None:
-
     async with connect_in_memory(talker(60_000), limit=64 * 1024) as agent:
         session = await agent.open_session("/")
         count = 0
@@ -150,7 +147,6 @@ async def test_a_slow_reader_may_send_requests_while_updates_are_queued() -> Non
 
 
 async def test_pending_requests_fail_with_the_reason_when_the_peer_disconnects() -> None:
-
     scenario = [
         expect_request("initialize"),
         send_result(protocolVersion=1),

@@ -136,7 +136,6 @@ async def test_a_client_never_calls_what_its_agent_did_not_offer(method: str) ->
 
 
 async def test_before_initialize_nothing_is_offered() -> None:
-
     async with talking() as talk:
         with pytest.raises(ProtocolError) as caught:
             await talk.connection.request(*("fs/read_text_file", LENT["fs/read_text_file"][1]))

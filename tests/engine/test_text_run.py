@@ -141,7 +141,6 @@ def test_a_block_is_delivered_the_same_by_both_paths(frames: list[bytes], pause:
 
 
 async def test_a_failing_hook_loses_one_update_of_a_run() -> None:
-
     received: list[str] = []
 
     def sink(session: str, update: Any) -> None:

@@ -19,7 +19,6 @@ def agent_config(dialect: str) -> NamedAgent:
 @pytest.mark.item("004-76")
 @pytest.mark.parametrize("behind", ["2025.1", "draft", "crow"])
 async def test_three_dialects_see_one_transcript(behind: str, tmp_path: Path) -> None:
-
     async with (
         running_host(lambda: talker(dialect=behind), agents=(agent_config(behind),)) as hosted,
         hosted.client("ann", dialect="v1") as ann,
@@ -44,7 +43,6 @@ async def test_three_dialects_see_one_transcript(behind: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("dialect_name", ["v1", "banjo", "draft", "crow", "2025.1"])
 async def test_every_dialect_opens_prompts_and_answers_questions(dialect_name: str, tmp_path: Path) -> None:
-
     async with (
         running_host() as hosted,
         hosted.client("ann", dialect=dialect_name, permission="allow", cwd=str(tmp_path)) as ann,
@@ -57,7 +55,6 @@ async def test_every_dialect_opens_prompts_and_answers_questions(dialect_name: s
 
 @pytest.mark.parametrize("dialect_name", ["v1", "banjo", "draft", "crow", "2025.1"])
 async def test_every_update_has_its_number_in_every_dialect(dialect_name: str, tmp_path: Path) -> None:
-
     frames: list[bytes] = []
     async with running_host() as hosted:
         options: dict[str, Any] = {

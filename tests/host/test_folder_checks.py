@@ -299,7 +299,6 @@ async def test_a_fork_with_an_additional_folder_outside_the_roots_is_refused(tmp
 
 
 async def test_the_api_refuses_a_fork_outside_the_callers_roots(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at:
         place = f"/api/sessions/{at.session}"
         await at.ann("POST", f"{place}/members", {"user": "ben", "role": "editor"})
@@ -393,7 +392,6 @@ async def stored(tmp_path: Path, durable: bool) -> AsyncIterator[Store]:
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("way", ["itself", "fork", "fork in the store"])
 async def test_an_imported_session_brings_no_servers_folders_or_mode(way: str, durable: bool, tmp_path: Path) -> None:
-
     async with stored(tmp_path, durable) as store:
         session = await imported(store, str(tmp_path))
         async with running_host(moded, store=store, session_roles=MemorySessionRoles("owner")) as hosted:
@@ -451,7 +449,6 @@ async def test_the_owner_named_in_an_imported_file_is_ignored(tmp_path: Path) ->
 
 
 async def test_servers_named_in_session_load_are_not_started(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann:
         session = await open_session(ann, tmp_path)
         await hosted.room.agent.stop()
@@ -463,7 +460,6 @@ async def test_servers_named_in_session_load_are_not_started(tmp_path: Path) -> 
 
 
 async def test_a_session_of_another_program_is_started_for_the_owner_of_the_host(tmp_path: Path) -> None:
-
     store = MemoryStore()
     body = {"sessionId": "cli", "by": "session/new", "cwd": str(tmp_path), "agent": {"name": "talker"}}
     await store.append("cli", [Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body=body)])

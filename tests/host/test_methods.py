@@ -99,7 +99,6 @@ def test_the_host_serves_what_the_table_says_it_does_not_refuse() -> None:
 
 
 async def test_each_client_method_is_served_or_refused_with_a_reason(tmp_path: Path) -> None:
-
     async with running_host(full_agent) as hosted:
         client, _, _ = await join(hosted, tmp_path)
         for (side, name), row in METHODS.items():
@@ -174,7 +173,6 @@ def noted(agent: Connection, method: str, params: Any) -> dict[str, Any]:
 
 
 async def test_offered_capabilities_are_served(tmp_path: Path) -> None:
-
     for make, is_able in ((full_agent, True), (talker, False)):
         async with running_host(make) as hosted:
             client, session, initialized = await join(hosted, tmp_path)
@@ -197,7 +195,6 @@ async def test_offered_capabilities_are_served(tmp_path: Path) -> None:
 
 
 async def test_a_session_is_archived_and_unarchived(tmp_path: Path) -> None:
-
     async with running_host() as hosted:
         client, session, _ = await join(hosted, tmp_path)
 
@@ -221,7 +218,6 @@ async def test_a_session_is_archived_and_unarchived(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unstable", [True, False])
 async def test_a_title_is_sent_to_all_once_and_stored(unstable: bool, tmp_path: Path) -> None:
-
     async with running_host(lambda: talker(unstable=unstable)) as hosted:
         client, session, _ = await join(hosted, tmp_path)
         answer = await client.ask("session/set_title", {"sessionId": session, "title": "  The roof "})
@@ -236,7 +232,6 @@ async def test_a_title_is_sent_to_all_once_and_stored(unstable: bool, tmp_path: 
 
 
 async def test_only_admins_archive_and_only_editors_set_titles(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client() as ann:
         session = await open_session(ann, tmp_path)
         for role, may_name in (("viewer", False), ("editor", True)):
@@ -256,7 +251,6 @@ async def test_only_admins_archive_and_only_editors_set_titles(tmp_path: Path) -
 
 
 async def test_a_provider_is_set_in_every_process_of_its_user_only(tmp_path: Path) -> None:
-
     async with running_host(full_agent) as hosted, hosted.client("ben") as ben:
         other = await open_session(ben, tmp_path)
         bens = hosted.agents[-1]
@@ -280,7 +274,6 @@ async def test_a_provider_is_set_in_every_process_of_its_user_only(tmp_path: Pat
 
 
 async def test_auth_status_is_asked_for_the_user_and_sent_to_their_clients_only(tmp_path: Path) -> None:
-
     async with running_host(lambda: full_agent(auth_required=True)) as hosted:
         client = Raw(hosted.connect_as())
         await client.ask("initialize", {"protocolVersion": 1, "clientCapabilities": ABLE})
@@ -332,7 +325,6 @@ async def test_questions_during_a_call_go_to_the_calling_client(tmp_path: Path) 
 
 
 async def test_extensions_go_to_the_agent_of_the_named_or_only_session(tmp_path: Path) -> None:
-
     async with running_host(full_agent) as hosted:
         client, session, _ = await join(hosted, tmp_path)
         theirs = next(iter(hosted.agents[-1].sessions))
@@ -380,7 +372,6 @@ async def test_extension_requests_of_an_agent_go_to_a_client_and_can_be_cancelle
 
 
 async def test_terminals_of_two_clients_with_the_same_id_are_distinguished(tmp_path: Path) -> None:
-
     async with running_host(full_agent) as hosted:
         outputs = [{"terminal/create": {"terminalId": "t1"}, "terminal/output": {"output": who}} for who in "ab"]
         ann, session, _ = await join(hosted, tmp_path, outputs[0])
@@ -405,7 +396,6 @@ async def test_terminals_of_two_clients_with_the_same_id_are_distinguished(tmp_p
 
 
 async def test_extra_methods_of_banjo_are_served(tmp_path: Path) -> None:
-
     models = Option.models(["small", "large"])
     async with running_host(lambda: talker(options=[models])) as hosted:
         client, session, _ = await join(hosted, tmp_path)

@@ -19,7 +19,6 @@ from tests.host.memory_host import messages_of, open_session, running_host, talk
 
 
 async def test_closing_leaves_the_room_and_the_last_close_stops_the_agent(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
         one = await open_session(ann, tmp_path)
         await hosted.host.session_roles.set_role(one.id, "ben", "editor")
@@ -33,7 +32,6 @@ async def test_closing_leaves_the_room_and_the_last_close_stops_the_agent(tmp_pa
 
 
 async def test_closing_ends_ones_own_prompts_only(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ann") as ben:
         one = await open_session(ann, tmp_path)
         two = await ben.resume_session(one.id, "/")
@@ -50,7 +48,6 @@ async def test_closing_ends_ones_own_prompts_only(tmp_path: Path) -> None:
 
 
 async def test_deleting_a_live_session_closes_it_for_everybody(tmp_path: Path) -> None:
-
     received: list[tuple[str, Any]] = []
     async with (
         running_host() as hosted,
@@ -74,7 +71,6 @@ async def test_deleting_a_live_session_closes_it_for_everybody(tmp_path: Path) -
 
 
 async def test_a_live_session_can_be_forked_and_both_continue(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ann") as ben:
         one = await open_session(ann, tmp_path)
         await one.ask("before")
@@ -89,7 +85,6 @@ async def test_a_live_session_can_be_forked_and_both_continue(tmp_path: Path) ->
 
 
 async def test_an_agent_that_can_fork_does_and_gets_no_history(tmp_path: Path) -> None:
-
     own = MemoryStore()  # the agent's own store, shared by its processes
     async with running_host(lambda: talker(store=own)) as hosted, hosted.client("ann") as ann:
         one = await open_session(ann, tmp_path)

@@ -74,7 +74,6 @@ def test_the_owner_names_sessions_freely_and_sees_stored_names() -> None:
 
 
 async def test_two_users_can_use_the_same_name_without_learning_of_each_other(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at, at.hosted.client("ben", principal={"is_local": False}, cwd="/") as remote:
         at.hosted.host.roots_of = lambda _: None
         theirs = (await open_session(remote, tmp_path)).id
@@ -117,7 +116,6 @@ async def _shared(at: HostedApp) -> None:
 
 
 async def test_an_empty_session_can_be_deleted_with_any_token_that_can_open_sessions(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at, at.hosted.client("ann") as remote:
         empty = (await open_session(remote, tmp_path)).id
         link = (await at.ann("POST", f"/api/sessions/{empty}/shares", {"role": "editor"})).json["token"]

@@ -110,7 +110,6 @@ async def test_a_host_whose_store_file_was_moved_is_not_ready_and_acknowledges_n
 
 
 async def test_the_first_prompt_after_a_full_disk_finds_the_earlier_turn_ended(tmp_path: Path) -> None:
-
     disk = Disk()
     async with running_host(store=disk) as hosted, hosted.client("ann") as ann:
         one = await open_session(ann, tmp_path)
@@ -127,7 +126,6 @@ async def test_the_first_prompt_after_a_full_disk_finds_the_earlier_turn_ended(t
 
 
 async def test_frequent_readiness_checks_write_little(monkeypatch: pytest.MonkeyPatch) -> None:
-
     disk = Disk()
     store = MonitoredStore(disk, nothing, print)
     draft = Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={})
@@ -170,7 +168,6 @@ def test_a_store_on_a_full_disk_is_not_locked(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_agent_and_client_events_are_reported(tmp_path: Path) -> None:
-
     reports: list[str] = []
     async with running_host(report=reports.append) as hosted, hosted.client("ann") as ann:
         one = await open_session(ann, tmp_path)

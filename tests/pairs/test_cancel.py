@@ -144,7 +144,6 @@ async def test_a_request_that_an_emulator_follows_is_cancelled_by_the_other_side
 
 @pytest.mark.parametrize("agent", ["draft", "crow", "2025.1"])
 async def test_the_late_answer_to_a_request_that_cannot_be_cancelled_is_dropped(agent: str) -> None:
-
     async with between("v1", agent) as met:
         met.client.send(call("load", "session/load", WORDS["v1"].load("s", CWD)))
         asked = await met.agent.expect(method="session/load")
@@ -188,7 +187,6 @@ async def test_a_permission_request_to_a_crow_client_ends_when_its_agent_cancels
 
 
 async def test_a_queued_permission_request_is_not_sent_after_it_is_cancelled() -> None:
-
     async with between("crow", "v1") as met:
         for id in (1, 2, 3):
             met.agent.send(call(id, "session/request_permission", QUESTION))
@@ -204,7 +202,6 @@ async def test_a_queued_permission_request_is_not_sent_after_it_is_cancelled() -
 
 @pytest.mark.parametrize("client", ["draft", "crow", "2025.1"])
 async def test_a_file_is_dropped_if_its_request_was_cancelled(client: str) -> None:
-
     async with between(client, "v1") as met:
         met.agent.send(call(7, "fs/read_text_file", WORDS["v1"].read("s", f"{CWD}/note.txt")))
         asked = await met.client.expect(method="fs/read_text_file")

@@ -79,7 +79,6 @@ def introductions(words: str) -> set[str]:
     ("name", "method", "params"), [row for row in OPENINGS if row[1] == "initialize" and VERSION & set(row[2])]
 )
 async def test_an_agent_answers_in_the_dialect_of_the_request(name: str, method: str, params: Json) -> None:
-
     async with client_of(Agent("any", version="1")) as peer:
         answer = await peer.request(1, method, params)
         assert introductions(name) <= set(answer["result"])
@@ -98,7 +97,6 @@ async def test_an_agent_answers_in_the_dialect_of_the_request(name: str, method:
 async def test_a_client_without_initialize_gets_the_error_code_of_its_dialect(
     method: str, params: Json, code: int
 ) -> None:
-
     async with client_of(Agent("any", version="1")) as peer:
         error = (await peer.request(1, method, params))["error"]
         assert (error["code"], error["data"]["kind"]) == (code, "invalid_state")
@@ -106,7 +104,6 @@ async def test_a_client_without_initialize_gets_the_error_code_of_its_dialect(
 
 @pytest.mark.parametrize("name", ["v1", "2025.1", "crow", "draft"])
 async def test_invalid_lines_before_initialize_do_not_prevent_detection(name: str) -> None:
-
     async with client_of(Agent("any", version="1")) as peer:
         peer.send(b"Starting up ...")
         peer.send(b'{"half": ')
@@ -241,7 +238,6 @@ async def test_one_message_for_all_dialects_detects_the_dialect_without_a_second
 
 
 async def test_the_error_for_an_unknown_agent_lists_the_dialects_that_were_tried(tmp_path: Path) -> None:
-
     command = [sys.executable, "-c", DEAF]
     ours, theirs = memory_pair()
     async with asyncio.timeout(BOUND):

@@ -127,7 +127,6 @@ def without_questions(events: list[Event]) -> list[Event]:
 @clients
 @pairs
 async def test_text_thoughts_and_plans_arrive_in_order(client: str, agent: str) -> None:
-
     async with meeting(client, agent, actor()) as met:
         await met.client.open()
         answer = await met.client.prompt("talk")
@@ -162,7 +161,6 @@ def diff_seen(client: str, agent: str) -> list[Event]:
 @clients
 @pairs
 async def test_a_tool_call_asks_reads_writes_and_shows_its_diff(client: str, agent: str) -> None:
-
     async with meeting(client, agent, actor()) as met:
         await met.client.open()
         await met.client.prompt("edit")
@@ -246,7 +244,6 @@ async def test_a_refusal_reaches_the_agent(client: str, agent: str) -> None:
 @clients
 @pairs
 async def test_lines_of_a_file_are_read_through_the_client(client: str, agent: str) -> None:
-
     async with meeting(client, agent, actor()) as met:
         await met.client.open()
         await met.client.prompt("read")
@@ -265,7 +262,6 @@ LINES = {"line": 2, "limit": 1}
 @clients
 @pairs
 async def test_a_command_runs_in_the_clients_terminal(client: str, agent: str) -> None:
-
     async with meeting(client, agent, actor()) as met:
         await met.client.open()
         await met.client.prompt("list")
@@ -290,7 +286,6 @@ async def test_a_command_runs_in_the_clients_terminal(client: str, agent: str) -
 @clients
 @pairs
 async def test_a_cancelled_turn_ends_as_cancelled_in_the_clients_dialect(client: str, agent: str) -> None:
-
     async with meeting(client, agent, actor()) as met:
         hand, words = met.client, met.client.words
         await hand.open()
@@ -323,7 +318,6 @@ REASONS: dict[str, dict[str, str]] = {  # a reason -> how each dialect says it, 
 @clients
 @pairs
 async def test_stop_reasons_that_both_dialects_have_are_kept(client: str, agent: str) -> None:
-
     async with meeting(client, agent, actor()) as met:
         await met.client.open()
         for reason, said in REASONS.items():
@@ -337,7 +331,6 @@ async def test_stop_reasons_that_both_dialects_have_are_kept(client: str, agent:
 @clients
 @pairs
 async def test_the_stop_reason_error_becomes_an_error_in_dialects_without_it(client: str, agent: str) -> None:
-
     async with meeting(client, agent, actor()) as met:
         await met.client.open()
         answer = await met.client.prompt("stop error")
@@ -364,7 +357,6 @@ KINDS = (
 @clients
 @pairs
 async def test_an_error_has_the_code_of_its_kind_in_each_dialect(client: str, agent: str) -> None:
-
     async with meeting(client, agent, actor()) as met:
         await met.client.open()
         for kind in KINDS:
@@ -398,7 +390,6 @@ async def test_an_error_with_only_a_code_is_read(client: str, agent: str) -> Non
 @clients
 @pairs
 async def test_loading_a_session_replays_it_before_the_answer(client: str, agent: str) -> None:
-
     async with meeting(client, agent, actor()) as met:
         hand = met.client
         await hand.open()
@@ -449,7 +440,6 @@ async def test_a_client_without_files_and_terminals_is_never_sent_such_calls(cli
 @clients
 @pairs
 async def test_the_capabilities_of_the_client_reach_the_agent_in_its_dialect(client: str, agent: str) -> None:
-
     for files, terminals in ((True, False), (False, True), (True, True)):
         async with meeting(client, agent, actor()) as met:
             await met.client.open(files=files, terminals=terminals)
@@ -484,7 +474,6 @@ async def test_by_default_a_2025_client_allows_what_it_runs_itself(
 
 
 async def test_a_2025_client_can_be_configured_to_allow_everything() -> None:
-
     async with meeting("2025.1", "v1", actor(), permission="allow") as met:
         await met.client.open(files=False)
         await met.client.prompt("dare")
@@ -499,7 +488,6 @@ def reported_losses(reports: list[str]) -> list[str]:
 
 
 async def test_losses_are_reported_once_by_name() -> None:
-
     async with meeting("crow", "v1", actor()) as met:
         await met.client.open()
         await met.client.prompt("edit")
@@ -511,7 +499,6 @@ async def test_losses_are_reported_once_by_name() -> None:
 
 @pytest.mark.parametrize("client", WORDS)
 async def test_translated_values_are_not_reported_as_lost(client: str) -> None:
-
     async with meeting(client, "v1", actor()) as met:
         await met.client.open()
         await met.client.prompt("read")

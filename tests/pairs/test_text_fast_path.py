@@ -112,7 +112,6 @@ def test_both_paths_give_the_same_result(client: str, agent: str, chunks: list[J
 
 @pytest.mark.parametrize(("client", "agent"), PAIRS)
 async def test_a_bare_text_chunk_takes_the_fast_path(client: str, agent: str) -> None:
-
     async with between(client, agent) as met:
         wire = met.relay.connection_to(Side.AGENT)
         assert wire.tap is not None

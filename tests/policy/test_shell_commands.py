@@ -81,8 +81,9 @@ def test_words_that_were_quoted_come_back_exactly(words: list[str]) -> None:
 
 @given(st.text())
 def test_any_text_can_be_parsed(line: str) -> None:
-    parse_command_line(line)
-    canonical_command(line)
+    parsed = parse_command_line(line)
+    assert parsed.is_opaque or all(words for words in parsed.commands)
+    assert canonical_command(canonical_command(line)) == canonical_command(line)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,6 @@ async def exported(count: int = 3) -> bytes:
 
 
 async def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:
-
     data = await exported(2500)
     assert b"s3cret" not in data
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
@@ -75,7 +74,6 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 async def test_a_changed_file_is_refused_and_nothing_of_it_is_stored(what: str) -> None:
-
     data = CHANGES[what](await exported())
     store = MemoryStore()
     with pytest.raises(ProtocolError, match="cannot be imported") as caught:
@@ -113,7 +111,6 @@ def test_which_entries_were_imported_is_known_after_a_restart_and_in_forks(tmp_p
 async def test_a_session_is_marked_as_imported_before_its_first_entry_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-
     store, seen = MemoryStore(), []
     keep = store.append
 
@@ -127,7 +124,6 @@ async def test_a_session_is_marked_as_imported_before_its_first_entry_is_stored(
 
 
 async def test_an_import_that_another_program_writes_to_stores_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-
     store = MemoryStore()
     keep = store.append
 
@@ -151,7 +147,6 @@ def renamed(data: bytes, **members: str) -> bytes:
 
 
 async def test_an_unsafe_name_is_dropped_and_an_unsafe_id_refused() -> None:
-
     data = await exported()
     store = MemoryStore()
     summary = await import_session(store, io.BytesIO(renamed(data, name="x$(touch PWNED)")))
@@ -163,7 +158,6 @@ async def test_an_unsafe_name_is_dropped_and_an_unsafe_id_refused() -> None:
 
 
 async def test_an_import_that_fails_half_way_stores_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-
     data = await exported(2500)
     store = MemoryStore()
     keep, calls = store.append, 0

@@ -183,7 +183,6 @@ def test_a_store_closes_without_waiting_for_the_index_which_continues_later(
 
 
 async def test_a_search_is_answered_while_appends_come_without_a_pause(tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     await store.append("large", [text_update(LARGE) for _ in range(4)])
     waiting: set[asyncio.Future[Any]] = set()
@@ -249,7 +248,6 @@ async def test_a_large_session_leaves_the_index_in_slices(
 
 
 async def test_text_at_the_end_of_a_huge_entry_is_stored_but_not_indexed(tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     text = "first " + "x" * FINDABLE + " last"
     await store.append("one", [text_update(text)])
@@ -288,7 +286,6 @@ async def test_passages_are_the_same_wherever_indexing_was_interrupted(
 
 
 async def test_entries_indexed_by_another_process_are_not_indexed_twice(tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     await store.append("one", [text_update("needle")])
     stale = await store._read(lambda connection: search_index.gather(connection, deque(["one"]), lambda: True))
@@ -302,7 +299,6 @@ async def test_entries_indexed_by_another_process_are_not_indexed_twice(tmp_path
 
 
 async def test_a_damaged_entry_is_not_indexed_and_the_rest_is_found(tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     await store.append("one", [text_update(f"word{number} ") for number in range(10)])
 

@@ -91,7 +91,6 @@ async def test_a_file_that_others_can_read_becomes_private(tmp_path: Path) -> No
 
 
 async def test_a_cancelled_append_affects_no_other_append(tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "s.db"))
     waiting = asyncio.ensure_future(store.append("one", [draft(1)]))
     await asyncio.sleep(0)
@@ -103,7 +102,6 @@ async def test_a_cancelled_append_affects_no_other_append(tmp_path: Path) -> Non
 
 
 async def test_a_broken_connection_fails_one_append_and_is_reopened(tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "s.db"))
     await store.append("one", [draft(1)])
     with pytest.raises(StoreFault):
@@ -114,7 +112,6 @@ async def test_a_broken_connection_fails_one_append_and_is_reopened(tmp_path: Pa
 
 
 async def test_an_entry_is_one_line_whatever_its_body_is(tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "s.db"))
     body = msgspec.Raw(b'{\n "a": "x\\ny\\u0000"\n}')
     await store.append("one", [Draft(kind="update", actor="a", time="t", body=body), draft(2)])
@@ -130,7 +127,6 @@ async def test_an_entry_is_one_line_whatever_its_body_is(tmp_path: Path) -> None
 
 
 async def test_the_event_loop_runs_while_a_long_log_is_read(tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     await store.append("one", [draft(n) for n in range(20_000)])
     reading = asyncio.ensure_future(store.read("one"))
@@ -173,7 +169,6 @@ async def test_a_probe_writes_and_changes_nothing(tmp_path: Path, monkeypatch: p
     ],
 )
 async def test_names_with_special_shell_or_terminal_characters_are_rejected(name: str) -> None:
-
     store = MemoryStore()
     await store.append("one", [draft(1)])
     with pytest.raises(ProtocolError, match="is not a valid session name") as refused:
@@ -240,7 +235,6 @@ async def test_a_commit_during_a_move_of_the_file_is_not_acknowledged(
 
 @pytest.mark.parametrize("make", [MemoryStore, SqliteStore])
 async def test_a_session_name_cannot_be_the_id_of_another_session(tmp_path: Path, make: Any) -> None:
-
     store = make() if make is MemoryStore else await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
     await store.append("one", [draft(1)])
     await store.append("two", [draft(1)])

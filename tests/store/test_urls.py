@@ -53,7 +53,6 @@ def test_an_invalid_address_is_rejected_with_the_valid_forms(text: str, said: st
 
 
 async def test_a_store_is_opened_by_its_address(tmp_path: Path) -> None:
-
     for text, kind in ((f"sqlite:{tmp_path}/a.db", SqliteStore), ("memory:", MemoryStore)):
         store = await dragoman.open_store(text)
         assert isinstance(store, kind)
@@ -90,7 +89,6 @@ def test_a_folder_behind_a_link_is_the_same_folder(tmp_path: Path) -> None:
 
 
 async def test_the_session_and_host_files_are_not_confused(tmp_path: Path) -> None:
-
     register, sessions = str(tmp_path / "a.db.host"), str(tmp_path / "a.db")
     HostDatabase(register).close()
     with pytest.raises(StoreFault, match="database of another program"):

@@ -115,7 +115,6 @@ async def test_faults_that_lose_nothing_keep_the_contract_of_transports(faults: 
 
 
 async def test_a_stalled_transport_is_congested_and_drain_fails_without_a_clock() -> None:
-
     left, right = memory_pair()
     line = faulty(left, sending=[Stall(at=2)])
     for frame in FRAMES:

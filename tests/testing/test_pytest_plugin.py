@@ -54,7 +54,7 @@ TESTS = """
 """
 
 
-def run(pytester: pytest.Pytester, *arguments: str, **outcomes: int) -> pytest.RunResult:
+def expect_outcomes(pytester: pytest.Pytester, *arguments: str, **outcomes: int) -> pytest.RunResult:
     """Run pytest in the folder of the test; it must have these outcomes."""
     result = pytester.runpytest_inprocess("--strict-markers", "-p", "no:cacheprovider", *arguments)
     result.assert_outcomes(**outcomes)
@@ -91,7 +91,7 @@ def test_an_unrelated_run_imports_nothing_of_dragoman_but_the_plug_in(pytester: 
 
 def test_the_plug_in_can_be_disabled(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(acp_session): pass")
-    result = run(pytester, "-p", "no:dragoman", "-p", "no:dragoman_recordings", errors=1)
+    result = expect_outcomes(pytester, "-p", "no:dragoman", "-p", "no:dragoman_recordings", errors=1)
     result.stdout.fnmatch_lines(["*fixture 'acp_session' not found*"])
 
 
@@ -107,7 +107,7 @@ def test_the_agent_under_test_is_an_object_of_conftest(pytester: pytest.Pytester
             return agent
         """
     )
-    run(pytester, passed=2)
+    expect_outcomes(pytester, passed=2)
 
 
 @pytest.mark.parametrize("way", ["option", "ini", "mark"])
@@ -118,7 +118,7 @@ def test_the_agent_under_test_is_a_command(pytester: pytest.Pytester, way: str) 
     pytester.path.joinpath("test_echo.py").write_text(mark + TESTS.replace("\n    ", "\n"))
     if way == "ini":
         pytester.makeini(f"[pytest]\nacp_agent = {command}\n")
-    run(pytester, *(["--acp-agent", command] if way == "option" else []), passed=2)
+    expect_outcomes(pytester, *(["--acp-agent", command] if way == "option" else []), passed=2)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_files_in_a_mark_are_searched_where_pytest_was_started(pytester: pytest.
             assert acp_session.ask("hello") == "hello"
         """
     )
-    run(pytester, passed=1)
+    expect_outcomes(pytester, passed=1)
 
 
 def test_the_option_overrides_the_mark(pytester: pytest.Pytester) -> None:
@@ -167,13 +167,13 @@ def test_the_option_overrides_the_mark(pytester: pytest.Pytester) -> None:
             assert acp_agent.remote.info.name == "everything"
         """
     )
-    run(pytester, "--acp-agent", f"{sys.executable} -m dragoman agent everything", passed=1)
-    run(pytester, errors=1).stdout.fnmatch_lines(["*StartFailed*no-such-agent-anywhere*"])
+    expect_outcomes(pytester, "--acp-agent", f"{sys.executable} -m dragoman agent everything", passed=1)
+    expect_outcomes(pytester, errors=1).stdout.fnmatch_lines(["*StartFailed*no-such-agent-anywhere*"])
 
 
 def test_a_test_without_an_agent_fails_and_shows_how_to_set_one(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(acp_session): pass")
-    run(pytester, errors=1).stdout.fnmatch_lines(["*no agent to test: give one with --acp-agent 'CMD'*"])
+    expect_outcomes(pytester, errors=1).stdout.fnmatch_lines(["*no agent to test: give one with --acp-agent 'CMD'*"])
 
 
 def test_options_of_the_mark_and_of_conftest_reach_the_connection(pytester: pytest.Pytester) -> None:
@@ -206,7 +206,7 @@ def test_options_of_the_mark_and_of_conftest_reach_the_connection(pytester: pyte
             assert acp_session.ask("?") == "denied"
         """
     )
-    run(pytester, passed=2)
+    expect_outcomes(pytester, passed=2)
 
 
 @pytest.mark.parametrize("way", ["option", "mark", "ini"])
@@ -226,7 +226,7 @@ def test_a_call_that_never_ends_fails_after_the_timeout(pytester: pytest.Pyteste
     )
     if way == "ini":
         pytester.makeini("[pytest]\nacp_timeout = 1.5\n")
-    result = run(pytester, *(["--acp-timeout=1.5"] if way == "option" else []), failed=1)
+    result = expect_outcomes(pytester, *(["--acp-timeout=1.5"] if way == "option" else []), failed=1)
     result.stdout.fnmatch_lines(["*not finished after 1.5 seconds; *@pytest.mark.acp_timeout*"])
 
 
@@ -248,7 +248,7 @@ def test_a_turn_is_cancelled_at_the_given_update(pytester: pytest.Pytester) -> N
             assert acp_session.turn("talk", cancel_at="agent_message_chunk").stop_reason == "cancelled"
         """
     )
-    run(pytester, passed=1)
+    expect_outcomes(pytester, passed=1)
 
 
 def test_a_scenario_shows_the_exchange_when_it_fails(pytester: pytest.Pytester) -> None:
@@ -269,7 +269,7 @@ def test_a_scenario_shows_the_exchange_when_it_fails(pytester: pytest.Pytester) 
             acp_client.run_scenario([send_request("initialize", protocolVersion=1), expect_result(protocolVersion=2)])
         """
     )
-    result = run(pytester, passed=1, failed=1)
+    result = expect_outcomes(pytester, passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
             "*deviated from the scenario at step 2 of 2",
@@ -312,7 +312,7 @@ def test_a_client_runs_against_a_fake_agent(pytester: pytest.Pytester) -> None:
             assert acp_fake_agent.run_client(client, SCENARIO) == "refusal"
         """
     )
-    run(pytester, passed=2)
+    expect_outcomes(pytester, passed=2)
 
 
 def test_a_test_can_wait_for_any_awaitable(pytester: pytest.Pytester) -> None:
@@ -332,4 +332,4 @@ def test_a_test_can_wait_for_any_awaitable(pytester: pytest.Pytester) -> None:
             assert len(acp_agent.run(acp_agent.remote.list_sessions()).sessions) == 1
         """
     )
-    run(pytester, passed=2)
+    expect_outcomes(pytester, passed=2)

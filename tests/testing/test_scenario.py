@@ -400,7 +400,6 @@ def test_a_scenario_can_run_with_faults() -> None:
 
 
 async def test_a_scripted_peer_is_controlled_frame_by_frame() -> None:
-
     ours, theirs = memory_pair()
     agent = ScriptedAgent(ours)
     theirs.send(b'{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":1}}')

@@ -182,7 +182,6 @@ joined = pytest.mark.parametrize("joined", [memory_pair, pipes])
 async def test_frames_sent_before_a_close_arrive_before_the_end(
     joined: Callable[[], tuple[Transport, Transport]],
 ) -> None:
-
     left, right = joined()
     left.send(b"last")
     await left.close("bye")
@@ -207,7 +206,6 @@ small = pytest.mark.parametrize("joined", [full_pair, full_pipes])
 
 @small
 async def test_drain_waits_for_a_slow_reader(joined: Callable[[], tuple[Transport, Transport]]) -> None:
-
     left, right = joined()
     sent = 0
     while not left.congested():
@@ -228,7 +226,6 @@ async def test_drain_waits_for_a_slow_reader(joined: Callable[[], tuple[Transpor
 async def test_two_full_directions_end_with_an_error_that_names_the_peer(
     joined: Callable[[], tuple[Transport, Transport]],
 ) -> None:
-
     left, right = joined()
     for end in (left, right):
         while not end.congested():
@@ -248,7 +245,6 @@ async def test_two_full_directions_end_with_an_error_that_names_the_peer(
 async def test_a_slow_reader_is_not_a_stall(
     joined: Callable[[], tuple[Transport, Transport]],
 ) -> None:
-
     left, right = joined()
     sent = 0
     while not left.congested() or sent < 120:
@@ -269,7 +265,6 @@ async def test_a_slow_reader_is_not_a_stall(
 
 
 async def test_unread_frames_stop_the_reading_so_that_the_producer_slows_down() -> None:
-
     left, right = pipes()
     for _ in range(3000):
         left.send(b"x" * 1000)
@@ -307,7 +302,6 @@ def test_any_chunking_gives_the_same_frames(stream: bytes, cuts: list[int]) -> N
 
 
 async def test_a_frame_over_the_limit_is_reported_and_the_next_one_is_read() -> None:
-
     left, right = pipes(max_frame=1000)
     left.send(b"x" * 5000)
     left.send(b"fine")

@@ -95,7 +95,6 @@ def test_the_error_for_an_invalid_address_lists_valid_ones(wrong: str, says: str
 
 
 async def test_an_unreachable_address_fails_with_the_reason(tmp_path: Path) -> None:
-
     with pytest.raises(StartFailed, match="is the agent running there"):
         async with connect(f"unix:{tmp_path}/nobody.sock"):
             pass

@@ -51,7 +51,6 @@ TELL = "import os,sys;print(*map(os.isatty, range(3)), os.get_terminal_size(0), 
 
 
 async def test_a_command_in_a_pty_is_in_a_terminal_of_its_size_and_others_are_not(tmp_path: Path) -> None:
-
     async with open_terminals(tmp_path) as terminals:
         terminal = await terminals.create(sys.executable, ["-c", TELL], pty=True, rows=30, columns=99)
         assert await output(terminal) == ("True True True os.terminal_size(columns=99, lines=30) True\r\n")
@@ -64,7 +63,6 @@ async def test_a_command_in_a_pty_is_in_a_terminal_of_its_size_and_others_are_no
 
 
 async def test_a_pty_command_controls_its_terminal_and_has_one_stream(tmp_path: Path) -> None:
-
     async with open_terminals(tmp_path, environ={"PATH": os.environ["PATH"]}) as terminals:
         line = 'echo out; echo err >&2; echo "to $TERM" >/dev/tty; exit 3'
         terminal = await terminals.create("/bin/sh", ["-c", line], pty=True)
@@ -74,7 +72,6 @@ async def test_a_pty_command_controls_its_terminal_and_has_one_stream(tmp_path: 
 
 
 async def test_a_pty_takes_input_and_can_be_resized(tmp_path: Path) -> None:
-
     async with open_terminals(tmp_path) as terminals:
         terminal = await terminals.create("/bin/sh", ["-c", 'read a; stty size; echo "got $a"'], pty=True)
         terminal.resize(11, 22)
@@ -83,7 +80,6 @@ async def test_a_pty_takes_input_and_can_be_resized(tmp_path: Path) -> None:
 
 
 async def test_ctrl_c_interrupts_a_pty_command(tmp_path: Path) -> None:
-
     async with open_terminals(tmp_path) as terminals:
         # No fork after the word: a shell that is interrupted between fork and wait waits its child out.
         terminal = await terminals.create("/bin/sh", ["-c", "echo up; exec sleep 1000"], pty=True)
@@ -93,7 +89,6 @@ async def test_ctrl_c_interrupts_a_pty_command(tmp_path: Path) -> None:
 
 
 async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
-
     async with open_terminals(tmp_path) as terminals:
         terminal = await terminals.create("sleep", ["1000"], pty=True)
         terminal.write_input("x" * MAX_PENDING_INPUT)
@@ -104,7 +99,6 @@ async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["kill", "release", "close"])
 async def test_releasing_a_pty_ends_its_whole_process_group(tmp_path: Path, way: str) -> None:
-
     async with open_terminals(tmp_path) as terminals:
         line = "sleep 1000 & echo $!; wait"
         terminal = await terminals.create("/bin/sh", ["-c", line], pty=True)
@@ -148,7 +142,6 @@ async def test_a_failed_start_is_an_error_and_leaves_nothing_open(tmp_path: Path
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 80), (24, -1), (1 << 16, 80)])
 async def test_an_impossible_terminal_size_is_invalid(tmp_path: Path, rows: int, columns: int) -> None:
-
     async with open_terminals(tmp_path) as terminals:
         with pytest.raises(ProtocolError) as caught:
             await terminals.create("true", pty=True, rows=rows, columns=columns)

@@ -73,7 +73,6 @@ def alarm(tmp_path: Path) -> Iterator[Alarm]:
 
 
 async def test_a_command_with_arguments_has_output_and_an_exit_code(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create(sys.executable, ["-c", "print('a b'); raise SystemExit(7)"])
     assert await terminal.wait() == CommandExit(7, None)
@@ -94,7 +93,6 @@ async def test_a_command_with_arguments_has_output_and_an_exit_code(tmp_path: Pa
     ],
 )
 async def test_a_command_alone_may_be_a_shell_line(tmp_path: Path, command: str, args: list[str], text: str) -> None:
-
     terminals = Terminals([str(tmp_path)])
     output = await finished(await terminals.create(command, args))
     assert output == CommandOutput(text, False, CommandExit(0, None))
@@ -112,7 +110,6 @@ async def test_a_program_with_a_space_in_its_path_is_not_a_shell_line(tmp_path: 
 
 
 async def test_both_streams_come_in_order_and_input_is_empty(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     line = "echo out; echo err >&2; cat; echo end; test -t 0 || echo no tty"
     assert (await finished(await terminals.create(line))).text == "out\nerr\nend\nno tty\n"
@@ -143,7 +140,6 @@ async def test_a_command_starts_in_the_first_root_or_in_a_folder_inside(tmp_path
 
 
 async def test_the_environment_is_that_of_the_client_with_the_variables_of_the_agent(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)], environ={"PATH": os.environ["PATH"], "A": "1", "B": "1"})
     for env in ({"B": "2", "C": "x=y"}, [("B", "1"), ("B", "2"), ("C", "x=y")]):
         output = await finished(await terminals.create("echo $A $B $C ${HOME-none}", env=env))
@@ -169,7 +165,6 @@ async def test_the_environment_is_that_of_the_client_with_the_variables_of_the_a
 async def test_a_failed_start_is_an_error_and_leaves_nothing_open(
     tmp_path: Path, command: str, args: list[str], kind: str
 ) -> None:
-
     terminals = Terminals([str(tmp_path)])
     before = len(os.listdir("/dev/fd"))
     assert (await refusal(terminals.create(command, args))).kind == kind
@@ -179,7 +174,6 @@ async def test_a_failed_start_is_an_error_and_leaves_nothing_open(
 
 
 async def test_output_is_the_tail_cut_between_characters(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)], output_limit=8)
     line = "printf 'abc🙂🙂de'"
     assert await finished(await terminals.create(line)) == CommandOutput("🙂de", True, CommandExit(0, None))
@@ -191,7 +185,6 @@ async def test_output_is_the_tail_cut_between_characters(tmp_path: Path) -> None
 
 
 async def test_the_output_limit_of_an_agent_is_bounded(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     size = MAX_OUTPUT_LIMIT + 1_000_000
     terminal = await terminals.create(f"head -c {size} /dev/zero", output_byte_limit=2**64 - 1)
@@ -201,7 +194,6 @@ async def test_the_output_limit_of_an_agent_is_bounded(tmp_path: Path) -> None:
 
 
 async def test_output_can_be_read_while_the_command_runs(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("echo now; exec sleep 1000")
     await until(lambda: terminal.output() == CommandOutput("now\n", False, None))
@@ -210,7 +202,6 @@ async def test_output_can_be_read_while_the_command_runs(tmp_path: Path) -> None
 
 
 async def test_nothing_written_before_the_end_is_missing_after_it(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     for _ in range(20):
         output = await finished(await terminals.create("seq 20000"))
@@ -230,7 +221,6 @@ async def test_output_that_is_still_in_the_pipe_is_read_before_the_end(
 
 
 async def test_a_command_has_ended_even_if_a_child_holds_its_output(tmp_path: Path, alarm: Alarm) -> None:
-
     terminals = Terminals([str(tmp_path)])
     line = "(echo up > alarm; read x < more; echo late; exec sleep 1000 > alarm) & echo first"
     os.mkfifo(tmp_path / "more")
@@ -245,7 +235,6 @@ async def test_a_command_has_ended_even_if_a_child_holds_its_output(tmp_path: Pa
 
 
 async def test_waiting_can_be_cancelled_and_repeated(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("exec sleep 1000")
     with pytest.raises(TimeoutError):
@@ -269,7 +258,6 @@ async def test_waiting_can_be_cancelled_and_repeated(tmp_path: Path) -> None:
 async def test_a_killed_command_has_its_signal_and_keeps_its_id(
     tmp_path: Path, name: str, force: bool, ended: str
 ) -> None:
-
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("exec sleep 1000")
     assert terminal.kill(name, force)
@@ -280,7 +268,6 @@ async def test_a_killed_command_has_its_signal_and_keeps_its_id(
 
 
 async def test_a_signal_that_does_not_exist_is_invalid(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("exec sleep 1000")
     with pytest.raises(ProtocolError) as caught:
@@ -291,7 +278,6 @@ async def test_a_signal_that_does_not_exist_is_invalid(tmp_path: Path) -> None:
 
 
 async def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)], grace=0.05)
     line = "trap '' TERM; echo deaf; while :; do read x < /dev/zero; done"
     terminal = await terminals.create(line)
@@ -307,7 +293,6 @@ async def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(tmp_path
 
 @pytest.mark.parametrize("way", ["kill", "release", "close"])
 async def test_children_of_a_command_end_with_it(tmp_path: Path, alarm: Alarm, way: str) -> None:
-
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("(echo up; exec sleep 1000) > alarm & wait")
     await until(alarm.up)
@@ -322,7 +307,6 @@ async def test_children_of_a_command_end_with_it(tmp_path: Path, alarm: Alarm, w
 
 
 async def test_a_child_that_ignores_sigterm_is_killed_with_its_parent(tmp_path: Path, alarm: Alarm) -> None:
-
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("(trap '' TERM; echo up; exec sleep 1000) > alarm & wait")
     await until(alarm.up)
@@ -369,7 +353,7 @@ async def test_commands_end_when_their_owner_is_killed(tmp_path: Path, alarm: Al
     owner = await asyncio.create_subprocess_exec(sys.executable, "-c", OWNER_OF_TERMINALS, str(tmp_path), LEAVES)
     await until(alarm.up)
     owner.kill()
-    await owner.wait()
+    assert await owner.wait() == -signal.SIGKILL
     await until(alarm.gone)
 
 
@@ -385,7 +369,6 @@ async def test_the_pid_of_an_ended_process_is_not_reused_before_its_release(tmp_
 
 
 async def test_a_released_terminal_is_unknown_and_its_process_is_reaped(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("exec sleep 1000")
     await asyncio.gather(terminal.release(), terminal.release())
@@ -406,7 +389,6 @@ def test_an_unknown_id_is_an_error(tmp_path: Path) -> None:
 
 
 async def test_a_timeout_kills_the_command_and_is_recorded(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     slow = await terminals.create("exec sleep 1000", timeout=0.01)
     fast = await terminals.create("true", timeout=1000)
@@ -418,7 +400,6 @@ async def test_a_timeout_kills_the_command_and_is_recorded(tmp_path: Path) -> No
 
 
 async def test_the_number_of_open_terminals_is_limited(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)], max_open=2)
     first = await terminals.create("true")
     await terminals.create("true")
@@ -434,7 +415,6 @@ async def test_the_number_of_open_terminals_is_limited(tmp_path: Path) -> None:
 
 
 async def test_closing_ends_all_commands_and_prevents_new_ones(tmp_path: Path) -> None:
-
     before = len(os.listdir("/dev/fd"))
     terminals = Terminals([str(tmp_path)])
     opened = [await terminals.create("exec sleep 1000") for _ in range(5)]
@@ -451,7 +431,6 @@ async def test_closing_ends_all_commands_and_prevents_new_ones(tmp_path: Path) -
 
 
 async def test_closing_waits_for_a_running_release(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create("exec sleep 1000")
     release = asyncio.ensure_future(terminal.release())
@@ -462,7 +441,6 @@ async def test_closing_waits_for_a_running_release(tmp_path: Path) -> None:
 
 
 async def test_a_release_that_is_cancelled_still_kills(tmp_path: Path, alarm: Alarm) -> None:
-
     terminals = Terminals([str(tmp_path)], grace=BOUND)
     terminal = await terminals.create("trap '' TERM; echo up > alarm; exec sleep 1000 > alarm")
     await until(alarm.up)
@@ -497,7 +475,6 @@ async def test_without_pidfd_a_thread_waits_for_the_process(
 
 
 async def test_a_signal_without_a_name_is_shown_by_its_number(tmp_path: Path) -> None:
-
     terminals = Terminals([str(tmp_path)])
     terminal = await terminals.create(f"kill -{int(signal.SIGRTMIN) + 1} $$")
     assert await terminal.wait() == CommandExit(None, f"SIG{int(signal.SIGRTMIN) + 1}")

@@ -43,7 +43,6 @@ async def changes_until(seen: DirectoryWatch, done: Callable[[dict[str, str]], b
 
 @WAYS
 async def test_created_modified_and_deleted_files_are_reported(tmp_path: Path, interval: float | None) -> None:
-
     (tmp_path / "old").write_text("old")
     (tmp_path / "gone").write_text("gone")
     seen = await Files([str(tmp_path)]).watch(str(tmp_path), interval=interval)
@@ -63,7 +62,6 @@ async def test_created_modified_and_deleted_files_are_reported(tmp_path: Path, i
 
 @WAYS
 async def test_a_recursive_watch_includes_folders_created_later(tmp_path: Path, interval: float | None) -> None:
-
     (tmp_path / "a" / "b").mkdir(parents=True)
     seen = await Files([str(tmp_path)]).watch(str(tmp_path), True, interval=interval)
     (tmp_path / "a" / "b" / "deep").write_text("1")
@@ -85,7 +83,6 @@ async def test_a_recursive_watch_includes_folders_created_later(tmp_path: Path, 
 
 @WAYS
 async def test_a_watch_is_not_recursive_by_default(tmp_path: Path, interval: float | None) -> None:
-
     (tmp_path / "a").mkdir()
     seen = await Files([str(tmp_path)]).watch(str(tmp_path), interval=interval)
     (tmp_path / "a" / "inner").write_text("1")
@@ -96,7 +93,6 @@ async def test_a_watch_is_not_recursive_by_default(tmp_path: Path, interval: flo
 
 @WAYS
 async def test_a_single_file_can_be_watched_and_created_again(tmp_path: Path, interval: float | None) -> None:
-
     file = tmp_path / "file"
     file.write_text("1")
     seen = await Files([str(tmp_path)]).watch(str(file), interval=interval)
@@ -110,7 +106,6 @@ async def test_a_single_file_can_be_watched_and_created_again(tmp_path: Path, in
 
 @WAYS
 async def test_a_watch_ends_when_its_folder_is_deleted(tmp_path: Path, interval: float | None) -> None:
-
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "file").write_text("1")
@@ -125,7 +120,6 @@ async def test_a_watch_ends_when_its_folder_is_deleted(tmp_path: Path, interval:
 
 @WAYS
 async def test_a_folder_that_leaves_the_roots_is_not_followed(tmp_path: Path, interval: float | None) -> None:
-
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     for place in (inside, inside / "a", outside):
         place.mkdir()
@@ -149,7 +143,6 @@ async def test_a_folder_that_leaves_the_roots_is_not_followed(tmp_path: Path, in
 async def test_a_link_to_a_folder_outside_is_an_entry_and_is_not_followed(
     tmp_path: Path, interval: float | None
 ) -> None:
-
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()
     outside.mkdir()

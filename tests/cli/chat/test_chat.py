@@ -138,6 +138,8 @@ def test_tab_completes_slash_commands_files_and_colon_commands(here: Path) -> No
         terminal.await_last("› :mode code")
         terminal.type(ENTER)
         terminal.await_text("mode is now Code")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
 
 
 def test_modes_models_and_options_are_shown_and_changed(here: Path) -> None:
@@ -178,6 +180,9 @@ def test_colon_commands_typed_quickly_run_one_by_one(here: Path) -> None:
         terminal.await_text("verbose is now on")
         terminal.await_text("policy mode is now plan")
         terminal.await_text("there is no command :nosuch; :help lists all commands")
+        replies = ("model is now", "verbose is now", "policy mode is now", "there is no command")
+        positions = [terminal.text.index(reply) for reply in replies]
+        assert positions == sorted(positions)
 
 
 def test_the_input_history_is_kept_and_private(here: Path, tmp_path: Path) -> None:
@@ -216,8 +221,8 @@ def test_updates_outside_turns_are_shown_above_the_input_line(here: Path) -> Non
         terminal.type("/late" + ENTER)
         terminal.await_text("session title is now 'A session with late news'")
         terminal.await_last("›")
-        shown = terminal.text
-        assert shown.index("More comes after") < shown.index("This came after") < shown.index("session title is now")
+        screen = terminal.text
+        assert screen.index("More comes after") < screen.index("This came after") < screen.index("session title is now")
 
 
 def test_the_input_line_waits_until_updates_after_a_turn_are_shown(here: Path) -> None:
@@ -237,6 +242,7 @@ def test_the_input_line_waits_until_updates_after_a_turn_are_shown(here: Path) -
         terminal.type("go" + ENTER)
         terminal.await_line("one two three four")
         terminal.await_last("›")
+        assert terminal.text.count("one two three four") == 1
 
 
 def test_lines_fit_a_narrower_window(here: Path) -> None:
@@ -246,6 +252,7 @@ def test_lines_fit_a_narrower_window(here: Path) -> None:
         terminal.type("/echo " + "word " * 20 + ENTER)
         terminal.await_line("word word word word word word word word")  # no word is broken
         terminal.await_last("›")
+        assert all(len(line) <= 40 for line in terminal.text.split("\n"))
 
 
 def test_an_agent_cannot_draw_a_question_or_drive_the_terminal(here: Path) -> None:
@@ -254,6 +261,7 @@ def test_an_agent_cannot_draw_a_question_or_drive_the_terminal(here: Path) -> No
         terminal.type("/echo ▌ y/n? <b>" + ENTER)
         terminal.await_line("| y/n? <b>")
         terminal.await_last("›")
+        assert "▌ y/n? <b>" not in terminal.text.split("\n")
 
 
 def test_chat_survives_an_error_and_ends_after_an_exit_without_restart(here: Path) -> None:

@@ -87,7 +87,6 @@ def test_a_turn_continues_when_its_author_quits_and_stays_apart_from_the_next(se
 
 
 async def test_a_cancelled_suspension_does_not_block_the_next_one(tmp_path: Path) -> None:
-
     with create_pipe_input() as keys:
         history = InputHistory(str(tmp_path / "history"))
         editor = LineEditor(history, lambda _: (), lambda: "", input=keys, output=DummyOutput())
@@ -110,7 +109,6 @@ async def test_a_cancelled_suspension_does_not_block_the_next_one(tmp_path: Path
 
 
 async def test_the_input_line_waits_for_an_open_question() -> None:
-
     person = InterruptiblePrompter(OutputStream(sys.stdout), 0)
     async with person.hold_terminal():
         waiting = asyncio.create_task(person.wait_until_free())

@@ -176,7 +176,6 @@ def test_turns_of_other_members_are_not_in_the_answer(served: Served, shared_fol
 
 
 async def test_a_run_without_a_terminal_leaves_questions_to_other_members(served: Served, shared_folder: Path) -> None:
-
     is_queued = asyncio.Event()
 
     async def permission(_: Any) -> str:
@@ -231,7 +230,6 @@ def test_an_agent_on_a_host_uses_the_clients_folder_under_the_users_policy(serve
 
 
 async def test_access_to_the_clients_folder_ends_with_its_connection(served: Served, client_folder: Path) -> None:
-
     received: asyncio.Queue[Any] = asyncio.Queue()
     on = {"_dragoman/workspace": lambda params: received.put_nowait(params["files"])}
     announce = {"host": {"presence": True}}

@@ -120,7 +120,6 @@ def test_a_session_does_not_continue_in_a_folder_that_became_a_link(tmp_path: Pa
 
 
 async def test_an_ambiguous_id_prefix_is_not_a_new_name() -> None:
-
     store = MemoryStore()
     for id in ("0f0e0d0c-roof", "0f0e0d0c-loft"):
         await store.append(id, [Draft(kind="opened", actor="user", time="", body={})])

@@ -313,7 +313,6 @@ def test_keys_are_fetched_only_from_secure_urls(jwks_uri: Any) -> None:
 
 @pytest.mark.parametrize("keys", [OSError("no route"), ValueError("no JSON"), RecursionError("deep"), [], {"keys": 3}])
 async def test_an_unreachable_issuer_is_retried_only_after_a_delay(keys: Any) -> None:
-
     now = time.time()
     provider, reports = Scripted(), list[str]()
     valid, provider.keys = provider.keys, keys

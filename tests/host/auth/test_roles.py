@@ -33,7 +33,6 @@ def record_notifications(received: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.item("004-76")
 async def test_a_viewer_sees_everything_and_may_change_nothing(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("vic", permission="allow") as vic:
         one = await open_session(ann, tmp_path)
         await hosted.host.session_roles.set_role(one.id, "vic", "viewer")
@@ -54,7 +53,6 @@ async def test_a_viewer_sees_everything_and_may_change_nothing(tmp_path: Path) -
 
 
 async def test_session_ids_of_other_users_are_not_found(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("eve") as eve:
         one = await open_session(ann, tmp_path)
         calls: list[tuple[str, dict[str, Any]]] = [
@@ -82,7 +80,6 @@ async def test_session_ids_of_other_users_are_not_found(tmp_path: Path) -> None:
 
 
 async def test_a_share_link_opens_one_session_only(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann:
         one, two = await open_session(ann, tmp_path), await open_session(ann, tmp_path)
         await one.ask("x")
@@ -101,7 +98,6 @@ async def test_a_share_link_opens_one_session_only(tmp_path: Path) -> None:
 async def test_prompts_of_three_people_queue_visibly_and_each_is_answered_by_its_own_turn(
     tmp_path: Path, store: Any
 ) -> None:
-
     received: list[tuple[str, Any]] = []
     async with (
         running_host() as hosted,
@@ -159,7 +155,6 @@ def test_a_client_on_an_url_connection_can_prompt_and_list() -> None:
 
 
 async def test_a_queued_turn_does_not_time_out_as_silent(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann", extra_capabilities={"host": {"turns": True}}) as ann:
         one = await open_session(ann, tmp_path)
         async with one.prompt("wait gate", idle_timeout=30.0) as turn:
@@ -178,7 +173,6 @@ async def test_a_queued_turn_does_not_time_out_as_silent(tmp_path: Path) -> None
 
 
 async def test_a_cancel_withdraws_ones_own_waiting_prompts_and_editors_stop_the_turn(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ann") as ben:
         one = await open_session(ann, tmp_path)
         two = await ben.resume_session(one.id, "/")
@@ -195,7 +189,6 @@ async def test_a_cancel_withdraws_ones_own_waiting_prompts_and_editors_stop_the_
 
 
 async def test_a_turn_continues_without_clients_and_a_returning_client_gets_all_of_it(tmp_path: Path) -> None:
-
     async with running_host() as hosted:
         async with hosted.client("ann") as ann:
             one = await open_session(ann, tmp_path)
@@ -211,7 +204,6 @@ async def test_a_turn_continues_without_clients_and_a_returning_client_gets_all_
 
 @pytest.mark.item("004-76")
 async def test_presence_shows_members_roles_and_typing(tmp_path: Path) -> None:
-
     received: list[tuple[str, Any]] = []
     async with running_host() as hosted, hosted.client("ann", name="zed", **record_notifications(received)) as ann:
         one = await open_session(ann, tmp_path)
@@ -236,7 +228,6 @@ async def test_presence_shows_members_roles_and_typing(tmp_path: Path) -> None:
 
 
 async def test_an_admin_changes_roles_and_removes_members(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
         one = await open_session(ann, tmp_path)
         change = {"sessionId": one.id, "user": "ben", "role": "editor"}
@@ -251,7 +242,6 @@ async def test_an_admin_changes_roles_and_removes_members(tmp_path: Path) -> Non
 
 
 async def test_prompts_past_the_limit_are_refused(tmp_path: Path) -> None:
-
     async with running_host(limits=HostLimits(max_prompts=1)) as hosted, hosted.client("ann") as ann:
         one = await open_session(ann, tmp_path)
         prompt = {"sessionId": one.id, "prompt": [{"type": "text", "text": "wait gate"}]}

@@ -18,7 +18,6 @@ def commands(body: bytes) -> list[str]:
 
 
 async def test_a_share_link_opened_in_a_browser_explains_its_use(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at:
         shares = f"/api/sessions/{at.session}/shares"
         created = (await at.ann("POST", shares, {"role": "viewer", "seconds": 600})).json

@@ -116,7 +116,6 @@ def test_a_token_with_an_invalid_user_or_role_is_not_created(register: HostDatab
 
 
 async def test_the_opener_of_a_session_is_its_admin_and_others_do_not_see_it(register: HostDatabase) -> None:
-
     await register.set_creator("s1", "ann")
     await register.set_creator("s1", "ben")  # too late
     assert await register.role_of("ann", "s1") == "admin"
@@ -130,7 +129,6 @@ async def test_the_opener_of_a_session_is_its_admin_and_others_do_not_see_it(reg
 
 
 async def test_a_session_nobody_opened_belongs_to_the_owner_also_when_shared(register: HostDatabase) -> None:
-
     assert await register.role_of("owner", "old") == "admin"
     assert await register.role_of("ann", "old") is None
     await register.set_role("old", "ann", "editor")

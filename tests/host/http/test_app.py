@@ -94,7 +94,6 @@ async def hosted_app(tmp_path: Path, **options: Any) -> AsyncIterator[HostedApp]
 
 
 async def test_the_api_reads_and_changes_visible_sessions(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at:
         place = f"/api/sessions/{quote(at.session)}"
         [listed] = (await at.ann("GET", "/api/sessions")).json["sessions"]
@@ -115,7 +114,6 @@ async def test_the_api_reads_and_changes_visible_sessions(tmp_path: Path) -> Non
 
 
 async def test_another_users_session_is_not_found_until_it_is_shared(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at:
         place = f"/api/sessions/{at.session}"
         for method, path in (
@@ -144,7 +142,6 @@ async def test_another_users_session_is_not_found_until_it_is_shared(tmp_path: P
 
 
 async def test_the_opener_of_a_session_may_name_it_with_an_editor_token(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at:
         place = f"/api/sessions/{at.session}"
         editing = Caller(at.app, at.tokens.create("ann", "editor")[0])
@@ -161,7 +158,6 @@ async def test_the_opener_of_a_session_may_name_it_with_an_editor_token(tmp_path
 
 
 async def test_the_owner_sees_sessions_nobody_opened_also_from_remote(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at:
         draft = Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={"cwd": "/"})
         await at.hosted.host.store.append("old", [draft])
@@ -171,7 +167,6 @@ async def test_the_owner_sees_sessions_nobody_opened_also_from_remote(tmp_path: 
 
 
 async def test_a_share_link_opens_only_its_session_until_it_is_revoked(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at:
         place = f"/api/sessions/{at.session}"
         created = (await at.ann("POST", f"{place}/shares", {"role": "editor", "seconds": 60, "name": "eve"})).json
@@ -206,7 +201,6 @@ async def test_connections_with_a_revoked_token_are_closed(tmp_path: Path, monke
 
 
 async def test_the_pages_show_sessions_and_no_content(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at:
         page = await at.ann("GET", "/")
         text = page.body.decode()
@@ -230,7 +224,6 @@ async def test_the_pages_show_sessions_and_no_content(tmp_path: Path) -> None:
 
 
 async def test_without_a_token_only_health_checks_are_served(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path) as at:
         stranger = Caller(at.app)
         assert (await stranger("GET", "/healthz")).json == {"status": "ok"}
@@ -245,7 +238,6 @@ async def test_without_a_token_only_health_checks_are_served(tmp_path: Path) -> 
 
 
 async def test_foreign_origins_and_wrong_requests_are_refused(tmp_path: Path) -> None:
-
     async with hosted_app(tmp_path, limits=ServerLimits(rate=1.0, burst=20)) as at:
         assert (await at.ann("GET", "/api/sessions", origin="https://evil.example")).status == 403
         assert (await at.ann("GET", "/", host="evil.example")).status == 421

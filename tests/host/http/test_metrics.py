@@ -60,7 +60,6 @@ def test_a_flood_of_reasons_does_not_fill_the_memory() -> None:
 
 
 async def test_commits_of_a_store_are_measured() -> None:
-
     metrics = Metrics()
     store = TimedStore(MemoryStore(), metrics.observe_commit)
     await store.append("s", [Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={})])

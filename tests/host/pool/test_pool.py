@@ -50,7 +50,6 @@ def run(scene: Awaitable[None]) -> None:
 
 
 async def test_sessions_of_a_user_share_a_real_process_and_nothing_else(tmp_path: Path) -> None:
-
     before = descriptors()
     host = Host([REAL], store=MemoryStore(), session_roles=MemorySessionRoles(), share_processes=True)
     hosted = Hosted(host, [], [])
@@ -111,7 +110,6 @@ async def test_sessions_of_a_user_share_a_real_process_and_nothing_else(tmp_path
 
 
 async def test_a_crash_of_a_shared_process_is_reported_in_each_session_and_each_restarts(tmp_path: Path) -> None:
-
     host = Host([REAL], store=MemoryStore(), session_roles=MemorySessionRoles(), share_processes=True)
     hosted = Hosted(host, [], [])
     received: list[tuple[str, Any]] = []
@@ -147,7 +145,6 @@ async def test_a_crash_of_a_shared_process_is_reported_in_each_session_and_each_
 async def test_a_fork_shares_the_process_of_its_own_user_only(
     tmp_path: Path,
 ) -> None:
-
     async with running_host(share_processes=True) as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
         one, _ = [await open_session(ann, tmp_path) for _ in range(2)]
         count = len(hosted.agents)
@@ -172,7 +169,6 @@ async def test_a_fork_shares_the_process_of_its_own_user_only(
 
 
 async def test_a_session_of_a_former_admin_gets_its_own_process(tmp_path: Path) -> None:
-
     async with running_host(share_processes=True) as hosted, hosted.client("ann") as ann, hosted.client("ben") as ben:
         one, two = [await open_session(ann, tmp_path) for _ in range(2)]
         directory = hosted.host.session_roles
@@ -241,7 +237,6 @@ async def test_a_second_login_reaches_a_shared_process(tmp_path: Path) -> None:
     ],
 )
 async def test_dialects_that_name_the_session_share_and_the_others_report_why_not(dialect: str, why: str) -> None:
-
     agent_config = [NamedAgent(name="talker", command="talker", dialect=dialect)]
     reports: list[str] = []
     making = running_host(
@@ -257,7 +252,6 @@ async def test_dialects_that_name_the_session_share_and_the_others_report_why_no
 
 
 async def test_sessions_of_a_crow_agent_ask_cancel_and_close_separately_in_one_process(tmp_path: Path) -> None:
-
     agent_config = [NamedAgent(name="talker", command="talker", dialect="crow")]
     person = Person()
     making = running_host(lambda: talker(dialect="crow"), agents=agent_config, share_processes=True)
@@ -282,7 +276,6 @@ async def test_sessions_of_a_crow_agent_ask_cancel_and_close_separately_in_one_p
 
 
 async def test_sandboxed_agents_have_a_process_per_session() -> None:
-
     boxed, plain = [
         NamedAgent(name=name, command="true", dialect="v1", sandbox=name == "boxed") for name in ("boxed", "plain")
     ]

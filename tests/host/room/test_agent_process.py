@@ -32,7 +32,6 @@ def test_repeated_crashes_increase_the_restart_delay() -> None:
 
 
 async def test_an_agent_stops_when_all_have_left_and_a_prompt_starts_it_again(tmp_path: Path) -> None:
-
     async with running_host(limits=HostLimits(idle_timeout=0.0)) as hosted:
         async with hosted.client() as ann:
             session = await open_session(ann, tmp_path)
@@ -52,7 +51,6 @@ async def test_an_agent_stops_when_all_have_left_and_a_prompt_starts_it_again(tm
 
 
 async def test_two_simultaneous_prompts_start_one_agent(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client() as ann, hosted.client() as ben:
         one = await open_session(ann, tmp_path)
         await one.ask("x")
@@ -65,7 +63,6 @@ async def test_two_simultaneous_prompts_start_one_agent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_watched", [True, False])
 async def test_an_agent_that_crashes_in_a_turn_is_reported_and_restarted(is_watched: bool, tmp_path: Path) -> None:
-
     received: list[tuple[str, Any]] = []
     async with running_host() as hosted:
         async with hosted.client("ann", **record_notifications(received)) as ann:
@@ -88,7 +85,6 @@ async def test_an_agent_that_crashes_in_a_turn_is_reported_and_restarted(is_watc
 
 
 async def test_an_agent_that_keeps_crashing_is_restarted_with_a_delay(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann:
         session = await open_session(ann, tmp_path)
         await denied(session.ask("die"))
@@ -118,7 +114,6 @@ async def test_the_mode_is_set_again_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_restarted_host_continues_its_sessions(tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "log.db"), durability="off")
     try:
         async with running_host(store=store) as hosted, hosted.client() as ann:
@@ -147,7 +142,6 @@ async def test_a_restarted_host_continues_its_sessions(tmp_path: Path) -> None:
 
 
 async def test_an_open_prompt_gets_an_error_when_the_host_stops(tmp_path: Path) -> None:
-
     before = asyncio.all_tasks()
     async with running_host() as hosted, hosted.client() as ann, hosted.client() as ben:
         session = await open_session(ann, tmp_path)
@@ -177,7 +171,6 @@ class Failing(MemoryStore):
 
 
 async def test_a_store_failure_is_reported_and_the_session_recovers(tmp_path: Path) -> None:
-
     store = Failing()
     async with running_host(store=store) as hosted, hosted.client() as ann:
         session = await open_session(ann, tmp_path)

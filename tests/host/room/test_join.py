@@ -68,7 +68,6 @@ async def numbers(hosted: Hosted, id: str) -> list[int]:
 
 @pytest.mark.parametrize("stored", ["memory", "sqlite"])
 async def test_a_client_that_joins_mid_stream_gets_each_entry_once_in_order(stored: str, tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "log.db"), durability="off") if stored == "sqlite" else None
     try:
         async with running_host(store=store) as hosted, hosted.client() as ann:
@@ -90,7 +89,6 @@ async def test_a_client_that_joins_mid_stream_gets_each_entry_once_in_order(stor
 
 
 async def test_a_cursor_replays_only_later_entries(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client() as ann:
         session = await open_session(ann, tmp_path)
         for word in ("one", "two", "three"):
@@ -121,7 +119,6 @@ async def test_a_cursor_replays_only_later_entries(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cursor", [-1, "x", 1.5, True])
 async def test_an_invalid_cursor_is_refused(cursor: Any, tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client() as ann:
         session = await open_session(ann, tmp_path)
         client = await raw(hosted)
@@ -131,7 +128,6 @@ async def test_an_invalid_cursor_is_refused(cursor: Any, tmp_path: Path) -> None
 
 
 async def test_a_client_that_does_not_read_is_disconnected_and_delays_nobody(tmp_path: Path) -> None:
-
     async with (
         running_host(limits=HostLimits(max_unread_bytes=200_000)) as hosted,
         hosted.client() as ann,
@@ -150,7 +146,6 @@ async def test_a_client_that_does_not_read_is_disconnected_and_delays_nobody(tmp
 
 
 async def test_entries_written_by_another_program_are_sent_in_order(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client() as ann:
         session = await open_session(ann, tmp_path)
         client = await raw(hosted)
@@ -168,7 +163,6 @@ async def test_entries_written_by_another_program_are_sent_in_order(tmp_path: Pa
 
 
 async def test_a_detached_client_gets_nothing_more(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client() as ann, hosted.client() as ben:
         session = await open_session(ann, tmp_path)
         other = await ben.resume_session(session.id, "/")
@@ -179,7 +173,6 @@ async def test_a_detached_client_gets_nothing_more(tmp_path: Path) -> None:
 
 
 async def test_a_client_with_malformed_frames_does_not_affect_others(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client() as ann:
         session = await open_session(ann, tmp_path)
         client = await raw(hosted)
@@ -196,7 +189,6 @@ async def test_a_client_with_malformed_frames_does_not_affect_others(tmp_path: P
 
 
 async def test_a_client_that_closes_a_session_during_replay_is_not_a_member(tmp_path: Path) -> None:
-
     async with running_host() as hosted:
         peer = ScriptedPeer(hosted.connect_as())
         await peer.request(1, "initialize", {"protocolVersion": 1})

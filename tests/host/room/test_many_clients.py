@@ -85,7 +85,6 @@ class RandomUser:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_every_view_equals_the_log_whatever_people_do(seed: int, tmp_path: Path) -> None:
-
     dice = random.Random(seed)
     async with running_host() as hosted, hosted.client() as opener:
         sessions = [(await opener.open_session(str(tmp_path))).id for _ in range(SESSIONS)]

@@ -24,7 +24,6 @@ from tests.host.memory_host import messages_of, open_session, running_host, unti
 
 
 async def test_a_client_without_a_socket_is_away_until_it_reconnects(tmp_path: Path) -> None:
-
     async with running_host() as hosted:
         ours, theirs = memory_pair()
         target: Any = theirs
@@ -57,7 +56,6 @@ class Wire:
 
 
 async def test_a_transport_reports_when_its_socket_detaches_and_attaches() -> None:
-
     transport = WebSocketServerTransport("ann", ServerLimits(), is_resumable=True)
     received: list[bool] = []
     transport.on_attached = received.append
@@ -91,7 +89,6 @@ class Stuck(Wire):
 
 
 async def test_a_slow_consumer_gets_a_close_code(tmp_path: Path) -> None:
-
     async with running_host(limits=HostLimits(max_unread_bytes=100_000)) as hosted, hosted.client("ann") as ann:
         session = await open_session(ann, tmp_path)
         transport, wire = WebSocketServerTransport("ann", ServerLimits()), Stuck()
@@ -114,7 +111,6 @@ async def test_a_slow_consumer_gets_a_close_code(tmp_path: Path) -> None:
 
 
 async def test_the_log_names_the_members_of_each_turn(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann:
         session = await open_session(ann, tmp_path)
         host, store = hosted.host, hosted.host.store

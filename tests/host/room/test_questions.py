@@ -63,7 +63,6 @@ async def answer_of(hosted: Hosted, id: str) -> tuple[str, str, str]:
 
 @pytest.mark.item("004-76")
 async def test_the_first_answer_wins_and_the_others_see_who_decided(tmp_path: Path) -> None:
-
     received: list[tuple[str, Any]] = []
     ann, ben = Person(), Person()
     async with (
@@ -86,7 +85,6 @@ async def test_the_first_answer_wins_and_the_others_see_who_decided(tmp_path: Pa
 
 
 async def test_simultaneous_answers_decide_once(tmp_path: Path) -> None:
-
     ann, ben = Person(), Person()
     async with running_host() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=ben) as two:
         session = await open_session(one, tmp_path)
@@ -102,7 +100,6 @@ async def test_simultaneous_answers_decide_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["full", "pending_only"])
 async def test_a_question_survives_disconnects_and_is_asked_again(policy: str, tmp_path: Path) -> None:
-
     first, http2_socket = Person(), Person()
     async with running_host() as hosted:
         async with hosted.client(permission=first) as one:
@@ -119,7 +116,6 @@ async def test_a_question_survives_disconnects_and_is_asked_again(policy: str, t
 
 
 async def test_unattended_questions_are_denied_if_so_configured(tmp_path: Path) -> None:
-
     async with running_host(limits=HostLimits(waits_unattended=False)) as hosted:
         async with hosted.client(permission=Person()) as one:
             session = await open_session(one, tmp_path)
@@ -128,7 +124,6 @@ async def test_unattended_questions_are_denied_if_so_configured(tmp_path: Path) 
 
 
 async def test_the_deadline_runs_only_while_an_eligible_member_is_present(tmp_path: Path) -> None:
-
     async with running_host(limits=HostLimits(answer_timeout=0.3)) as hosted, hosted.client("vic") as vic:
         async with hosted.client(permission=Person()) as one:
             session = await open_session(one, tmp_path)
@@ -143,7 +138,6 @@ async def test_the_deadline_runs_only_while_an_eligible_member_is_present(tmp_pa
 
 
 async def test_the_deadline_is_paused_while_the_only_eligible_member_has_no_socket(tmp_path: Path) -> None:
-
     async with running_host(limits=HostLimits(answer_timeout=0.3)) as hosted, hosted.client(permission=Person()) as one:
         session = await open_session(one, tmp_path)
         (client,) = hosted.host.clients
@@ -156,7 +150,6 @@ async def test_the_deadline_is_paused_while_the_only_eligible_member_has_no_sock
 
 
 async def test_a_question_stays_open_until_the_last_member_dismisses_it(tmp_path: Path) -> None:
-
     ann, ben = Person(), Person()
     async with running_host() as hosted, hosted.client(permission=ann) as one, hosted.client(permission=ben) as two:
         session = await open_session(one, tmp_path)
@@ -171,7 +164,6 @@ async def test_a_question_stays_open_until_the_last_member_dismisses_it(tmp_path
 
 
 async def test_cancelling_the_turn_withdraws_the_question(tmp_path: Path) -> None:
-
     ann = Person()
     async with (
         running_host() as hosted,
@@ -191,7 +183,6 @@ async def test_cancelling_the_turn_withdraws_the_question(tmp_path: Path) -> Non
 
 
 async def test_a_question_of_a_crashed_agent_is_withdrawn(tmp_path: Path) -> None:
-
     ann = Person()
     async with running_host() as hosted, hosted.client(permission=ann) as one:
         session = await open_session(one, tmp_path)

@@ -11,7 +11,6 @@ from tests.host.memory_host import messages_of, open_session, running_host, unti
 
 
 async def test_one_client_opens_and_prompts_as_with_any_agent(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client() as ann:
         session = await open_session(ann, tmp_path)
         assert await session.ask("hello") == "heard hello"
@@ -20,7 +19,6 @@ async def test_one_client_opens_and_prompts_as_with_any_agent(tmp_path: Path) ->
 
 @pytest.mark.item("004-76")
 async def test_a_second_client_joins_live_and_both_see_the_same(tmp_path: Path) -> None:
-
     async with running_host() as hosted, hosted.client("ann") as ann, hosted.client("ann") as ben:
         one = await open_session(ann, tmp_path)
         await one.ask("first")
@@ -37,7 +35,6 @@ async def test_a_second_client_joins_live_and_both_see_the_same(tmp_path: Path) 
 
 
 async def test_a_question_is_sent_to_all_who_may_answer_and_the_first_answer_wins(tmp_path: Path) -> None:
-
     asked: list[str] = []
     slow = asyncio.Event()
 
@@ -63,7 +60,6 @@ async def test_a_question_is_sent_to_all_who_may_answer_and_the_first_answer_win
 
 
 async def test_a_prompt_is_not_echoed_to_its_sender(tmp_path: Path) -> None:
-
     received: list[object] = []
     async with running_host() as hosted, hosted.client() as ann:
         session = await open_session(ann, tmp_path)

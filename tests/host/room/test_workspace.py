@@ -105,7 +105,6 @@ def runner() -> Agent:
 
 
 async def test_a_terminal_ends_with_the_client_that_ran_it(tmp_path: Path) -> None:
-
     received: list[tuple[str, Any]] = []
     async with (
         running_host(runner, make_guard=free_guard) as hosted,
@@ -159,7 +158,6 @@ async def test_command_output_is_sent_once_to_all_but_the_client_that_ran_it(tmp
 
 
 async def test_a_workspace_use_that_policy_asks_about_is_sent_to_the_members(tmp_path: Path) -> None:
-
     asked: list[str] = []
 
     def allow(params: Any) -> str:
@@ -197,7 +195,6 @@ async def test_members_are_shown_what_a_write_would_write(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "../outside.txt"])
 async def test_the_host_gives_no_access_outside_the_session_folders(path: str, tmp_path: Path) -> None:
-
     (tmp_path / "in").mkdir()
     (tmp_path / "outside.txt").write_text("secret")
     async with running_host(make_guard=free_guard) as hosted, hosted.client("ann") as ann:

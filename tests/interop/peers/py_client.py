@@ -245,8 +245,8 @@ class Player:
         self.client.cancel_on = cancel_on
         return await self._agent.prompt(session_id=session, prompt=[text_block(text)])
 
-    async def desert(self, session: str, text: str, file: str) -> None:
-        """Begin a turn, and leave the agent in the middle of it: when it has made this file."""
+    async def disconnect(self, session: str, text: str, file: str) -> None:
+        """Start a turn, and disconnect when the agent has created this file."""
         turn = asyncio.ensure_future(self.prompt(session, text, "allow_once"))
         while not Path(file).exists():  # noqa: ASYNC110 (another process makes it)
             await asyncio.sleep(0.01)

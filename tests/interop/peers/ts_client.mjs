@@ -156,7 +156,7 @@ const steps = {
     const prompt = [{ type: "text", text: step.text }];
     return connection.agent.request(methods.agent.session.prompt, { sessionId: step.session, prompt });
   },
-  async desert({ session, text, file }) {
+  async disconnect({ session, text, file }) {
     const turn = steps.prompt({ session, text, answer: "allow_once" }).catch(() => null);
     while (!existsSync(file)) await pause(10);
     await steps.stop();

@@ -93,7 +93,6 @@ def send_prompt(client: Raw, session: str) -> int:
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("work", [obeys, swallows, cleans_up, breaks, refuses, works_in_a_group])
 async def test_a_cancelled_turn_ends_as_cancelled_whatever_its_code_does(work: Work, times: int) -> None:
-
     agent, begun = agent_with(work)
     async with raw_connection(agent) as client:
         session = await new_session(client)
@@ -238,7 +237,6 @@ async def test_a_cancel_reaches_a_prompt_whose_turn_has_not_begun(
 
 
 async def test_a_cancel_of_a_client_that_did_not_open_the_session_is_ignored() -> None:
-
     agent, begun = agent_with(obeys)
     async with raw_connection(agent) as client, raw_connection(agent) as stranger:
         session = await new_session(client)
@@ -254,7 +252,6 @@ async def test_a_cancel_of_a_client_that_did_not_open_the_session_is_ignored() -
 
 @pytest.mark.parametrize("method", ["session/close", "session/delete"])
 async def test_closing_or_deleting_a_session_ends_its_turn_also_of_another_client(method: str) -> None:
-
     agent, begun = agent_with(obeys)
     async with raw_connection(agent) as client, raw_connection(agent) as other:
         session = await new_session(client)

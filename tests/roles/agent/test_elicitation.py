@@ -30,7 +30,6 @@ def eliciting_agent(question: Any, **declared: Any) -> tuple[Agent, list[Any]]:
 
 @pytest.mark.parametrize("dialect", ["v1", "banjo"])
 async def test_a_form_is_filled_in(dialect: str) -> None:
-
     form = {
         "branch": str,
         "force": bool,
@@ -68,7 +67,6 @@ async def test_a_form_is_filled_in(dialect: str) -> None:
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_form_that_is_not_filled_in_is_no_error(action: str) -> None:
-
     agent, received = eliciting_agent(lambda turn: turn.elicit("Which?", form={"branch": str}))
     async with raw_connection(agent, capabilities=BOTH) as client:
         client.answers["elicitation/create"] = lambda _: {"action": action}
@@ -80,7 +78,6 @@ async def test_a_form_that_is_not_filled_in_is_no_error(action: str) -> None:
 
 @pytest.mark.parametrize("content", [{}, {"how": "magic"}, {"how": 1}, None])
 async def test_an_answer_that_does_not_match_the_form_names_the_field(content: Any) -> None:
-
     agent, received = eliciting_agent(lambda turn: turn.elicit("How?", form={"how": ["merge", "rebase"]}))
     async with raw_connection(agent, capabilities=BOTH) as client:
         client.answers["elicitation/create"] = lambda _: {"action": "accept", "content": content}
@@ -126,7 +123,6 @@ async def test_a_link_is_opened_and_the_client_is_told_when_it_is_complete() -> 
     ],
 )
 async def test_a_client_is_asked_only_in_modes_it_announced(capabilities: Any, mode: str) -> None:
-
     given: dict[str, Any] = {"form": {"branch": str}} if mode == "form" else {"url": "https://example.org"}
     agent, received = eliciting_agent(lambda turn: turn.elicit("Which?", **given))
     async with raw_connection(agent, capabilities=capabilities) as client:
@@ -136,7 +132,6 @@ async def test_a_client_is_asked_only_in_modes_it_announced(capabilities: Any, m
 
 
 async def test_a_dialect_without_such_questions_is_never_asked() -> None:
-
     agent, received = eliciting_agent(lambda turn: turn.elicit("Which?", form={"branch": str}))
     async with raw_connection(agent, "draft", {"fs": {"read": True}}) as client:
         session = (await client.result("session/new", {"workingDirectory": CWD}))["sessionId"]
@@ -147,7 +142,6 @@ async def test_a_dialect_without_such_questions_is_never_asked() -> None:
 
 
 async def test_a_question_is_a_form_or_a_link() -> None:
-
     faults: list[str] = []
 
     async def question(turn: Turn) -> None:
@@ -163,7 +157,6 @@ async def test_a_question_is_a_form_or_a_link() -> None:
 
 
 async def test_a_cancelled_turn_withdraws_its_question() -> None:
-
     agent, _ = eliciting_agent(lambda turn: turn.elicit("Which?", form={"branch": str}))
     async with raw_connection(agent, capabilities=BOTH) as client:
         session = await new_session(client)

@@ -57,7 +57,6 @@ def reply(asked: Any, result: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
 async def test_requests_before_the_end_of_input_are_answered(dialect: str) -> None:
-
     async with translated_editor(dialect) as (editor, agent, running):
         editor.peer.send(call(1, "initialize", HELLO))
         await editor.say_no_more()
@@ -69,7 +68,6 @@ async def test_requests_before_the_end_of_input_are_answered(dialect: str) -> No
 
 
 async def test_a_turn_ends_without_a_client_that_could_be_asked() -> None:
-
     async with translated_editor("v1") as (editor, agent, running):
         editor.peer.send(call(1, "initialize", HELLO))
         agent.send(reply(await agent.expect(method="initialize"), WORDS["v1"].introduction))
@@ -88,7 +86,6 @@ async def test_a_turn_ends_without_a_client_that_could_be_asked() -> None:
 
 
 async def test_the_translator_ends_when_the_editor_disconnects() -> None:
-
     async with translated_editor("v1") as (editor, agent, running):
         editor.peer.send(call(1, "initialize", HELLO))
         await agent.expect(method="initialize")

@@ -50,7 +50,6 @@ def test_a_method_that_only_works_with_another_adds_no_capability(method: str) -
 
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
 async def test_an_agent_lists_a_directory_through_a_custom_handler(dialect: str) -> None:
-
     agent = Agent("lister")
 
     @agent.prompt

@@ -59,7 +59,6 @@ async def agents(repeater: Repeater) -> AsyncIterator[list[RemoteAgent]]:
 
 @pytest.mark.item("004-09")
 async def test_six_sessions_of_three_agents_run_side_by_side_and_do_not_mix() -> None:
-
     async with agents(Repeater(6)) as remotes:
         sessions = [await remote.open_session(CWD) for remote in remotes for _ in range(2)]
         assert len({session.id for session in sessions}) == 6
@@ -70,7 +69,6 @@ async def test_six_sessions_of_three_agents_run_side_by_side_and_do_not_mix() ->
 
 @pytest.mark.item("004-09")
 async def test_cancelling_one_session_does_not_affect_another() -> None:
-
     agent = Agent("patient", version="1")
     go_on = asyncio.Event()
 
@@ -94,7 +92,6 @@ async def test_cancelling_one_session_does_not_affect_another() -> None:
 
 
 async def test_a_question_in_one_session_does_not_block_another() -> None:
-
     agent = Agent("asker", version="1")
     answered = asyncio.Event()
 

@@ -30,7 +30,6 @@ def reporting_agent(streaming: bool = True) -> Agent:
 
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_the_pieces_of_a_message_carry_its_id_on_the_wire(streaming: bool) -> None:
-
     async with raw_connection(reporting_agent(streaming)) as client:
         session = await new_session(client)
         await prompt_and_wait(client, session)
@@ -51,7 +50,6 @@ async def test_the_pieces_of_a_message_carry_its_id_on_the_wire(streaming: bool)
 
 
 async def test_a_client_joins_the_chunks_also_after_loading() -> None:
-
     async with connect_in_memory(reporting_agent()) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
@@ -96,7 +94,6 @@ async def test_text_outside_messages_with_ids_is_a_separate_message(streaming: b
 
 @pytest.mark.parametrize(("client", "dialect"), [*TRANSLATED, ("crow", "v1"), ("v1", "2025.1")])
 async def test_dialects_without_ids_get_the_chunks_in_order(client: str, dialect: str) -> None:
-
     async with translated(reporting_agent(), client, dialect) as remote:
         session = await remote.open_session(CWD)
         assert await session.ask("go") == "one uno twodosdone"

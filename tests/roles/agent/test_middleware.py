@@ -27,7 +27,6 @@ def talking_agent() -> Agent:
 
 
 async def test_every_message_goes_through_the_chain_the_first_registered_first() -> None:
-
     agent = talking_agent()
     seen: list[str] = []
 
@@ -59,7 +58,6 @@ async def test_every_message_goes_through_the_chain_the_first_registered_first()
 
 @pytest.mark.parametrize("dialect", ["v1", "draft", "2025.1"])
 async def test_a_message_can_be_claimed_changed_or_refused_in_any_dialect(dialect: str) -> None:
-
     agent = talking_agent()
 
     @agent.middleware
@@ -95,7 +93,6 @@ async def test_a_message_can_be_claimed_changed_or_refused_in_any_dialect(dialec
 
 
 async def test_a_turn_behind_middleware_is_cancelled_like_any_other() -> None:
-
     agent = Agent("slow")
 
     @agent.middleware
@@ -118,7 +115,6 @@ async def test_a_turn_behind_middleware_is_cancelled_like_any_other() -> None:
 
 @pytest.mark.parametrize("dialect", ["v1", "draft", "crow"])
 async def test_an_extension_is_answered_by_its_own_function_in_any_dialect(dialect: str) -> None:
-
     agent = talking_agent()
     received: list[Any] = []
 
@@ -138,7 +134,6 @@ async def test_an_extension_is_answered_by_its_own_function_in_any_dialect(diale
 
 
 async def test_a_method_of_the_library_can_be_served_otherwise_and_the_client_told_of_extensions() -> None:
-
     agent = talking_agent()
 
     @agent.on("session/list")

@@ -38,7 +38,6 @@ def recording_agent(**declared: Any) -> tuple[Agent, list[Any]]:
 
 
 async def test_session_hooks_are_called_for_every_step() -> None:
-
     agent, happened = recording_agent(
         modes=[SessionMode(id="a", name="A"), SessionMode(id="b", name="B")],
         options=[Option.select("route", ["x", "y"])],
@@ -77,7 +76,6 @@ async def test_session_hooks_are_called_for_every_step() -> None:
 
 @pytest.mark.parametrize("dialect", ["v1", "draft"])
 async def test_a_session_that_a_hook_rejects_does_not_exist(dialect: str) -> None:
-
     agent = Agent("full")
 
     @agent.on_session_opened
@@ -102,7 +100,6 @@ def prompt(mode: str) -> dict[str, Any]:
 async def test_a_system_prompt_is_accepted_as_the_author_declared(
     declared: str, capability: Any, append: bool, override: bool
 ) -> None:
-
     agent = Agent("instructed", system_prompt_mode=declared)
     async with raw_connection(agent) as client:
         capabilities = client.received[0]["result"]["agentCapabilities"]["sessionCapabilities"]
@@ -117,7 +114,6 @@ async def test_a_system_prompt_is_accepted_as_the_author_declared(
 
 
 async def test_additional_directories_are_sent_each_time_and_must_be_absolute() -> None:
-
     agent, _ = recording_agent()
     async with raw_connection(agent) as client:
         session = await new_session(client, additionalDirectories=["/opt/a", "/opt/b"])
@@ -179,7 +175,6 @@ async def test_our_client_goes_through_all_pages(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_unstable_methods_are_served_if_the_author_declared_them() -> None:
-
     agent, happened = recording_agent(unstable=True)
     async with raw_connection(agent) as client:
         capabilities = client.received[0]["result"]["agentCapabilities"]["sessionCapabilities"]
@@ -204,7 +199,6 @@ async def test_unstable_methods_are_served_if_the_author_declared_them() -> None
 
 @pytest.mark.item("003-26")
 async def test_history_can_be_replayed_but_not_changed() -> None:
-
     agent, _ = recording_agent()
     async with raw_connection(agent) as client:
         session = await new_session(client)

@@ -51,7 +51,6 @@ async def set_value(client: Raw, session: str, option: str, said: Any, **members
 
 
 async def test_every_kind_of_option_is_shown_and_set_by_an_official_client() -> None:
-
     options = [MODELS, ROUTES, Option.switch("loud"), Option.json_value("max_tokens", 4096)]
     agent, received = agent_with_options(options=options)
     boolean: Any = {"session": {"configOptions": {"boolean": {}}}}
@@ -75,7 +74,6 @@ async def test_every_kind_of_option_is_shown_and_set_by_an_official_client() -> 
 
 
 async def test_an_official_client_that_knows_no_switches_is_shown_a_choice_of_two() -> None:
-
     agent, received = agent_with_options(options=[Option.switch("loud")])
     async with raw_connection(agent) as client:
         session = await new_session(client)
@@ -85,7 +83,6 @@ async def test_an_official_client_that_knows_no_switches_is_shown_a_choice_of_tw
 
 
 async def test_options_are_separate_for_each_session() -> None:
-
     agent, _ = agent_with_options(options=[MODELS])
     async with raw_connection(agent) as client:
         one, other = await new_session(client), await new_session(client)
@@ -96,7 +93,6 @@ async def test_options_are_separate_for_each_session() -> None:
 
 @pytest.mark.item("004-17")
 async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json() -> None:
-
     agent, received = agent_with_options(
         modes=MODES, options=[Option.json_value("maxTokens", 100), Option.switch("autoApprove")]
     )
@@ -127,7 +123,6 @@ async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json(
 
 @pytest.mark.item("003-10")
 async def test_a_banjo_client_chooses_a_model_and_gets_every_change() -> None:
-
     agent, received = agent_with_options(options=[MODELS], dialect="banjo")
     async with raw_connection(agent, "banjo") as client:
         result = await client.result("session/new", {"cwd": CWD})
@@ -152,7 +147,6 @@ async def test_a_banjo_client_chooses_a_model_and_gets_every_change() -> None:
 @pytest.mark.parametrize("dialect", ["banjo", "v1"])
 @pytest.mark.parametrize(("option", "said"), [("auto_resume", "off"), ("route", "duet"), ("primary_agent", "codex")])
 async def test_banjos_options_are_set_and_answered_with_the_full_list(dialect: str, option: str, said: str) -> None:
-
     agent, received = agent_with_options(options=BANJO, dialect=dialect)
     async with raw_connection(agent, dialect) as client:
         session = await new_session(client)
@@ -166,7 +160,6 @@ async def test_banjos_options_are_set_and_answered_with_the_full_list(dialect: s
 
 
 async def test_an_option_that_a_hook_rejects_is_not_set() -> None:
-
     agent, received = agent_with_options(modes=MODES, options=[Option.select("mood", ["good", "bad"])])
     async with raw_connection(agent) as client:
         session = await new_session(client)

@@ -40,7 +40,6 @@ async def merged_prompt(
 @pytest.mark.item("003-19")
 @pytest.mark.parametrize("dialect", ["v1", "banjo"])
 async def test_text_and_context_are_joined_and_links_are_read_through_the_client(dialect: str) -> None:
-
     context = {"uri": f"file://{CWD}/a.zig#L42:50", "text": "const a = 1;\n", "mimeType": "text/zig"}
     text, client = await merged_prompt(
         "Compare",
@@ -67,7 +66,6 @@ async def test_text_and_context_are_joined_and_links_are_read_through_the_client
 
 @pytest.mark.item("003-19")
 async def test_links_are_described_if_the_client_offers_no_files() -> None:
-
     named = link(f"file://{CWD}/a.py", title="The start", mimeType="text/x-python", size=12, description="main")
     text, client = await merged_prompt("See", named)
     assert text == f"See\n\n[link: The start, file://{CWD}/a.py, text/x-python, 12 bytes, main]"
@@ -79,7 +77,6 @@ async def test_links_are_described_if_the_client_offers_no_files() -> None:
     [("#L3:5", 3, 3), ("#L3", 3, 1), ("#L3-5", 3, 3), ("#L3-L5", 3, 3), ("#L5:3", 5, 1), ("#top", None, None)],
 )
 async def test_a_link_to_lines_reads_these_lines(fragment: str, line: int | None, limit: int | None) -> None:
-
     asked: list[Any] = []
 
     def offers(params: Any) -> Any:
@@ -105,7 +102,6 @@ async def test_a_link_to_lines_reads_these_lines(fragment: str, line: int | None
     ],
 )
 async def test_nothing_outside_the_sessions_folders_is_read(uri: str) -> None:
-
     text, client = await merged_prompt(link(uri), capabilities=FILES, offers=lambda _: {"content": "secret"})
     assert text.startswith("[link: ")
     assert uri in text
@@ -113,21 +109,18 @@ async def test_nothing_outside_the_sessions_folders_is_read(uri: str) -> None:
 
 
 async def test_additional_folders_are_the_sessions_own() -> None:
-
     uri = "file:///usr/share/notes/a.md"
     text, _ = await merged_prompt(link(uri), capabilities=FILES, offers=lambda _: {"content": "a note"})
     assert text == f"[context: {uri}]\na note\n[end of context]"
 
 
 async def test_a_file_that_the_client_cannot_read_is_described_with_the_reason() -> None:
-
     text, _ = await merged_prompt(link(f"file://{CWD}/gone.py"), capabilities=FILES)  # the client refuses
     assert text.startswith(f"[link: gone.py, file://{CWD}/gone.py; not read: ")
 
 
 @pytest.mark.item("003-19")
 async def test_an_attachment_of_a_draft_prompt_is_read_like_a_link() -> None:
-
     agent = Agent("merging")
     received: list[str] = []
 

@@ -55,14 +55,12 @@ async def check_providers(remote: Any) -> None:
 
 
 async def test_a_client_sets_providers_and_turns_them_off() -> None:
-
     async with connect_in_memory(agent_with_providers()) as remote:
         await check_providers(remote)
 
 
 @pytest.mark.parametrize(("client", "dialect"), [("banjo", "v1"), ("v1", "banjo")])
 async def test_providers_work_through_a_translator(client: str, dialect: str) -> None:
-
     async with translated(agent_with_providers(), client, dialect) as remote:
         await check_providers(remote)
 
@@ -79,7 +77,6 @@ async def test_providers_work_through_a_translator(client: str, dialect: str) ->
     ],
 )
 async def test_an_invalid_provider_setting_is_rejected_and_changes_nothing(method: str, params: Any) -> None:
-
     async with raw_connection(agent_with_providers()) as client:
         before = await client.result("providers/list", {})
         assert (await client.error(method, params))["code"] == -32602
@@ -101,7 +98,6 @@ def test_provider_keys_are_never_sent() -> None:
 
 @pytest.mark.parametrize(("agent", "dialect"), [(Agent("none"), "v1"), (Agent("none"), "draft")])
 async def test_an_agent_that_declared_none_has_no_such_methods(agent: Agent, dialect: str) -> None:
-
     async with connect_in_memory(agent, dialect=dialect) as remote:
         with pytest.raises(ProtocolError) as refused:
             await remote.list_providers()

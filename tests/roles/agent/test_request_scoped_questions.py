@@ -42,7 +42,6 @@ def eliciting_agent() -> Agent:
 
 
 async def test_a_question_in_a_hook_names_the_request_and_no_session() -> None:
-
     async with raw_connection(eliciting_agent(), "v1", FORMS) as client:
         client.answers["elicitation/create"] = lambda asked: (
             {"action": "accept"} if asked["mode"] == "url" else {"action": "accept", "content": {"name": "Ada"}}
@@ -73,14 +72,12 @@ async def check_questions(remote: Any) -> None:
 
 
 async def test_the_user_answers_what_is_asked_about_a_request() -> None:
-
     async with connect_in_memory(eliciting_agent(), elicit=reply) as remote:
         await check_questions(remote)
 
 
 @pytest.mark.parametrize(("client", "dialect"), [("v1", "v1"), ("banjo", "v1"), ("v1", "banjo")])
 async def test_through_a_translator_the_question_has_the_clients_request_id(client: str, dialect: str) -> None:
-
     open_ids: list[Any] = []
     named: list[Any] = []
 
@@ -97,7 +94,6 @@ async def test_through_a_translator_the_question_has_the_clients_request_id(clie
 
 
 async def test_elicit_outside_a_request_raises() -> None:
-
     agent = Agent("early")
 
     @agent.prompt

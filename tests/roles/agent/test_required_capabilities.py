@@ -13,7 +13,6 @@ from dragoman.transport.memory import memory_pair
 
 @pytest.mark.item("004-42")
 async def test_an_agent_refuses_a_client_that_lacks_what_it_requires_and_names_it() -> None:
-
     agent = Agent(
         "picky",
         version="1",
@@ -36,7 +35,6 @@ async def test_an_agent_refuses_a_client_that_lacks_what_it_requires_and_names_i
 
 @pytest.mark.item("004-42")
 async def test_a_client_that_offers_what_is_required_is_told_what_that_is() -> None:
-
     agent = Agent("picky", version="1", dialect="draft", required_capabilities={"fs": {"read": True}})
     async with connect_in_memory(agent, dialect="draft", workspace=WorkspaceAccess()) as remote:
         side = (remote.initialize_result.meta or {})["dragoman"]
@@ -45,7 +43,6 @@ async def test_a_client_that_offers_what_is_required_is_told_what_that_is() -> N
 
 @pytest.mark.item("004-42")
 async def test_our_client_rejects_an_agent_that_requires_more_than_it_offers() -> None:
-
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 

@@ -45,7 +45,6 @@ def two_responder_agent(**declared: Any) -> Agent:
 async def test_the_route_says_who_answers_and_the_primary_agent_who_begins(
     settings: dict[str, str], received: str, dialect: str
 ) -> None:
-
     async with connect_in_memory(two_responder_agent(), dialect=dialect) as remote:
         session = await remote.open_session(CWD)
         for option, value in settings.items():
@@ -54,7 +53,6 @@ async def test_the_route_says_who_answers_and_the_primary_agent_who_begins(
 
 
 async def test_a_responder_that_ends_the_turn_early_is_the_last() -> None:
-
     async with connect_in_memory(two_responder_agent()) as remote:
         session = await remote.open_session(CWD)
         await session.set_option("route", "duet")
@@ -78,7 +76,6 @@ async def test_with_one_responder_there_are_no_route_options() -> None:
 
 
 async def test_with_auto_resume_a_new_session_continues_the_last_one_of_its_folder() -> None:
-
     modes = [SessionMode(id="a", name="A"), SessionMode(id="b", name="B")]
     agent = two_responder_agent(options=[Option.auto_resume()], modes=modes)
     went_on: list[tuple[str, str]] = []
@@ -106,7 +103,6 @@ async def test_with_auto_resume_a_new_session_continues_the_last_one_of_its_fold
 
 
 async def test_without_auto_resume_each_session_starts_empty() -> None:
-
     agent = two_responder_agent()
     async with raw_connection(agent) as client:
         await new_session(client)

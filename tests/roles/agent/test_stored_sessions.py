@@ -128,7 +128,6 @@ def test_a_session_is_there_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_expired_damaged_and_unknown_sessions_give_different_errors() -> None:
-
     store = MemoryStore()
     async with connect_in_memory(stored_agent(store)) as client:
         session = await client.open_session("/")
@@ -197,7 +196,6 @@ def test_archived_state_and_title_survive_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_client_is_answered_after_its_setting_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-
     store = MemoryStore()
     keep = store.append
 
@@ -222,7 +220,6 @@ async def test_a_client_is_answered_after_its_setting_is_stored(monkeypatch: pyt
 
 
 async def test_a_loss_in_translation_is_logged_in_its_session() -> None:
-
     store = MemoryStore()
     async with connect_in_memory(stored_agent(store), dialect="2025.1", cwd="/") as client:
         sessions = [await client.open_session("/") for _ in range(3)]
@@ -239,7 +236,6 @@ async def test_a_loss_in_translation_is_logged_in_its_session() -> None:
 
 
 async def test_messages_that_are_sent_whole_are_logged_whole() -> None:
-
     store = MemoryStore()
     async with connect_in_memory(stored_agent(store, streaming=False)) as client:
         session = await client.open_session("/")
@@ -253,7 +249,6 @@ async def test_messages_that_are_sent_whole_are_logged_whole() -> None:
 
 
 async def test_a_store_that_fails_fails_the_prompt_and_may_recover(monkeypatch: pytest.MonkeyPatch) -> None:
-
     store = MemoryStore()
     keep = store.append
 

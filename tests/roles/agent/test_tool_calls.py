@@ -92,13 +92,11 @@ async def break_down(call: Tool) -> None:
 async def test_a_call_is_announced_allowed_worked_on_and_ended_in_that_order(
     work: Work, granted: Any, story: Any
 ) -> None:
-
     assert await run_and_get_statuses(work, granted) == story
 
 
 @pytest.mark.item("004-33", "004-68")
 async def test_a_draft_client_is_told_what_the_call_is_for_and_how_it_failed() -> None:
-
     agent = Agent("doing")
 
     @agent.prompt
@@ -210,7 +208,6 @@ async def test_a_call_that_is_open_when_the_turn_is_cancelled_becomes_cancelled(
 
 
 async def test_an_official_client_gets_the_same_in_its_four_states() -> None:
-
     async with raw_connection(tool_agent(ask_and_write)) as client:
         chosen = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
         client.answers["session/request_permission"] = lambda _: chosen
@@ -266,7 +263,6 @@ async def test_a_call_that_fails_while_it_awaits_permission_is_denied() -> None:
 
 
 async def test_a_call_whose_block_ends_while_it_awaits_permission_is_cancelled() -> None:
-
     waiting: list[asyncio.Task[Any]] = []
 
     async def work(call: Tool) -> None:

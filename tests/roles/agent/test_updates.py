@@ -63,7 +63,6 @@ STATES = [
 
 
 async def test_a_plan_is_sent_whole_after_every_step() -> None:
-
     client = await run_turn(work)
     plans = updates(client, "plan")
     assert [[(e["content"], e["status"]) for e in plan["entries"]] for plan in plans] == STATES
@@ -79,7 +78,6 @@ async def test_plan_steps_given_as_one_list_raise() -> None:
 
 
 async def test_a_plan_in_the_draft_and_in_2025_1() -> None:
-
     client = await run_turn_in_draft(work)
     plans = client.updates("plan")
     assert [[(s["description"], s["status"]) for s in plan["steps"]] for plan in plans] == STATES
@@ -99,7 +97,6 @@ async def name_plans(turn: Turn) -> None:
 
 
 async def test_named_plans_are_sent_to_clients_that_support_them_and_plain_plans_to_others() -> None:
-
     client = await run_turn(name_plans, {"plan": {}})
     shown = [(update["plan"]["planId"], update["plan"]["type"]) for update in updates(client, "plan_update")]
     assert shown == [("build", "items"), ("docs", "items"), ("build", "items")]
@@ -116,7 +113,6 @@ async def test_named_plans_are_sent_to_clients_that_support_them_and_plain_plans
 
 
 async def test_history_is_replayed_in_the_form_that_the_loading_client_supports() -> None:
-
     agent = acting_agent(name_plans)
     async with raw_connection(agent, capabilities={"plan": {}}) as client:
         session = await new_session(client)
@@ -156,7 +152,6 @@ async def change_settings(turn: Turn) -> None:
 
 
 async def test_settings_of_the_session_are_changed_and_sent() -> None:
-
     client = await run_turn(change_settings, modes=MODES, options=[Option.select("route", ["auto", "codex"])])
     assert updates(client, "session_info_update")[0]["title"] == "A good name"
     assert updates(client, "current_mode_update")[0]["currentModeId"] == "code"
@@ -173,7 +168,6 @@ async def test_settings_of_the_session_are_changed_and_sent() -> None:
 
 
 async def test_commands_of_a_session_are_sent_again_before_the_answer_to_a_load() -> None:
-
     agent = acting_agent(change_settings, modes=MODES, options=[Option.select("route", ["auto", "codex"])])
     async with raw_connection(agent) as client:
         session = await new_session(client)
@@ -193,7 +187,6 @@ async def send_notices(turn: Turn) -> None:
 
 
 async def test_notices_and_compactions_are_sent_only_to_clients_that_support_them() -> None:
-
     client = await run_turn(send_notices, {"session": {"notices": {}, "compaction": {}}})
     [notice] = updates(client, "notice")
     assert (notice["severity"], notice["title"], notice["description"]) == (

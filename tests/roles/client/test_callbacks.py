@@ -172,7 +172,6 @@ async def test_an_open_banjo_permission_request_is_answered_with_cancelled_when_
 
 @pytest.mark.item("003-12")
 async def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_four_kinds() -> None:
-
     agent = asking_agent()
     agent.dialect = "banjo"
     ours, theirs = memory_pair()
@@ -204,7 +203,6 @@ async def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_fo
 
 @pytest.mark.parametrize(("path", "answer"), [(f"{CWD}/a", "allow_once o0"), (f"{CWD}/b", "reject_once o2")])
 async def test_a_policy_is_an_object_that_can_be_called(path: str, answer: str) -> None:
-
     policy = Policy(path)
     async with connect_in_memory(asking_agent(), permission=policy) as remote:
         assert await (await remote.open_session(CWD)).ask("go") == answer
@@ -213,7 +211,6 @@ async def test_a_policy_is_an_object_that_can_be_called(path: str, answer: str) 
 
 @pytest.mark.parametrize(("wish", "answer"), [("allow", "allow_once o0"), ("deny", "reject_once o2")])
 async def test_allow_and_deny_are_accepted_as_policies(wish: str, answer: str) -> None:
-
     async with connect_in_memory(asking_agent(), permission=wish) as remote:
         assert await (await remote.open_session(CWD)).ask("go") == answer
 
@@ -225,7 +222,6 @@ def test_another_string_is_rejected_at_once() -> None:
 
 @pytest.mark.parametrize(("client", "agent"), [("v1", "draft"), ("draft", "v1"), ("crow", "v1")])
 async def test_a_policy_is_asked_through_a_translator(client: str, agent: str) -> None:
-
     asked: list[str] = []
 
     def allow(question: RequestPermissionParams) -> str | None:
@@ -273,7 +269,6 @@ def eliciting_agent() -> Agent:
     ],
 )
 async def test_a_form_is_filled_declined_or_closed(reply: Any, received: str) -> None:
-
     asked: list[CreateElicitationParams] = []
 
     async def elicit(question: CreateElicitationParams) -> Any:
@@ -289,7 +284,6 @@ async def test_a_form_is_filled_declined_or_closed(reply: Any, received: str) ->
 
 @pytest.mark.parametrize(("reply", "received"), [(True, "accept"), ({"ignored": 1}, "accept"), (False, "decline")])
 async def test_a_link_is_passed_unchanged_and_only_accepted(reply: Any, received: str) -> None:
-
     shown: list[Any] = []
 
     def elicit(question: CreateElicitationParams) -> Any:
@@ -339,7 +333,6 @@ def test_a_mode_that_does_not_exist_cannot_be_answered() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"elicit": {"url": lambda _: True}}])
 async def test_an_elicitation_that_was_not_offered_is_rejected_without_asking(options: Any) -> None:
-
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
@@ -356,7 +349,6 @@ async def test_an_elicitation_that_was_not_offered_is_rejected_without_asking(op
 
 
 async def test_our_agent_does_not_ask_a_client_that_offers_no_questions() -> None:
-
     async with connect_in_memory(eliciting_agent()) as remote:
         with pytest.raises(ProtocolError) as caught:
             await (await remote.open_session(CWD)).ask("form")
@@ -364,7 +356,6 @@ async def test_our_agent_does_not_ask_a_client_that_offers_no_questions() -> Non
 
 
 async def test_cancelling_the_turn_closes_its_form() -> None:
-
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
     asked = asyncio.Event()
@@ -401,6 +392,5 @@ async def test_cancelling_the_turn_closes_its_form() -> None:
 
 @pytest.mark.parametrize(("client", "agent"), [("banjo", "v1"), ("v1", "banjo")])
 async def test_elicitations_pass_a_translator_if_both_dialects_have_them(client: str, agent: str) -> None:
-
     async with translated(eliciting_agent(), client, agent, elicit=lambda _: {"name": "Ada"}) as remote:
         assert await (await remote.open_session(CWD)).ask("form") == "accept {'name': 'Ada'}"

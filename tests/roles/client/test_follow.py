@@ -37,7 +37,6 @@ TOLD = [Location(path=A, line=3, tool_call_id="c1"), Location(path=B, line=7, to
 
 
 async def test_each_location_is_reported_once_in_order() -> None:
-
     async with connect_in_memory(locating_agent()) as remote:
         session = await remote.open_session(CWD)
         received: list[Location] = []
@@ -77,7 +76,6 @@ async def test_a_range_of_the_draft_arrives_whole() -> None:
 
 @pytest.mark.item("004-37")
 async def test_a_range_that_our_agent_names_is_the_drafts_location_on_the_wire() -> None:
-
     agent = Agent("pointer", version="1", dialect="draft")
 
     @agent.prompt
@@ -102,7 +100,6 @@ async def test_a_range_that_our_agent_names_is_the_drafts_location_on_the_wire()
 
 @pytest.mark.parametrize(("client", "agent"), TRANSLATED)
 async def test_locations_pass_a_translator(client: str, agent: str) -> None:
-
     async with translated(locating_agent(), client, agent) as remote:
         session = await remote.open_session(CWD)
         received: list[Location] = []
@@ -127,7 +124,6 @@ async def test_following_ends_with_the_session_and_when_it_is_closed() -> None:
 
 
 async def test_following_ends_when_the_agent_exits() -> None:
-
     agent = Agent("mortal", version="1")
     ours, theirs = memory_pair()
     serving = agent.start_connection(theirs)

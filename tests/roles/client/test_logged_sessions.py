@@ -81,7 +81,6 @@ def run(test: Any) -> None:
 
 
 async def test_everything_is_in_the_log_in_the_order_it_happened(tmp_path: Path) -> None:
-
     store = await SqliteStore.open(str(tmp_path / "s.db"))
     received: list[str] = []
     async with connect_in_memory(
@@ -108,7 +107,6 @@ async def test_everything_is_in_the_log_in_the_order_it_happened(tmp_path: Path)
 
 
 async def test_nothing_is_delivered_before_it_is_stored() -> None:
-
     store = Slow()
     async with connect_in_memory(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
@@ -129,7 +127,6 @@ async def test_nothing_is_delivered_before_it_is_stored() -> None:
 
 
 async def test_the_agent_gets_a_prompt_only_after_it_is_stored() -> None:
-
     store = Slow()
     prompts: list[str] = []
     agent = Agent("listener")
@@ -151,7 +148,6 @@ async def test_the_agent_gets_a_prompt_only_after_it_is_stored() -> None:
 
 
 async def test_a_stream_is_stored_in_few_commits_without_loss() -> None:
-
     store = Slow()
     async with connect_in_memory(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
@@ -165,7 +161,6 @@ async def test_a_stream_is_stored_in_few_commits_without_loss() -> None:
 
 
 async def test_a_store_that_fails_ends_the_turn_with_its_error_and_may_recover() -> None:
-
     store = Slow()
     async with connect_in_memory(talking_agent(), store=store) as agent:
         session = await agent.open_session("/")
@@ -184,7 +179,6 @@ async def test_a_store_that_fails_ends_the_turn_with_its_error_and_may_recover()
 
 
 async def test_late_updates_of_a_turn_that_could_not_be_stored_do_not_go_to_the_next() -> None:
-
     agent, begun = Agent("late"), asyncio.Event()
 
     @agent.prompt
@@ -216,7 +210,6 @@ async def test_late_updates_of_a_turn_that_could_not_be_stored_do_not_go_to_the_
 
 
 async def test_forms_and_their_values_are_logged_on_both_sides_and_links_without_keys() -> None:
-
     kept = MemoryStore()
     agent = Agent("asker", store=kept)
 
@@ -247,7 +240,6 @@ async def test_forms_and_their_values_are_logged_on_both_sides_and_links_without
 
 
 async def test_a_loss_in_translation_is_logged_in_its_session() -> None:
-
     store = MemoryStore()
     server = McpServer(name="db", command="db", args=[], env=[])
     async with connect_in_memory(talking_agent(), store=store, dialect="2025.1", cwd="/") as client:
@@ -262,7 +254,6 @@ async def test_a_loss_in_translation_is_logged_in_its_session() -> None:
 
 
 async def test_set_mode_returns_after_the_mode_is_logged() -> None:
-
     store = Slow()
     agent = talking_agent()
     agent.modes = [SessionMode(id="ask", name="Ask"), SessionMode(id="code", name="Code")]
@@ -289,7 +280,6 @@ async def test_file_uses_are_logged_without_their_content(tmp_path: Path) -> Non
 
 
 async def test_secrets_of_mcp_servers_are_stored_separately_and_reused() -> None:
-
     store = MemoryStore()
     server = McpServer(name="db", command="db", args=[], env=[NameValue(name="TOKEN", value="s3cret")])
     agent = talking_agent()
@@ -306,7 +296,6 @@ async def test_secrets_of_mcp_servers_are_stored_separately_and_reused() -> None
 
 @pytest.mark.parametrize("is_fork", [False, True])
 async def test_an_imported_session_has_no_servers_and_folders_until_it_is_opened_here(is_fork: bool) -> None:
-
     elsewhere, here = MemoryStore(), MemoryStore()
     server = McpServer(name="db", command="/bin/sh", args=["-c", "evil"], env=[])
     async with connect_in_memory(talking_agent(), store=elsewhere) as remote:
@@ -328,7 +317,6 @@ async def test_an_imported_session_has_no_servers_and_folders_until_it_is_opened
 
 
 async def test_a_session_is_resumed_or_loaded_if_the_agent_has_it() -> None:
-
     store = MemoryStore()
     agent = talking_agent()
     async with connect_in_memory(agent, store=store) as remote:
@@ -350,7 +338,6 @@ async def test_a_session_is_resumed_or_loaded_if_the_agent_has_it() -> None:
 
 
 async def test_a_session_that_its_agent_lost_continues_with_the_transcript() -> None:
-
     store = MemoryStore()
     async with connect_in_memory(talking_agent(), store=store) as remote:
         session = await remote.open_session("/")
@@ -381,7 +368,6 @@ async def test_agents_that_count_their_sessions_do_not_share_a_log(monkeypatch: 
 
 
 async def test_a_fork_begins_with_the_log_of_its_origin() -> None:
-
     store = MemoryStore()
     async with connect_in_memory(talking_agent(), store=store) as remote:
         session = await remote.open_session("/")
@@ -395,7 +381,6 @@ async def test_a_fork_begins_with_the_log_of_its_origin() -> None:
 
 
 async def test_the_exit_of_an_agent_is_the_last_log_entry() -> None:
-
     store = MemoryStore()
     agent = Agent("mortal")
     leaving: list[Any] = []

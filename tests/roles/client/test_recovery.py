@@ -79,7 +79,6 @@ def test_agents_that_call_an_unknown_session_something_else_are_understood(
 
 @pytest.mark.item("004-60")
 async def test_delays_double_up_to_a_limit_with_jitter() -> None:
-
     clock = Clock()
     chances = iter([1.0, 0.0, 0.5, 1.0, 1.0])
     recovery = Recovery(
@@ -91,7 +90,6 @@ async def test_delays_double_up_to_a_limit_with_jitter() -> None:
 
 @pytest.mark.item("004-60")
 async def test_each_timeout_makes_the_next_timeout_longer() -> None:
-
     work = Failing(Kind.TIMEOUT, Kind.TIMEOUT)
     assert await Recovery(timeout_factor=3.0).run(work) == "done"
     assert work.stretches == [1.0, 3.0, 9.0]
@@ -100,7 +98,6 @@ async def test_each_timeout_makes_the_next_timeout_longer() -> None:
 @pytest.mark.item("004-60")
 @pytest.mark.parametrize("kind", [Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR])
 async def test_the_user_is_told_and_decides_whether_to_try_again(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-
     reports: list[str] = []
     answers = iter([True, False])
 
@@ -120,7 +117,6 @@ async def test_the_user_is_told_and_decides_whether_to_try_again(kind: str, capl
 
 @pytest.mark.parametrize("kind", [Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR])
 async def test_errors_that_need_the_user_are_not_retried_without_a_callback(kind: str) -> None:
-
     work = Failing(kind)
     with pytest.raises(ProtocolError):
         await Recovery().run(work)
@@ -129,7 +125,6 @@ async def test_errors_that_need_the_user_are_not_retried_without_a_callback(kind
 
 @pytest.mark.parametrize("kind", list(STRATEGIES))
 async def test_attempts_are_bounded_and_the_last_error_is_raised(kind: str) -> None:
-
     work = Failing(*[kind] * 9)
 
     async def renew() -> None:
@@ -161,7 +156,6 @@ async def test_work_with_effects_is_not_repeated_without_asking(kind: str) -> No
 
 
 async def test_other_errors_and_a_lost_agent_pass_through() -> None:
-
     work = Failing(Kind.AUTH_REQUIRED)
     with pytest.raises(ProtocolError):
         await Recovery(confirm_retry=always_retry).run(work)
@@ -196,7 +190,6 @@ def failing_agent(fail: Callable[[int], str | None]) -> Agent:
 
 @pytest.mark.item("004-60")
 async def test_a_rate_limited_prompt_is_retried_after_a_delay() -> None:
-
     clock = Clock()
     async with connect_in_memory(failing_agent(lambda n: Kind.RATE_LIMITED if n < 3 else None)) as remote:
         session = await remote.open_session(CWD)
@@ -207,7 +200,6 @@ async def test_a_rate_limited_prompt_is_retried_after_a_delay() -> None:
 
 @pytest.mark.item("004-60")
 async def test_a_session_that_the_agent_lost_is_replaced_by_a_new_one() -> None:
-
     agent = failing_agent(lambda _: None)
     async with connect_in_memory(agent) as remote:
         session = await remote.open_session(CWD, mode="code")
@@ -227,7 +219,6 @@ async def test_a_session_that_the_agent_lost_is_replaced_by_a_new_one() -> None:
 
 @pytest.mark.parametrize("dialect", ["v1", "banjo", "draft"])
 async def test_a_session_that_is_renewed_has_the_options_it_was_set_to(dialect: str) -> None:
-
     options = [
         Option.models(["sonnet", "opus"]),
         Option.switch("loud"),
@@ -251,7 +242,6 @@ async def test_a_session_that_is_renewed_has_the_options_it_was_set_to(dialect: 
 
 
 async def test_the_workspace_of_a_lost_session_ends_and_the_new_one_gets_its_own(tmp_path: Path) -> None:
-
     agent = Agent("runner", version="1")
     opened: list[Any] = []
 
@@ -276,7 +266,6 @@ async def test_the_workspace_of_a_lost_session_ends_and_the_new_one_gets_its_own
 @pytest.mark.item("004-60")
 @pytest.mark.parametrize(("client", "agent"), TRANSLATED)
 async def test_error_kinds_pass_a_translator_and_are_recovered_from(client: str, agent: str) -> None:
-
     kinds = [Kind.RATE_LIMITED, Kind.TIMEOUT, Kind.PERMISSION_DENIED, Kind.INTERNAL_ERROR]
     clock = Clock()
     reports: list[str] = []
@@ -298,7 +287,6 @@ async def test_error_kinds_pass_a_translator_and_are_recovered_from(client: str,
 
 @pytest.mark.item("004-60", "004-62")
 async def test_a_timed_out_turn_is_retried_with_a_longer_timeout() -> None:
-
     agent = Agent("slow", version="1")
     cancelled = False
 

@@ -51,7 +51,6 @@ def command(folder: Path, exit_code: int) -> list[str]:
 
 
 async def test_the_user_logs_in_by_the_agents_own_command_and_the_agent_restarts(tmp_path: Path) -> None:
-
     words = command(tmp_path, 0)
     ran: list[TerminalLogin] = []
 
@@ -76,7 +75,6 @@ async def test_the_user_logs_in_by_the_agents_own_command_and_the_agent_restarts
 
 
 async def test_an_exit_code_other_than_0_is_a_failure_and_the_agent_stays_as_it_is(tmp_path: Path) -> None:
-
     options = {"dialect": "v1", "cwd": str(tmp_path), "env": {"BASE": "x"}, "terminal_login": run_in_terminal}
     async with connect(command(tmp_path, 3), **options) as remote:  # type: ignore[arg-type]
         before = remote.connection
@@ -91,7 +89,6 @@ async def test_an_exit_code_other_than_0_is_a_failure_and_the_agent_stays_as_it_
     ("options", "why"), [({}, "needs a terminal"), ({"terminal_login": lambda _: 0}, "not started by a command")]
 )
 async def test_without_terminal_login_nothing_is_announced_and_nothing_is_sent(options: Any, why: str) -> None:
-
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
     method = {"id": "device", "name": "Device", "type": "terminal", "args": ["--login"]}
@@ -113,7 +110,6 @@ async def test_without_terminal_login_nothing_is_announced_and_nothing_is_sent(o
 
 
 async def test_terminal_login_is_announced_if_there_is_a_runner(tmp_path: Path) -> None:
-
     teller = tmp_path / "teller.py"
     teller.write_text(
         "from dragoman import Agent, Turn\n"
@@ -130,7 +126,6 @@ async def test_terminal_login_is_announced_if_there_is_a_runner(tmp_path: Path) 
 
 
 async def test_other_auth_methods_are_sent_to_the_agent() -> None:
-
     agent = Agent("guarded", version="1", auth_methods=[AuthMethod(id="browser", name="Browser")])
     asked = asyncio.Event()
 

@@ -75,7 +75,6 @@ def silent_agent() -> tuple[Agent, list[str]]:
 
 @pytest.mark.item("004-62")
 async def test_a_silent_turn_is_cancelled_and_ends_with_timeout() -> None:
-
     agent, ends = silent_agent()
     async with connect_in_memory(agent, idle_timeout=SOON) as remote:
         session = await remote.open_session(CWD)
@@ -88,7 +87,6 @@ async def test_a_silent_turn_is_cancelled_and_ends_with_timeout() -> None:
 
 @pytest.mark.item("004-62")
 async def test_a_turn_ends_at_its_timeout_despite_updates() -> None:
-
     agent = Agent("talker", version="1")
 
     @agent.prompt
@@ -105,7 +103,6 @@ async def test_a_turn_ends_at_its_timeout_despite_updates() -> None:
 
 
 async def test_a_timed_out_turn_ends_although_the_agent_does_not_end_it() -> None:
-
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
 
@@ -135,7 +132,6 @@ async def test_a_timed_out_turn_ends_although_the_agent_does_not_end_it() -> Non
 
 
 async def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
-
     agent = Agent("asker", version="1")
 
     @agent.prompt
@@ -157,7 +153,6 @@ async def test_an_agent_that_waits_for_the_user_is_not_idle() -> None:
 
 
 async def test_without_timeouts_there_is_no_timer() -> None:
-
     agent, _ = silent_agent()
     async with connect_in_memory(agent) as remote:
         session = await remote.open_session(CWD)
@@ -172,7 +167,6 @@ async def test_without_timeouts_there_is_no_timer() -> None:
 
 @pytest.mark.item("004-62")
 async def test_an_answer_that_never_comes_is_a_timeout() -> None:
-
     agent, _ = silent_agent()
 
     @agent.on("_slow")
@@ -188,7 +182,6 @@ async def test_an_answer_that_never_comes_is_a_timeout() -> None:
 @pytest.mark.item("004-62")
 @pytest.mark.parametrize(("client", "agent"), TRANSLATED)
 async def test_what_times_out_in_an_agent_reaches_the_client_as_a_timeout(client: str, agent: str) -> None:
-
     hasty = Agent("hasty", version="1")
 
     @hasty.prompt
@@ -207,7 +200,6 @@ async def test_what_times_out_in_an_agent_reaches_the_client_as_a_timeout(client
 
 @pytest.mark.item("004-62")
 async def test_a_timeout_of_an_agent_is_minus_32009_in_the_draft() -> None:
-
     agent = Agent("hasty", version="1", dialect="draft")
 
     @agent.prompt
@@ -231,7 +223,6 @@ async def test_a_timeout_of_an_agent_is_minus_32009_in_the_draft() -> None:
 
 
 async def test_a_silent_agent_is_given_up_at_start_and_each_attempt_is_reported() -> None:
-
     reports: list[str] = []
     with pytest.raises(StartFailed, match="does not understand initialize"):
         async with connect(["sh", "-c", "cat > /dev/null"], initialize_timeout=SOON, report=reports.append):

@@ -52,7 +52,6 @@ SAID = [
 
 
 async def test_a_turn_is_read_back_in_order_and_merged() -> None:
-
     async with connect_in_memory(working_agent(usage=True)) as remote:
         session = await remote.open_session()
         await session.ask("go")
@@ -67,7 +66,6 @@ async def test_a_turn_is_read_back_in_order_and_merged() -> None:
 
 
 async def test_the_transcript_can_be_read_during_a_turn() -> None:
-
     async with connect_in_memory(working_agent()) as remote:
         session = await remote.open_session()
         seen: list[int] = []
@@ -79,7 +77,6 @@ async def test_the_transcript_can_be_read_during_a_turn() -> None:
 
 
 async def test_a_loaded_session_has_the_transcript_it_had() -> None:
-
     async with connect_in_memory(working_agent(usage=True)) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")
@@ -90,7 +87,6 @@ async def test_a_loaded_session_has_the_transcript_it_had() -> None:
 
 @pytest.mark.parametrize(("client", "agent"), TRANSLATED)
 async def test_the_transcript_is_the_same_through_a_translator(client: str, agent: str) -> None:
-
     async with translated(working_agent(), client, agent) as remote:
         session = await remote.open_session(CWD)
         await session.ask("go")

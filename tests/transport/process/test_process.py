@@ -85,7 +85,6 @@ async def ending(transport: ProcessTransport) -> TransportClosed:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_close_leaves_no_process(command: list[str], gone_by: str, state: Path) -> None:
-
     transport = await spawn(command, stop_timeouts=QUICK)
     pid = int(await first_line(transport))
     assert alive(pid), gone_by
@@ -97,7 +96,6 @@ async def test_close_leaves_no_process(command: list[str], gone_by: str, state: 
 
 
 async def test_a_daemon_that_cleared_its_environment_is_found_through_its_parents() -> None:
-
     script = "env -i setsid sh -c 'echo $$; sleep 600' & read line"
     transport = await spawn(["sh", "-c", script], stop_timeouts=StopTimeouts(0.0, 0.3, 2.0))
     pid = int(await first_line(transport))
@@ -106,7 +104,6 @@ async def test_a_daemon_that_cleared_its_environment_is_found_through_its_parent
 
 
 async def test_a_cancelled_close_still_ends_the_tree() -> None:
-
     transport = await spawn(python(STUBBORN), stop_timeouts=StopTimeouts(60, 60, 60))
     pid = int(await first_line(transport))
     closing = asyncio.create_task(transport.close())
@@ -118,7 +115,6 @@ async def test_a_cancelled_close_still_ends_the_tree() -> None:
 
 
 async def test_an_agent_that_blocks_on_its_output_is_read_until_it_ends() -> None:
-
     code = "import sys\nfor _ in range(3000): print('x' * 1000)\nsys.stdin.read()"
     transport = await spawn(python(code), stop_timeouts=StopTimeouts(10, 0, 0))
     await first_line(transport)
@@ -127,7 +123,6 @@ async def test_an_agent_that_blocks_on_its_output_is_read_until_it_ends() -> Non
 
 
 async def test_a_flood_on_stderr_blocks_nothing_and_only_its_end_is_kept() -> None:
-
     pieces: list[bytes] = []
     code = (
         "import sys; sys.stderr.write('x' * 400_000 + 'the end'); sys.stderr.flush()\n"
@@ -143,7 +138,6 @@ async def test_a_flood_on_stderr_blocks_nothing_and_only_its_end_is_kept() -> No
 
 
 async def test_an_exit_is_reported_with_its_status_and_the_end_of_stderr() -> None:
-
     code = "import sys; print('bye', flush=True); sys.stderr.write('no API key\\x1b[2J\\n'); sys.exit(3)"
     transport = await spawn(python(code), peer="agent demo")
     assert await first_line(transport) == b"bye"
@@ -160,7 +154,6 @@ async def test_an_exit_is_reported_with_its_status_and_the_end_of_stderr() -> No
 
 
 async def test_a_signal_is_reported_by_its_name() -> None:
-
     transport = await spawn(python("import os; os.kill(os.getpid(), 11)"))
     error = await ending(transport)
     assert isinstance(error, AgentExited)
@@ -170,7 +163,6 @@ async def test_a_signal_is_reported_by_its_name() -> None:
 
 
 async def test_the_exit_of_a_wrapper_is_reported_even_if_a_child_keeps_the_pipes_open() -> None:
-
     transport = await spawn(["sh", "-c", "sleep 600 & exit 5"], stop_timeouts=QUICK)
     error = await ending(transport)
     assert isinstance(error, AgentExited)
@@ -179,7 +171,6 @@ async def test_the_exit_of_a_wrapper_is_reported_even_if_a_child_keeps_the_pipes
 
 
 async def test_an_agent_that_only_closed_its_output_is_reported_as_running() -> None:
-
     code = "import os, sys; os.close(1); sys.stdin.read()"
     transport = await spawn(python(code), stop_timeouts=QUICK)
     error = await ending(transport)
@@ -252,7 +243,6 @@ async def test_a_command_that_cannot_start_says_what_to_try(tmp_path: Path) -> N
 
 
 async def test_a_thousand_frames_and_a_close_leave_no_descriptor_open() -> None:
-
     await (await spawn(["cat"])).close()  # the watchdog's pipe and the loop's own
     before = sorted(os.listdir("/proc/self/fd"))
     transport = await spawn(["cat"])
@@ -276,7 +266,6 @@ asyncio.run(main())
 
 
 async def test_an_owner_killed_with_sigkill_leaves_no_process() -> None:
-
     owner = await spawn([*python(OWNER), POLITE, STUBBORN, DAEMON])
     pids: list[int] = []
     while len(pids) < 6:
@@ -341,7 +330,6 @@ def test_a_record_whose_pid_belongs_to_another_process_kills_nothing(state: Path
 
 
 async def test_the_record_of_a_running_owner_is_kept() -> None:
-
     transport = await spawn(["cat"])
     assert pidfiles.reap_orphans() == []
     transport.send(b"still here")

@@ -60,7 +60,6 @@ def rules(text: str) -> Policy:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("mode", MODES)
 async def test_each_mode_means_for_each_operation_what_the_table_says(tmp_path: Path, mode: str, dialect: str) -> None:
-
     async with guarded(tmp_path, dialect, YES) as scene:
         assert scene.session.modes is not None
         assert [each.id for each in scene.session.modes.available_modes] == list(MODES)
@@ -97,7 +96,6 @@ async def test_each_mode_means_for_each_operation_what_the_table_says(tmp_path: 
 async def test_each_mode_holds_for_workspace_uses(
     tmp_path: Path, mode: str, read: str, write: str, execute: str, asked: int, dialect: str
 ) -> None:
-
     async with guarded(tmp_path, dialect, YES) as scene:
         (scene.folder / "a").write_text("old")
         await scene.guard.switch_mode(scene.session, mode)
@@ -115,7 +113,6 @@ async def test_each_mode_holds_for_workspace_uses(
 @pytest.mark.item("004-47")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_what_is_planned_is_done_when_the_user_says_so(tmp_path: Path, dialect: str) -> None:
-
     async with guarded(tmp_path, dialect, mode="plan") as scene:
         write = {"do": "write", "path": str(scene.folder / "a"), "text": "x"}
         assert await scene.do_one(**write) == "permission_denied"
@@ -127,7 +124,6 @@ async def test_what_is_planned_is_done_when_the_user_says_so(tmp_path: Path, dia
 
 
 async def test_the_agents_own_mode_is_not_the_users(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", NO) as scene:
         write = {"do": "write", "path": str(scene.folder / "a"), "text": "x"}
         await scene.session.set_mode("bypassPermissions")
@@ -145,7 +141,6 @@ async def test_the_agents_own_mode_is_not_the_users(tmp_path: Path) -> None:
 @pytest.mark.item("004-35", "004-54")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_permission_is_asked_before_writing_and_reused_for_the_session(tmp_path: Path, dialect: str) -> None:
-
     async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "session")) as scene:
         path = str(scene.folder / "a")
         step = {"do": "ask", "kind": "edit", "title": "Edit a", "paths": [path], "reason": "it was asked for"}
@@ -165,7 +160,6 @@ async def test_permission_is_asked_before_writing_and_reused_for_the_session(tmp
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_one_yes_covers_the_tool_call_and_the_one_use_that_it_is_about(tmp_path: Path, dialect: str) -> None:
-
     async with guarded(tmp_path, dialect, YES, NO) as scene:
         path = str(scene.folder / "a")
         step = {"do": "ask", "kind": "edit", "paths": [path]}
@@ -176,7 +170,6 @@ async def test_one_yes_covers_the_tool_call_and_the_one_use_that_it_is_about(tmp
 
 
 async def test_a_no_to_the_tool_call_is_a_no_to_its_use(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", NO) as scene:
         command = {"command": "echo", "args": ["hi"]}
         step = {"do": "ask", "kind": "execute", "raw_input": {"command": "sh -c 'echo hi'"}}
@@ -185,7 +178,6 @@ async def test_a_no_to_the_tool_call_is_a_no_to_its_use(tmp_path: Path) -> None:
 
 
 async def test_an_answer_does_not_reach_into_the_next_turn(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", YES, NO) as scene:
         path = str(scene.folder / "a")
         await scene.do({"do": "ask", "kind": "edit", "paths": [path]})
@@ -206,7 +198,6 @@ async def test_an_answer_ends_with_its_turn_though_no_other_begins(tmp_path: Pat
 @pytest.mark.item("004-04")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_permission_is_granted_denied_and_revoked_during_a_session(tmp_path: Path, dialect: str) -> None:
-
     async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "always"), NO) as scene:
         write = {"do": "write", "path": str(scene.folder / "a"), "text": "x"}
         assert await scene.do_one(**write) == "written"
@@ -222,7 +213,6 @@ async def test_permission_is_granted_denied_and_revoked_during_a_session(tmp_pat
 
 @pytest.mark.item("004-04")
 async def test_files_and_terminals_that_are_not_offered_cannot_be_used(tmp_path: Path) -> None:
-
     guard = Guard(mode="bypassPermissions")
     ours, theirs = memory_pair()
     peer = ScriptedPeer(theirs)
@@ -273,7 +263,6 @@ async def test_each_scope_covers_what_it_should(tmp_path: Path, scope: str, asks
 
 
 async def test_remembered_answers_expire(tmp_path: Path) -> None:
-
     clock = [100.0]
     answers = (PermissionChoice(ALLOW, "always", lifetime=60.0), NO)
     async with guarded(tmp_path, "v1", *answers, clock=lambda: clock[0]) as scene:
@@ -300,14 +289,12 @@ async def test_remembered_answers_expire(tmp_path: Path) -> None:
 async def test_the_answer_is_one_of_the_options_that_were_offered(
     tmp_path: Path, offered: list[str], choice: PermissionChoice | None, expected: str
 ) -> None:
-
     async with guarded(tmp_path, "v1", choice) as scene:
         options = [{"option_id": kind, "name": kind, "kind": kind} for kind in offered]
         assert await scene.do_one(do="ask", kind="execute", options=options) == expected
 
 
 async def test_an_option_of_the_agents_that_lasts_is_remembered_for_this_project(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", PermissionChoice(option_id="allow_always")) as scene:
         step = {"do": "ask", "kind": "execute", "raw_input": {"command": "make"}}
         assert await scene.do_one(**step) == "allow_always"
@@ -336,7 +323,6 @@ async def test_a_question_that_nobody_answers_is_a_no(tmp_path: Path) -> None:
 
 
 async def test_without_anybody_to_ask_the_answer_is_no(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", nobody=True) as scene:
         assert await scene.do_one(do="run", command="make") == "permission_denied"
         assert await scene.do_one(do="ask", kind="execute") == "reject_once"
@@ -345,7 +331,6 @@ async def test_without_anybody_to_ask_the_answer_is_no(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", [{"do": "ask", "kind": "execute"}, {"do": "run", "command": "make"}])
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_cancelling_a_turn_closes_its_questions(tmp_path: Path, step: dict[str, Any], dialect: str) -> None:
-
     async with guarded(tmp_path, dialect) as scene:
         asked = asyncio.Event()
 
@@ -365,7 +350,6 @@ async def test_cancelling_a_turn_closes_its_questions(tmp_path: Path, step: dict
 
 
 async def test_two_questions_about_one_thing_are_one_question(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1") as scene:
         asking, release = asyncio.Event(), asyncio.Event()
         seen: list[PermissionPrompt] = []
@@ -432,7 +416,6 @@ async def test_permission_for_a_command_does_not_cover_its_pager(tmp_path: Path,
 
 
 async def test_protected_files_are_never_written_through_file_calls(tmp_path: Path) -> None:
-
     found = user_paths({"HOME": str(tmp_path)})
     options: dict[str, Any] = {
         "policy": PolicyLoader(found),
@@ -452,7 +435,6 @@ async def test_protected_files_are_never_written_through_file_calls(tmp_path: Pa
 
 
 async def test_policy_adds_and_removes_folders_during_a_session(tmp_path: Path) -> None:
-
     found = user_paths({"HOME": str(tmp_path)})
     os.makedirs(found.config)
     notes = tmp_path / "notes"
@@ -474,7 +456,6 @@ async def test_policy_adds_and_removes_folders_during_a_session(tmp_path: Path) 
 
 
 async def test_a_protected_path_is_not_written_even_if_approved(tmp_path: Path) -> None:
-
     options: dict[str, Any] = {"protected": lambda roots: [f"{roots[0]}/ours"], "mode": "bypassPermissions"}
     async with guarded(tmp_path, "v1", **options) as scene:
         path = str(scene.folder / "ours")
@@ -482,7 +463,6 @@ async def test_a_protected_path_is_not_written_even_if_approved(tmp_path: Path) 
 
 
 async def test_a_folder_that_is_reached_by_a_link_is_still_the_sessions_own(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", NO) as scene:
         (tmp_path / "link").symlink_to(scene.folder)
         (scene.folder / "a").write_text("hello")
@@ -498,14 +478,12 @@ async def test_a_folder_that_is_reached_by_a_link_is_still_the_sessions_own(tmp_
 
 
 async def test_text_of_the_agent_is_quoted(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", NO) as scene:
         await scene.do_one(do="ask", kind="edit", title="/w/harmless")
         assert scene.user.asked[0].lines[0] == 'file write: "/w/harmless"'
 
 
 async def test_a_session_that_nobody_knows_is_asked_about(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", YES) as scene:
         call = ToolCallUpdate(tool_call_id="c", kind="read", locations=[ToolCallLocation(path="/etc/passwd")])
         options = [PermissionOption(option_id="y", name="Yes", kind="allow_once")]
@@ -515,7 +493,6 @@ async def test_a_session_that_nobody_knows_is_asked_about(tmp_path: Path) -> Non
 
 
 async def test_a_damaged_file_of_grants_denies(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1") as scene:
         (tmp_path / "grants.json").write_text("{")
         assert await scene.do_one(do="ask", kind="execute") == "reject_once"
@@ -525,7 +502,6 @@ async def test_a_damaged_file_of_grants_denies(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["bypassPermissions", "default"])
 @pytest.mark.parametrize("fault", ["no file", "no log"])
 async def test_what_cannot_be_audited_is_denied(tmp_path: Path, mode: str, fault: str) -> None:
-
     async with guarded(tmp_path, "v1", YES, mode=mode) as scene:
         if fault == "no file":
             os.mkdir(tmp_path / "audit.jsonl")
@@ -539,7 +515,6 @@ async def test_what_cannot_be_audited_is_denied(tmp_path: Path, mode: str, fault
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_an_answer_for_a_command_in_one_folder_does_not_cover_another(tmp_path: Path, dialect: str) -> None:
-
     async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "workspace"), NO) as scene:
         for folder, word in ((scene.folder, "good"), (scene.folder / "sub", "EVIL")):
             folder.mkdir(exist_ok=True)
@@ -560,7 +535,6 @@ async def test_an_answer_for_a_command_in_one_folder_does_not_cover_another(tmp_
 
 
 async def test_an_answer_to_a_tool_call_covers_the_command_in_the_folder_that_the_call_named(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", YES, NO) as scene:
         (scene.folder / "sub").mkdir()
         ask = {"do": "ask", "kind": "execute", "raw_input": {"command": "pwd", "cwd": "sub"}}
@@ -571,7 +545,6 @@ async def test_an_answer_to_a_tool_call_covers_the_command_in_the_folder_that_th
 
 
 async def test_a_command_does_not_start_in_a_folder_that_was_changed_while_the_user_was_asked(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", YES) as scene:
         (scene.folder / "sub").mkdir()
         (scene.folder / "other").mkdir()
@@ -599,14 +572,12 @@ async def test_a_question_shows_the_file_that_is_written_unless_reading_it_is_de
 
 
 async def test_a_folder_outside_is_rejected_without_asking(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", YES) as scene:
         assert await scene.do_one(do="run", command="pwd", cwd="/etc") == "access_denied"
         assert scene.user.asked == []
 
 
 async def test_a_server_with_the_name_of_an_allowed_one_is_not_allowed(tmp_path: Path) -> None:
-
     policy = rules('[[rule]]\ndecision = "allow"\nserver = "docs"\ncommand = "docs-server"\nenv = "DOCS_TOKEN"\n')
     token, preload = NameValue(name="DOCS_TOKEN", value="t0ken-t0ken"), NameValue(name="LD_PRELOAD", value="/x.so")
     servers = [
@@ -628,7 +599,6 @@ async def test_a_server_with_the_name_of_an_allowed_one_is_not_allowed(tmp_path:
 
 
 async def test_only_servers_that_the_user_agrees_to_are_started(tmp_path: Path) -> None:
-
     policy = rules('[[rule]]\ndecision = "allow"\noperation = "mcp_start"\nserver = "docs"\n')
     servers = [
         McpServer(name="docs", command="docs-server", args=["--x"], env=[]),
@@ -762,7 +732,6 @@ async def test_credentials_given_to_an_agent_are_redacted_automatically(tmp_path
 
 
 async def test_a_command_with_a_secret_is_remembered_but_not_stored(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", PermissionChoice(ALLOW, "always"), secrets=["canary-0123456789"]) as scene:
         step = {"do": "ask", "kind": "execute", "raw_input": {"command": "login canary-0123456789"}}
         await scene.do_one(**step)
@@ -789,7 +758,6 @@ async def test_a_command_with_a_secret_is_remembered_but_not_stored(tmp_path: Pa
 async def test_a_draft_question_names_an_operation_and_its_answer_a_scope(
     tmp_path: Path, operation: str, choice: PermissionChoice, answer: dict[str, Any]
 ) -> None:
-
     seen: list[PermissionPrompt] = []
 
     def ask(asked: PermissionPrompt) -> PermissionChoice:
@@ -834,7 +802,6 @@ async def test_a_draft_question_names_an_operation_and_its_answer_a_scope(
 
 
 async def test_a_refused_use_tells_the_agent_so(tmp_path: Path) -> None:
-
     async with guarded(tmp_path, "v1", nobody=True) as scene:
         assert await scene.do_one(do="write", path=str(scene.folder / "a"), text="x") == Kind.PERMISSION_DENIED
 

@@ -137,7 +137,6 @@ async def test_each_cell_is_answered_so_on_the_wire(tmp_path: Path, mode: str, a
 @pytest.mark.item("003-14", "004-47")
 @pytest.mark.parametrize("mode", TABLE)
 async def test_each_cell_holds_on_the_wire_for_workspace_uses(tmp_path: Path, mode: str) -> None:
-
     (tmp_path / "a").write_text("old")
     path, asked = str(tmp_path / "a"), []
 

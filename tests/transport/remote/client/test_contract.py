@@ -18,7 +18,6 @@ WITHIN = 40.0
 
 @pytest.mark.parametrize("which", ["the client's end", "the server's end"])
 async def test_websocket_passes_the_transport_contract_checks(which: str) -> None:
-
     async with meeting() as there:
 
         async def joined() -> tuple[Transport, Transport]:

@@ -90,7 +90,6 @@ ways = pytest.mark.parametrize("over", ["ws", "http"])
     ],
 )
 async def test_an_unexpected_http_response_says_what_to_do(over: str, said: bytes, says: str) -> None:
-
     async with answering(said) as port:
         error = await failure(f"{over}://127.0.0.1:{port}/acp?token={SECRET}")
         assert "\x1b" not in str(error)
@@ -100,7 +99,6 @@ async def test_an_unexpected_http_response_says_what_to_do(over: str, said: byte
 
 @ways
 async def test_a_server_that_does_not_use_http_is_reported(over: str) -> None:
-
     async with answering(b"SSH-2.0-OpenSSH_9.9\r\n") as port:
         assert isinstance(await failure(f"{over}://127.0.0.1:{port}/acp"), Unreachable)
 
@@ -184,7 +182,6 @@ def test_a_refused_upgrade_has_a_reason_even_if_its_answer_is_split() -> None:
 
 
 async def test_a_cancelled_handshake_leaves_no_socket() -> None:
-
     there, left = asyncio.Event(), asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

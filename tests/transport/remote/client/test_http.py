@@ -215,7 +215,6 @@ def test_the_answer_to_a_load_waits_for_the_history_on_another_stream() -> None:
 
 
 async def test_messages_of_our_server_arrive_in_order_over_two_streams() -> None:
-
     async with meeting() as there:
         ours, theirs = await there.meet("http")
         ours.send(call(1, "session/load", sessionId="s1", cwd="/", mcpServers=[]))

@@ -86,7 +86,6 @@ async def test_a_too_large_answer_fails_its_request(over: str) -> None:
 
 
 async def test_a_message_that_repeatedly_breaks_the_connection_is_not_resent_forever() -> None:
-
     async with asyncio.timeout(WITHIN), meeting() as there, relaying(there.port) as relay:
         ours, theirs = await there.meet("ws", relay.port)
         relay.bite(50_000, 100)  # something on the way disconnects within this many bytes, each time

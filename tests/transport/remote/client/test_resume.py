@@ -143,7 +143,6 @@ def test_reconnecting_ends_when_the_backoff_is_over(over: str) -> None:
 
 @pytest.mark.parametrize("over", ["ws", "http"])
 async def test_a_connection_that_the_server_has_forgotten_ends(over: str) -> None:
-
     async with meeting() as there, relaying(there.port) as relay:
         ours, theirs = await there.meet(over, relay.port)
         relay.is_down = True
@@ -156,7 +155,6 @@ async def test_a_connection_that_the_server_has_forgotten_ends(over: str) -> Non
 
 
 async def test_a_client_that_closes_frees_its_connection_at_once() -> None:
-
     async with meeting() as there:
         for over in ("ws", "http"):
             ours, theirs = await there.meet(over)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.transport.remote.server.descriptors import quiet_accept_errors, raise_descriptor_limit
+from dragoman.transport.remote.server.descriptors import descriptor_limit, quiet_accept_errors, raise_descriptor_limit
 from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.transport.remote.server.listener import Listener
 from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT
@@ -75,12 +75,17 @@ async def test_a_listener_takes_at_most_half_of_the_descriptors(monkeypatch: pyt
 
 
 def test_a_limit_that_cannot_be_raised_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    attempts = []
+
+    def refuse(*limits: object) -> None:
+        attempts.append(limits)
         raise ValueError("not allowed to raise maximum limit")
 
     monkeypatch.setattr("resource.getrlimit", lambda _: (10, resource.RLIM_INFINITY))
     monkeypatch.setattr("resource.setrlimit", refuse)
     raise_descriptor_limit(100)
+    assert len(attempts) == 1
+    assert descriptor_limit() == 10
 
 
 async def test_accept_errors_are_logged_once_and_other_errors_always(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ import random
 import ssl
 from collections.abc import Iterator
 from itertools import pairwise
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -85,7 +86,6 @@ class Peer:
 
 
 async def test_one_remote_machine_cannot_use_all_sockets() -> None:
-
     served = Listener(None, ServerLimits(sockets=6, sockets_each=3), is_secure=False)  # type: ignore[arg-type]
     for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
         assert not served.is_full(address)
@@ -107,7 +107,9 @@ async def test_an_unused_socket_is_not_stalled() -> None:
     limits = ServerLimits()
     served = Listener(None, limits, is_secure=False)  # type: ignore[arg-type]
     stranger = Stranger(served.server_state.strangers, "127.0.0.1", {})
-    Http2(None, served.http2_config, served.worker_context, limits, (None, None), stranger).abort_if_stalled()  # type: ignore[arg-type]
+    writer = Mock()
+    Http2(None, served.http2_config, served.worker_context, limits, (None, writer), stranger).abort_if_stalled()
+    assert not writer.transport.abort.called
 
 
 async def _empty(there: Standing) -> None:

@@ -137,7 +137,6 @@ async def test_acknowledgements_are_sent_after_many_frames_and_parse_as_written(
 async def test_one_frame_of_any_size_is_accepted_and_the_next_has_the_full_limit(
     make: Callable[[ServerLimits], WebSocketServerTransport | HttpServerTransport],
 ) -> None:
-
     transport = make(ServerLimits(buffered=1000))
     transport.send(b"x" * 5000, "s")
     for _ in range(10):

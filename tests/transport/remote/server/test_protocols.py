@@ -113,7 +113,6 @@ def test_one_port_serves_every_protocol_with_tls(secure: Standing, tls: tuple[st
 
 
 async def test_an_address_that_others_can_reach_needs_tls_and_auth(tls: tuple[str, str]) -> None:
-
     for lock, missing in ((None, "TLS"), (tls, "tokens")):
         with pytest.raises(StartFailed, match=missing):
             async with agent.serve_http("0.0.0.0:0", tls=lock):
@@ -124,7 +123,6 @@ async def test_an_address_that_others_can_reach_needs_tls_and_auth(tls: tuple[st
 
 
 async def test_a_port_that_is_in_use_is_reported() -> None:
-
     async with open_listener(Endpoint(accept)) as first:
         with pytest.raises(StartFailed, match="choose another"):
             async with open_listener(Endpoint(accept), f"127.0.0.1:{first.port}"):
@@ -164,7 +162,6 @@ def test_the_app_can_be_mounted_at_any_path(mounted: str) -> None:
 
 
 async def test_serve_prints_its_address_and_runs_until_cancelled() -> None:
-
     received: asyncio.Queue[str] = asyncio.Queue()
     task = asyncio.create_task(agent.serve("127.0.0.1:0", report=received.put_nowait))
     async with asyncio.timeout(WITHIN):
@@ -179,7 +176,6 @@ async def test_serve_prints_its_address_and_runs_until_cancelled() -> None:
 
 @pytest.mark.parametrize("over", ["ws", "http"])
 async def test_a_sender_waits_for_a_client_that_reads_slowly(over: str) -> None:
-
     async with meeting() as there:
         ours, theirs = await there.meet(over)
         sent = 0
@@ -197,7 +193,6 @@ async def test_a_sender_waits_for_a_client_that_reads_slowly(over: str) -> None:
 
 
 async def test_a_client_that_reads_nothing_for_too_long_is_disconnected() -> None:
-
     ended: asyncio.Future[ConnectionFailed] = asyncio.get_running_loop().create_future()
 
     async def talk(transport: Transport, _: object) -> None:
