@@ -100,15 +100,15 @@ def _own_files_decision(policy: Policy, question: Question) -> Decision | None:
 
 
 def _mode_decision(policy: Policy, current: PolicyMode, question: Question) -> Decision:
-    verdict = current.verdicts.get(question.operation, current.verdicts["other"])
-    if verdict is ALLOW and current.when_asked is not ALLOW and (name := behavior_name(question)):
-        reason = f"{name} can make other programs run commands, so mode {current.name} does not cover it"
-        return Decision(current.when_asked, DecisionSource.BOUNDARY, reason)
     what = question.operation if question.operation in current.verdicts else "other"
-    is_inside = question.is_inside(policy.roots)
-    if verdict is ALLOW and question.operation in FILE_OPERATIONS and not is_inside and current.when_asked is not ALLOW:
-        where = question.resource or "an unnamed file"
-        return Decision(current.when_asked, DecisionSource.BOUNDARY, f"{where} is outside the session's folders")
+    verdict = current.verdicts[what]
+    if verdict is ALLOW and current.when_asked is not ALLOW and question.operation in FILE_OPERATIONS:
+        if name := behavior_name(question):
+            reason = f"{name} can make other programs run commands, so mode {current.name} does not cover it"
+            return Decision(current.when_asked, DecisionSource.BOUNDARY, reason)
+        if not question.is_inside(policy.roots):
+            where = question.resource or "an unnamed file"
+            return Decision(current.when_asked, DecisionSource.BOUNDARY, f"{where} is outside the session's folders")
     return Decision(verdict, DecisionSource.MODE, f"mode {current.name}: {verdict.label} {what}")
 
 

@@ -19,10 +19,8 @@ class Verdict(IntEnum):
     ASK = 1
     DENY = 2
 
-    @property
-    def label(self) -> str:
-        """The word used in files and shown to users."""
-        return self.name.lower()
+    def __init__(self, _: int) -> None:
+        self.label = self.name.lower()  # the word used in files and shown to users
 
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY

@@ -27,6 +27,14 @@ class Match(IntEnum):
     YES = 3
 
 
+# What a reason adds about the match.
+_DOUBTS = {
+    Match.YES: "",
+    Match.HIDDEN: ", which may apply: not everything that would run is visible",
+    Match.MAYBE: ", which may apply",
+}
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict and its conditions. An empty condition always holds; all others must hold together."""
 
@@ -63,8 +71,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             or (self.agents and not _matches_any(self.agents, question.agent))
         ):
             return Match.NO
-        if self.verdict is ALLOW and (name := behavior_name(question)) and not self._names(name):
-            return Match.NO
         # A rule has at most one of these: no operation satisfies two.
         if self.paths:
             found = self._match_path(question, bases, home)
@@ -80,6 +86,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             found = min(found, self._match_cwd(question, bases, home))
         if (self.env or question.env) and found:
             found = min(found, self._match_env(question))
+        if self.verdict is ALLOW and found and (name := behavior_name(question)) and not self._names(name):
+            return Match.NO
         return found
 
     def _names(self, name: str) -> bool:
@@ -222,11 +230,8 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def _reason(self, rule: Rule, number: int, found: Match) -> str:
-        place = f"rule {number} of {self.name}, line {rule.line}"
-        doubt = {Match.YES: "", Match.HIDDEN: ", which may apply: not everything that would run is visible"}.get(
-            found, ", which may apply"
-        )
-        return f"{place}{doubt}" + (f": {rule.reason}" if rule.reason else "")
+        reason = f": {rule.reason}" if rule.reason else ""
+        return f"rule {number} of {self.name}, line {rule.line}{_DOUBTS[found]}{reason}"
 
 
 def decide_by_rules(files: Iterable[RuleFile], question: Question) -> Decision | None:

@@ -287,34 +287,31 @@ class CommandPattern:
         """Return whether a command matches, also after assignments and keywords, inside wrappers and shells, and by a
         program's full path.
         """
-        first, is_carried = _program_index(argv)
-        for start in range(first, len(argv) if is_carried else min(first + 1, len(argv))):
+        program = _find_program(argv)
+        for start in program.starts(argv):
             word = argv[start]
             if self._fits(word, argv, start) or ("/" in word and self._fits(word.rpartition("/")[2], argv, start)):
                 return True
         return any(
-            self.may_match(inner, depth + 1)
-            for line in _inner_lines(argv, first, is_carried, depth)
-            for inner in line.commands
+            self.may_match(inner, depth + 1) for line in _inner_lines(argv, program, depth) for inner in line.commands
         )
 
     def could_match(self, argv: Argv, is_wild: bool, depth: int = 0) -> bool:
         """Return whether a command could match, depending on its variables, its input or the names in its folder."""
-        first, is_carried = _program_index(argv)
-        program = argv[first].rpartition("/")[2] if first < len(argv) else ""
-        if program in _SHELLS and all(word.startswith("-") for word in argv[first + 1 :]):
+        program = _find_program(argv)
+        is_shell = program.name in _SHELLS
+        if is_shell and all(word.startswith("-") for word in argv[program.position + 1 :]):
             return True  # it reads commands from its input
-        if is_wild and _NAMES_EXPAND.search(program):
+        if is_wild and _NAMES_EXPAND.search(program.name):
             return True  # it can become the name of a program that runs another one
-        words = (*argv, _UNKNOWN) if program == "xargs" else argv
-        for start in range(first, len(words) if is_carried else min(first + 1, len(words))):
-            if self._could_fit(words, start, is_wild):
-                return True
-        if program in _SHELLS and any(_UNKNOWN in word for word in argv[first:]):
+        words = (*argv, _UNKNOWN) if program.name == "xargs" else argv
+        if any(self._could_fit(words, start, is_wild) for start in program.starts(words)):
+            return True
+        if is_shell and any(_UNKNOWN in word for word in argv[program.position :]):
             return True
         return any(
             line.is_hidden or self.could_match(inner, line.is_wild, depth + 1)
-            for line in _inner_lines(argv, first, is_carried, depth)
+            for line in _inner_lines(argv, program, depth)
             for inner in line.commands or ((),)
         )
 
@@ -334,17 +331,29 @@ class CommandPattern:
         return not self._is_prefix and any(_UNKNOWN in word for word in words[start + len(self._words) :])
 
 
-def _program_index(argv: Argv) -> tuple[int, bool]:
-    """Return where the program is, after assignments and keywords, and whether it runs another one."""
-    first = 0
-    while first < len(argv) and (argv[first] in _KEYWORDS or _ASSIGNMENT.match(argv[first])):
-        first += 1
-    return first, first < len(argv) and argv[first].rpartition("/")[2] in _WRAPPERS
+class _Program(NamedTuple):
+    """The program of a command."""
+
+    position: int  # its place, after assignments and keywords
+    name: str  # without its folder; "" if there is no program
+    is_wrapper: bool  # it runs a command that is given in its arguments
+
+    def starts(self, words: Argv) -> range:
+        """Return where a command can start: at the program, and anywhere behind a wrapper."""
+        return range(self.position, len(words) if self.is_wrapper else min(self.position + 1, len(words)))
 
 
-def _inner_lines(argv: Argv, first: int, is_carried: bool, depth: int) -> list[CommandLine]:
+@lru_cache(maxsize=1024)
+def _find_program(argv: Argv) -> _Program:
+    for position, word in enumerate(argv):
+        if word not in _KEYWORDS and not _ASSIGNMENT.match(word):
+            name = word.rpartition("/")[2]
+            return _Program(position, name, name in _WRAPPERS)
+    return _Program(len(argv), "", is_wrapper=False)
+
+
+def _inner_lines(argv: Argv, program: _Program, depth: int) -> list[CommandLine]:
     """Return the whole lines that are arguments of a command: bash -ec "...", env -S "...", eval "..."."""
-    is_shell = first < len(argv) and argv[first].rpartition("/")[2] in _SHELLS
-    if depth >= _MAX_DEPTH or not (is_carried or is_shell):
+    if depth >= _MAX_DEPTH or not (program.is_wrapper or program.name in _SHELLS):
         return []
-    return [parse_command_line(word) for word in argv[first + 1 :] if _BLANK.search(word)]
+    return [parse_command_line(word) for word in argv[program.position + 1 :] if _BLANK.search(word)]
