@@ -15,8 +15,8 @@ PAGES = ROOT / "docs" / "protocol"
 FOLDERS = ("src", "tests", "docs", "examples", "bench", "interop")
 SUFFIXES = {".py", ".md", ".toml"}
 
-# `docs/protocol/permission.md#ask`, or a whole page: `docs/policy.md`.
-CITATION = re.compile(r"docs/(?P<page>[\w./-]+?\.md)(?:#(?P<anchor>[\w-]+))?")
+# `docs/protocol/permission.md#ask`, or a whole page: `docs/protocol/permission.md`.
+CITATION = re.compile(r"docs/(?P<page>(?:protocol|decisions)/[\w.-]+?\.md)(?:#(?P<anchor>[\w-]+))?")
 
 # A decision record by its number.
 DECISION = re.compile(r"\bdecision (?P<number>\d{4})\b")
@@ -82,10 +82,10 @@ def test_every_page_is_in_the_index() -> None:
 
 def test_wrong_citations_are_seen() -> None:
     text = "docs/protocol/README.md docs/protocol/README.md#dialects docs/protocol/gone.md docs/protocol/README.md#no."
-    assert list(broken(f"{text} docs/policy.md, docs/gone.md; decision 0014, decision 9999")) == [
+    assert list(broken(f"{text} docs/decisions/gone.md; decision 0014, decision 9999")) == [
         "docs/protocol/gone.md: no such page",
         "docs/protocol/README.md#no: no such heading",
-        "docs/gone.md: no such page",
+        "docs/decisions/gone.md: no such page",
         "decision 9999: no such decision",
     ]
     old = "reference 1.12, peers.md 7, Seed 003, peers.md C4-30; docs/protocol/peers.md#models, the seed 3"
