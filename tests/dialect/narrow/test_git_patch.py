@@ -167,6 +167,6 @@ def test_other_texts_are_refused(text: str) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     for start in ("", "diff --git /a /a\n"):
         try:
-            parse_patch(start + text)
+            assert parse_patch(start + text)
         except MalformedPatch:
             pass
