@@ -384,6 +384,7 @@ KNOWN = [
 async def test_our_agent_receives_the_mcp_servers_of_each_session() -> None:
     """stdio with env and http with headers, as maps on the wire; each session has its own list."""
     agent = doing(nothing)
+    agent.mcp_http = True
     seen: list[Session] = []
     agent.on_session_opened(seen.append)
 

@@ -69,7 +69,7 @@ def banjo(**acts: Any) -> Agent:
         choice("primary_agent", "claude", "codex"),
         choice("model", "sonnet", "opus", "haiku", category="model"),
     ]
-    agent = Agent("banjo", version="0.1.0", dialect="banjo", modes=MODES, options=options)
+    agent = Agent("banjo", version="0.1.0", dialect="banjo", modes=MODES, options=options, mcp_sse=True)
     agent.prompt(acting(**acts))
     return agent
 

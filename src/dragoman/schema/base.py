@@ -5,7 +5,7 @@ A member that a peer may leave out is `Maybe[T] = UNSET`, so absent, null and a 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET as UNSET
@@ -22,6 +22,9 @@ class Model(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True, re
 
     Messages are trees, so the cycle collector need not look at them: it would at every stream.
     """
+
+    # Whether a fault anywhere inside refuses the whole message. Otherwise optional parts with a fault are dropped.
+    is_strict: ClassVar[bool] = False
 
     meta: Maybe[dict[str, Any]] = field(default=UNSET, name="_meta")
 

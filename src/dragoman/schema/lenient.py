@@ -23,11 +23,15 @@ MAX_FAULTS = 1000
 
 
 class Fault(NamedTuple):
-    """What is wrong with one part of a message; a fault that is not fatal cost only that part."""
+    """What is wrong with one part of a message; a fault that is not fatal cost only that part.
+
+    A fault inside a strict object stays fatal, also where the object is optional.
+    """
 
     path: str
     message: str
     fatal: bool = True
+    is_strict: bool = False
 
     def __str__(self) -> str:
         return f"{self.path} {self.message}" if self.path else self.message
@@ -61,7 +65,7 @@ def read_leniently(kind: Any, value: Any) -> tuple[Any, list[Fault]]:
         found = reader.read(shape, {} if value is None and not shape.anything else value, "", 0)
     except RecursionError:
         raise _too_deep_error() from None
-    if found is _BAD:
+    if found is _BAD or any(fault.is_strict for fault in reader.faults):
         raise _invalid_params_error([fault for fault in reader.faults if fault.fatal])
     return found, reader.faults
 
@@ -93,7 +97,11 @@ class _Reader:
 
     def make_nonfatal(self, start: int) -> None:
         """What went wrong since `mark` was in an optional part: it is dropped, not fatal."""
-        self.faults[start:] = [fault._replace(fatal=False) for fault in self.faults[start:]]
+        self.faults[start:] = [fault._replace(fatal=fault.is_strict) for fault in self.faults[start:]]
+
+    def make_strict(self, start: int) -> None:
+        """What went wrong since `start` was in a strict object: it refuses the message."""
+        self.faults[start:] = [fault._replace(fatal=True, is_strict=True) for fault in self.faults[start:]]
 
     def read(self, shape: Shape, value: Any, path: str, depth: int, *, optional: bool = False) -> Any:
         if depth > MAX_DEPTH:
@@ -123,7 +131,7 @@ class _Reader:
 
     def read_struct(self, shape: Shape, value: dict[str, Any], path: str, depth: int) -> Any:
         found: dict[str, Any] = {}
-        whole = True
+        whole, start = True, len(self.faults)
         for member in shape.members:
             at = f"{path}.{member.key}" if path else member.key
             if member.key not in value:
@@ -139,6 +147,8 @@ class _Reader:
                 whole = False
             else:
                 self.make_nonfatal(mark)
+        if shape.struct is not None and getattr(shape.struct, "is_strict", False):
+            self.make_strict(start)
         return shape.struct(**found) if whole and shape.struct else _BAD
 
     def read_variant(self, shape: Shape, value: dict[str, Any], path: str, depth: int) -> Any:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dragoman.schema.base import UNSET, Maybe, Model
@@ -25,8 +26,24 @@ class McpForm:
     ACP = "acp"
 
 
+# What a server of a form has besides its name (docs/protocol/sessions.md#mcp-servers). The id of a server inside a
+# client has several spellings.
+_REQUIRED_MEMBERS: Mapping[str, tuple[str, ...]] = {
+    McpForm.STDIO: ("command", "args", "env"),
+    McpForm.HTTP: ("url", "headers"),
+    McpForm.SSE: ("url", "headers"),
+    McpForm.ACP: (),
+}
+_SCALARS = frozenset({"command", "url"})
+
+
 class McpServer(Model, kw_only=True):
-    """An MCP server that the agent shall connect to."""
+    """An MCP server that the agent shall connect to.
+
+    It is strict: without one of its variables or headers it would be another server.
+    """
+
+    is_strict = True
 
     name: str
     type: Maybe[str] = UNSET
@@ -44,12 +61,21 @@ class McpServer(Model, kw_only=True):
 
     @property
     def missing_member(self) -> str:
-        """The member without which a server of this form cannot be reached; "" if it has all."""
-        if self.form in (McpForm.HTTP, McpForm.SSE):
-            return "" if self.url else "url"
-        if self.form in (McpForm.STDIO, ""):
-            return "" if self.command else "command"
-        return "" if self.form == McpForm.ACP or self.command or self.url else "type"
+        """The first member that a server of this form lacks, "type" for an unknown form; "" if it has all."""
+        required = _REQUIRED_MEMBERS.get(self.form)
+        if required is None:
+            return "" if self.command or self.url else "type"
+        return next((name for name in required if self._lacks(name)), "")
+
+    def _lacks(self, name: str) -> bool:
+        value = getattr(self, name)
+        # Clients written in Go send null for an empty list.
+        return value is UNSET or (name in _SCALARS and not value)
+
+    @property
+    def absent_lists(self) -> list[str]:
+        """The lists that a server of this form requires, and that this one lacks."""
+        return [name for name in _REQUIRED_MEMBERS.get(self.form, ()) if name not in _SCALARS and self._lacks(name)]
 
 
 class ConnectMcpParams(Model, kw_only=True):

@@ -70,6 +70,8 @@ class Agent:
         image: bool = False,
         audio: bool = False,
         embedded_context: bool = True,
+        mcp_http: bool = False,
+        mcp_sse: bool = False,
         streaming: bool = True,
         tools: Sequence[str] | None = None,
         modes: Sequence[SessionMode | str] = (),
@@ -92,6 +94,8 @@ class Agent:
         self.image = image
         self.audio = audio
         self.embedded_context = embedded_context
+        self.mcp_http = mcp_http  # whether its sessions take MCP servers over HTTP
+        self.mcp_sse = mcp_sse
         self.streaming = streaming  # False: send each message whole, when it is finished
         self.tools = None if tools is None else list(tools)  # the names of all its tools; None: not announced
         self.modes = [SessionMode(id=mode, name=mode) if isinstance(mode, str) else mode for mode in modes]

@@ -62,7 +62,7 @@ def agent_capabilities(agent: Agent, dialect: Dialect) -> types.AgentCapabilitie
             embedded_context=agent.embedded_context,
             meta=_prompt_side_data(agent, dialect),
         ),
-        mcp_capabilities=types.McpCapabilities(http=False, sse=False),
+        mcp_capabilities=types.McpCapabilities(http=agent.mcp_http, sse=agent.mcp_sse),
         session_capabilities=_session_capabilities(agent, is_official),
         auth=_auth_capabilities(agent),
         providers=Marker() if agent.providers else UNSET,

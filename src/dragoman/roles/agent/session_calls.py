@@ -21,8 +21,9 @@ from dragoman.roles.agent.session import Session
 from dragoman.schema import session as types
 from dragoman.schema.base import to_json
 from dragoman.schema.config import SessionConfigOption, SessionModeState
+from dragoman.schema.initialize import McpCapabilities
 from dragoman.schema.lenient import read_leniently
-from dragoman.schema.mcp import McpServer
+from dragoman.schema.mcp import McpForm, McpServer
 from dragoman.schema.update import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
 from dragoman.store.contract import EntryKind, Store, Summary
 from dragoman.store.replay import decode_updates
@@ -177,7 +178,9 @@ class SessionCalls:
             require_absolute(path, f"additionalDirectories[{index}]")
             for index, path in enumerate(params.additional_directories or ())
         ]
+        offered = self._client.capabilities.mcp_capabilities or None
         session.mcp_servers = check_servers(params.mcp_servers or ())
+        check_server_forms(session.mcp_servers, offered)
         prompt = getattr(params, "system_prompt", UNSET) or None
         if prompt is not None:
             self._set_system_prompt(session, prompt)
@@ -291,10 +294,21 @@ def check_servers(servers: Sequence[McpServer]) -> list[McpServer]:
             what = f"{server.form} is not a known type" if member == "type" else "is missing"
             raise ProtocolError(
                 Kind.INVALID_PARAMS,
-                f"{path}: {what}; the MCP server {server.name!r} needs a command, or a type and a url",
+                f"{path}: {what}; the MCP server {server.name!r} needs command, args and env, or type, url and headers",
                 {"errors": [{"path": path, "message": what}]},
             )
     return list(servers)
+
+
+def check_server_forms(servers: Sequence[McpServer], offered: McpCapabilities | None) -> None:
+    """Raise capability_unsupported for a server of a form that the agent did not announce."""
+    for index, server in enumerate(servers):
+        if server.form != McpForm.STDIO and getattr(offered, server.form, False) is not True:
+            raise ProtocolError(
+                Kind.CAPABILITY_UNSUPPORTED,
+                f"this agent does not support {server.form} MCP servers; leave out {server.name!r}",
+                {"errors": [{"path": f"mcpServers[{index}].type", "message": f"{server.form} is not offered"}]},
+            )
 
 
 def create_session(agent: Agent, id: str, cwd: str) -> Session:

@@ -32,13 +32,24 @@ T = TypeVar("T")
 def open_params(
     kind: Callable[..., T], cwd: str, mcp_servers: Sequence[McpServer], directories: Sequence[str], **more: Any
 ) -> T:
-    """Return the params of a method that opens a session, with absolute paths."""
+    """Return the params of a method that opens a session, with absolute paths and complete MCP servers.
+
+    A list that the caller left out of a server is empty; a dialect that does not require it leaves it out too.
+    """
     return kind(
         cwd=os.path.abspath(cwd),
-        mcp_servers=list(mcp_servers),
+        mcp_servers=[_complete_server(server) for server in mcp_servers],
         additional_directories=[os.path.abspath(path) for path in directories] or UNSET,
         **more,
     )
+
+
+def _complete_server(server: McpServer) -> McpServer:
+    absent = server.absent_lists
+    if not absent:
+        return server
+    whole = msgspec.structs.replace(server, **{name: [] for name in absent})
+    return mark_inferred(whole, *absent)  # type: ignore[no-any-return]
 
 
 class OpenSessions:
