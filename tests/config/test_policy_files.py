@@ -55,7 +55,7 @@ def test_paths_follow_the_xdg_rules(tmp_path: Path) -> None:
 def test_our_files_are_protected_in_every_folder_of_a_session() -> None:
     found = user_paths({"HOME": "/h"})
     protected = found.protected_paths(["/w", "/v"])
-    own = {found.config, found.state, found.data, found.policy, ".dragoman"}
+    own = {found.config, found.state, found.data, found.cache, found.policy, ".dragoman"}
     assert set(protected) == own | {"/w/.dragoman/policy.toml", "/v/.dragoman/policy.toml"}
     for file in (found.policy, found.grants, found.trust, found.audit):
         assert any(file.startswith(place + "/") for place in protected)

@@ -21,6 +21,7 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     data: str
     home: str
+    cache: str
 
     @property
     def policy(self) -> str:
@@ -67,12 +68,27 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         """The audit log."""
         return os.path.join(self.state, "audit", "audit.jsonl")
 
+    @property
+    def introductions(self) -> str:
+        """What agents said of themselves."""
+        return os.path.join(self.state, "agents.json")
+
+    @property
+    def agents(self) -> str:
+        """The agents installed from a registry."""
+        return os.path.join(self.data, "agents")
+
+    @property
+    def agents_lock(self) -> str:
+        """The lock of the installed agents."""
+        return os.path.join(self.config, "agents.lock")
+
     def protected_paths(self, roots: Iterable[str] = ()) -> list[str]:
         """Return what an agent can never write: our folders, the targets of links in them, and any project's policy
         folder, which may belong to another session.
         """
         files = [self.policy, *(project_policy_path(root) for root in roots)]
-        return [self.config, self.state, self.data, *files, PROJECT_FOLDER]
+        return [self.config, self.state, self.data, self.cache, *files, PROJECT_FOLDER]
 
 
 def user_paths(environ: Mapping[str, str] = os.environ) -> UserPaths:
@@ -88,6 +104,7 @@ def user_paths(environ: Mapping[str, str] = os.environ) -> UserPaths:
         config=folder("XDG_CONFIG_HOME", ".config"),
         state=folder("XDG_STATE_HOME", ".local/state"),
         data=folder("XDG_DATA_HOME", ".local/share"),
+        cache=folder("XDG_CACHE_HOME", ".cache"),
         home=os.path.realpath(home),
     )
 
@@ -104,4 +121,4 @@ def protect_user_files(sandbox: Sandbox | None, environ: Mapping[str, str] = os.
     ours = user_paths(environ)
     # A policy that is a link has its target elsewhere; a missing file is in a protected folder.
     files = [path for path in (ours.policy, ours.config_file) if os.path.exists(path)]
-    return sandbox.with_protected([ours.config, ours.state, ours.data, *files])
+    return sandbox.with_protected([ours.config, ours.state, ours.data, ours.cache, *files])

@@ -33,6 +33,7 @@ examples:
   dragoman agents add opencode
   dragoman agents add mine --env API_KEY=secret -- my-agent --acp
   dragoman agents default mine
+  dragoman agents search --can load,image
   dragoman agents --json"""
 
 
@@ -172,5 +173,7 @@ _ACTIONS = {
     "list": Action(list_agents, "list", "list configured agents and well-known agents on PATH (the default)"),
     "add": Action(add_agent, "add NAME [-- CMD ARG...]", "add an agent; a well-known agent needs only its name"),
     "remove": Action(remove_agent, "remove NAME", "remove an agent"),
+    "search": Action("agents.search:run", "search [WORD...]", "find agents in the registry, also by what they can do"),
+    "show": Action("agents.show:run", "show ID", "show one agent of the registry: downloads, hashes, capabilities"),
     "default": Action(set_default_agent, "default [NAME]", "set the default agent; without NAME: no default"),
 }

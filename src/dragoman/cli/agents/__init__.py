@@ -1,0 +1,1 @@
+"""The actions of `dragoman agents` that have options of their own."""

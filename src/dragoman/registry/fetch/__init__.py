@@ -1,0 +1,1 @@
+"""Downloads: bounded, resumable, over https only, compared with a hash."""

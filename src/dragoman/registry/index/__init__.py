@@ -1,0 +1,1 @@
+"""The index of a registry: entries, where they come from, and search."""

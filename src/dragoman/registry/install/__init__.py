@@ -1,0 +1,1 @@
+"""Install an agent: resolve, tell, fetch, try, then one rename."""
