@@ -18,8 +18,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "dragoman"
 # The public door stands above the highest thing it offers: what comes after may use it like anybody else.
 ORDER = [
     "errors", "ids", "wire", "schema", "dialect", "transport", "engine", "policy", "session", "store", "config",
-    "workspace", "editors", "roles", "<door>", "testing", "registry", "packaging", "inspect", "bridge", "host", "agents",
-    "conformance", "cli", "__main__",
+    "workspace", "editors", "roles", "<door>", "testing", "registry", "packaging", "inspect", "bridge", "host",
+    "agents", "conformance", "cli", "__main__",
 ]  # fmt: skip
 RANK = {layer: rank for rank, layer in enumerate(ORDER)}
 
