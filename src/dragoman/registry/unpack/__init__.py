@@ -1,0 +1,1 @@
+"""Unpack an archive by rules that leave nothing outside its folder."""
