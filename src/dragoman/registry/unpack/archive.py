@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, Protocol
 
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.unpack.names import refuse
@@ -31,6 +31,13 @@ _DAMAGE = (
 )  # fmt: skip
 _ENCRYPTED = 0x1
 _UNIX = 3  # create_system of a zip member
+
+
+class Readable(Protocol):
+    """Anything that gives bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most this many bytes."""
 
 
 def unpack(path: str, folder: str, cmd: str) -> None:
@@ -73,7 +80,7 @@ def _require_command(folder: str, cmd: str) -> None:
     os.chmod(real, 0o755)
 
 
-def _unpack_tar(stream: IO[bytes], writer: TreeWriter) -> None:
+def _unpack_tar(stream: Readable, writer: TreeWriter) -> None:
     bounded = _BoundedStream(stream, writer)
     with tarfile.open(fileobj=bounded, mode="r|", errorlevel=2) as tar:  # type: ignore[call-overload]
         for member in tar:
@@ -101,7 +108,7 @@ def _unpack_tar(stream: IO[bytes], writer: TreeWriter) -> None:
 class _BoundedStream:
     """The decompressed bytes of a tar archive: headers count like content, and no header may be huge."""
 
-    def __init__(self, stream: IO[bytes], writer: TreeWriter) -> None:
+    def __init__(self, stream: Readable, writer: TreeWriter) -> None:
         self._stream, self._writer = stream, writer
         self._in_content = False
         self._header_size = 0  # since the last content
