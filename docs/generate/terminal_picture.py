@@ -27,7 +27,7 @@ import pyte
 COLUMNS, LINES = 94, 28
 COMMAND = "dragoman demo"
 # What to wait for on the screen, and what to type then.
-STEPS = (("Ask · Plain", "/edit notes.txt read see\r"), ("y/s/n/2?", "y"), ("Changed notes.txt.", ""))
+STEPS = (("Ask · Plain", "/edit notes.txt read see\r"), ("y/s/w/n?", "y"), ("Changed notes.txt.", ""))
 TIMEOUT = 60.0  # seconds; longer than any step takes on a busy machine
 SETTLE = 0.5  # seconds without output, after which the screen is complete
 

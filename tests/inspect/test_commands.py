@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.cli.inspect import ACTIONS
 from dragoman.cli.main import main
+from dragoman.transport.recording.format import Header, end_line, frame_line, header_line
 from tests.inspect.conversation import DRAGOMAN, TALK, TIMEOUT, answer, chunk, inspect, lines, news, write
 
 
@@ -141,3 +142,18 @@ def test_a_missing_file_is_reported_in_one_line(tmp_path: Path, capsys: pytest.C
         for path in (tmp_path / "gone", tmp_path):
             assert main(["inspect", action, str(path)]) == 1
             assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_reader_that_stops_early_does_not_make_a_recording_look_cut(tmp_path: Path) -> None:
+    path = tmp_path / "talk.ndjson"
+    message = b'{"jsonrpc":"2.0","method":"_note","params":{}}'
+    notes = [frame_line(n, "a2c", message) for n in range(20_000)]  # more than a pipe holds
+    path.write_bytes(b"".join([header_line(Header(epoch=1)), *notes, end_line(20_000, "ended", 0, 20_000)]))
+    shown = subprocess.Popen([*DRAGOMAN, "inspect", "show", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert shown.stdout is not None
+    assert shown.stderr is not None
+    with shown, shown.stderr:
+        shown.stdout.readline()
+        shown.stdout.close()
+        assert shown.stderr.read() == b""
+        assert shown.wait(TIMEOUT) == 141

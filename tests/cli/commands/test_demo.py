@@ -43,9 +43,45 @@ def test_on_a_terminal_demo_is_a_chat_that_stores_nothing(tmp_path: Path) -> Non
     assert not os.path.exists(tmp_path / "state" / "dragoman" / "history")
 
 
-def test_an_agent_exit_ends_the_demo_with_its_stderr(tmp_path: Path) -> None:
+def test_an_agent_that_exits_can_be_started_again_in_the_demo(tmp_path: Path) -> None:
     with OnScreen("demo", cwd=tmp_path) as terminal:
         terminal.await_last("›")
         terminal.type("/crash\r")
-        assert terminal.end() == 7
+        terminal.await_line("▌ The agent exited. The session is not stored.")
         assert "everything: crashing, as I was told" in terminal.text
+        terminal.type("y")
+        terminal.await_last("›")
+        terminal.type("/read notes.txt\r")
+        terminal.await_text("notes.txt has 2 lines.")
+        terminal.await_last("›")
+        terminal.type("/crash\r")
+        terminal.await_last("▌ y/n?")
+        terminal.type("n")
+        assert terminal.end() == 7
+
+
+def test_the_hints_break_between_commands(tmp_path: Path) -> None:
+    with OnScreen("demo", cwd=tmp_path, columns=60) as terminal:
+        terminal.await_last("›")
+        lines = terminal.text.split("\n")
+    assert "  /tour    /write note.txt hello" in lines
+    assert "  /edit notes.txt read see    /run ls -l    /plan    /help" in lines
+
+
+def test_more_shows_the_lines_that_were_cut(tmp_path: Path) -> None:
+    with OnScreen("demo", cwd=tmp_path) as terminal:
+        terminal.await_last("›")
+        terminal.type(":more\r")
+        terminal.await_text("no lines were left out")
+        terminal.await_last("›")
+        terminal.type("/run seq 20\r")
+        terminal.await_last("▌ y/s/w/n?")
+        terminal.type("y")
+        terminal.await_line("    … 4 earlier lines (:more shows all)")
+        terminal.await_last("›")
+        assert "    3" not in terminal.text.split("\n")
+        terminal.type(":more\r")
+        terminal.await_line("    3")
+        terminal.await_last("›")
+        terminal.type("\x04")
+        assert terminal.end() == 0

@@ -283,12 +283,12 @@ def test_two_users_chat_in_one_session(served: Served, monkeypatch: pytest.Monke
             one.await_text("joined (admin)")
             two.await_last("›")
             two.type("/write note.txt hello\r")
-            two.await_text("y/s/n")
+            two.await_text("y/s/w/n")
             one.await_text("asks: /write note.txt hello")
-            one.await_text("y/s/n")
+            one.await_text("y/s/w/n")
             one.type("y")
             two.await_text("decided: Allow once (Write note.txt)")
-            two.await_line("▌ y/s/n/2?")  # the notice of a decision is below the question, not in it
+            two.await_line("▌ y/s/w/n?")  # the notice of a decision is below the question, not in it
             two.await_text("Created note.txt")
             one.await_text("Created note.txt")
     assert (served.folder / "note.txt").read_text().strip() == "hello"

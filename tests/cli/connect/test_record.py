@@ -134,7 +134,7 @@ def test_an_agent_without_resume_gets_the_transcript_and_the_user_a_notice(tmp_p
     ask("the roof leaks", agent, "--session", "roof", cwd=tmp_path)
     for _ in range(2):
         ran = ask("go on", agent, "--session", "roof", "--quiet", cwd=tmp_path)
-        assert "cannot continue roof" in ran.stderr
+        assert "no longer has roof" in ran.stderr
         transcript, prompt = json.loads(ran.stdout)
         assert prompt == {"type": "text", "text": "go on"}
         assert transcript["type"] == "resource"
@@ -161,7 +161,7 @@ def test_a_fork_does_not_continue_the_original_session(tmp_path: Path, counter: 
     ask("one", counter, "--session", "roof", cwd=tmp_path)
     in_process("sessions", "fork", "roof", "loft", cwd=tmp_path)
     ran = ask("mine", counter, "--session", "loft", cwd=tmp_path)
-    assert "cannot continue loft (the agent knows only the session it was forked from)" in ran.stderr
+    assert "no longer has loft (the agent knows only the session it was forked from)" in ran.stderr
     assert ask("two", counter, "--session", "roof", cwd=tmp_path).stdout == "2: two\n"
     assert "resumed loft" in ask("mine too", counter, "--session", "loft", cwd=tmp_path).stderr
 
@@ -354,7 +354,7 @@ def test_the_session_script_of_the_docs_works(tmp_path: Path) -> None:
     assert "leaks above the window" in ran.stdout
     listed = ran.stdout.splitlines()[-1].split()
     assert (listed[0], listed[4:6]) == ("loft", ["4", "turns"]) or "4 turns" in ran.stdout.splitlines()[-1]
-    assert ran.stderr.count("cannot continue") == 3  # this agent stores nothing
+    assert ran.stderr.count("no longer has") == 3  # this agent stores nothing
     assert ran.stdout.count("The roof leaks above the window.") >= 4  # and gets the transcript each time
 
 
@@ -391,7 +391,7 @@ for line in sys.stdin:
     ran = ask("two", agent, "--session", "roof", cwd=tmp_path)
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "|two")
     assert "## User\n\none\n" in ran.stdout
-    assert "cannot continue roof (something is wrong)" in ran.stderr
+    assert "no longer has roof (something is wrong)" in ran.stderr
 
 
 def test_a_replay_at_resume_is_logged_once(tmp_path: Path) -> None:

@@ -61,6 +61,12 @@ def test_every_option_has_a_key_and_every_key_has_an_option(kinds: list[str], ex
     assert option_ids - {None} == {option.option_id for option in question.options}
 
 
+def test_an_option_that_the_agent_remembers_has_the_letter_of_its_scope_where_we_remember_less() -> None:
+    question = prompt_with("allow_once", "allow_always", "reject_once")
+    assert "".join(offered(question, SCOPES[:2])) == "yswn"
+    assert offered(question, SCOPES[:2])["w"].option_id == question.options[1].option_id
+
+
 def test_an_agent_without_a_reject_option_shows_that_no_cancels() -> None:
     shown = {key.key_choice.key: key.key_choice.meaning for key in answer_keys(prompt_with("allow_once"), SCOPES)}
     assert "cancelled" in shown["n"]

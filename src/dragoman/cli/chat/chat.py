@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -30,7 +29,7 @@ from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, repor
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import EOF_KEY, KeyChoice, raw_key_mode
 from dragoman.cli.ui.progress import show_progress
-from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, clip, sanitize_line
+from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, clip, sanitize_line, wrap_words
 from dragoman.cli.ui.transcript_view import TranscriptView, read_last_turn
 from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault, Kind
@@ -156,7 +155,7 @@ class Chat:
             # What is typed while the agent starts must not appear on the screen before the greeting.
             with raw_key_mode(self._fd), self._prompter.capture_type_ahead():
                 self._open_session = await stack.enter_async_context(opening)
-                self._early_keys += self._prompter.take_type_ahead() + self._read_pending_keys()
+                self._early_keys += self._prompter.take_type_ahead()
             self._is_open = True
             self.permission_ui = self._background.permission_ui = self._open_session.permission_ui
             self._enter_session(self._open_session.session)
@@ -180,16 +179,22 @@ class Chat:
                 await self._run_prompts(interrupts)
 
     async def _ask_restart(self) -> bool:
-        """Ask whether to start the agent again and continue the stored session."""
+        """Ask whether to start the agent again: in the stored session, or in a new one if nothing is stored."""
         self._background.is_turn_running = False
         log_id, self._log_id = self._log_id, None
-        if log_id is None:
+        if not self._is_open or (log_id is None and self._options.host is not None):
             return False
-        question = [StyledLine("The agent exited. The session is stored.")]
-        choices = [KeyChoice("y", "start the agent again and continue", "y"), KeyChoice("n", "quit", "n")]
-        if await self._prompter.choose(question, choices) != "y":
+        state, start = (
+            ("The session is stored.", "start the agent again and continue")
+            if log_id is not None
+            else ("The session is not stored.", "start the agent again with a new session")
+        )
+        choices = [KeyChoice("y", start, "y"), KeyChoice("n", "quit", "n")]
+        if await self._prompter.choose([StyledLine(f"The agent exited. {state}")], choices) != "y":
             return False
-        self._options = msgspec.structs.replace(self._options, session=log_id)
+        if log_id is not None:
+            self._options = msgspec.structs.replace(self._options, session=log_id)
+        self._hints = ()
         return True
 
     async def _show_last_turn(self) -> None:
@@ -216,6 +221,11 @@ class Chat:
         self._output.write_lines(lines)
 
     @property
+    def folded_result(self) -> list[StyledLine]:
+        """All lines of the last result of which some were left out."""
+        return self._view.folded_result
+
+    @property
     def provides_workspace(self) -> bool:
         """Whether a folder of this machine is lent to an agent on a host."""
         return self._options.lend is not None
@@ -234,6 +244,7 @@ class Chat:
         self.session = session
         self._log_id = getattr(session, "log_id", None)
         self._view = self._open_session.create_view(session)
+        self._view.fold_hint = " (:more shows all)"
         self._background.enter_session(session, self._view)
 
     def _show_greeting(self, advice: str) -> None:
@@ -252,7 +263,7 @@ class Chat:
                     f"{name} ({self._open_session.agent.dialect}) in {sanitize_line(shown)}{self._host_text()}",
                     "bold",
                 ),
-                *(StyledLine(hint, "dim") for hint in self._hints),
+                *(StyledLine(line, "dim") for hint in self._hints for line in wrap_words(hint, self._output.width)),
                 StyledLine(f"{self._line_reader.hint}:help lists all commands; Ctrl-D quits.", "dim"),
                 *([StyledLine(advice, "dim")] if advice else []),
             ]
@@ -340,7 +351,7 @@ class Chat:
             else:
                 report_turn_end(turn.stop_reason or "", self._terminal)
             self._background.is_turn_running = False
-            typed = self._prompter.take_type_ahead() + self._read_pending_keys()
+            typed = self._prompter.take_type_ahead()
         text = line_editor.type_ahead_text(typed)
         self.is_over = not text and EOF_KEY in typed  # Ctrl-D waited, like everything that is typed
         return text
@@ -364,19 +375,6 @@ class Chat:
             shown = " ".join(prompt_text.split())
             self._output.write_line(f"{PROMPT}{sanitize_line(clip(shown, self._output.width - 3))}", "bold")
         return True
-
-    def _read_pending_keys(self) -> bytes:
-        """Return the keys that are not read yet."""
-        data = b""
-        while select.select([self._fd], [], [], 0)[0]:
-            try:
-                more = os.read(self._fd, 4096)
-            except OSError:  # the terminal was closed
-                break
-            if not more:
-                break
-            data += more
-        return data
 
     # --- detaching from a session on a host -------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ KEY_HELP = f"""\
 Keys:
   Enter sends; Alt-Enter, Ctrl-J or a backslash at the end starts a new line.
   Tab completes commands and files; Up and Ctrl-R search the history.
-  Ctrl-C stops the agent, a second one quits. Ctrl-D quits; on a host, turns continue.
+  Ctrl-C stops the agent, a second one quits. Ctrl-D quits; turns on a host go on.
   While the agent works, what you type stays on the next line; it is not sent.
   @path attaches a file. {COMMAND_PREFIX}{COMMAND_PREFIX} begins a text with a colon.
 Commands of the chat:"""
@@ -171,6 +171,14 @@ async def show_plan(chat: Chat, _: str) -> None:
         chat.show_line("there is no plan")
 
 
+async def show_folded_result(chat: Chat, _: str) -> None:
+    """Show all lines of the last result of which some were left out."""
+    lines = chat.folded_result
+    chat.show_lines(lines[:1] + [StyledLine(f"    {line.text}", line.style) for line in lines[1:]])
+    if not lines:
+        chat.show_line("no lines were left out of the last turns")
+
+
 async def start_new_session(chat: Chat, _: str) -> None:
     """Start a new session, without the earlier messages."""
     await chat.start_new_session()
@@ -220,11 +228,12 @@ COMMANDS: dict[str, ColonCommand] = {
     "set": ColonCommand("[OPTION VALUE]", "show or set the agent's options", _option_completions, show_or_set_option),
     "policy": ColonCommand(
         "[MODE]",
-        "show or change the policy mode: what is allowed, asked or denied",
+        "show or change what is allowed, asked or denied",
         lambda *_: [(each, mode_summary(each)) for each in MODES],
         show_or_set_policy,
     ),
     "plan": ColonCommand("", "show the plan", _no_completions, show_plan),
+    "more": ColonCommand("", "show all lines of the last result that was cut", _no_completions, show_folded_result),
     "who": ColonCommand("", "show the other members, on a host", _no_completions, show_members),
     "new": ColonCommand("", "start a new session", _no_completions, start_new_session),
     "quit": ColonCommand("", "quit (also Ctrl-D)", _no_completions, quit_chat),

@@ -19,16 +19,17 @@ from dragoman.cli.connect.options import SessionOptions
 from dragoman.cli.connect.prompt import Interrupts, run_turn
 from dragoman.cli.messages import error_text, report_turn_end
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import TerminalOutput
+from dragoman.cli.ui.terminal import NO_BREAK, TerminalOutput
 from dragoman.config.config_file import NamedAgent
 
 # -P: the working directory does not decide what is imported.
 AGENT = NamedAgent(name="everything", command=sys.executable, args=("-P", "-m", "dragoman", "agent", "everything"))
 PROMPT = "/tour"
 SAMPLE_FILE = ("notes.txt", "a line to read\na line to change\n")
+EXAMPLES = ("/tour", "/write note.txt hello", f"/edit {SAMPLE_FILE[0]} read see", "/run ls -l", "/plan", "/help")
 HINTS = (
     f"This agent needs no model. It works in a temporary folder that has a file {SAMPLE_FILE[0]}. Try:",
-    f"  /tour    /write note.txt hello    /edit {SAMPLE_FILE[0]} read see    /run ls -l    /plan    /help",
+    "  " + "    ".join(each.replace(" ", NO_BREAK) for each in EXAMPLES),
 )
 
 EPILOG = """\

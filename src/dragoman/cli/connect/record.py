@@ -107,7 +107,7 @@ class SessionRecord:
         if self.resume_method == "session/new":
             reason = f" ({sanitize_line(continued.reason)})" if continued.reason else ""
             diagnostics.write_line(
-                f"the agent cannot continue {name}{reason}: this is a new session that gets the earlier messages",
+                f"the agent no longer has {name}{reason}; continuing in a new session that gets the earlier messages",
                 "yellow",
             )
         elif not quiet:

@@ -85,6 +85,7 @@ def main(name: str, arguments: list[str]) -> int:
         view.is_live = True
         return True
 
+    reads_all = False
     try:
         if follows:
             wait_for_file(options.file, lambda: report(f"{options.file} does not exist yet; waiting for it"))
@@ -105,8 +106,9 @@ def main(name: str, arguments: list[str]) -> int:
                     recent.append(event)
         else:
             view.show(deque(events, maxlen=options.n) if name.endswith("tail") else events)
+        reads_all = not follows
     finally:
-        report_problems(options.file, reader, is_live=follows)
+        report_problems(options.file, reader, expects_end=reads_all)  # not after `| head`, which ends the reading
     if not observer.line_count:
         report(f"{options.file}: no messages were recorded")
     if not options.json and not options.tree and observer.unanswered:
@@ -122,8 +124,8 @@ def read_events(
     return map(observer.analyze_line, reader.read_file(path, wait_for_more))
 
 
-def report_problems(path: str, reader: RecordingReader, is_live: bool = False) -> None:
-    """Report on stderr what could not be read, and whether the end is missing."""
+def report_problems(path: str, reader: RecordingReader, expects_end: bool = True) -> None:
+    """Report on stderr what could not be read, and whether the end is missing if all of it was read."""
     if not reader.is_recording:
         return  # not a recording; the caller reports it
     for problem in reader.problems:
@@ -133,7 +135,7 @@ def report_problems(path: str, reader: RecordingReader, is_live: bool = False) -
         report(f"{path}: and {omitted} more lines like these")
     if reader.lost_bytes:
         report(f"{path}: {reader.lost_bytes} bytes were not recorded (slow disk)")
-    if reader.is_incomplete and not is_live:
+    if reader.is_incomplete and expects_end:
         report(f"{path} has no end: it was truncated, or is still being written")
 
 

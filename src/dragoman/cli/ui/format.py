@@ -85,15 +85,15 @@ _CONTEXT_LINES = 3  # lines shown around a change
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def diff_lines(old: str | None, new: str, limit: int) -> list[StyledLine]:
-    """Return the change in at most `limit` lines, and one more that counts the rest."""
+def diff_lines(old: str | None, new: str, limit: int | None = None) -> list[StyledLine]:
+    """Return the change; with a limit, in at most so many lines and one more that counts the rest."""
     if old is None:
         lines = [StyledLine(f"+ {text}", "green") for text in new.splitlines()] or [StyledLine("(empty file)", "dim")]
     elif len(old) + len(new) > MAX_COMPARED:
         lines = [StyledLine(f"(from {len(old)} to {len(new)} characters: too long to compare here)", "dim")]
     else:
         lines = _unified_diff(old, new) or [StyledLine("(no change)", "dim")]
-    return truncate_lines(lines, limit)
+    return lines if limit is None else truncate_lines(lines, limit)
 
 
 def _unified_diff(old: str, new: str) -> list[StyledLine]:

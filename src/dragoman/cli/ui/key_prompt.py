@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -147,8 +148,16 @@ class Prompter:
                 loop.add_reader(self._fd, self._on_readable)
 
     def take_type_ahead(self) -> bytes:
-        """Return what was typed while no question was open, once."""
+        """Return what was typed while no question was open, once; also keys that are not read yet."""
         typed, self._type_ahead = bytes(self._type_ahead), bytearray()
+        while select.select([self._fd], [], [], 0)[0]:
+            try:
+                more = os.read(self._fd, _READ_SIZE)
+            except OSError:  # the terminal was closed
+                break
+            if not more:
+                break
+            typed += more
         return typed
 
     @asynccontextmanager

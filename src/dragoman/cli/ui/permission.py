@@ -80,17 +80,21 @@ def answer_keys(prompt: PermissionPrompt, scopes: Sequence[str]) -> list[AnswerK
     covered |= {refusal} if refusal is not None else set()
     for number, each in enumerate(options, 1):
         if each.option_id not in covered:
-            shown = KeyChoice(str(number), _OPTION_MEANINGS.get(each.kind, "choose"), str(number), each.name)
-            keys.append(AnswerKey(shown, PermissionChoice(option_id=each.option_id)))
-    return keys
+            used = {key.key_choice.key for key in keys}
+            letter, meaning = _OPTION_KEYS.get(each.kind, ("", "choose"))
+            key = letter if letter and letter not in used else str(number)
+            keys.append(AnswerKey(KeyChoice(key, meaning, key, each.name), PermissionChoice(option_id=each.option_id)))
+    return sorted(keys, key=lambda each: _KEY_ORDER.find(each.key_choice.key) % 100)  # -1, a digit, is the last
 
 
-_OPTION_MEANINGS = {
-    "allow_once": "yes, this once",
-    "allow_always": "yes, always in this folder",
-    "reject_once": "no",
-    "reject_always": "no, never in this folder",
+# Kind of an option that no scope has taken -> its letter and its meaning. The letters are those of the scopes.
+_OPTION_KEYS: dict[str, tuple[str, str]] = {
+    "allow_once": ("", "yes, this once"),
+    "allow_always": ("w", "yes, always in this folder"),
+    "reject_once": ("", "no"),
+    "reject_always": ("", "no, never in this folder"),
 }
+_KEY_ORDER = "yswan"
 
 
 def _option_name(options: Sequence[PermissionOption], option_id: str | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TextIO
@@ -92,6 +93,17 @@ def char_width(character: str) -> int:
     if unicodedata.combining(character) or character in "\u200c\u200d\ufe0f":
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+# In our own text: a blank at which no line is broken.
+NO_BREAK = "\xa0"
+
+
+def wrap_words(text: str, width: int) -> list[str]:
+    """Return our own text as lines of at most this width, broken between words; more lines get the same indent."""
+    indent = text[: len(text) - len(text.lstrip(" "))]
+    lines = textwrap.wrap(text, width - 1, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines] or [""]
 
 
 class OutputStream:

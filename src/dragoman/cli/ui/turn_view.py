@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from msgspec import UNSET
 
 from dragoman import ClientSession
-from dragoman.cli.ui.format import diff_lines, truncate_lines
+from dragoman.cli.ui.format import diff_lines
 from dragoman.cli.ui.markdown import Markdown
 from dragoman.cli.ui.terminal import OutputStream, StyledLine, TerminalOutput, sanitize_line
 from dragoman.schema import update as updates
@@ -44,6 +44,14 @@ AGENT_ENDED = "The agent ended"
 
 # Updates of what can be chosen: only programs with menus need them.
 _SILENT_UPDATES = (updates.AvailableCommandsUpdate, updates.ConfigOptionUpdate)
+
+
+class ResultPart(NamedTuple):
+    """The lines of one part of a tool's result, and how many of them are shown."""
+
+    lines: list[StyledLine]
+    limit: int = MAX_RESULT_LINES
+    shows_end: bool = False
 
 
 class TurnView:
@@ -78,6 +86,8 @@ class TurnView:
         self._sections: dict[OutputStream, str] = {}
         self._statuses: dict[str, str] = {}
         self._plan: list[tuple[str, str]] = []
+        self.fold_hint = ""  # how to see the lines that are left out
+        self.folded_result: list[StyledLine] = []  # all lines of the last result of which some were left out
         self._call_ids: list[str] = []  # tool calls whose lines are together at the end
 
     def show(self, update: Any) -> None:
@@ -170,31 +180,41 @@ class TurnView:
             self._call_ids = drawn
             self._diagnostics.draw_block("calls", [tool_call_line(self._session.tool_calls[id]) for id in drawn])
         if call.status in FINAL_STATUSES:
-            self._diagnostics.write_lines(
-                StyledLine(f"    {line.text}", line.style) for line in self._result_lines(call)
-            )
+            shown = [line for part in self._result_parts(call) for line in self._fold(part)]
+            self._diagnostics.write_lines(StyledLine(f"    {line.text}", line.style) for line in shown)
+            if len(shown) != len(self._all_lines(call)):
+                self.folded_result = [tool_call_line(call), *self._all_lines(call)]
 
-    def _result_lines(self, call: ToolCall) -> list[StyledLine]:
-        lines: list[StyledLine] = []
+    def _all_lines(self, call: ToolCall) -> list[StyledLine]:
+        return [line for part in self._result_parts(call) for line in part.lines]
+
+    def _fold(self, part: ResultPart) -> list[StyledLine]:
+        """Return the lines of a part that are shown, and one more that counts the others."""
+        omitted = len(part.lines) - part.limit
+        if omitted <= 0:
+            return part.lines
+        word = "earlier" if part.shows_end else "more"
+        note = StyledLine(f"… {omitted} {word} line{'' if omitted == 1 else 's'}{self.fold_hint}", "dim")
+        return [note, *part.lines[omitted:]] if part.shows_end else [*part.lines[: part.limit], note]
+
+    def _result_parts(self, call: ToolCall) -> list[ResultPart]:
+        parts: list[ResultPart] = []
         for block in call.content:
             match block:
                 case Diff() if call.status != "completed" or (block.path, block.new_text) in self._shown_changes:
                     continue  # it was not made, or a question has just shown it
                 case Diff():
-                    lines.append(StyledLine(self._relative_path(block.path), "dim"))
-                    lines += diff_lines(
-                        block.old_text if block.old_text is not UNSET else None, block.new_text, MAX_DIFF_LINES
-                    )
+                    old = block.old_text if block.old_text is not UNSET else None
+                    lines = [StyledLine(self._relative_path(block.path), "dim"), *diff_lines(old, block.new_text)]
+                    parts.append(ResultPart(lines, MAX_DIFF_LINES + 1))
                 case TerminalEmbed():
                     output = [StyledLine(text, "dim") for text in self._output_of(block.terminal_id).splitlines()]
-                    omitted = len(output) - MAX_OUTPUT_LINES
-                    lines += [StyledLine(f"… {omitted} earlier lines", "dim")] if omitted > 0 else []
-                    lines += output[-MAX_OUTPUT_LINES:]
+                    parts.append(ResultPart(output, MAX_OUTPUT_LINES, shows_end=True))
                 case ToolCallBlock(content=TextContent(text=text)):
-                    lines += truncate_lines([StyledLine(line, "dim") for line in text.splitlines()], MAX_RESULT_LINES)
+                    parts.append(ResultPart([StyledLine(line, "dim") for line in text.splitlines()], MAX_RESULT_LINES))
                 case ToolCallBlock():
-                    lines.append(StyledLine(content_text(block.content), "dim"))
-        return lines
+                    parts.append(ResultPart([StyledLine(content_text(block.content), "dim")]))
+        return parts
 
     def _show_plan(self, update: updates.Plan) -> None:
         entries = [(entry.status, entry.content) for entry in update.entries]

@@ -20,7 +20,7 @@ from dragoman.dialect.reshape import ABSENT, json_side_data
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.codec import decode_as, json_values, with_unknown_members
 from dragoman.engine.connection import Connection
-from dragoman.engine.incoming import Handler
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.peer_info import missing_capabilities
 from dragoman.errors import Kind, ProtocolError, StartFailed
 from dragoman.roles.agent.agent import emulator_settings
@@ -108,6 +108,7 @@ class Dialer:
         self._main: ConnectedAgent | None = None
         self._by_cwd: dict[str, ConnectedAgent] = {}
         self._cwd_lock = asyncio.Lock()
+        self._is_echo = False
 
     async def start(
         self,
@@ -119,7 +120,7 @@ class Dialer:
         """Start the agent and send initialize."""
         self._initialize_params = params
         self._raw_params = raw_params  # the params as the client sent them, with unknown members
-        self._handlers = handlers
+        self._handlers = {"initialize": self._note_echo, **handlers}
         self._fallback = fallback
         self._main = await self._connect(self.cwd)
         return self._main
@@ -267,7 +268,20 @@ class Dialer:
             offered = with_side_data(params.client_capabilities, fs=ABSENT, terminal=ABSENT)
             params = msgspec.structs.replace(params, client_capabilities=offered)
         params = with_unknown_members(params, self._raw_params)
-        return await connection.request_raw("initialize", params, timeout=self._initialize_timeout)
+        try:
+            return await connection.request_raw("initialize", params, timeout=self._initialize_timeout)
+        except ProtocolError:
+            if self._is_echo:
+                raise StartFailed(
+                    f"{self._display_name} is not an ACP agent: it sends back what it gets; "
+                    "many agents speak ACP only with an option or a subcommand, such as --acp"
+                ) from None
+            raise
+
+    def _note_echo(self, incoming: Incoming, done: DoneCallback) -> None:
+        """Note that the program sent our own initialize back, as `cat` does."""
+        self._is_echo = True
+        done(None, ProtocolError(Kind.METHOD_NOT_FOUND, "this is the client", {"method": incoming.method}))
 
     def _check_answer(self, connection: Connection, answer: Any, cwd: str) -> ConnectedAgent:
         required = json_side_data(answer).get("requiredClientCapabilities")
