@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "dragoman"
 # The public door stands above the highest thing it offers: what comes after may use it like anybody else.
 ORDER = [
     "errors", "ids", "wire", "schema", "dialect", "transport", "engine", "policy", "session", "store", "config",
-    "workspace", "editors", "roles", "<door>", "testing", "registry", "packaging", "inspect", "bridge", "host",
+    "workspace", "editors", "mcp", "roles", "<door>", "testing", "registry", "packaging", "inspect", "bridge", "host",
     "agents", "conformance", "cli", "__main__",
 ]  # fmt: skip
 RANK = {layer: rank for rank, layer in enumerate(ORDER)}
@@ -36,10 +36,11 @@ EFFECTS = {
 # What the core may import from outside the standard library; uvloop only where it happens to be installed,
 # opentelemetry only in inspect/otel.py, when somebody asks for spans; prompt_toolkit only for the line of chat;
 # pytest only in the two modules that pytest itself loads; jwt only where a host checks tokens of an issuer;
-# httpx and websockets only for remote agents, in transport/remote, and httpx for the keys of an issuer.
+# httpx and websockets only for remote agents, in transport/remote, and httpx for the keys of an issuer; the MCP SDK and
+# what it brings only when an MCP server is opened or offered.
 DEPENDENCIES = {
-    "h11", "h2", "httpx", "hypercorn", "jwt", "msgspec", "opentelemetry", "prompt_toolkit", "pytest", "uvicorn",
-    "uvloop", "websockets",
+    "anyio", "h11", "h2", "httpx", "httpx2", "hypercorn", "jwt", "mcp", "mcp_types", "msgspec", "opentelemetry",
+    "prompt_toolkit", "pytest", "uvicorn", "uvloop", "websockets",
 }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def side(**members: Any) -> dict[str, Any]:
 
 def doing(work: Callable[[Turn], Awaitable[None]], **options: Any) -> Agent:
     """Return an agent that does this in every turn."""
-    agent = Agent("worker", version="1", dialect="draft", **options)
+    agent = Agent("worker", version="1", dialect="draft", mcp=False, **options)
 
     @agent.prompt
     async def answer(turn: Turn) -> None:

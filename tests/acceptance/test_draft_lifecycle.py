@@ -39,7 +39,7 @@ TIMEOUT = 60.0
 
 def echo_agent(**options: Any) -> Agent:
     """Return an echo agent."""
-    agent = Agent("echo", version="1.0.0", dialect="draft", **options)
+    agent = Agent("echo", version="1.0.0", dialect="draft", mcp=False, **options)
 
     @agent.prompt
     async def answer(turn: Turn) -> None:

@@ -375,7 +375,7 @@ def test_initialize_has_the_members_of_the_document_in_both_directions(tmp_path:
         await turn.say(f"{session.cwd} {server.name} {server.command} {session.mode}")
 
     modes = [SessionMode(id="agent", name="Agent"), SessionMode(id="ask", name="Ask")]
-    agent = Agent("my-agent", version="1.0.0", image=True, modes=modes, instructions="Be brief.")
+    agent = Agent("my-agent", version="1.0.0", image=True, modes=modes, instructions="Be brief.", mcp=False)
     agent.prompt(acting(report=report))
 
     async def serving() -> None:

@@ -72,7 +72,7 @@ async def hold(turn: Turn) -> None:
 @pytest.mark.item("002-01")
 def test_initialize_is_snake_case_both_ways() -> None:
     """Our agent answers the document's request with each member it shows; our client asks and reads likewise."""
-    agent = Agent("crow-acp-server", title="Crow ACP Server", version="0.1.0", image=True)
+    agent = Agent("crow-acp-server", title="Crow ACP Server", version="0.1.0", image=True, mcp=False)
 
     async def serving() -> None:
         async with client_of(agent) as peer:
@@ -107,7 +107,7 @@ def test_initialize_is_snake_case_both_ways() -> None:
 @pytest.mark.item("002-02")
 def test_session_new_is_camel_case() -> None:
     """cwd and mcpServers go in, a sessionId comes out; that of our agent is a UUID."""
-    agent = Agent("a")
+    agent = Agent("a", mcp=False)
 
     async def where(turn: Turn) -> None:
         (server,) = turn.session.mcp_servers

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from msgspec import UNSET
 
 from dragoman import Agent, ProtocolError, Session, Turn
-from dragoman.agents.everything import actions
+from dragoman.agents.everything import actions, mcp
 from dragoman.engine.connection import Connection
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.content import TextContent
@@ -66,7 +66,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("slow", "Take SECONDS, unless it is cancelled", "SECONDS", actions.slow),
     Command("image", "Send a picture", "", actions.image),
     Command("audio", "Send a sound", "", actions.audio),
-    Command("resource", "Send a text, some bytes and a link", "", actions.resource),
+    Command(
+        "resource", "Send a text, some bytes and a link; or read URI of an MCP server", "[SERVER URI]", mcp.resource
+    ),
+    Command("tools", "List the tools, resources and prompts of the MCP servers", "", mcp.tools),
+    Command("call", "Call TOOL of an MCP server with arguments in JSON", "SERVER TOOL [JSON]", mcp.call),
     Command("merge", "Say the whole prompt as one text, with what it links to", "[TEXT]", actions.merge),
     Command("form", "Ask you to fill in a form", "", actions.form),
     Command("link", "Ask you to follow a link", "", actions.link),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import sys
@@ -74,6 +75,7 @@ class Agent:
         mcp_sse: bool = False,
         streaming: bool = True,
         tools: Sequence[str] | None = None,
+        mcp: bool = True,
         modes: Sequence[SessionMode | str] = (),
         options: Sequence[SessionConfigOption] = (),
         commands: Sequence[AvailableCommand] = (),
@@ -98,6 +100,7 @@ class Agent:
         self.mcp_sse = mcp_sse
         self.streaming = streaming  # False: send each message whole, when it is finished
         self.tools = None if tools is None else list(tools)  # the names of all its tools; None: not announced
+        self.mcp = mcp  # False: the author's code connects the MCP servers of its sessions
         self.modes = [SessionMode(id=mode, name=mode) if isinstance(mode, str) else mode for mode in modes]
         self.options = list(options)
         self.commands = list(commands)
@@ -118,6 +121,7 @@ class Agent:
         self.responders: dict[str, PromptHandler] = {}
         self.prompt_handler: PromptHandler | None = None
         self._clients: set[ServedClient] = set()
+        self._closing: set[asyncio.Task[None]] = set()  # MCP servers of clients that have left
 
     def prompt(self, function: PromptHandler) -> PromptHandler:
         """Decorator: register the function that answers prompts. It may return a stop reason."""
@@ -308,6 +312,7 @@ class Agent:
             await connection.ended.wait()
         finally:
             await connection.close()
+            await self._wait_closing()
 
     @asynccontextmanager
     async def serve_http(
@@ -380,6 +385,16 @@ class Agent:
     def _remove_client(self, client: ServedClient) -> None:
         self._clients.discard(client)
         client.login.cancel_expiry()
+        # A session stays, but its MCP servers belong to a client: they end, and load or resume opens them again.
+        for session in self.sessions.values():
+            if session.tools and session.is_bound and session.connection is client.connection:
+                task = asyncio.get_running_loop().create_task(session.tools.close())
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+
+    async def _wait_closing(self) -> None:
+        if self._closing:
+            await asyncio.wait(self._closing)  # each has its own limits
 
 
 def emulator_settings(

@@ -62,12 +62,19 @@ def agent_capabilities(agent: Agent, dialect: Dialect) -> types.AgentCapabilitie
             embedded_context=agent.embedded_context,
             meta=_prompt_side_data(agent, dialect),
         ),
-        mcp_capabilities=types.McpCapabilities(http=agent.mcp_http, sse=agent.mcp_sse),
+        mcp_capabilities=_mcp_capabilities(agent),
         session_capabilities=_session_capabilities(agent, is_official),
         auth=_auth_capabilities(agent),
         providers=Marker() if agent.providers else UNSET,
         meta=UNSET if is_official else {"dragoman": side},
     )
+
+
+def _mcp_capabilities(agent: Agent) -> types.McpCapabilities:
+    from dragoman.mcp.sdk import is_installed
+
+    can_connect = agent.mcp and is_installed()
+    return types.McpCapabilities(http=can_connect or agent.mcp_http, sse=can_connect or agent.mcp_sse)
 
 
 def _prompt_side_data(agent: Agent, dialect: Dialect) -> Any:

@@ -124,6 +124,8 @@ class PromptCalls:
         try:
             if is_logged:
                 await _log_turn_started(session, params.prompt)
+            if session.tools:
+                session.tools.show_failures(turn)
             result = await self._call_prompt_handler(turn, task)
             if is_logged:
                 await _log_turn_ended(session, result, None)
@@ -145,6 +147,8 @@ class PromptCalls:
             )
         watch_awaits()
         try:
+            if turn.session.tools:
+                turn.prompt = await turn.session.tools.expand_command(turn.prompt)
             reason = await self._agent.prompt_handler(turn)
             check_awaits(task)
         except asyncio.CancelledError:

@@ -211,13 +211,15 @@ class ServedClient:
                 session = None
                 if error is None:
                     session = self.agent.sessions.get(getattr(result, "session_id", None) or incoming.params.session_id)
-                sends = session is not None and bool(session.commands)
+                sends = session is not None and bool(session.all_commands)
                 if session is not None and sends and name in _REOPEN_METHODS:
                     session.send_commands()  # docs/protocol/sessions.md#load: all updates come before the answer
                 done(result, error)
                 if session is not None and sends and name not in _REOPEN_METHODS:
                     # In the next loop iteration: the dialect's emulator may still be working on the answer.
                     asyncio.get_running_loop().call_soon(session.send_commands)
+                if session is not None and session.tools:
+                    asyncio.get_running_loop().call_soon(session.tools.show_failures)
 
             return handler(incoming, answer)
 

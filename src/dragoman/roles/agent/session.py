@@ -18,6 +18,7 @@ from dragoman.ids import now
 from dragoman.roles.agent.client_files import ClientFiles
 from dragoman.roles.agent.client_terminals import ClientTerminals
 from dragoman.roles.agent.options import supports_switches, value_of, with_value
+from dragoman.roles.agent.tools import SessionTools
 from dragoman.schema import update as updates
 from dragoman.schema.base import encode, to_json
 from dragoman.schema.config import SessionConfigOption, SessionModeState
@@ -126,7 +127,8 @@ class Session:
         self.modes = modes
         self.options = list(options)
         self.commands = list(commands)
-        self.tools = None if tools is None else frozenset(tools)
+        self.announced_tools = None if tools is None else frozenset(tools)
+        self.tools = SessionTools(self)  # of its MCP servers
         self.title: str | None = None
         self.archived = False
         self.updated_at = now()
@@ -357,9 +359,14 @@ class Session:
         """The options for this client: a boolean becomes a choice of two if the client does not support booleans."""
         return list(self.options) if self._supports_switches else [switch_as_select(option) for option in self.options]
 
+    @property
+    def all_commands(self) -> list[updates.AvailableCommand]:
+        """The slash commands of the agent, and the prompts of the session's MCP servers."""
+        return [*self.commands, *self.tools.commands]
+
     def send_commands(self) -> None:
         """Send the available commands to the client. They are not part of the history."""
-        update = updates.AvailableCommandsUpdate(available_commands=self.commands)
+        update = updates.AvailableCommandsUpdate(available_commands=self.all_commands)
         self.connection.notify("session/update", updates.UpdateParams(session_id=self.id, update=update))
 
     def set_title(self, title: str) -> None:

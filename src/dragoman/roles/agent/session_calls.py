@@ -115,11 +115,18 @@ class SessionCalls:
         session._bind(client.connection)
         try:
             await self._log_opened(session, "session/new" if len(sessions) == 1 else "session/fork", *sessions[1:])
+            await self._open_tools(session)
             await self._agent._call_hook(hook, *sessions[: 2 if hook == "forked" else 1])
         except BaseException:
             self._agent.sessions.pop(session.id, None)
             client.lifecycle.close_session(session.id)
+            await session.tools.close()
             raise
+
+    async def _open_tools(self, session: Session) -> None:
+        """Connect the MCP servers that the client named, unless the agent does that itself."""
+        if self._agent.mcp:
+            await session.tools.open(session.mcp_servers)
 
     async def _reopen(self, params: Any) -> Session:
         session = await self._stored_session(params)
@@ -140,6 +147,7 @@ class SessionCalls:
         lifecycle.open_session(session.id)
         try:
             await self._log_opened(session, "session/load")
+            await self._open_tools(session)
             await self._agent._call_hook("reopened", session)
         except BaseException:
             if not was_open:
@@ -237,6 +245,7 @@ class SessionCalls:
         await self._client.prompt_calls.cancel_and_wait(session)
         if session.is_bound:
             await session.terminals.close()
+        await session.tools.close()
         self._client.lifecycle.close_session(session.id)
         await self._agent._call_hook("closed", session)
 
@@ -288,7 +297,15 @@ def require_absolute(path: str, member: str) -> str:
 
 def check_servers(servers: Sequence[McpServer]) -> list[McpServer]:
     """Return the MCP servers. Raise invalid_params for one that nobody can start or reach."""
+    names: set[str] = set()
     for index, server in enumerate(servers):
+        if server.name in names:  # its tools could not be told apart (docs/protocol/mcp.md#names)
+            raise ProtocolError(
+                Kind.INVALID_PARAMS,
+                f"mcpServers[{index}].name: there are two MCP servers {server.name!r}; give each its own name",
+                {"errors": [{"path": f"mcpServers[{index}].name", "message": "not unique"}]},
+            )
+        names.add(server.name)
         if member := server.missing_member:
             path = f"mcpServers[{index}].{member}"
             what = f"{server.form} is not a known type" if member == "type" else "is missing"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.client_terminals import ClientTerminals
     from dragoman.roles.agent.elicitation import ElicitationAnswer, Form
     from dragoman.roles.agent.session import Session
+    from dragoman.roles.agent.tools import SessionTools
     from dragoman.roles.agent.turn_parts import MessageStream, TurnCompaction, TurnPlan
 
 PERMISSION_OPTIONS: tuple[PermissionOption, ...] = (
@@ -96,6 +97,11 @@ class Turn:
         """The client's terminals, or local ones in the session's folders if the client does not offer terminals."""
         return self.session.terminals
 
+    @property
+    def tools(self) -> SessionTools:
+        """The tools, resources and prompts of the session's MCP servers."""
+        return self.session.tools
+
     async def say(self, text: str | contents.ContentBlock) -> None:
         """Send a message chunk to the user: text (Markdown) or any content block."""
         if self._messages:
@@ -157,7 +163,7 @@ class Turn:
         requires_permission: bool = False,
     ) -> Tool:
         """Create a tool call: `async with turn.tool("Read main.py", kind="read") as call: ...`."""
-        known = self.session.tools
+        known = self.session.announced_tools
         if known is not None and name not in known:
             raise ProtocolError(
                 Kind.CAPABILITY_UNSUPPORTED,

@@ -19,7 +19,7 @@ from dragoman.transport.process.process_tree import ProcessTree, StopTimeouts
 from dragoman.transport.process.stderr_tail import StderrTail
 from dragoman.transport.process.watchdog import WATCHDOG
 from dragoman.transport.stream import StreamTransport
-from dragoman.wire.frames import Frame
+from dragoman.wire.frames import MAX_FRAME, Frame
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -42,6 +42,7 @@ async def spawn(
     sandbox: Sandbox | None = None,
     roots: Sequence[str] = (),
     framing: Framing | None = None,
+    max_frame: int = MAX_FRAME,
 ) -> ProcessTransport:
     """Start an agent; raise StartFailed with what to try.
 
@@ -78,6 +79,7 @@ async def spawn(
         on_stderr=stderr,
         sandbox=active_sandbox,
         framing=framing,
+        max_frame=max_frame,
     )
 
 
@@ -93,8 +95,9 @@ class ProcessTransport(StreamTransport):
         on_stderr: Callable[[bytes], None] | None,
         sandbox: ActiveSandbox | None = None,
         framing: Framing | None = None,
+        max_frame: int = MAX_FRAME,
     ) -> None:
-        super().__init__(launched.stdout, launched.stdin, peer=peer, framing=framing)
+        super().__init__(launched.stdout, launched.stdin, peer=peer, framing=framing, max_frame=max_frame)
         self.pid = launched.pid
         self._process = launched
         self._stop_timeouts = stop_timeouts
