@@ -50,14 +50,14 @@ async def test_null_counts_as_an_empty_list_of_an_mcp_server() -> None:
 @pytest.mark.parametrize("form", ["http", "sse", "acp"])
 async def test_an_mcp_server_of_a_form_that_the_agent_did_not_announce_is_refused(form: str) -> None:
     server = {"type": form, "name": "x", "url": "https://x.example", "headers": []}
-    async with raw_connection(Agent("plain")) as client:
+    async with raw_connection(Agent("plain", mcp=False)) as client:
         error = await client.error("session/new", {"cwd": CWD, "mcpServers": [SERVER, server]})
         assert error["data"]["kind"] == Kind.CAPABILITY_UNSUPPORTED
         assert error["data"]["errors"][0]["path"] == "mcpServers[1].type"
     able = AgentCapabilities(
         mcp_capabilities=McpCapabilities(http=form == "http", sse=form == "sse", acp=form == "acp")
     )
-    async with raw_connection(Agent("able", capabilities=able)) as client:
+    async with raw_connection(Agent("able", capabilities=able, mcp=False)) as client:
         assert await new_session(client, mcpServers=[server])
 
 
