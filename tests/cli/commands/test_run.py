@@ -339,6 +339,64 @@ def test_a_relative_command_is_found_from_here_and_started_in_cwd(tmp_path: Path
     assert (ran.returncode, ran.stdout) == (0, "hi\n"), ran.stderr
 
 
+FAILING = """
+import json, sys
+def say(**message): print(json.dumps(dict(jsonrpc="2.0", **message)), flush=True)
+turn = None
+for line in sys.stdin:
+    call = json.loads(line)
+    match call.get("method"):
+        case "initialize":
+            say(id=call["id"], result=dict(protocolVersion=1, agentCapabilities=dict()))
+        case "session/new":
+            say(id=call["id"], result=dict(sessionId="s"))
+        case "session/prompt":
+            turn = call["id"]
+            text = dict(type="text", text="working")
+            say(method="session/update", params=dict(sessionId="s", update=dict(
+                sessionUpdate="agent_message_chunk", content=text)))
+    if turn is not None and call.get("method") == sys.argv[1]:
+        say(id=turn, error=dict(code=-32603, message="Internal error", data=dict(details="the model is not there")))
+"""
+REASON = "Internal error: the model is not there"
+
+
+def failing(tmp_path: Path, method: str) -> list[str]:
+    """Return an agent whose turn fails when this method comes, with the reason in the data of the error."""
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING)
+    return [sys.executable, str(script), method]
+
+
+def test_the_result_line_has_the_reason_of_a_failed_turn(tmp_path: Path) -> None:
+    ran = run("go", "--json", cwd=tmp_path, agent=failing(tmp_path, "session/prompt"))
+    *_, ended, last = map(json.loads, ran.stdout.splitlines())
+    assert (ended["kind"], ended["body"]["error"]["message"]) == ("turn_ended", REASON)
+    assert (ran.returncode, last["kind"]) == (1, "result")
+    assert last["body"] == {
+        "exitCode": 1,
+        "text": "working",
+        "error": {"kind": "internal_error", "message": REASON},
+    }
+
+
+def test_a_cancelled_turn_that_ends_in_an_error_is_cancelled_and_has_the_error(tmp_path: Path) -> None:
+    command = [*DRAGOMAN, "run", "--json", "--prompt", "go", "--", *failing(tmp_path, "session/cancel")]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "working" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        ended, last = map(json.loads, process.stdout.read().splitlines()[-2:])
+    assert process.returncode == 5
+    assert (ended["body"]["stopReason"], last["body"]["stopReason"]) == ("cancelled", "cancelled")
+    assert ended["body"]["error"]["message"] == last["body"]["error"]["message"] == REASON
+    assert last["body"]["exitCode"] == 5
+
+
 def test_sigterm_ends_a_run_with_its_result(tmp_path: Path) -> None:
     command = [*DRAGOMAN, "run", "--json", "--prompt", "/slow 1000", "--", *EVERYTHING]
     with subprocess.Popen(

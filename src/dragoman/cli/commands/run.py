@@ -237,8 +237,8 @@ def error_to_json(error: DragomanError, redact: Callable[[str], str] = str) -> d
     """Return an error for --json: its kind and message."""
     if isinstance(error, StoreFault):
         return {"kind": f"store_{error.why}", "message": redact(error.message)}
-    if isinstance(error, ProtocolError):
-        return {"kind": error.kind, "message": redact(error.message)}
+    if isinstance(error, ProtocolError):  # agents put the reason of an "Internal error" into its data
+        return {"kind": error.kind, "message": redact(error.explanation)}
     return {"kind": "usage" if isinstance(error, ConfigFault) else "connection_failed", "message": redact(str(error))}
 
 

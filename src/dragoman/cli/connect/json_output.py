@@ -52,7 +52,7 @@ class JsonOutput:
         self._session = session
         body = entry.body if isinstance(entry.body, dict) else {}
         if entry.kind == EntryKind.TURN_ENDED:
-            self._turn_end = {name: body[name] for name in ("stopReason", "usage") if name in body}
+            self._turn_end = {name: body[name] for name in ("stopReason", "usage", "error") if name in body}
         elif entry.kind == EntryKind.UPDATE and body.get("sessionUpdate") == "agent_message_chunk":
             content = body.get("content")
             self._answer_parts.append(str(content.get("text") or "") if isinstance(content, dict) else "")

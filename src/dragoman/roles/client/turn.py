@@ -309,10 +309,18 @@ class ClientTurn:
 
         log.append(
             EntryKind.TURN_ENDED,
-            turn_ended_body(result, error),
+            self._ended_body(result, error),
             then=deliver,
             on_failure=lambda fault: self._on_answer(None, fault),
         )
+
+    def _ended_body(self, result: Any, error: ProtocolError | None) -> dict[str, Any]:
+        """Return the body of the log entry; a cancelled turn that ends in an error is cancelled, and has both."""
+        body = turn_ended_body(result, error)
+        is_lost = error is not None and isinstance(error.__cause__, ConnectionFailed)
+        if error is None or is_lost or not self.cancelled or self._timeout_error is not None:
+            return body
+        return {"stopReason": StopReason.CANCELLED, **body}
 
     def _on_answer(self, result: Any, error: ProtocolError | None) -> None:
         if self.is_over:
