@@ -19,6 +19,8 @@ import pytest
 
 from dragoman import Agent
 from dragoman.dialect import detect
+from dragoman.roles.client import dial
+from dragoman.roles.proxy import proxy
 from dragoman.roles.proxy.proxy import translate
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair
@@ -246,6 +248,27 @@ async def test_the_error_for_an_unknown_agent_lists_the_dialects_that_were_tried
         answer = await client.request("initialize", client.words.initialize(True, True, "/"))
         for name in LADDER:
             assert f"{name}: what?" in answer["error"]["message"]
+        await ours.close()
+        await running
+
+
+async def test_after_one_timeout_the_other_dialects_get_only_a_short_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dial, "RETRY_TIMEOUT", 0.05)
+    monkeypatch.setattr(proxy, "START_TIMEOUT", 0.6)
+    reports: list[str] = []
+    ours, theirs = memory_pair()
+    async with asyncio.timeout(BOUND):
+        running = asyncio.create_task(
+            translate([sys.executable, "-c", "import sys; sys.stdin.read()"], report=reports.append, transport=theirs)
+        )
+        client = HandClient(ours, WORDS["v1"])
+        answer = await client.request("initialize", client.words.initialize(True, True, "/"))
+        for name in LADDER:
+            limit = "0.6" if name == LADDER[0] else "0.05"
+            assert f"{name}: initialize was not answered within {limit} s" in answer["error"]["message"]
+        assert sum("trying the next dialect" in report for report in reports) == len(LADDER)
         await ours.close()
         await running
 

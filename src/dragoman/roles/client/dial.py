@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 # Errors that mean the agent did not understand initialize.
 NOT_UNDERSTOOD = frozenset({Kind.INVALID_PARAMS, Kind.INVALID_REQUEST, Kind.TIMEOUT})
 
+# How long an agent that did not answer in one dialect may take in each of the others. Silence is a weak sign of another
+# dialect: almost always the agent does not start, and with the full time for each dialect the user would learn it after
+# many minutes. Seconds.
+RETRY_TIMEOUT = 20.0
+
 _INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
 
@@ -197,17 +202,20 @@ class Dialer:
 
     async def _try_dialects(self, cwd: str) -> ConnectedAgent:
         refusals: list[str] = []
+        timeout = self._initialize_timeout
         for name in detect.TRY_ORDER:
             connection = await self._open_connection(name, cwd)
             try:
-                answer = await self._request_initialize(connection, self._initialize_params)
+                answer = await self._request_initialize(connection, self._initialize_params, timeout)
             except ProtocolError as error:
                 await connection.close()
                 if error.kind not in NOT_UNDERSTOOD or not self.can_restart:
                     raise
                 refusals.append(f"{name}: {error.message}")
-                if error.kind == Kind.TIMEOUT and self.report is not None:  # it takes long, so show progress
-                    self.report(f"{self._display_name} in {name}: {error.message}; trying the next dialect")
+                if error.kind == Kind.TIMEOUT:
+                    timeout = min(timeout, RETRY_TIMEOUT)
+                    if self.report is not None:  # it takes long, so show progress
+                        self.report(f"{self._display_name} in {name}: {error.message}; trying the next dialect")
                 continue
             except BaseException:
                 await connection.close()
@@ -221,7 +229,7 @@ class Dialer:
             return await self._accept_or_close(connection, answer, cwd)
         raise StartFailed(
             f"{self._display_name} does not understand initialize in any dialect ({'; '.join(refusals)}); "
-            "if you know its dialect, name it"
+            "if you know its dialect, name it; if it starts slowly, start it once by hand first"
         )
 
     async def _initialize(self, connection: Connection, cwd: str) -> ConnectedAgent:
@@ -256,7 +264,7 @@ class Dialer:
             connection.peer.note_initialize_result(answer)
         return await self._accept_or_close(connection, answer, cwd)
 
-    async def _request_initialize(self, connection: Connection, params: Any) -> Any:
+    async def _request_initialize(self, connection: Connection, params: Any, timeout: float | None = None) -> Any:
         """Send initialize and return the answer as plain JSON of the vocabulary."""
         dialect = connection.dialect
         if self._mcp_servers and dialect.one_folder:
@@ -269,7 +277,8 @@ class Dialer:
             params = msgspec.structs.replace(params, client_capabilities=offered)
         params = with_unknown_members(params, self._raw_params)
         try:
-            return await connection.request_raw("initialize", params, timeout=self._initialize_timeout)
+            timeout = self._initialize_timeout if timeout is None else timeout
+            return await connection.request_raw("initialize", params, timeout=timeout)
         except ProtocolError:
             if self._is_echo:
                 raise StartFailed(
