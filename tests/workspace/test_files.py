@@ -310,3 +310,21 @@ def test_relative_paths_start_at_the_base(inside: Path) -> None:
     assert files.read_text(str(inside / "f")) == "x"
     assert files.resolve("./f") == str(inside / "f")
     assert refusal(lambda: files.read_text("../outside/file")).kind == Kind.ACCESS_DENIED
+
+
+def test_a_batch_is_refused_whole_if_a_file_is_not_as_expected(tmp_path: Path) -> None:
+    files = Files([str(tmp_path)])
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("1")
+    two.write_text("2")
+    expected = {str(one): "1", str(two): "changed by another program"}
+    with pytest.raises(ProtocolError, match="two changed meanwhile; nothing was written") as caught:
+        files.write_many([(str(one), "new"), (str(two), "new")], expected=expected)
+    assert caught.value.kind == Kind.INVALID_STATE
+    assert (one.read_text(), two.read_text(), len(list(tmp_path.iterdir()))) == ("1", "2", 2)
+    two.unlink()
+    with pytest.raises(ProtocolError, match="changed meanwhile"):
+        files.write_many([(str(one), "new"), (str(two), "new")], expected={str(one): "1", str(two): "2"})
+    assert (one.read_text(), two.exists()) == ("1", False)
+    files.write_many([(str(one), "new")], expected={str(one): "1"})
+    assert one.read_text() == "new"

@@ -16,6 +16,7 @@ import msgspec
 
 from dragoman.config import host_section
 from dragoman.config.host_section import HostSection, NamedHost
+from dragoman.config.lsp_section import ServerSection, read_servers
 from dragoman.config.private_files import file_lock, write_private
 from dragoman.config.registry_section import RegistrySection, read_registry_section
 from dragoman.config.toml_reader import TomlReader, member_readers, read_text_file
@@ -29,7 +30,7 @@ VERSION = 1
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAME_RULE = "use letters, digits, - and _ in a name, starting with a letter or a digit"
 
-_TOP_KEYS = ("version", "default", "store", "agents", "host", "hosts", "default_host", "registry")
+_TOP_KEYS = ("version", "default", "store", "agents", "host", "hosts", "default_host", "registry", "lsp")
 
 
 class NamedAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +61,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     hosts: Mapping[str, NamedHost] = {}  # hosts that the user has named
     default_host: str = ""
     registry: RegistrySection = RegistrySection()  # where agents are installed from
+    lsp: Mapping[str, ServerSection] = {}  # language servers
 
 
 def load_config(path: str) -> Config:
@@ -213,6 +215,7 @@ def _read_document(reader: TomlReader, document: dict[str, Any]) -> Config:
         hosts=hosts,
         default_host=_read_default(reader, document, "default_host", "host", hosts),
         registry=read_registry_section(reader, document.get("registry", {})),
+        lsp=read_servers(reader, document.get("lsp", {}), NAME_PATTERN.fullmatch, NAME_RULE),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from dragoman.errors import Kind, ProtocolError
@@ -20,13 +20,18 @@ MAX_FILES = 200
 
 
 def write_all(
-    roots: Roots, files: Sequence[tuple[str, bytes]], *, base: str | None = None, create_directories: bool = False
+    roots: Roots,
+    files: Sequence[tuple[str, bytes]],
+    *,
+    base: str | None = None,
+    create_directories: bool = False,
+    expected: Mapping[str, bytes] | None = None,
 ) -> int:
-    """Write all files or none; return the number of bytes."""
+    """Write all files or none; return the number of bytes. A file that is not as `expected` refuses all of them."""
     if len(files) > MAX_FILES:
         message = f"{len(files)} files exceed the limit of {MAX_FILES} files in one batch"
         raise ProtocolError(Kind.TOO_LARGE, message, {"limit": MAX_FILES})
-    batch = _Batch(roots, base, create_directories)
+    batch = _Batch(roots, base, create_directories, expected or {})
     try:
         for path, data in files:
             batch.stage(path, data)
@@ -42,21 +47,23 @@ def write_all(
 class _StagedFile:
     """One file of a batch: its target, its temporary name, and the backup name of the old file."""
 
-    __slots__ = ("backup_name", "identity", "replaces", "target", "temporary_name")
+    __slots__ = ("backup_name", "expected", "identity", "replaces", "target", "temporary_name")
 
-    def __init__(self, target: PathTarget, temporary_name: str, replaces: bool) -> None:
+    def __init__(self, target: PathTarget, temporary_name: str, replaces: bool, expected: bytes | None) -> None:
         self.target = target
         self.temporary_name: str | None = temporary_name
         self.replaces = replaces
+        self.expected = expected
         self.backup_name: str | None = None
         self.identity = _identity(target, temporary_name)  # identifies our file under any name
 
 
 class _Batch:
-    def __init__(self, roots: Roots, base: str | None, create_directories: bool) -> None:
+    def __init__(self, roots: Roots, base: str | None, create_directories: bool, expected: Mapping[str, bytes]) -> None:
         self._roots = roots
         self._base = base
         self._create_directories = create_directories
+        self._expected = expected
         self._staged: list[_StagedFile] = []
         self._targets: set[tuple[int, int, str]] = set()
         self._made_directories: list[str] = []
@@ -80,7 +87,8 @@ class _Batch:
         if place in self._targets:
             raise ProtocolError(Kind.INVALID_PARAMS, f"{target.requested} occurs twice", {"path": target.requested})
         name = write_temporary(target, data, before)
-        self._staged.append(_StagedFile(target.detach(), name, before is not None))
+        expected = self._expected.get(target.requested)
+        self._staged.append(_StagedFile(target.detach(), name, before is not None, expected))
         self._targets.add(place)
 
     def commit(self) -> None:
@@ -92,6 +100,8 @@ class _Batch:
                     _back_up(staged)
                 elif target.stat() is not None:  # it was created since: do not overwrite it
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+                if staged.expected is not None:
+                    _check_unchanged(staged, staged.expected)
                 _rename(target, staged.temporary_name or "", target.name)
                 staged.temporary_name = None
         for staged in self._staged:
@@ -131,6 +141,18 @@ def _back_up(staged: _StagedFile) -> None:
     except OSError:
         _rename(target, target.name, name)
     staged.backup_name = name
+
+
+def _check_unchanged(staged: _StagedFile, expected: bytes) -> None:
+    """Refuse the batch if the old file, which the backup is, is not as expected."""
+    target, content = staged.target, None
+    if staged.backup_name is not None:
+        fd = os.open(staged.backup_name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=target.directory)
+        with open(fd, "rb") as file:
+            content = file.read(len(expected) + 1)
+    if content != expected:
+        message = f"{target.requested} changed meanwhile; nothing was written; read it again"
+        raise ProtocolError(Kind.INVALID_STATE, message, {"path": target.requested})
 
 
 def _rename(target: PathTarget, old: str, new: str) -> None:

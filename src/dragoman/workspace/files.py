@@ -135,13 +135,20 @@ class Files:
 
         return with_target(self._roots, path, write, base=self._base, make_directories=create_directories)
 
-    def write_many(self, files: Sequence[tuple[str, str | bytes]], *, create_directories: bool = False) -> int:
-        """Write all files or none; return the number of bytes."""
+    def write_many(
+        self,
+        files: Sequence[tuple[str, str | bytes]],
+        *,
+        create_directories: bool = False,
+        expected: Mapping[str, str] | None = None,
+    ) -> int:
+        """Write all files or none; return the number of bytes. One whose text is not as `expected` refuses all."""
         from dragoman.workspace.atomic_batch import write_all
 
         ready = [(path, data if isinstance(data, bytes) else encode(data, path, "utf-8")) for path, data in files]
         self._check_size("the batch", sum(len(data) for _, data in ready))
-        return write_all(self._roots, ready, base=self._base, create_directories=create_directories)
+        before = {path: encode(text, path, "utf-8") for path, text in (expected or {}).items()}
+        return write_all(self._roots, ready, base=self._base, create_directories=create_directories, expected=before)
 
     def make_directory(self, path: str, *, parents: bool = False) -> bool:
         """Create a folder, with `parents` also its parents; return False if it exists."""
