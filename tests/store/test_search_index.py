@@ -211,6 +211,24 @@ async def test_many_short_sessions_are_indexed_in_few_transactions(
     assert len(gate.sizes) <= 4
 
 
+async def test_turns_in_quick_succession_are_indexed_together_and_a_search_does_not_wait_for_the_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "PAUSE", float(TIMEOUT))
+    gate = Gate(monkeypatch)
+    gate.released.set()
+    store = await SqliteStore.open(str(tmp_path / "s.db"), durability="off")
+    await store.append("first", [text_update("some words"), END])
+    await gate.wait()
+    for number in range(20):
+        await store.append(f"session-{number}", [text_update("more words"), END])
+    async with asyncio.timeout(TIMEOUT / 2):
+        found = await store.search("words", limit=100)
+    await store.close()
+    assert len(found) == 21
+    assert gate.order.count("slice") == 2
+
+
 @pytest.mark.parametrize("how", ["delete", "expire"])
 async def test_a_large_session_leaves_the_index_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str

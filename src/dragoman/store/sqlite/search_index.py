@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from dragoman.errors import ProtocolError
@@ -202,6 +203,10 @@ Hand = Callable[[Work], "Future[list[str]]"]
 # time.
 TRIES = 8
 
+# The least time between two rounds of indexing: turns that end in quick succession are indexed together, so that a
+# busy host does not index during every turn. A search does not wait for it. Seconds.
+PAUSE = 1.0
+
 
 class Indexer:
     """The indexing thread and its queue.
@@ -243,17 +248,29 @@ class Indexer:
     # --- the thread's side ------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (wanted := self._inbox.get()) is not None:
-            if isinstance(wanted, Future):
-                if wanted.set_running_or_notify_cancel():
-                    self._answer(wanted)
-                continue
+        ended: set[str] = set()  # sessions in which a turn ended since the last round
+        due = 0.0
+        while True:
             try:
-                self._catch_up(None if self._is_behind else wanted)
-            except ProtocolError:
-                pass  # retried and reported by the next search
+                wanted = self._inbox.get(timeout=max(0.0, due - time.monotonic()) if ended else None)
+            except Empty:
+                self._index(ended)
+                ended, due = set(), time.monotonic() + PAUSE
+                continue
+            if wanted is None:
+                break
+            if isinstance(wanted, set):
+                ended |= wanted
+            elif wanted.set_running_or_notify_cancel():
+                self._answer(wanted)
         if self._connection is not None:
             self._connection.close()
+
+    def _index(self, session_ids: set[str]) -> None:
+        try:
+            self._catch_up(None if self._is_behind else session_ids)
+        except ProtocolError:
+            pass  # retried and reported by the next search
 
     def _answer(self, done: Future[None]) -> None:
         try:
