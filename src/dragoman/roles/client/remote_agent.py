@@ -194,24 +194,14 @@ class RemoteAgent:
             await self._workspace.end_session(session_id)
 
     async def load_session(
-        self,
-        session_id: str,
-        cwd: str = ".",
-        *,
-        mcp_servers: Sequence[McpServer] = (),
-        directories: Sequence[str] = (),
+        self, session_id: str, cwd: str = ".", *, mcp_servers: Sequence[McpServer] = (), directories: Sequence[str] = ()
     ) -> ClientSession:
         """Open a stored session. Its history is in `transcript` (and went to `on_update`) when this returns."""
         params = open_params(types.LoadSessionParams, cwd, mcp_servers, directories, session_id=session_id)
         return await self._reopen_session("session/load", params)
 
     async def resume_session(
-        self,
-        session_id: str,
-        cwd: str = ".",
-        *,
-        mcp_servers: Sequence[McpServer] = (),
-        directories: Sequence[str] = (),
+        self, session_id: str, cwd: str = ".", *, mcp_servers: Sequence[McpServer] = (), directories: Sequence[str] = ()
     ) -> ClientSession:
         """Open a stored session without replaying its history."""
         params = open_params(types.ResumeSessionParams, cwd, mcp_servers, directories, session_id=session_id)
