@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Iterable
 
 from dragoman.agents.everything.agent import everything
-from dragoman.conformance.harness.peer import MEMORY, Timeouts
+from dragoman.conformance.harness.peer import Timeouts
 from dragoman.conformance.harness.settings import AgentSettings
-from dragoman.conformance.harness.targets import MemoryAgent
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import check
 from dragoman.conformance.verdict import Verdict
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from tests.conformance.faults.fault import Fault, FaultyPeer, faults
+from tests.conformance.memory_agent import MEMORY, MemoryAgent
 
 # test_remote.py tries what is about remote transports.
 AGENT = [each for each in requirements().values() if each.side is Side.AGENT and not each.way]

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.conformance.harness.client_answers import ANSWERS
-from dragoman.conformance.harness.peer import MEMORY, PROCESS, ReceivedFrame
-from dragoman.conformance.harness.targets import MemoryAgent
+from dragoman.conformance.harness.peer import PROCESS, ReceivedFrame
 from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
@@ -29,6 +28,7 @@ from tests.conformance.checked_agents import (
 from tests.conformance.faults.agent.init import refusing
 from tests.conformance.faults.edits import edit_all_outgoing, edit_errors, edit_incoming, with_
 from tests.conformance.faults.fault import FaultContext, Json
+from tests.conformance.memory_agent import MEMORY, MemoryAgent
 
 # Each fault is also tried with these requirements, which must not find it.
 OTHERS = ("agent.rpc.03", "agent.init.01", "agent.prompt.14")

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from dragoman.conformance.harness.peer import MEMORY, Timeouts
+from dragoman.conformance.harness.peer import Timeouts
 from dragoman.conformance.requirement import Level, Requirement, probes, requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Outcome, Verdict
 from dragoman.dialect.dialects import DIALECT_NAMES
 from tests.conformance.faults.fault import faults
 from tests.conformance.faults.faulty_client import faulty_client
+from tests.conformance.memory_agent import MEMORY
 
 CLIENT = [each for each in requirements().values() if each.side == "client" and not each.way]
 

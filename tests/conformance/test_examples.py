@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.conformance.harness.peer import MEMORY, PROCESS, Timeouts
-from dragoman.conformance.harness.targets import MemoryAgent
+from dragoman.conformance.harness.peer import PROCESS, Timeouts
 from dragoman.conformance.requirement import Level, requirements
 from dragoman.conformance.verdict import Outcome
 from dragoman.transport.base import Transport
 from examples.notes_agent import agent
 from tests.conformance.checked_agents import AGENT, check_all, describe
+from tests.conformance.memory_agent import MEMORY, MemoryAgent
 
 # What the agent of the guide has something to show for: it edits, asks for permission, and can be cancelled.
 CHAPTERS = ("agent.permission", "agent.cancel", "agent.toolcall")

@@ -10,10 +10,11 @@ import pytest
 from dragoman.conformance.harness import peer, preflight
 from dragoman.conformance.harness.peer import PROCESS
 from dragoman.conformance.harness.preflight import AgentPreflight, check_agent
-from dragoman.conformance.harness.targets import CommandAgent, MemoryAgent
+from dragoman.conformance.harness.targets import CommandAgent
 from dragoman.errors import StartFailed
 from dragoman.transport.base import Transport
 from tests.conformance.checked_agents import our_agent
+from tests.conformance.memory_agent import MemoryAgent
 
 SILENT = ["/bin/sh", "-c", "echo no key is set >&2; exec sleep 60"]
 

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from dragoman.agents.everything.agent import everything
-from dragoman.conformance.harness.peer import MEMORY, PROCESS, Timeouts
-from dragoman.conformance.harness.targets import CommandAgent, MemoryAgent, Target
+from dragoman.conformance.harness.peer import PROCESS, Timeouts
+from dragoman.conformance.harness.targets import CommandAgent, Target
 from dragoman.conformance.requirement import Level, Requirement, requirements
 from dragoman.conformance.runner import check
 from dragoman.conformance.verdict import Outcome
@@ -21,6 +21,7 @@ from dragoman.roles.proxy.relay import Relay
 from dragoman.transport.base import Transport
 from dragoman.transport.memory import memory_pair
 from tests.conformance.checked_agents import AGENT, AT_ONCE, describe
+from tests.conformance.memory_agent import MEMORY, MemoryAgent
 from tests.host.memory_host import running_host
 
 MUST = [each for each in AGENT if each.level is Level.MUST]

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import msgspec
 import pytest
 
-from dragoman.conformance.harness.peer import MEMORY, Timeouts
+from dragoman.conformance.harness.peer import Timeouts
 from dragoman.conformance.harness.remote_agent import UrlAgent
 from dragoman.conformance.requirement import Level, Requirement, requirements
 from dragoman.conformance.runner import try_one
@@ -20,6 +20,7 @@ from tests.conformance.faults.fault import NO_FAULT, RemoteFault, faults
 from tests.conformance.faults.faulty_client import run_sound_client
 from tests.conformance.faults.faulty_server import serve_faulty
 from tests.conformance.faults.memory_client import MemoryUrlClient
+from tests.conformance.memory_agent import MEMORY
 
 REMOTE = [each for each in requirements().values() if each.way]
 AGENT = [each for each in REMOTE if each.side == "agent"]

@@ -6,11 +6,11 @@ import json
 
 from dragoman import Agent, Turn
 from dragoman.conformance.harness.settings import AgentSettings
-from dragoman.conformance.harness.targets import MemoryAgent
 from dragoman.conformance.requirement import requirements
 from dragoman.conformance.verdict import Outcome, Verdict
 from dragoman.transport.base import Transport
 from tests.conformance.checked_agents import check_all, our_agent
+from tests.conformance.memory_agent import MemoryAgent
 
 
 def _check(target: MemoryAgent, id: str) -> Verdict:

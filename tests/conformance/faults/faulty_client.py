@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from dragoman import AgentExited, ClientTurn, ConnectionFailed, ProtocolError, WorkspaceAccess, connect
-from dragoman.conformance.harness.peer import MEMORY, Timeouts
+from dragoman.conformance.harness.peer import Timeouts
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import ClientSession
 from dragoman.schema.content import TextContent
@@ -29,6 +29,7 @@ from dragoman.transport.stream import StreamTransport
 from dragoman.wire.frames import Frame, LineSplitter
 from tests.conformance.faults.fault import NO_FAULT, ClientFault, Fault, FaultyPeer, Reads, faults, traits_of
 from tests.conformance.faults.memory_client import MemoryClient, MemoryEnvironment
+from tests.conformance.memory_agent import MEMORY
 
 INTERRUPTED = 130  # as shells count
 CRASH = "Traceback (most recent call last):\n  the seeded fault\n"

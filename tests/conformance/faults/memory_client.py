@@ -12,13 +12,14 @@ from typing import Any
 
 from dragoman.conformance.harness.client import ClientUnderTest
 from dragoman.conformance.harness.client_environment import WRAPPED, ClientEnvironment, ClientExit
-from dragoman.conformance.harness.peer import MEMORY, PeerUnderTest, Timeouts
+from dragoman.conformance.harness.peer import PeerUnderTest, Timeouts
 from dragoman.conformance.harness.remote_client import RemoteClient
-from dragoman.conformance.harness.targets import pipe_pair, workspace
+from dragoman.conformance.harness.targets import workspace
 from dragoman.conformance.requirement import Requirement
 from dragoman.transport.stream import StreamTransport
 from tests.conformance.faults.fault import NO_FAULT, Fault
 from tests.conformance.faults.faulty_server import wrap_app
+from tests.conformance.memory_agent import MEMORY, pipe_pair
 
 
 class MemoryEnvironment:

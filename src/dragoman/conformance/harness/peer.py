@@ -61,8 +61,6 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PROCESS = Timeouts(start=60.0, answer=10.0, turn=30.0, quiet=0.4, exit=5.0, probe=150.0)
-# For both ends in one event loop, where answers come at once. A missing answer costs the whole wait.
-MEMORY = Timeouts(start=2.0, answer=0.8, turn=1.5, quiet=0.02, exit=2.5, probe=120.0)
 
 
 class RawChannel(Protocol):
