@@ -184,6 +184,7 @@ def test_the_drafts_two_transcripts_with_our_client() -> None:
 def test_the_drafts_two_transcripts_with_our_agent() -> None:
     agent = Agent(
         "Field Agent",
+        mcp=False,
         version="1.0.0",
         modes=[SessionMode(id=name, name=name) for name in ("default", "plan", "code")],
         capabilities=AgentCapabilities(
@@ -316,6 +317,7 @@ def test_the_2025_flow_with_our_agent() -> None:
     modes = ["agent", "ask"]
     agent = Agent(
         "my-agent",
+        mcp=False,
         version="1.0.0",
         image=True,
         modes=[SessionMode(id=name, name=name) for name in modes],

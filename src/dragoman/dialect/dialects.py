@@ -28,6 +28,7 @@ class NativeForm(msgspec.Struct, frozen=True, kw_only=True):
     is_plain_call: Callable[[str, Any], bool]  # whether a call of ours passes as it is
     translated_results: Collection[str]  # methods whose results are lifted
     translated_stops: Collection[str]  # stop reasons that are lowered
+    is_incomplete: Callable[[bytes], bool]  # whether an update of an agent lacks members that clients require
 
 
 class TurnCancel(msgspec.Struct, frozen=True, kw_only=True):

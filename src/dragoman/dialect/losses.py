@@ -34,6 +34,18 @@ def result_losses(dialect: Dialect, side: Side, method: str, result: Any) -> lis
     return sorted(set(missing_paths(without_side_data(result), without_side_data(received), "")))
 
 
+def without_empty(paths: list[str], source: Any) -> list[str]:
+    """Return the lost paths whose value says something: not false, null or an empty list. An empty object does."""
+
+    def value(path: str) -> Any:
+        found = source
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    return [path for path in paths if path.endswith("[]") or value(path) not in (False, None, [])]
+
+
 # Members whose value decides how a message is translated.
 _TAGS = frozenset({"type", "sessionUpdate", "kind", "status", "stopReason", "outcome", "priority", "role", "stream"})
 

@@ -75,6 +75,53 @@ async def test_a_turn_is_waited_for_only_briefly_after_the_end_of_input(
         await running
 
 
+@pytest.mark.parametrize("client", ["draft", "crow", "2025.1"])
+async def test_what_initialize_loses_is_reported(client: str) -> None:
+    offered = {"loadSession": True, "sessionCapabilities": {"fork": {}}, "promptCapabilities": {"audio": False}}
+    async with relayed(client, "v1") as pair:
+        result = {"protocolVersion": 1, "agentCapabilities": offered, "authMethods": []}
+        await pair.request("initialize", WORDS[client].initialize(True, True, CWD), result)
+        (report,) = [each for each in pair.reports if each.startswith("initialize: ")]
+        assert report.startswith(f"initialize: {client} cannot carry agentCapabilities.sessionCapabilities")
+        assert "authMethods" not in report
+        assert "audio" not in report
+
+
+@pytest.mark.parametrize("agent", ["draft", "crow", "2025.1"])
+async def test_what_initialize_loses_on_its_way_to_the_agent_is_reported(agent: str) -> None:
+    offered = {"elicitation": {"form": {}}, "fs": {"readTextFile": True, "writeTextFile": False}}
+    async with relayed("v1", agent) as pair:
+        params = {"protocolVersion": 1, "clientCapabilities": offered}
+        await pair.request("initialize", params, WORDS[agent].introduction)
+        (report,) = [each for each in pair.reports if each.startswith(f"initialize: {agent} cannot carry")]
+        assert "clientCapabilities.elicitation" in report
+        assert "writeTextFile" not in report
+
+
+async def test_a_plan_without_priorities_is_completed_between_two_official_peers() -> None:
+    """docs/decisions/0007-banjo-is-read-as-v1.md: an unnamed banjo agent; official clients drop such entries."""
+
+    def plan(*entries: Any) -> dict[str, Any]:
+        update = {"sessionUpdate": "plan", "entries": list(entries)}
+        return {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}
+
+    def chunk(text: str) -> dict[str, Any]:
+        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+        return {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}
+
+    whole = {"content": "Look", "priority": "high", "status": "pending", "new": 1}
+    async with relayed("v1", "v1") as pair:
+        await pair.request("initialize", HELLO, WORDS["v1"].introduction)
+        sent = [chunk("one"), plan({"content": "Look", "status": "pending", "id": "1"}), plan(whole), chunk('"plan"')]
+        for message in sent:
+            pair.agent.send(message)
+        await pair.request("session/new", {"cwd": CWD, "mcpServers": []}, {"sessionId": "s"})
+        one, bare, *rest = [each["update"] for each in pair.client.params_of("session/update")]
+        assert one == sent[0]["params"]["update"]
+        assert bare["entries"][0]["priority"] == "medium"
+        assert rest == [each["params"]["update"] for each in sent[2:]]
+
+
 EDIT = {
     "toolCallId": "effect-38b3",
     "title": "Write out.txt",

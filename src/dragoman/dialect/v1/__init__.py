@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.dialect.dialects import Dialect, NativeForm, parts_of
 from dragoman.dialect.emulator import Emulator, EmulatorSettings
-from dragoman.dialect.v1 import codec, tables
+from dragoman.dialect.v1 import codec, models, tables
 from dragoman.schema.side import Side
 
 
@@ -22,6 +22,7 @@ DIALECT = Dialect(
         is_plain_call=codec.is_plain_call,
         translated_results=codec.TRANSLATED_RESULTS,
         translated_stops=tables.STOP_ERRORS,
+        is_incomplete=models.is_incomplete,
     ),
     official=True,
     version=1,

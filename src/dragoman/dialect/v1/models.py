@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, with_json_side_data
 
 MODEL_OPTION: Final = "model"
@@ -84,6 +86,20 @@ def lift_update(params: Object) -> Object:
         lifted.move_to_side_data(("currentModelId",))
         return {**params, "update": lifted.build()}
     return params
+
+
+def is_incomplete(frame: bytes) -> bool:
+    """Return whether an update is a plan without priorities, as banjo sends it: official clients drop its entries."""
+    if b'"plan"' not in frame:
+        return False
+    try:
+        params = msgspec.json.decode(frame).get("params")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
+        return False
+    update = params.get("update") if isinstance(params, dict) else None
+    if not isinstance(update, dict) or update.get("sessionUpdate") != "plan":
+        return False
+    return _lift_plan(params, update) is not params
 
 
 def _lift_plan(params: Object, update: Object) -> Object:

@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.dialect.dialects import Dialect, load_dialect
 from dragoman.dialect.emulator import SessionIds
-from dragoman.dialect.losses import losses, message_shape, result_losses
+from dragoman.dialect.losses import losses, message_shape, result_losses, without_empty
 from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
 from dragoman.engine.connection import EOF_GRACE, Connection, Tap
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
@@ -188,7 +188,19 @@ class Relay:
             self.client.tap = self._frame_tap(self.client, Side.AGENT)
         self._listen_to(connected.connection)
         self.report(f"client speaks {self.client.sender.codec.dialect.name}, agent speaks {self._dialer.dialect}")
+        if not self.same_dialect:
+            self._report_initialize_losses(raw_params, connected)
         return mark_login_methods(connected.initialize_values)
+
+    def _report_initialize_losses(self, params: Any, connected: ConnectedAgent) -> None:
+        """Report in one line for each side what it does not learn of the other one."""
+        for dialect, find, source in (
+            (connected.connection.dialect, losses, json_values(params)),
+            (self.client.dialect, result_losses, connected.initialize_values),
+        ):
+            lost = without_empty(find(dialect, Side.AGENT, "initialize", source), source)
+            if lost := [path for path in lost if path not in _EXPECTED]:
+                self.report(f"initialize: {dialect.name} cannot carry {', '.join(lost)}")
 
     def _listen_to(self, agent: Connection) -> None:
         """Install the fastest tap for the agent's updates."""
@@ -208,11 +220,14 @@ class Relay:
 
     def _frame_tap(self, source: Connection, receiver: Side) -> Any:
         claimed = frozenset(method for side, method in self._claims if side is receiver)
+        native = source.dialect.native
 
         def tap(envelope: Envelope, frame: bytes) -> tuple[bool, Awaitable[None] | None]:
             method = envelope.method
             if method in claimed or method in _NAMES_REQUEST or method == "initialize":
                 return False, None
+            if native is not None and method == "session/update" and native.is_incomplete(frame):
+                return False, None  # the codec completes it
             target = self.connection_to(receiver)
             if may_have_side_data(frame):
                 envelope, frame = _strip_side_data(envelope)
