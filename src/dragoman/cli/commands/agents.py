@@ -34,6 +34,7 @@ examples:
   dragoman agents add mine --env API_KEY=secret -- my-agent --acp
   dragoman agents default mine
   dragoman agents search --can load,image
+  dragoman agents package --for registry my-agent
   dragoman agents --json"""
 
 
@@ -176,4 +177,5 @@ _ACTIONS = {
     "search": Action("agents.search:run", "search [WORD...]", "find agents in the registry, also by what they can do"),
     "show": Action("agents.show:run", "show ID", "show one agent of the registry: downloads, hashes, capabilities"),
     "default": Action(set_default_agent, "default [NAME]", "set the default agent; without NAME: no default"),
+    "package": Action("agents.package:main", "package --for KIND DIR", "make the files that publish an agent"),
 }
