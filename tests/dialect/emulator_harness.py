@@ -21,6 +21,7 @@ from dragoman.dialect.emulator import (
     SessionIds,
     Sleep,
 )
+from dragoman.dialect.narrow.emulator import NarrowingEmulator
 from dragoman.engine.codec import decode_as, json_values
 from dragoman.engine.emulation import Flows
 from dragoman.errors import ProtocolError
@@ -56,7 +57,10 @@ class EmulatedCall:
 
 
 class EmulatorHarness:
-    """One end of a connection whose other end is `peer` and uses the dialect `name`."""
+    """One end of a connection whose other end is `peer` and uses the dialect `name`.
+
+    With `narrows`, our end sends what only v2 has.
+    """
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class EmulatorHarness:
         permission: str = "ask",
         cwd: str = "/work",
         session_ids: SessionIds | None = None,
+        narrows: bool = False,
     ) -> None:
         numbers = iter(range(1, 100))
         self.spelling = load_dialect(name)
@@ -78,6 +83,8 @@ class EmulatorHarness:
         )
         self.settings, self.peer, self.we = settings, peer, peer.other
         self.emulator = self.spelling.open_emulator(peer, settings)
+        if narrows:
+            self.emulator = NarrowingEmulator(peer, settings, self.emulator)
         assert self.emulator is not None
         self.wire: list[tuple[str, Any]] = []  # what the peer gets, as it spells it
         self.ours: list[tuple[str, Any]] = []  # what our side gets, in the vocabulary

@@ -95,6 +95,20 @@ class Connection:
         self.peer.emulator = emulator = peer_dialect.open_emulator(self.side.other, self.settings)
         self.sender.emulation = None if emulator is None else Emulation(self, emulator)
 
+    def narrow_updates(self) -> None:
+        """From now on give the client what it knows of updates and questions that only v2 has."""
+        from dragoman.dialect.narrow.emulator import NarrowingEmulator  # most connections do not need it
+
+        current = self.peer.emulator
+        if isinstance(current, NarrowingEmulator):
+            return
+        self.peer.emulator = emulator = NarrowingEmulator(self.side.other, self.settings, current)
+        emulator.note_capabilities(self.peer.capabilities)
+        if self.sender.emulation is None:
+            self.sender.emulation = Emulation(self, emulator)
+        else:
+            self.sender.emulation.emulator = emulator
+
     def start(self) -> None:
         """Start reading; needs a running event loop."""
         self._loop = asyncio.get_running_loop()
