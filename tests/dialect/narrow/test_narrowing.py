@@ -103,14 +103,14 @@ def test_modes_of_the_agent_stay() -> None:
     assert to_json(NarrowClient().narrowing.opening_result("s", result))["modes"] == modes
 
 
-def opened(**view: Any) -> NarrowClient:
+def open_client(**view: Any) -> NarrowClient:
     client = NarrowClient(**view)
     client.narrowing.opening_result("s", decode_as(NewSessionResult, {"sessionId": "s", "configOptions": [MODE]}))
     return client
 
 
 def test_a_changed_mode_is_told_as_an_option_and_as_a_mode_once() -> None:
-    client = opened()
+    client = open_client()
     code = {**MODE, "currentValue": "code"}
     options = {"sessionUpdate": "config_option_update", "configOptions": [code]}
     mode = {"sessionUpdate": "current_mode_update", "currentModeId": "code"}
@@ -120,11 +120,11 @@ def test_a_changed_mode_is_told_as_an_option_and_as_a_mode_once() -> None:
 
 def test_options_that_the_client_cannot_show_are_left_out() -> None:
     color = {"id": "c", "name": "Color", "type": "_color", "currentValue": "red"}
-    client = opened()
+    client = open_client()
     [update] = client.update("config_option_update", configOptions=[SWITCH, MODE, color])
     assert update["configOptions"] == [MODE]
     assert client.losses() == ["option_type"]
-    [update] = opened(switches=True).update("config_option_update", configOptions=[SWITCH, MODE])
+    [update] = open_client(switches=True).update("config_option_update", configOptions=[SWITCH, MODE])
     assert update["configOptions"] == [SWITCH, MODE]
 
 

@@ -17,26 +17,26 @@ EMBED = {"type": "agent_terminal", "terminalId": "t"}
 KEYS = ("terminal_output", "terminal_output_delta")
 
 
-def encoded(data: bytes | str) -> str:
+def base64_of(data: bytes | str) -> str:
     return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
 
 
 def output(client: NarrowClient, data: bytes | str) -> list[Any]:
-    return client.update("terminal_output_chunk", terminalId="t", data=encoded(data))
+    return client.update("terminal_output_chunk", terminalId="t", data=base64_of(data))
 
 
-def changed(client: NarrowClient, **members: Any) -> list[Any]:
+def change(client: NarrowClient, **members: Any) -> list[Any]:
     return client.update("terminal_update", terminalId="t", **members)
 
 
-def showing(**view: Any) -> NarrowClient:
+def client_showing(**view: Any) -> NarrowClient:
     """A client that has a tool call which shows the terminal."""
     client = NarrowClient(**view)
     client.update("tool_call_update", toolCallId="c", title="Make", status="in_progress", content=[EMBED])
     return client
 
 
-def shown(updates: list[Any]) -> list[str]:
+def shown_texts(updates: list[Any]) -> list[str]:
     """The texts of the tool call."""
     return [item["content"]["text"] for update in updates for item in update["content"]]
 
@@ -45,7 +45,7 @@ def shown(updates: list[Any]) -> list[str]:
 
 
 def test_output_is_text_in_the_tool_call_that_shows_the_terminal() -> None:
-    client = showing()
+    client = client_showing()
     assert output(client, "one\n") == []
     assert output(client, "two\n") == []
     assert client.narrowing.pending("s") == ["terminals"]
@@ -57,9 +57,9 @@ def test_output_is_text_in_the_tool_call_that_shows_the_terminal() -> None:
 
 
 def test_the_end_of_a_command_is_told_at_once() -> None:
-    client = showing()
+    client = client_showing()
     output(client, "no\n")
-    assert shown(changed(client, exitStatus={"exitCode": 2})) == ["```\nno\n```\n[exit code 2]"]
+    assert shown_texts(change(client, exitStatus={"exitCode": 2})) == ["```\nno\n```\n[exit code 2]"]
     assert client.narrowing.pending("s") == []
 
 
@@ -69,12 +69,12 @@ def test_the_end_of_a_command_is_told_at_once() -> None:
      ({"exitCode": None, "signal": None}, "[ended]")],
 )  # fmt: skip
 def test_every_way_to_end_has_a_line(status: dict[str, Any], line: str) -> None:
-    assert shown(changed(showing(), exitStatus=status)) == [f"(no output)\n{line}"]
+    assert shown_texts(change(client_showing(), exitStatus=status)) == [f"(no output)\n{line}"]
 
 
 def test_a_tool_call_that_comes_after_the_output_shows_all_of_it() -> None:
     client = NarrowClient()
-    changed(client, command="make")
+    change(client, command="make")
     output(client, "one\n")
     [start] = client.update("tool_call_update", toolCallId="c", content=[content("see"), EMBED])
     assert start["content"] == [content("see"), content("```\none\n```")]
@@ -83,7 +83,7 @@ def test_a_tool_call_that_comes_after_the_output_shows_all_of_it() -> None:
 
 def test_a_terminal_that_nothing_shows_gets_a_tool_call_of_its_own() -> None:
     client = NarrowClient()
-    assert changed(client, command="make -j2", cwd="/w") == []
+    assert change(client, command="make -j2", cwd="/w") == []
     output(client, "one\n")
     assert client.wait() == [
         {
@@ -91,7 +91,7 @@ def test_a_terminal_that_nothing_shows_gets_a_tool_call_of_its_own() -> None:
             "status": "in_progress", "content": [content("```\none\n```")],
         }
     ]  # fmt: skip
-    assert changed(client, exitStatus={"exitCode": 1}) == []
+    assert change(client, exitStatus={"exitCode": 1}) == []
     [update] = client.wait()
     assert (update["sessionUpdate"], update["status"]) == ("tool_call_update", "failed")
 
@@ -110,38 +110,38 @@ def test_a_tool_call_that_shows_the_terminal_later_ends_the_other_one() -> None:
 
 
 def test_a_snapshot_replaces_the_output() -> None:
-    client = showing()
+    client = client_showing()
     output(client, "one\n")
-    changed(client, output={"data": encoded("other\n")})
-    assert shown(client.wait()) == ["```\nother\n```"]
-    changed(client, output=None)
-    assert shown(client.wait()) == ["(no output yet)"]
+    change(client, output={"data": base64_of("other\n")})
+    assert shown_texts(client.wait()) == ["```\nother\n```"]
+    change(client, output=None)
+    assert shown_texts(client.wait()) == ["(no output yet)"]
 
 
 def test_control_sequences_are_removed_and_reported() -> None:
-    client = showing()
+    client = client_showing()
     output(client, "\x1b[31mred\x1b[0m\x1b]0;title\x07 10%\r20%\r\nab\bc\x01\x1b[")
-    assert shown(client.wait()) == ["```\n20%\nac␁\n```"]
+    assert shown_texts(client.wait()) == ["```\n20%\nac␁\n```"]
     assert client.losses() == ["terminal_style"]
 
 
 def test_bytes_that_are_no_text_are_replaced_and_reported() -> None:
-    client = showing()
+    client = client_showing()
     output(client, b"a\xff")
-    assert shown(client.wait()) == ["```\na\ufffd\n```"]
+    assert shown_texts(client.wait()) == ["```\na\ufffd\n```"]
     assert client.losses() == ["terminal_bytes"]
     client.update("terminal_output_chunk", terminalId="t", data="not base64!")
     assert client.losses() == []  # once
 
 
 def test_a_fence_is_longer_than_those_in_the_output() -> None:
-    client = showing()
+    client = client_showing()
     output(client, "```\n")
-    assert shown(client.wait()) == ["````\n```\n````"]
+    assert shown_texts(client.wait()) == ["````\n```\n````"]
 
 
 def test_two_calls_may_show_one_terminal() -> None:
-    client = showing()
+    client = client_showing()
     client.update("tool_call_update", toolCallId="d", content=[EMBED])
     output(client, "one\n")
     assert [update["toolCallId"] for update in client.wait()] == ["c", "d"]
@@ -151,8 +151,8 @@ def test_two_calls_may_show_one_terminal() -> None:
 
 
 def test_cancel_of_a_terminal_is_reported_as_lost() -> None:
-    client = showing()
-    changed(client, capabilities={"cancel": {}})
+    client = client_showing()
+    change(client, capabilities={"cancel": {}})
     assert client.losses() == ["cancel_terminal"]
 
 
@@ -162,7 +162,7 @@ def test_cancel_of_a_terminal_is_reported_as_lost() -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_a_client_that_announced_it_gets_pieces_of_output(key: str) -> None:
     client = NarrowClient(output_key=key)
-    changed(client, command="make", cwd="/w")
+    change(client, command="make", cwd="/w")
     output(client, "be")
     start, piece = client.update("tool_call_update", toolCallId="c", title="Make", content=[EMBED])
     assert start == {
@@ -174,8 +174,8 @@ def test_a_client_that_announced_it_gets_pieces_of_output(key: str) -> None:
     assert piece == {**update, "_meta": {key: {"terminal_id": "t", "data": "be"}}}
     assert output(client, "\x1b[1mfore") == [{**update, "_meta": {key: {"terminal_id": "t", "data": "\x1b[1mfore"}}}]
     ended = {"terminal_id": "t", "exit_code": 0, "signal": None}
-    assert changed(client, exitStatus={"exitCode": 0}) == [{**update, "_meta": {"terminal_exit": ended}}]
-    assert changed(client, exitStatus={"exitCode": 0}) == []
+    assert change(client, exitStatus={"exitCode": 0}) == [{**update, "_meta": {"terminal_exit": ended}}]
+    assert change(client, exitStatus={"exitCode": 0}) == []
     assert client.wait() == []
     assert client.losses() == []
 
@@ -199,16 +199,16 @@ def test_each_of_two_terminals_in_one_call_is_announced() -> None:
 
 
 def test_a_replaced_screen_is_cleared_first_and_a_longer_one_is_continued() -> None:
-    client = showing(output_key=KEYS[0])
+    client = client_showing(output_key=KEYS[0])
     output(client, "one")
-    [update] = changed(client, output={"data": encoded("one two")})
+    [update] = change(client, output={"data": base64_of("one two")})
     assert update["_meta"][KEYS[0]]["data"] == " two"
-    [update] = changed(client, output={"data": encoded("three")})
+    [update] = change(client, output={"data": base64_of("three")})
     assert update["_meta"][KEYS[0]]["data"] == f"{CLEAR_SCREEN}three"
 
 
 def test_split_characters_arrive_whole() -> None:
-    client = showing(output_key=KEYS[0])
+    client = client_showing(output_key=KEYS[0])
     data = "é".encode()
     assert output(client, data[:1]) == []
     [update] = output(client, data[1:])
@@ -218,7 +218,7 @@ def test_split_characters_arrive_whole() -> None:
 def test_a_terminal_that_nothing_shows_has_its_own_call_with_pieces() -> None:
     client = NarrowClient(output_key=KEYS[0])
     output(client, "one")
-    changed(client, exitStatus={"exitCode": 1})
+    change(client, exitStatus={"exitCode": 1})
     start, piece, end = client.wait()
     assert (start["toolCallId"], start["status"], start["title"]) == ("terminal:t", "in_progress", "terminal t")
     assert piece["_meta"][KEYS[0]]["data"] == "one"

@@ -50,7 +50,7 @@ def call(client: NarrowClient, **members: Any) -> list[Any]:
     return client.update("tool_call_update", toolCallId="c", **members)
 
 
-def started() -> NarrowClient:
+def client_with_call() -> NarrowClient:
     client = NarrowClient()
     call(client, title="Read", status="in_progress")
     return client
@@ -86,7 +86,7 @@ def test_a_name_that_comes_later_is_the_title_until_there_is_one() -> None:
 
 
 def test_removed_members_get_neutral_values() -> None:
-    client = started()
+    client = client_with_call()
     names = ["content", "locations", "status", "kind", "title"]
     assert call(client, clear=names) == [progress(content=[], locations=[], status="pending", kind="other", title="c")]
     assert client.losses() == []
@@ -95,7 +95,7 @@ def test_removed_members_get_neutral_values() -> None:
 
 
 def test_states_and_kinds_that_a_client_lacks_get_the_nearest() -> None:
-    client = started()
+    client = client_with_call()
     assert call(client, status="paused") == [progress(status="in_progress")]
     assert call(client, status="_frozen") == [progress(status="in_progress")]
     assert call(client, status="cancelled", kind="_dance") == [progress(status="cancelled", kind="other")]
@@ -104,11 +104,11 @@ def test_states_and_kinds_that_a_client_lacks_get_the_nearest() -> None:
 
 
 def test_meta_of_a_call_passes() -> None:
-    assert call(started(), _meta={"x": 1}) == [progress(_meta={"x": 1})]
+    assert call(client_with_call(), _meta={"x": 1}) == [progress(_meta={"x": 1})]
 
 
 def test_contents_one_by_one_come_as_a_whole_list_a_moment_later() -> None:
-    client = started()
+    client = client_with_call()
     for word in ("one", "two"):
         assert client.update("tool_call_content_chunk", toolCallId="c", content=content(word)) == []
     assert client.narrowing.pending("s") == ["content"]
@@ -118,7 +118,7 @@ def test_contents_one_by_one_come_as_a_whole_list_a_moment_later() -> None:
 
 
 def test_a_change_of_the_status_brings_the_contents_along_and_others_do_not() -> None:
-    client = started()
+    client = client_with_call()
     client.update("tool_call_content_chunk", toolCallId="c", content=content("one"))
     assert call(client, title="Still", status="in_progress") == [progress(title="Still", status="in_progress")]
     assert call(client, status="completed") == [progress(status="completed", content=[content("one")])]
@@ -133,7 +133,7 @@ def test_a_content_of_an_unknown_call_starts_it() -> None:
 
 
 def test_a_start_of_a_known_call_begins_anew() -> None:
-    client = started()
+    client = client_with_call()
     client.update("tool_call_content_chunk", toolCallId="c", content=content("old"))
     [start] = client.update("tool_call", toolCallId="c", title="Again")
     assert start == {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Again"}
@@ -142,7 +142,7 @@ def test_a_start_of_a_known_call_begins_anew() -> None:
 
 def test_a_burst_of_contents_costs_bytes_in_proportion() -> None:
     """Sending the whole list for each of n contents would cost n squared."""
-    client = started()
+    client = client_with_call()
     sent = 0
     for number in range(1000):
         updates = client.update("tool_call_content_chunk", toolCallId="c", content=content(f"line {number}"))
