@@ -14,7 +14,7 @@ from dragoman.cli.host_client import api
 from dragoman.cli.host_client.store import HostStore
 from dragoman.cli.messages import with_cli_advice
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import sanitize
+from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, ConnectionFailed, Kind, ProtocolError, TransportClosed, Unreachable
 from dragoman.schema.base import to_json
@@ -146,4 +146,4 @@ _NO_WEBSOCKET_STATUSES = frozenset({200, 400, 405, 406, 415, 426, 501})
 
 
 def _report(text: str) -> None:
-    print(f"dragoman attach: {sanitize(with_cli_advice(text))}", file=sys.stderr, flush=True)
+    print(f"dragoman attach: {sanitize_line(with_cli_advice(text))}", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from dragoman.cli.inspect.show import report_problems
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import sanitize
+from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.engine.loop import run as run_loop
 from dragoman.inspect.reader import NotARecording, RecordingReader
 from dragoman.inspect.replay import REPLY_TIMEOUT, ReplayScript, play_script
@@ -74,7 +74,7 @@ def main(name: str, arguments: list[str]) -> int:
     script = ReplayScript(frames, own_direction, options.strict, frozenset(options.ignore))
     mismatches = run_loop(_replay(script, command, options.speed == "original", options.timeout, frames))
     for each in mismatches:
-        print(f"dragoman inspect replay: {sanitize(each)}", file=sys.stderr)
+        print(f"dragoman inspect replay: {sanitize_line(each)}", file=sys.stderr)
     return EXIT_MISMATCH if mismatches else 0
 
 

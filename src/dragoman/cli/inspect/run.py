@@ -7,7 +7,7 @@ import sys
 import time
 
 from dragoman.cli.parser import Parser
-from dragoman.cli.ui.terminal import sanitize
+from dragoman.cli.ui.terminal import sanitize_line
 
 # The writer thread yields to the thread that relays messages after this time; the default 5 ms would be noticeable.
 # Seconds.
@@ -72,6 +72,6 @@ def _default_path() -> str:
 
 def _report(text: str) -> None:
     try:
-        print(f"dragoman inspect: {sanitize(text)}", file=sys.stderr, flush=True)
+        print(f"dragoman inspect: {sanitize_line(text)}", file=sys.stderr, flush=True)
     except OSError:
         pass  # nobody reads stderr; the connection matters more

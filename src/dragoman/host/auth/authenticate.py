@@ -7,7 +7,7 @@ import asyncio
 from dragoman.errors import StoreFault
 from dragoman.host.auth.oidc import Oidc
 from dragoman.host.auth.roles import ADMIN
-from dragoman.host.auth.tokens import PREFIX, Token, Tokens
+from dragoman.host.auth.tokens import HOW_TO_CREATE, PREFIX, Token, Tokens
 from dragoman.transport.remote.server.auth import (
     Authenticate,
     AuthRequest,
@@ -32,9 +32,7 @@ class Authenticator:
         text = bearer_token(request)
         if not text:
             if self._local is None:
-                raise unauthorized_error(
-                    "send a token: Authorization: Bearer TOKEN; `dragoman tokens create` makes one"
-                )
+                raise unauthorized_error(f"send a token: Authorization: Bearer TOKEN; {HOW_TO_CREATE}")
             return await self._local(request)
         if text.startswith(PREFIX) or self._oidc is None:
             return await self._authenticate_token(text, request)

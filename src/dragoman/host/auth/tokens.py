@@ -21,6 +21,9 @@ from dragoman.transport.remote.server.auth import unauthorized_error
 
 PREFIX = "dgm_"
 
+# What a refused client is told. It does not name the store: whoever is refused need not know where it is.
+HOW_TO_CREATE = "`dragoman tokens create USER` makes one, with the --store of the host if it was started with one"
+
 # 256 bits cannot be guessed at any rate.
 SECRET_BYTES = 32
 
@@ -140,7 +143,10 @@ class Tokens:
         """Revoke a token. Connections that use it are closed."""
         found = [token for token in self.list_tokens() if token.id == id.removeprefix(PREFIX)]
         if not found:
-            raise ProtocolError(Kind.RESOURCE_NOT_FOUND, f"there is no token {id!r}; `dragoman tokens list` lists them")
+            raise ProtocolError(
+                Kind.RESOURCE_NOT_FOUND,
+                f"there is no token {id!r}; `dragoman tokens list` lists them (--store: those of another host)",
+            )
         now = self._clock()
         self._database.execute("UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE id = ?", now, found[0].id)
         return found[0]
@@ -149,13 +155,13 @@ class Tokens:
         """Return the token with this text. Raise Refused (401) unless it is valid."""
         shape = _TOKEN_TEXT.fullmatch(text)
         if shape is None:
-            raise unauthorized_error("this is not a token of this host; `dragoman tokens create` makes one")
+            raise unauthorized_error(f"this is not a token of this host; {HOW_TO_CREATE}")
         id, secret = shape.groups()
         rows = self._database.fetch_rows(f"SELECT digest, {_COLUMNS} FROM tokens WHERE id = ?", id)
         # Always compare something, so that timing does not reveal which ids exist.
         stored = rows[0][0] if rows else bytes(32)
         if not hmac.compare_digest(_digest(secret), stored) or not rows:
-            raise unauthorized_error("this token does not exist on this host; `dragoman tokens create` makes one")
+            raise unauthorized_error(f"this token does not exist on this host; {HOW_TO_CREATE}")
         token = _token_of(rows[0][1:])
         state = token.state(self._clock())
         if state != "valid":

@@ -331,9 +331,11 @@ class Agent:
         By default only the user who runs this process can connect, on loopback. Another address needs `tls` (the
         certificate file and its key file) and an `authenticate` function that checks clients.
         """
-        from dragoman.transport.remote.server.origin import check_bind
+        from dragoman.transport.remote.server.origin import check_bind, check_owner_known
 
         check_bind(bind, has_tls=tls is not None, has_auth=authenticate is not None)
+        if authenticate is None:
+            check_owner_known()
         from dragoman.transport.remote.server.listener import open_listener
 
         app = self.asgi(authenticate=authenticate, limits=limits, origins=origins, hosts=hosts, report=report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -75,6 +76,19 @@ def bearer_token(request: AuthRequest) -> str:
         if subprotocol.strip().startswith(BEARER_SUBPROTOCOL_PREFIX):
             return subprotocol.strip().removeprefix(BEARER_SUBPROTOCOL_PREFIX)
     return ""
+
+
+def accept_token(token: str, user: str = "owner") -> Authenticate:
+    """Return an `authenticate` for one secret token: whoever sends it is this user."""
+    if not token:
+        raise ValueError("the token is empty; make one, for example with secrets.token_urlsafe()")
+
+    async def authenticate(request: AuthRequest) -> Principal:
+        if not hmac.compare_digest(bearer_token(request).encode(), token.encode()):
+            raise unauthorized_error("send the token of this server: Authorization: Bearer TOKEN")
+        return Principal(user=user, address=request.address)
+
+    return authenticate
 
 
 def unauthorized_error(message: str) -> Refused:

@@ -19,6 +19,9 @@ from dragoman.transport.remote.server.auth import AuthRequest, Principal, Refuse
 
 _PROCESSES = "/proc"
 
+# Whether the system tells which user owns a socket.
+_TELLS_OWNERS = sys.platform == "linux"
+
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 # A request with one of these came through a proxy, so the socket does not show who sent it.
@@ -71,7 +74,8 @@ async def authenticate_local(request: AuthRequest) -> Principal:
     if uid is None:
         raise unauthorized_error(
             "this system does not tell whose connection this is; prove that you are the owner: send a token of yours "
-            "(dragoman tokens create YOUR-USER-NAME --role admin), or serve with your own `authenticate`"
+            "(dragoman tokens create YOUR-USER-NAME --role admin, with the --store of the host if it has one), or "
+            "serve with your own `authenticate`"
         )
     if uid != os.getuid():
         raise Refused(403, "another user of this machine runs this server; start one of your own")
@@ -115,7 +119,7 @@ def socket_owner(client_end: tuple[str, int], server_end: tuple[str, int]) -> in
 
 def _owner_and_inode(client_end: tuple[str, int], server_end: tuple[str, int]) -> tuple[int | None, str]:
     """Return the same, and the inode of the socket."""
-    if sys.platform != "linux":
+    if not _TELLS_OWNERS:
         return None, ""
     try:
         local, remote = ipaddress.ip_address(client_end[0]), ipaddress.ip_address(server_end[0])
@@ -218,6 +222,16 @@ def check_bind(bind: str, *, has_tls: bool, has_auth: bool) -> tuple[str, int]:
             "set up tokens, or pass your own `authenticate`"
         )
     return address, port
+
+
+def check_owner_known() -> None:
+    """Raise StartFailed where the system does not tell whose connection it is, so that nobody could connect."""
+    if not _TELLS_OWNERS:
+        raise StartFailed(
+            "this system does not tell whose connection it is, so the server would refuse everybody; "
+            "pass `authenticate`, for example authenticate=accept_token(SECRET) from "
+            "dragoman.transport.remote.server.auth, and connect with that token"
+        )
 
 
 def parse_bind(bind: str) -> tuple[str, int]:
