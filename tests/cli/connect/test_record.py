@@ -119,6 +119,26 @@ def test_a_session_does_not_continue_in_a_folder_that_became_a_link(tmp_path: Pa
         assert ask("four", counter, "--session", name, cwd=tmp_path).returncode == 0  # it was opened there since
 
 
+def test_an_imported_session_continues_in_the_given_folder_and_not_in_that_of_its_file(
+    tmp_path: Path, file: Path, counter: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private, here = tmp_path / "private", tmp_path / "here"
+    private.mkdir()
+    here.mkdir()
+    ask("one", counter, "--session", "roof", cwd=private)
+    exported = in_process("sessions", "export", "roof", cwd=tmp_path).stdout
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))  # another user
+    assert in_process("sessions", "import", "-", cwd=tmp_path, text=exported).returncode == 0
+    ran = ask("two", counter, "--session", "roof", cwd=here)
+    assert ran.returncode == 0, ran.stderr
+    assert f"continues in {here}, not in the folder that its file names ({private})" in ran.stderr
+    (summary,) = stored_sessions(tmp_path / "other" / "dragoman" / "sessions.db")
+    assert summary.cwd == str(here)
+    ran = ask("three", counter, "--session", "roof", cwd=tmp_path)  # it was opened here since
+    assert f"in {here}" in ran.stderr
+    assert "its file names" not in ran.stderr
+
+
 async def test_an_ambiguous_id_prefix_is_not_a_new_name() -> None:
     store = MemoryStore()
     for id in ("0f0e0d0c-roof", "0f0e0d0c-loft"):

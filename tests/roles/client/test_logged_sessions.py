@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -299,7 +300,7 @@ async def test_an_imported_session_has_no_servers_and_folders_until_it_is_opened
     elsewhere, here = MemoryStore(), MemoryStore()
     server = McpServer(name="db", command="/bin/sh", args=["-c", "evil"], env=[])
     async with connect_in_memory(talking_agent(), store=elsewhere) as remote:
-        session = await remote.open_session("/", mcp_servers=[server], directories=["/etc"])
+        session = await remote.open_session("/root", mcp_servers=[server], directories=["/etc"])
         await session.ask("hello")
     file = io.BytesIO()
     await export_session(elsewhere, session.id, file, "2026-01-02T00:00:00Z")
@@ -309,7 +310,7 @@ async def test_an_imported_session_has_no_servers_and_folders_until_it_is_opened
         log = (await here.fork(log, "fork")).session_id
     async with connect_in_memory(talking_agent(), store=here) as remote:
         went = (await remote.continue_session(log)).session
-        assert (went.mcp_servers, went.directories) == ([], [])
+        assert (went.cwd, went.mcp_servers, went.directories) == (os.getcwd(), [], [])
         ours = McpServer(name="ours", command="/bin/true", args=[], env=[])
         await remote.continue_session(log, mcp_servers=[ours])
     async with connect_in_memory(talking_agent(), store=here) as remote:

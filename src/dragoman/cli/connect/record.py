@@ -18,6 +18,7 @@ from dragoman.cli.ui.terminal import OutputStream, sanitize_line
 from dragoman.config import config_file as config
 from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault, StoreFault
+from dragoman.roles.client.logged_sessions import last_opened
 from dragoman.schema.base import encode
 from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, Entry, EntryKind, Retention, Store, Summary
@@ -70,7 +71,7 @@ class SessionRecord:
                 raise ConfigFault([error.message]) from None
 
     async def previous_folder(self) -> str:
-        """Return the folder of the previous session, "" if it is gone.
+        """Return the folder of the previous session, "" if it is gone, or if only an imported file names it.
 
         Raises ConfigFault if it is a link now that an agent may have put there: it led elsewhere at the last opening.
         """
@@ -78,10 +79,11 @@ class SessionRecord:
         folder = previous.cwd if previous is not None else None
         if previous is None or not folder or not os.path.isdir(folder):
             return ""
-        entries = await self.store.read(previous.session_id, previous.imported, intact=True)
-        opened: list[Any] = [entry.body for entry in entries if entry.kind == EntryKind.OPENED]
+        opened = await last_opened(self.store, previous)
+        if previous.imported and not opened:  # whoever made the file must not choose where an agent works
+            return ""
         now = os.path.realpath(folder)
-        expected = (opened[-1].get("resolved") or {}).get(folder, folder) if opened else now
+        expected = (opened.get("resolved") or {}).get(folder, folder) if opened else now
         if now != expected:
             message = f"the folder of this session, {folder}, leads to {now} now, not to {expected} as before"
             raise ConfigFault([f"{message}; restore it, or name the folder to continue in with --cwd"])
@@ -98,7 +100,7 @@ class SessionRecord:
     ) -> ClientSession:
         """Continue the previous session in the best way the agent supports; show how."""
         assert self.previous is not None
-        await self._warn_about_previous(self.previous, servers, diagnostics)
+        await self._warn_about_previous(self.previous, cwd, servers, diagnostics)
         continued = await remote.continue_session(
             self.previous.session_id, cwd, mcp_servers=servers, restore_setup=False
         )
@@ -115,9 +117,15 @@ class SessionRecord:
         return continued.session
 
     async def _warn_about_previous(
-        self, previous: Summary, servers: Sequence[McpServer], diagnostics: OutputStream
+        self, previous: Summary, cwd: str, servers: Sequence[McpServer], diagnostics: OutputStream
     ) -> None:
         """Show what the user has to know about the previous state."""
+        if previous.imported and previous.cwd and previous.cwd != cwd and not await last_opened(self.store, previous):
+            diagnostics.write_line(
+                f"the session was imported; it continues in {sanitize_line(cwd)}, not in the folder that its file "
+                f"names ({sanitize_line(previous.cwd)}): choose one with --cwd",
+                "yellow",
+            )
         last: Any = {}
         opened: Any = {}
         for entry in await self.store.read(previous.session_id, intact=True):

@@ -223,7 +223,9 @@ class SessionLogs:
         """Continue a logged session, as `RemoteAgent.continue_session` describes."""
         agent, store = self._agent, self._settings.store
         summary = await store.find(log_id)
-        folder = cwd or summary.cwd or "."
+        opened = await last_opened(store, summary)
+        # An imported log may name any folder; it counts only after the session was opened here.
+        folder = cwd or (opened.get("cwd") if summary.imported else summary.cwd) or "."
         if restore_setup:
             known_directories, known_servers = await stored_setup(store, summary)
             directories, mcp_servers = directories or known_directories, mcp_servers or known_servers
@@ -282,12 +284,18 @@ def agent_info(agent: RemoteAgent) -> dict[str, Any]:
     return to_json(agent.info) if agent.info else {"name": os.path.basename(agent.connection.transport.peer)}
 
 
-async def stored_setup(store: Store, summary: Summary) -> tuple[list[str], list[McpServer]]:
-    """Return the folders and servers a session was last opened with, ignoring imported entries."""
+async def last_opened(store: Store, summary: Summary) -> dict[str, Any]:
+    """Return the body of the entry with which a session was last opened here; {} if it was only imported."""
     opened: Any = {}
     for entry in await store.read(summary.session_id, summary.imported, intact=True):
         if entry.kind == EntryKind.OPENED:
             opened = entry.body
+    return opened if isinstance(opened, dict) else {}
+
+
+async def stored_setup(store: Store, summary: Summary) -> tuple[list[str], list[McpServer]]:
+    """Return the folders and servers a session was last opened with, ignoring imported entries."""
+    opened = await last_opened(store, summary)
     servers = [read_leniently(McpServer, server)[0] for server in opened.get("mcpServers", ())]
     secrets = await store.credentials(summary.session_id)
     return list(opened.get("additionalDirectories", ())), restore_secrets(servers, secrets.get("mcp", {}))
