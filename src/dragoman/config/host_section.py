@@ -56,6 +56,7 @@ class HostSection(msgspec.Struct, frozen=True, kw_only=True):
     mcp: tuple[str, ...] = ()  # files with the MCP servers that remote users may name
     origins: tuple[str, ...] = ()  # origins of web pages that may connect
     names: tuple[str, ...] = ()  # additional host names
+    lsp: bool = False  # diagnostics of language servers after each write
     local: bool = True  # whether its owner needs no token on this machine
     limits: Mapping[str, float] = {}
     issuer: IssuerSection | None = None

@@ -32,6 +32,7 @@ from dragoman.ids import new_id, now
 from dragoman.policy.decide import Policy
 from dragoman.roles.client.permission.guard import Guard
 from dragoman.roles.client.permission.questions import AskUser
+from dragoman.roles.client.workspace import WorkspaceObserver
 from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, EntryKind, Store, Summary, decode_raw_entry
 from dragoman.store.session_state import SessionState
@@ -76,6 +77,7 @@ class Host:
         target_of: FindTarget = lambda agent_config: agent_config.argv,
         report: Callable[[str], None] | None = None,
         share_processes: bool = False,
+        observer: WorkspaceObserver | None = None,
     ) -> None:
         """Create a host. The first agent is the default. The caller closes the store.
 
@@ -84,6 +86,7 @@ class Host:
         """
         self.session_roles: SessionRoles = session_roles or MemorySessionRoles()
         self.make_guard = make_guard
+        self.observer = observer  # of what the agents do in their workspaces
         self.roots_of = roots_of
         self.mcp_servers = dict(mcp_servers or {})
         self.limits = limits

@@ -277,6 +277,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "image": (("--image", "a.txt"), ""),
     "json": (("--json",), ""),
     "lend": (("--lend",), ""),
+    "lsp": (("--lsp",), "the host decides this"),
     "mcp": (("--mcp", "mcp.json"), ""),
     "mode": (("--mode", "plan"), "the host decides this"),
     "model": (("--model", "x"), ""),

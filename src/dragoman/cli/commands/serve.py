@@ -40,6 +40,7 @@ from dragoman.store.urls import StoreAddress
 if TYPE_CHECKING:
     from dragoman.host.auth.database import HostDatabase
     from dragoman.host.host import Host
+    from dragoman.roles.client.workspace import WorkspaceObserver
 
 EPILOG = f"""\
 Sessions live in the host. They continue when every editor is closed, and
@@ -113,6 +114,7 @@ def main(arguments: list[str]) -> int:
     parser.add_value("--mcp", "FILE", 'MCP servers that users may name: {"mcpServers": {...}}', repeated=True)
     parser.add_value("--origin", "URL", "web origin that may connect; can be repeated", repeated=True)
     parser.add_value("--name", "DOMAIN", "additional host name of this server", repeated=True)
+    parser.add_flag("--lsp", "show the diagnostics of language servers after each write of an agent")
     parser.add_flag("--no-local", "require a token on this machine too (behind a proxy)")
     parser.add_flag("--verbose", "report agents and clients on stderr")
     parser.add_flag("--json", "print one line of JSON when the host is ready")
@@ -146,6 +148,7 @@ def apply_flags(options: argparse.Namespace, configured: HostSection) -> HostSec
         "mcp": tuple(options.mcp),
         "origins": tuple(options.origin),
         "names": tuple(options.name),
+        "lsp": options.lsp,
     }
     section = msgspec.structs.replace(configured, **{name: value for name, value in flags.items() if value})
     return msgspec.structs.replace(section, local=False) if options.no_local else section
@@ -249,7 +252,18 @@ def create_host(
         limits=settings.host_limits(section),
         report=report,
         share_processes=section.share == "user",
+        observer=_language_servers() if section.lsp else None,
     )
+
+
+def _language_servers() -> WorkspaceObserver:
+    """Return what shows diagnostics after each write of an agent; says on stderr which server is off."""
+    from dragoman.bridge.lsp.workspace_observer import LanguageServerObserver, user_table
+
+    def report(text: str) -> None:
+        print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True)
+
+    return LanguageServerObserver(user_table(), report)
 
 
 def check_address(section: HostSection, *, is_local: bool, has_authentication: bool) -> None:

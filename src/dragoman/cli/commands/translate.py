@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import options as session_options
@@ -12,12 +14,17 @@ from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.engine.loop import run as run_loop
 
+if TYPE_CHECKING:
+    from dragoman import Sandbox
+    from dragoman.roles.proxy.proxy import RelayExtension
+
 EPILOG = f"""\
 Configure this command as the agent of your editor:
 
   dragoman translate -- my-agent --acp
   dragoman translate --agent-dialect draft -- my-agent
   dragoman translate --agent opencode
+  dragoman translate --lsp --agent opencode
 
 Both dialects are detected unless you name them; they are reported once on
 stderr. A client that cannot answer permission requests (2025.1) is assumed to
@@ -57,6 +64,7 @@ def main(arguments: list[str]) -> int:
         choices=("ladder", "polyglot"),
         help="how to detect the agent's dialect: one attempt after the other, or all in one message",
     )
+    parser.add_flag("--lsp", "add the diagnostics of language servers to each write of the agent")
     session_options.add_agent_option(parser)
     session_options.add_sandbox_options(parser)
     options, command = parser.read(arguments)
@@ -89,5 +97,13 @@ def main(arguments: list[str]) -> int:
             sandbox=confined,
             session_ids=SessionIdsFile(user_paths().session_ids, command, report),
             report=report,
+            extension=language_server_extension(confined, report) if options.lsp else None,
         )
     )
+
+
+def language_server_extension(sandbox: Sandbox | None, report: Callable[[str], None]) -> RelayExtension:
+    """Return what adds diagnostics to the writes of the agent."""
+    from dragoman.bridge.lsp.workspace_observer import relay_extension, user_table
+
+    return relay_extension(user_table(), sandbox, report)

@@ -95,6 +95,8 @@ class OpenSession:
         options, prompter = self._options, self._prompter
         await self._prepare(stack)
         self.permission_ui = self._create_permission_ui()
+        if options.lsp:
+            self._use_language_servers()
         stack.push_async_callback(self.permission_ui.close)
         self.permission_ui.guard.redaction.add_values(environment_secrets(options.agent.env))
         if self.record is not None:
@@ -154,6 +156,15 @@ class OpenSession:
             "sandboxed": options.sandbox is not None,
         }
         return PermissionUI(self.diagnostics, self._prompter, cwd=self.cwd, yes=options.yes, **values | more)
+
+    def _use_language_servers(self) -> None:
+        """Show diagnostics after each write of the agent."""
+        from dragoman.bridge.lsp.workspace_observer import LanguageServerObserver, user_table
+
+        def report(text: str) -> None:
+            self.diagnostics.write_line(self.permission_ui.redact(text), "dim")
+
+        self.permission_ui.workspace.observer = LanguageServerObserver(user_table(), report)
 
     @property
     def _target(self) -> str | list[str]:

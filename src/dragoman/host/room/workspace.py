@@ -65,6 +65,7 @@ class RoomWorkspace:
     def for_agent(self, guard: Guard) -> WorkspaceAccess:
         """Return the workspace of a new agent: that of the members if they have one, else the host's, guarded."""
         access = _WorkspaceCalls(self._room, guard).access
+        access.observer = self._room.host.observer
         self.terminals.find_host_terminal = access.find_terminal
         return access
 

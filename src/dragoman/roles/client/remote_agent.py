@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from dragoman.engine.codec import decode_as
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
 from dragoman.errors import Kind, ProtocolError
@@ -24,6 +25,7 @@ from dragoman.schema.content import TextContent
 from dragoman.schema.initialize import AgentCapabilities, Implementation, InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.providers import DisableProviderParams, ListProvidersParams, ProviderInfo, SetProviderParams
+from dragoman.schema.update import UpdateParams
 
 if TYPE_CHECKING:
     from dragoman.roles.client.logged_sessions import ContinuedSession, LogSettings
@@ -76,6 +78,13 @@ class RemoteAgent:
 
             sessions.logs = SessionLogs(self, log)
             self._handlers.update(with_use_logging(self._handlers, self.find_session))
+        if self._workspace is not None:
+            self._handlers = dict(self._workspace.observe(self._handlers, self._deliver_update))
+
+    def _deliver_update(self, session_id: str, update: dict[str, Any]) -> Awaitable[None] | None:
+        """Deliver an update, as JSON, as if the agent had sent it."""
+        params = decode_as(UpdateParams, {"sessionId": session_id, "update": update})
+        return self._sessions.receive(session_id, params.update)
 
     def _handle_host_turns(self) -> None:
         """Handle the host's turn notifications, and pass them on to a handler registered before."""

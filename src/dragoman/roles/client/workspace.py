@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -49,6 +49,32 @@ Approve = Callable[[WorkspaceUse], Awaitable[bool] | bool]
 def allow_all(_: WorkspaceUse) -> bool:
     """Approve every use inside the session's folders."""
     return True
+
+
+class AgentObserver(Protocol):
+    """Watches the calls of one agent, for example to add the diagnostics of language servers."""
+
+    def wrap_all(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+        """Return the handlers of the agent's methods, those that it watches wrapped."""
+        ...
+
+    async def end_session(self, session_id: str) -> None:
+        """Release what belongs to a session."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything."""
+        ...
+
+
+class WorkspaceObserver(Protocol):
+    """Makes the observer of each agent that uses a workspace."""
+
+    def for_agent(
+        self, workspace: AgentWorkspace, send_update: Callable[[str, dict[str, Any]], Awaitable[None] | None]
+    ) -> AgentObserver:
+        """Return the observer of an agent; `send_update` delivers an update as if the agent had sent it."""
+        ...
 
 
 class WorkspaceAccess:
@@ -92,6 +118,7 @@ class WorkspaceAccess:
         self._extra_roots = tuple(extra_roots)
         self.max_terminals = max_terminals
         self.sandbox = sandbox
+        self.observer: WorkspaceObserver | None = None
         self._shown_terminals: dict[str, Terminal] = {}
         # Set by a guard:
         self.wrap_handler: Callable[[str, Handler], Handler] = lambda method, handler: handler
@@ -155,6 +182,7 @@ class AgentWorkspace:
         self.connection = connection
         self.roots = roots
         self._session_ids = session_ids
+        self.observer: AgentObserver | None = None
         self.files = FileCalls(self)
         self.terminals = TerminalCalls(self)
 
@@ -168,6 +196,22 @@ class AgentWorkspace:
         return {
             method: self.access.wrap_handler(method, make_handler(function)) for method, function in methods.items()
         }
+
+    def observe(
+        self,
+        handlers: Mapping[str, Handler],
+        send_update: Callable[[str, dict[str, Any]], Awaitable[None] | None],
+    ) -> Mapping[str, Handler]:
+        """Return the handlers of the agent, observed if the workspace has an observer."""
+        if self.access.observer is None:
+            return handlers
+        self.observer = self.access.observer.for_agent(self, send_update)
+        return self.observer.wrap_all(handlers)
+
+    @property
+    def session_ids(self) -> Sequence[str]:
+        """The ids of the open sessions."""
+        return self._session_ids()
 
     def session_of(self, params: Any) -> str:
         """Return the session of a call; it may be omitted while only one session is open."""
@@ -190,6 +234,8 @@ class AgentWorkspace:
     async def end_session(self, session_id: str) -> None:
         """End the watches and terminals of a session."""
         self.files.end_session(session_id)
+        if self.observer is not None:
+            await self.observer.end_session(session_id)
         await self.terminals.end_session(session_id)
 
     def on_agent_lost(self) -> None:
@@ -199,4 +245,6 @@ class AgentWorkspace:
     async def close(self) -> None:
         """End all watches and terminals."""
         self.files.close()
+        if self.observer is not None:
+            await asyncio.shield(self.observer.close())
         await asyncio.shield(self.terminals.close())

@@ -46,6 +46,10 @@ class Forward(Protocol[R_co]):
 F = TypeVar("F", bound=Callable[[Any, Forward[Any]], Any])
 
 
+# Adds handlers to a relay; returns the function that releases what they use.
+RelayExtension = Callable[[Relay], Callable[[], Awaitable[None]]]
+
+
 class Proxy:
     """A proxy between a client and an agent.
 
@@ -195,10 +199,12 @@ async def translate(
     transport: Transport | None = None,
     sandbox: Sandbox | None = None,
     session_ids: SessionIds | None = None,
+    extension: RelayExtension | None = None,
 ) -> int:
     """Run a Relay until the client or the agent disconnects; return the exit code.
 
-    With `session_ids`, a client finds its sessions by the ids that it chose, also in a later process.
+    With `session_ids`, a client finds its sessions by the ids that it chose, also in a later process. An `extension`
+    handles some calls.
     """
     if is_login_run(os.environ):
         return await run_agent_login(command, os.environ)
@@ -226,7 +232,12 @@ async def translate(
         session_ids=session_ids,
         report=report,
     )
-    reason = await relay.run()
+    close = None if extension is None else extension(relay)
+    try:
+        reason = await relay.run()
+    finally:
+        if close is not None:
+            await close()
     if isinstance(reason, AgentExited) or not isinstance(reason, TransportClosed):
         return 1 if isinstance(reason, ConnectionFailed) else 0
     return 0

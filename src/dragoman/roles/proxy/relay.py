@@ -94,7 +94,7 @@ class Relay:
             transport,
             Side.AGENT,
             {"initialize": self._initialize, "$/cancel_request": self._cancel_handler(Side.AGENT)},
-            fallback=self._forward_to_agent,
+            fallback=self.forward_to_agent,
             settings=emulator_settings(permission=permission, session_ids=session_ids),
             peer_dialect=None if client_dialect == "auto" else load_dialect(client_dialect),
             report=report,
@@ -178,7 +178,7 @@ class Relay:
         if "mcpServers" in side and not self._dialer.has_one_folder:  # they may hold secrets
             meta = {**params.meta, "dragoman": {**side, "mcpServers": []}}
             params = msgspec.structs.replace(params, meta=meta)
-        connected = await self._dialer.start(params, handlers, self._forward_to_client, raw_params)
+        connected = await self._dialer.start(params, handlers, self.forward_to_client, raw_params)
         self._agent = connected
         assert self.client.sender.codec is not None
         self.same_dialect = self.client.sender.codec.dialect.name == self._dialer.dialect
@@ -277,7 +277,8 @@ class Relay:
 
     # --- two dialects: through the vocabulary -----------------------------------------------------------------
 
-    def _forward_to_agent(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+    def forward_to_agent(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        """Forward a call of the client; a handler for `claim`."""
         if self._agent is None:
             if incoming.is_request:
                 raise ProtocolError(
@@ -303,7 +304,8 @@ class Relay:
 
         self._forward(incoming, answer, connected.connection, Side.AGENT)
 
-    def _forward_to_client(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+    def forward_to_client(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        """Forward a call of the agent; a handler for `claim`."""
         if incoming.method in _NAMES_REQUEST:
             incoming.source = self._map_request_id(incoming.values)
         return self._forward(incoming, done, self.client, Side.CLIENT)
@@ -346,10 +348,8 @@ class Relay:
         return None
 
     def _cancel_handler(self, receiver: Side) -> Handler:
-        """Return a handler that forwards `$/cancel_request` to `receiver` with the id of the request there.
-
-        The sender of a cancelled request still gets its answer. A claimed request is cancelled in its handler.
-        """
+        """Return a handler that forwards `$/cancel_request` to `receiver` with the id there; a claimed request is
+        cancelled in its handler. The sender of a cancelled request still gets its answer."""
 
         def cancel(incoming: Incoming, _: DoneCallback) -> None:
             request_id = incoming.params.request_id

@@ -1,0 +1,128 @@
+"""Language servers for the workspace of a client, and for a relay between a client and an agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from dragoman.bridge.lsp.edit_observer import EditObserver, SendUpdate
+from dragoman.bridge.lsp.server_table import ServerRow, build_table
+from dragoman.config.config_file import load_config
+from dragoman.config.paths import protect_user_files, user_paths
+from dragoman.engine.codec import json_values
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming
+from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.client.workspace import AgentWorkspace
+from dragoman.roles.proxy.relay import Relay
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
+from dragoman.transport.sandbox.spec import Sandbox
+
+
+def user_table() -> list[ServerRow]:
+    """Return the table of servers with the user's own configuration; raise ConfigFault."""
+    return build_table(load_config(user_paths().config_file).lsp)
+
+
+class LanguageServerObserver:
+    """For `WorkspaceAccess.observer`: each session of an agent gets its own language servers."""
+
+    def __init__(
+        self,
+        table: Sequence[ServerRow],
+        report: Callable[[str], None] = lambda text: None,
+        server_settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._table = table
+        self._report = report
+        self._server_settings = server_settings
+
+    def for_agent(self, workspace: AgentWorkspace, send_update: SendUpdate) -> EditObserver:
+        """Return the observer of one agent."""
+        return EditObserver(
+            self._table,
+            roots=workspace.roots,
+            send_update=send_update,
+            session_ids=lambda: workspace.session_ids,
+            sandbox=lambda: protect_user_files(workspace.sandbox),
+            report=self._report,
+            server_settings=self._server_settings,
+        )
+
+
+class RelaySessions:
+    """The folders of the sessions behind a relay, from the calls that open them."""
+
+    def __init__(self, relay: Relay, on_end: Callable[[str], Awaitable[None]]) -> None:
+        self._relay = relay
+        self._on_end = on_end
+        self.folders: dict[str, list[str]] = {}
+
+    def claim(self) -> None:
+        """Watch the calls that open and end sessions."""
+        for row in METHODS.values():
+            if row.side is Side.AGENT and row.effect in ("opens", "forks", "reopens"):
+                self._relay.claim(Side.AGENT, row.name, self._on_open)
+            elif row.side is Side.AGENT and row.effect == "ends":
+                self._relay.claim(Side.AGENT, row.name, self._on_close)
+
+    def roots(self, session_id: str) -> list[str]:
+        """Return the folders of a session that exist here; raise ProtocolError if it is not open."""
+        if session_id not in self.folders:
+            raise ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {session_id!r}")
+        return [folder for folder in self.folders[session_id] if os.path.isdir(folder)]
+
+    def _on_open(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        values = incoming.values if isinstance(incoming.values, dict) else {}
+        folders = [values.get("cwd"), *(values.get("additionalDirectories") or ())]
+        folders = [folder for folder in folders if isinstance(folder, str)]
+
+        def answer(result: Any, error: ProtocolError | None) -> None:
+            opened = json_values(result) if error is None else None
+            id = opened.get("sessionId") if isinstance(opened, dict) else None
+            if error is None:
+                self.folders[str(id or values.get("sessionId"))] = folders
+            done(result, error)
+
+        return self._relay.forward_to_agent(incoming, answer)
+
+    async def _on_close(self, incoming: Incoming, done: DoneCallback) -> None:
+        values = incoming.values
+        work = self._relay.forward_to_agent(incoming, done)
+        if work is not None:
+            await work
+        id = str(values.get("sessionId")) if isinstance(values, dict) else ""
+        self.folders.pop(id, None)
+        await self._on_end(id)
+
+
+def relay_extension(
+    table: Sequence[ServerRow],
+    sandbox: Sandbox | None,
+    report: Callable[[str], None],
+    server_settings: Mapping[str, Any] | None = None,
+) -> Callable[[Relay], Callable[[], Awaitable[None]]]:
+    """Return the extension of a relay: diagnostics after the writes of the agent, whoever makes them."""
+
+    def extend(relay: Relay) -> Callable[[], Awaitable[None]]:
+        def send_update(session_id: str, update: dict[str, Any]) -> None:
+            relay.client.notify("session/update", {"sessionId": session_id, "update": update})
+
+        observer = EditObserver(
+            table,
+            roots=lambda session_id: sessions.roots(session_id),
+            send_update=send_update,
+            session_ids=lambda: list(sessions.folders),
+            sandbox=lambda: protect_user_files(sandbox),
+            report=report,
+            server_settings=server_settings,
+        )
+        sessions = RelaySessions(relay, observer.end_session)
+        sessions.claim()
+        for method in observer.methods:
+            handler: Handler = relay.forward_to_client
+            relay.claim(Side.CLIENT, method, observer.wrap(method, handler))
+        return observer.close
+
+    return extend
