@@ -32,7 +32,7 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(TEST_TI
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: run test check suite test-all fuzz kill-run attack-run fault-run interop check-faults conformance bench docs picture site clean help
+.PHONY: run test check suite test-all fuzz kill-run attack-run fault-run interop editors-check check-faults conformance bench docs picture site clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -77,6 +77,9 @@ fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host ki
 interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop
 	$(BIN)/python -m interop.run $(if $(ONLY),$(foreach name,$(ONLY),--only $(name)))
+
+editors-check: $(VENV)/.dev ## what editors and package write, read by Neovim, Emacs, the registry's and Zed's own checks; see interop/editors.py
+	$(BIN)/python -m interop.editors
 
 check-faults: $(VENV)/.dev ## every seeded fault against every requirement: only its own may find it (minutes)
 	$(BIN)/python -m tests.conformance.cross --workers $(JOBS)

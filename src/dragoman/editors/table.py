@@ -22,7 +22,7 @@ class Editor(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     form: str  # JSON: one member of a settings file; LUA, LISP: one block of a file of ours; COMMAND: nothing to write
     entry: Callable[[Launch], Any]  # a value for JSON, else lines
-    file: Callable[[Mapping[str, str]], str] = lambda environ: ""
+    file: Callable[..., str] = lambda environ, platform="": ""  # from the environment and sys.platform
     keys: tuple[str, ...] = ()  # JSON: the path to the object that holds the agents
     around: tuple[str, str] = ("", "")  # what a copied entry needs before and after it
     once: tuple[str, ...] = ()  # lines that the user adds to the editor's own configuration, once
@@ -45,29 +45,29 @@ def config_home(environ: Mapping[str, str]) -> str:
     return named if os.path.isabs(named) else os.path.join(_home(environ), ".config")
 
 
-def _zed_file(environ: Mapping[str, str]) -> str:
+def _zed_file(environ: Mapping[str, str], platform: str = sys.platform) -> str:
     # On macOS, too, Zed uses ~/.config, but not XDG_CONFIG_HOME.
-    base = os.path.join(_home(environ), ".config") if sys.platform == "darwin" else config_home(environ)
+    base = os.path.join(_home(environ), ".config") if platform == "darwin" else config_home(environ)
     return os.path.join(base, "zed", "settings.json")
 
 
-def _jetbrains_file(environ: Mapping[str, str]) -> str:
+def _jetbrains_file(environ: Mapping[str, str], platform: str = sys.platform) -> str:
     return os.path.join(_home(environ), ".jetbrains", "acp.json")
 
 
-def _vscode_file(environ: Mapping[str, str]) -> str:
-    if sys.platform == "darwin":
+def _vscode_file(environ: Mapping[str, str], platform: str = sys.platform) -> str:
+    if platform == "darwin":
         base = os.path.join(_home(environ), "Library", "Application Support")
     else:
         base = config_home(environ)
     return os.path.join(base, "Code", "User", "settings.json")
 
 
-def _nvim_file(environ: Mapping[str, str]) -> str:
+def _nvim_file(environ: Mapping[str, str], platform: str = sys.platform) -> str:
     return os.path.join(config_home(environ), environ.get("NVIM_APPNAME") or "nvim", "lua", "dragoman_agents.lua")
 
 
-def _emacs_file(environ: Mapping[str, str]) -> str:
+def _emacs_file(environ: Mapping[str, str], platform: str = sys.platform) -> str:
     # The rule of Emacs 27 and newer: ~/.emacs.d where it or ~/.emacs exists, else the XDG folder if that exists.
     old = os.path.join(_home(environ), ".emacs.d")
     new = os.path.join(config_home(environ), "emacs")

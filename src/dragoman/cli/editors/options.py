@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+import msgspec
+
 from dragoman.cli.connect.which_agent import resolve_agent
 from dragoman.cli.parser import DEFAULT_HOST, Parser, unknown_word
 from dragoman.config.config_file import NAME_PATTERN, load_config
@@ -59,6 +61,13 @@ def editor_path(options: argparse.Namespace, editor: Editor) -> str:
 
 def read_launch(parser: Parser, options: argparse.Namespace, command: list[str]) -> tuple[Launch, list[str]]:
     """Return what the editor starts, and remarks for the user."""
+    launch, remarks = _read_launch(parser, options, command)
+    if NAME_PATTERN.fullmatch(options.name):  # a name that Lua and Lisp can use, too
+        launch = msgspec.structs.replace(launch, name=options.name)
+    return launch, remarks
+
+
+def _read_launch(parser: Parser, options: argparse.Namespace, command: list[str]) -> tuple[Launch, list[str]]:
     if options.via == ways.ATTACH or options.host is not None:
         return _read_attach(parser, options, command), []
     for flag in ("host_agent", "session"):
