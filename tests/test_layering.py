@@ -152,8 +152,8 @@ INNER_ORDER = {
     "roles": [("agent", "client"), ("client.permission",), ("proxy",)],
     "host": [("limits",), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
              ("http",)],
-    "cli": [("main", "exit_codes", "messages", "parser", "subcommands", "ui"), ("host_client",), ("connect",),
-            ("sessions", "chat", "inspect", "check", "editors", "agents"), ("commands",)],
+    "cli": [("main", "exit_codes", "messages", "parser", "subcommands", "ui"), ("host_client", "registry"),
+            ("connect",), ("sessions", "chat", "inspect", "check", "editors", "agents"), ("commands",)],
 }  # fmt: skip
 
 

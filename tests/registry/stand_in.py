@@ -32,7 +32,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(404, b"not here")
         elif self.path in self.site.etags and self.headers.get("If-None-Match") == self.site.etags[self.path]:
             self.answer(304, b"")
-        elif range := self.headers.get("Range", ""):
+        elif (range := self.headers.get("Range", "")).endswith("-"):
             start = int(range.removeprefix("bytes=").rstrip("-"))
             if start >= len(page):
                 self.answer(416, b"")
@@ -42,13 +42,17 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.answer(200, page, {"ETag": self.site.etags[self.path]} if self.path in self.site.etags else {})
 
+    do_HEAD = do_GET
+
     def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         """Send a whole answer."""
         self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+        kind = "text/html" if self.path.startswith("/simple/") else "application/octet-stream"
+        for name, value in {"Content-Length": str(len(body)), "Content-Type": kind, **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""

@@ -167,7 +167,7 @@ def _render_table(kind: str, entry: NamedAgent | NamedHost) -> str:
     lines = [f"[{kind}.{entry.name}]"]
     for field in msgspec.structs.fields(entry):
         value = getattr(entry, field.name)
-        if field.name != "name" and value != field.default:
+        if field.name != "name" and value != field.default and (value or not isinstance(value, Mapping)):
             lines.append(f"{field.name} = {_render_value(value)}")
     return "\n".join(lines) + "\n"
 

@@ -38,18 +38,18 @@ def write_private(path: str, data: bytes) -> None:
     _sync_folder(folder)
 
 
-def read_bytes(path: str) -> bytes | None:
+def read_bytes(path: str, limit: int = MAX_BYTES) -> bytes | None:
     """Return the content of a file; None if it does not exist. Raise OSError, also for a special file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     with open(fd, "rb") as file:
-        data = file.read(MAX_BYTES + 1) if not stat.S_ISFIFO(os.fstat(fd).st_mode) else None
+        data = file.read(limit + 1) if not stat.S_ISFIFO(os.fstat(fd).st_mode) else None
     if data is None:  # a pipe or device without data
         raise _no_file(path)
-    if len(data) > MAX_BYTES:
-        raise OSError(f"{path} is larger than {MAX_BYTES} bytes")
+    if len(data) > limit:
+        raise OSError(f"{path} is larger than {limit} bytes")
     return data
 
 

@@ -1,27 +1,14 @@
-"""The options that the actions about registries share, and what follows from them: files, indexes, network."""
+"""The options that the actions about registries share, and how their faults are reported."""
 
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 from dragoman.cli.parser import Parser
+from dragoman.cli.registry.registries import OFFLINE_VARIABLE
 from dragoman.cli.ui.format import print_json
-from dragoman.config.config_file import load_config
-from dragoman.config.introductions import Introductions
-from dragoman.config.paths import UserPaths, user_paths
-from dragoman.config.registry_section import RegistrySection
 from dragoman.registry.fault import RegistryFault
-from dragoman.registry.index.sources import Catalog, load_catalog
-from dragoman.registry.install.records import Installed, configured_installs
-
-if TYPE_CHECKING:
-    from dragoman.registry.fetch.http import Http
-
-OFFLINE_VARIABLE = "DRAGOMAN_OFFLINE"
 
 EXIT_CODES_HELP = """\
 exit codes:
@@ -48,52 +35,6 @@ class RegistryParser(Parser):
         self.add_flag("--refresh", "fetch the index even if the kept one is less than a day old")
         self.add_value("--ca", "FILE", "trust these certificate authorities too", default="")
         self.add_flag("--json", "print JSON")
-
-
-class Registries:
-    """The indexes, files and network of one command."""
-
-    def __init__(self, options: argparse.Namespace | None = None) -> None:
-        """Without options: those of config.toml and the environment."""
-        self.paths: UserPaths = user_paths()
-        self.config = load_config(self.paths.config_file)
-        self.section: RegistrySection = self.config.registry
-        given = options or argparse.Namespace(registry=[], offline=False, refresh=False, ca="")
-        self.urls: tuple[str, ...] = tuple(given.registry) or self.section.urls
-        self.is_offline = given.offline or os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0")
-        self._refresh = given.refresh
-        self._ca = given.ca or self.section.ca
-
-    @cached_property
-    def http(self) -> Http:
-        """The HTTP client."""
-        from dragoman.registry.fetch.address import origin_of
-        from dragoman.registry.fetch.http import Http
-
-        named = [*self.urls, *self.section.mirror.values()]
-        trusted = frozenset(origin_of(url) for url in named if url.startswith("http://"))
-        return Http(ca=self._ca, trusted_http=trusted, mirrors=self.section.mirror, offline=self.is_offline)
-
-    @cached_property
-    def catalog(self) -> Catalog:
-        """The indexes; fetched if they are old."""
-        cache = os.path.join(self.paths.cache, "registry")
-        return load_catalog(self.urls, cache, lambda: self.http, offline=self.is_offline, refresh=self._refresh)
-
-    @cached_property
-    def installed(self) -> dict[str, Installed]:
-        """The configured agents that were installed from a registry, by name."""
-        return configured_installs(self.paths.agents, self.config.agents)
-
-    @property
-    def installed_ids(self) -> list[str]:
-        """The ids of the installed agents."""
-        return [each.record.id for each in self.installed.values()]
-
-    @cached_property
-    def introductions(self) -> Introductions:
-        """What agents said of themselves here."""
-        return Introductions(self.paths.introductions)
 
 
 def run_reported(parser: Parser, options: argparse.Namespace, action: Callable[[], int]) -> int:

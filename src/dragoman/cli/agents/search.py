@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dragoman.cli.agents.options import EXIT_CODES_HELP, Registries, RegistryParser, run_reported
+from dragoman.cli.agents.options import EXIT_CODES_HELP, RegistryParser, run_reported
 from dragoman.cli.parser import Parser, unknown_word
+from dragoman.cli.registry.registries import Registries
 from dragoman.cli.ui.format import format_age, format_count, print_json
 from dragoman.cli.ui.terminal import OutputStream, clip
 from dragoman.config.agent_choice import LOGINS, AgentFacts, capability_names, find_capability, short_name

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman.cli.agents.options import EXIT_CODES_HELP, Registries, RegistryParser, run_reported
+from dragoman.cli.agents.options import EXIT_CODES_HELP, RegistryParser, run_reported
 from dragoman.cli.agents.search import facts_to_json, known_facts, print_sources
+from dragoman.cli.registry.registries import Registries
 from dragoman.cli.ui.format import format_age, print_json
 from dragoman.cli.ui.terminal import OutputStream
 from dragoman.config.agent_choice import AgentFacts, short_name

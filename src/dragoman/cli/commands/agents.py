@@ -134,15 +134,6 @@ def add_agent(parser: Parser, options: argparse.Namespace) -> int:
     return report(options, {"added": name, "file": path}, f"added {name} to {path}; try: dragoman chat --agent {name}")
 
 
-def remove_agent(parser: Parser, options: argparse.Namespace) -> int:
-    """Remove an agent."""
-    name = _find_configured(parser, options)
-    if name is None:
-        return exit_codes.FAILED
-    config.remove_entry(user_paths().config_file, "agents", name)
-    return report(options, {"removed": name}, f"removed {name}")
-
-
 def set_default_agent(parser: Parser, options: argparse.Namespace) -> int:
     """Set the default agent."""
     path = user_paths().config_file
@@ -173,9 +164,14 @@ def _is_installed(agent: NamedAgent) -> bool:
 _ACTIONS = {
     "list": Action(list_agents, "list", "list configured agents and well-known agents on PATH (the default)"),
     "add": Action(add_agent, "add NAME [-- CMD ARG...]", "add an agent; a well-known agent needs only its name"),
-    "remove": Action(remove_agent, "remove NAME", "remove an agent"),
+    "remove": Action("agents.remove:run", "remove NAME", "remove an agent, and the files that install brought"),
     "search": Action("agents.search:run", "search [WORD...]", "find agents in the registry, also by what they can do"),
     "show": Action("agents.show:run", "show ID", "show one agent of the registry: downloads, hashes, capabilities"),
+    "install": Action("agents.install:run", "install ID[@VERSION]", "install an agent of the registry"),
+    "update": Action("agents.update:run", "update [NAME...]", "install newer versions, or go back (--to)"),
+    "lock": Action("agents.lock:run", "lock [FILE]", "write or compare agents.lock, for a team"),
+    "verify": Action("agents.verify:run", "verify [NAME...]", "compare installed agents with their lock, byte by byte"),
+    "doctor": Action("agents.doctor:run", "doctor", "check node, uv, Python, sandbox, registries and agents"),
     "default": Action(set_default_agent, "default [NAME]", "set the default agent; without NAME: no default"),
     "package": Action("agents.package:main", "package --for KIND DIR", "make the files that publish an agent"),
 }

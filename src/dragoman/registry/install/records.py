@@ -17,6 +17,8 @@ from dragoman.config.config_file import NamedAgent
 from dragoman.config.private_files import read_bytes
 
 RECORD_FILE, MANIFEST_FILE, FILES = "install.json", "manifest.json", "files"
+# 100,000 files with long names. Bytes.
+MAX_MANIFEST = 64 * 1024 * 1024
 # Folders whose install has not ended begin with this; nothing lists them, and the next install removes them.
 UNFINISHED = ".new-"
 

@@ -1,0 +1,188 @@
+"""`dragoman agents lock`: write or compare agents.lock; and install what a lock names, with the same bytes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from typing import Any
+
+import msgspec
+
+from dragoman.cli.agents.options import EXIT_CODES_HELP, RegistryParser, run_reported
+from dragoman.cli.registry.installer import Installer
+from dragoman.cli.registry.registries import Registries
+from dragoman.cli.ui.format import print_json, report
+from dragoman.registry.fault import RegistryFault
+from dragoman.registry.index.entry import BINARY, NPX, Binary, Entry, Package
+from dragoman.registry.install.lock import LockedAgent, edit_lock, load_lock, read_tree
+from dragoman.registry.install.npm import wanted_node
+from dragoman.registry.install.plan import Plan, Wishes
+from dragoman.registry.install.records import Installed
+from dragoman.registry.platforms import this_machine
+from dragoman.registry.tools.find import choose_node, find_nodes, find_pythons, find_uv
+from dragoman.registry.versions import parse_version
+
+DEFAULT_FILE = "agents.lock"
+
+HELP = f"""\
+Writes the exact files of your installed agents with their hashes, so that
+others get the same bytes: dragoman agents install --lock agents.lock. The lists
+of packages are in agents.lock.d; commit both. --check compares instead, and
+ends with 1 if something differs. --fetch also copies the archives of binary
+agents into a folder, which `install --lock` can use without a network.
+
+{EXIT_CODES_HELP}
+
+examples:
+  dragoman agents lock
+  dragoman agents lock --check
+  dragoman agents lock team.lock --fetch /media/usb"""
+
+
+def run(name: str, arguments: list[str]) -> int:
+    """Parse the arguments, then write or compare."""
+    parser = RegistryParser(name, "[FILE] [OPTIONS]", "Lock the installed agents for a team.", HELP)
+    parser.add_argument("file", nargs="?", default=DEFAULT_FILE, metavar="FILE", help=f"the lock ({DEFAULT_FILE})")
+    parser.add_flag("--check", "compare the installed agents with the lock")
+    parser.add_value("--fetch", "DIR", "copy downloads and the index into this folder", default="")
+    options = parser.read_options(arguments)
+    return run_reported(parser, options, lambda: _check(options) if options.check else _write(options))
+
+
+def _write(options: argparse.Namespace) -> int:
+    registries = Registries(options)
+    machine_lock = load_lock(registries.paths.agents_lock)
+    entries = {
+        name: msgspec.structs.replace(machine_lock[name], manifest="")
+        for name in registries.installed
+        if name in machine_lock
+    }
+    path = os.path.abspath(options.file)
+    trees = {
+        name: read_tree(registries.paths.agents_lock, name, entry) for name, entry in entries.items() if entry.tree
+    }
+    gone: dict[str, LockedAgent | None] = {name: None for name in load_lock(path) if name not in entries}
+    edit_lock(path, {**gone, **entries}, trees)
+    copied = _fetch(options.fetch, entries, registries) if options.fetch else []
+    lines = [f"{path}: {len(entries)} agents", *(f"copied {each}" for each in copied)]
+    return report(options, {"file": path, "agents": sorted(entries), "copied": copied}, lines)
+
+
+def _fetch(folder: str, entries: dict[str, LockedAgent], registries: Registries) -> list[str]:
+    """Copy what an install without a network needs: the archives of binary agents, by their hash."""
+    os.makedirs(os.path.join(folder, "downloads"), exist_ok=True)
+    copied = []
+    for entry in entries.values():
+        target = entry.targets.get(this_machine().platform)
+        source = os.path.join(registries.paths.cache, "downloads", target.sha256) if target is not None else ""
+        if source and os.path.exists(source):
+            shutil.copyfile(source, os.path.join(folder, "downloads", os.path.basename(source)))
+            copied.append(os.path.basename(source))
+    return copied
+
+
+def _check(options: argparse.Namespace) -> int:
+    registries = Registries(options)
+    wanted = load_lock(os.path.abspath(options.file))
+    if not wanted:
+        raise RegistryFault("changed", f"{options.file} is missing or empty; write it with: dragoman agents lock")
+    rows = [difference_of(name, entry, registries.installed.get(name)) for name, entry in sorted(wanted.items())]
+    rows += [(name, "not in the lock") for name in registries.installed if name not in wanted]
+    different = [row for row in rows if row[1]]
+    lines = [f"{name}: {what or 'the same'}" for name, what in rows]
+    report(options, {"agents": [{"name": name, "difference": what or None} for name, what in rows]}, lines)
+    return 1 if different else 0
+
+
+def difference_of(name: str, entry: LockedAgent, installed: Installed | None) -> tuple[str, str]:
+    """Return how an installed agent differs from its lock; "" if it is the same."""
+    if installed is None:
+        return name, "not installed"
+    record = installed.record
+    if (record.id, record.kind, record.version) != (entry.id, entry.kind, entry.version):
+        return name, f"{record.id} {record.version} ({record.kind}), not {entry.id} {entry.version} ({entry.kind})"
+    target = entry.targets.get(this_machine().platform)
+    if record.kind == BINARY and target is not None and record.sha256 != target.sha256:
+        return name, f"another archive: {record.sha256}, not {target.sha256}"
+    if record.tree != entry.tree:
+        return name, "other packages"
+    return name, ""
+
+
+def install_locked(options: argparse.Namespace, installer: Installer) -> int:
+    """Install the agents of a lock, or the one that is named."""
+    path = os.path.abspath(options.lock)
+    entries = load_lock(path)
+    if options.id:
+        if options.id not in entries:
+            raise RegistryFault("unknown", f"{path} has no agent {options.id}; it has {', '.join(entries) or 'none'}")
+        entries = {options.id: entries[options.id]}
+    if not entries:
+        raise RegistryFault("unknown", f"{path} does not exist, or names no agent")
+    done: list[dict[str, Any]] = []
+    from dragoman.cli.agents.install import check_name_is_free, print_result, result_to_json
+
+    for name, entry in sorted(entries.items()):
+        check_name_is_free(installer.registries, name)
+        plan = locked_plan(path, name, entry, installer, options)
+        result = installer.install(plan, name, command=f"dragoman agents install --lock {options.lock} --yes")
+        done.append(result_to_json(result, name))
+        if not options.json:
+            print_result(options, result, name, installer.output)
+    if options.json:
+        print_json(done)
+    return 0
+
+
+def locked_plan(path: str, name: str, entry: LockedAgent, installer: Installer, options: argparse.Namespace) -> Plan:
+    """Return the plan that a lock fixes; nothing is asked of a registry or a package index."""
+    registries = installer.registries
+    tools = os.path.join(registries.paths.data, "tools")
+    common: dict[str, Any] = {
+        "kind": entry.kind,
+        "version": entry.version,
+        "by": entry.by,
+        "args": entry.args,
+        "env": entry.env,
+        "cmd": entry.cmd,
+        "source": entry.registry,
+        "runs_scripts": entry.scripts,
+        "wishes": Wishes(tries=not options.no_try, sandbox=options.sandbox, allow_scripts=entry.scripts),
+    }
+    about = Entry(id=entry.id, name=entry.id, version=entry.version)
+    if entry.kind == BINARY:
+        target = entry.targets.get(this_machine().platform)
+        if target is None:
+            raise RegistryFault("platform", f"{name}: the lock has no archive for {this_machine().platform}")
+        binaries = {
+            platform: Binary(platform=platform, archive=each.archive, cmd=entry.cmd, sha256=each.sha256)
+            for platform, each in entry.targets.items()
+        }
+        about = msgspec.structs.replace(about, binaries=binaries)
+        return Plan(entry=about, digest=target.sha256, archive=target.archive, size=target.size or None, **common)
+    tree = read_tree(path, name, entry)
+    about = msgspec.structs.replace(about, packages={entry.kind: Package(kind=entry.kind, name=entry.package)})
+    packages = tree.count(b'"integrity"') if entry.kind == NPX else tree.count(b"==")
+    nodes = find_nodes(tools, registries.section.node) if entry.kind == NPX else []
+    node = choose_node(nodes, wanted_node(tree, entry.package)) if nodes else None
+    pythons = [each for each in find_pythons() if parse_version(each.version)[:2] == parse_version(entry.python)[:2]]
+    if entry.kind == NPX and node is None:
+        raise RegistryFault("tool", f"{name} needs node with npm; bring it with: dragoman agents doctor --get node")
+    if entry.kind != NPX and not pythons:
+        raise RegistryFault("tool", f"{name} was locked for Python {entry.python}; install that version")
+    uv = find_uv(tools)
+    if entry.kind != NPX and uv is None:
+        raise RegistryFault("tool", f"{name} needs uv; bring it with: dragoman agents doctor --get uv")
+    return Plan(
+        entry=about,
+        digest=entry.tree,
+        package=entry.package,
+        integrity=entry.integrity,
+        tree=tree,
+        packages=packages,
+        node=node,
+        uv=uv if entry.kind != NPX else None,
+        python=pythons[0] if entry.kind != NPX else None,
+        **common,
+    )

@@ -1,0 +1,226 @@
+"""`dragoman agents update`, `remove`, `lock`, `verify` and `doctor`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman.config.paths import user_paths
+from dragoman.registry.install import npm
+from dragoman.registry.install.plan import Plan
+from dragoman.registry.install.records import Record
+from dragoman.registry.install.update import losses
+from tests.registry.home import User, needs_npm, set_environment
+from tests.registry.packages import binary_entry, entry, npm_package, pypi_package
+from tests.registry.stand_in import Site, serve
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def user(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[User]:
+    set_environment(tmp_path, site, monkeypatch)
+    npm._read_config.cache_clear()
+    yield User(tmp_path, site, capsys)
+    npm._read_config.cache_clear()
+
+
+@pytest.mark.item("RG-19")
+def test_an_update_keeps_the_old_version_and_goes_back_without_a_network(user: User) -> None:
+    user.publish(binary_entry(user.site, version="1.0.0"))
+    user.install("small")
+    assert user.run("update", "--check") == 0
+    assert "1.0.0 is the newest" in user.out
+    user.publish(binary_entry(user.site, version="1.1.0", args=["serve"]))
+    assert user.json("update", "--check")[0]["changes"] == ["arguments: ['--acp'] -> ['serve']"]
+    old = user.agent("small").command
+    assert user.run("update", "--yes") == 0, user.err
+    assert "small: 1.0.0 -> 1.1.0" in user.out
+    assert user.agent("small").command != old
+    assert os.path.exists(old)
+    assert user.run("update", "small", "--to", "1.0.0", "--offline", refresh=False) == 0, user.err
+    assert user.agent("small").command == old
+    assert user.run("verify", "--offline", refresh=False) == 0, user.out
+
+
+@pytest.mark.item("RG-19")
+def test_an_update_that_loses_its_hash_stops(user: User) -> None:
+    user.publish(binary_entry(user.site, version="1.0.0"))
+    user.install("small")
+    user.publish(binary_entry(user.site, version="1.1.0", sha256=None))
+    assert user.run("update", "small", "--yes") == 5
+    assert "nobody vouches for its bytes any more" in user.err
+    assert "1.0.0" in user.agent("small").command
+    assert user.run("update", "small", "--yes", "--accept-losses") == 0, user.err
+    assert "1.1.0" in user.agent("small").command
+
+
+def test_another_publisher_and_new_scripts_are_losses() -> None:
+    old = Record(id="a", version="1", kind="npx", by="npm", date="", command=(), publisher="alice")
+    from dragoman.registry.index.entry import Entry
+
+    about = Entry(id="a", name="a", version="2")
+    new = Plan(entry=about, kind="npx", version="2", by="npm", digest="", publisher="mallory", runs_scripts=("x",))
+    assert losses(old, new) == ["another publisher: mallory, not alice", "install scripts would run: x"]
+
+
+def test_settings_of_the_user_survive_an_update(user: User) -> None:
+    user.publish(binary_entry(user.site, version="1.0.0", env={"MODEL": "small"}))
+    user.install("small")
+    path = Path(user_paths().config_file)
+    text = path.read_text().replace('{ "MODEL" = "small" }', '{ "MODEL" = "large", "KEY" = "x" }')
+    path.write_text(text + 'mode = "plan"\n')
+    user.publish(binary_entry(user.site, version="1.1.0", env={"MODEL": "small"}))
+    assert user.run("update", "--yes") == 0
+    agent = user.agent("small")
+    assert dict(agent.env) == {"MODEL": "large", "KEY": "x"}
+    assert agent.mode == "plan"
+
+
+@pytest.mark.item("RG-20")
+def test_remove_removes_exactly_what_was_installed(user: User) -> None:
+    user.publish(binary_entry(user.site), binary_entry(user.site, "other"))
+    user.install("small")
+    user.install("other")
+    assert user.run("remove", "small") == 1  # nobody can be asked
+    assert user.run("remove", "small", "--yes") == 0, user.err
+    assert [name.partition("/")[0] for name in user.listed()] == ["other"]
+    assert "small" not in Path(user_paths().config_file).read_text()
+    assert "small" not in Path(user_paths().agents_lock).read_text()
+    assert user.run("remove", "small", "--yes") == 1
+
+
+@pytest.mark.item("RG-20")
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+def test_remove_refuses_while_the_agent_runs(user: User) -> None:
+    user.publish(binary_entry(user.site))
+    user.install("small")
+    running = subprocess.Popen(user.agent("small").argv, stdin=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 10
+        while b"agent" not in Path(f"/proc/{running.pid}/cmdline").read_bytes() and time.monotonic() < deadline:
+            pass
+        assert user.run("remove", "small", "--yes") == 1
+        assert f"process {running.pid}" in user.err
+    finally:
+        running.kill()
+        running.communicate()
+    assert user.run("remove", "small", "--yes") == 0
+
+
+@pytest.mark.item("RG-17")
+def test_verify_finds_one_changed_byte_a_new_file_and_a_changed_manifest(user: User) -> None:
+    user.publish(binary_entry(user.site))
+    user.install("small")
+    assert user.run("verify") == 0, user.out
+    [folder] = (user.agents / "small").iterdir()
+    data = folder / "files" / "data.txt"
+    data.write_bytes(b"1.0.1")
+    assert user.run("verify") == 1
+    assert "changed: data.txt" in user.out
+    data.write_bytes(b"1.0.0")
+    assert user.run("verify") == 0
+    data.chmod(0o755 if not data.stat().st_mode & 0o111 else 0o644)
+    assert user.json("verify")[0]["differences"] == [{"path": "data.txt", "what": "changed"}]
+    data.chmod(0o755)
+    (folder / "files" / "sitecustomize.py").write_text("")
+    assert user.json("verify")[0]["differences"] == [{"path": "sitecustomize.py", "what": "added"}]
+    (folder / "files" / "sitecustomize.py").unlink()
+    data.unlink()
+    assert user.json("verify")[0]["differences"] == [{"path": "data.txt", "what": "missing"}]
+    (folder / "manifest.json").write_text("{}")
+    assert user.json("verify")[0]["differences"] == [{"path": "manifest.json", "what": "changed"}]
+
+
+@pytest.mark.item("RG-18")
+@needs_npm
+def test_verify_tells_withdrawn_deprecated_quarantined_and_unknown_apart(user: User) -> None:
+    npm_package(user.site, "agent", "1.0.0")
+    pypi_package(user.site, "small-agent", "0.3.0")
+    user.publish(
+        entry("agent", "1.0.0", {"npx": {"package": "agent@1.0.0"}}),
+        entry("python-agent", "0.3.0", {"uvx": {"package": "small-agent==0.3.0"}}),
+        binary_entry(user.site, "crow-cli"),
+        binary_entry(user.site),
+    )
+    for id in ("agent", "python-agent", "crow-cli", "small"):
+        assert user.install(id) == 0, user.err
+
+    def states() -> dict[str, str]:
+        return {row["name"]: row["version"] for row in user.json("verify")}
+
+    assert states() == {"agent": "ok", "python-agent": "ok", "crow-cli": "quarantined", "small": "ok"}
+    npm_package(user.site, "agent", "1.0.0", deprecated="use another")
+    page = user.site.pages["/simple/small-agent/"]
+    assert isinstance(page, bytes)
+    user.site.pages["/simple/small-agent/"] = page.replace(b"<a ", b'<a data-yanked="broken" ')
+    user.publish(binary_entry(user.site, "else"))
+    (user.folder / "npm").rename(user.folder / "npm-before")
+    assert states() == {
+        "agent": "deprecated", "python-agent": "withdrawn", "crow-cli": "quarantined", "small": "withdrawn",
+    }  # fmt: skip
+    npm_package(user.site, "agent", "2.0.0")
+    (user.folder / "npm").rename(user.folder / "npm-between")
+    assert states()["agent"] == "withdrawn"
+    assert user.run("verify", "agent", "--offline", refresh=False) == 0
+    assert "version unknown  (offline)" in user.out
+
+
+@pytest.mark.item("RG-17")
+@needs_npm
+def test_a_lock_installs_the_same_bytes_elsewhere(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    npm_package(user.site, "agent", "1.0.0")
+    pypi_package(user.site, "small-agent", "0.3.0")
+    user.publish(
+        entry("agent", "1.0.0", {"npx": {"package": "agent@1.0.0"}}),
+        entry("python-agent", "0.3.0", {"uvx": {"package": "small-agent==0.3.0"}}),
+        binary_entry(user.site),
+    )
+    for id in ("agent", "python-agent", "small"):
+        assert user.install(id) == 0, user.err
+    lock = user.folder / "project" / "agents.lock"
+    lock.parent.mkdir()
+    assert user.run("lock", str(lock)) == 0
+    assert user.run("lock", str(lock), "--check") == 0, user.out
+    before = user.listed()
+    elsewhere = user.folder / "elsewhere"
+    set_environment(elsewhere, user.site, monkeypatch)
+    npm._read_config.cache_clear()
+    npm_package(user.site, "agent", "1.0.0", "1.0.1")  # newer ones are not taken
+    user.publish()
+    assert user.run("lock", str(lock), "--check") == 1
+    assert "not installed" in user.out
+    assert user.run("install", "--lock", str(lock), "--yes") == 0, user.err
+    assert user.listed() == before
+    assert user.run("lock", str(lock), "--check") == 0, user.out
+    tree = lock.with_name("agents.lock.d") / "agent.package-lock.json"
+    tree.write_bytes(tree.read_bytes() + b"\n")
+    assert user.run("install", "--lock", str(lock), "agent", "--yes") == 5
+    assert "the lock says SHA-256" in user.err
+
+
+@needs_npm
+def test_the_doctor_checks_tools_registries_and_agents(user: User) -> None:
+    user.publish(binary_entry(user.site))
+    user.install("small")
+    assert user.run("doctor") == 0, user.out
+    assert "node and npm" in user.out
+    os.unlink(user.agent("small").command)
+    assert user.run("doctor") == 1
+    assert "is gone; install it again" in user.out
+    rows = {row["what"]: row["state"] for row in user.json("doctor")}
+    assert rows["registry"] == "good"
+    assert rows["small"] == "bad"
+    assert json.dumps(rows)
