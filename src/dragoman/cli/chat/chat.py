@@ -50,6 +50,9 @@ continue there. You answer the agent's questions with one key: for once, the
 session, the folder, or always (`dragoman grants`). Your policy decides what is
 asked, allowed and denied (docs/policy.md), as for `dragoman run`.
 
+An agent that is not installed, but known to the registry, is offered with its
+exact install; one key installs and starts it (`dragoman agents search`).
+
 For editing, history and completion: pip install 'dragoman[tui]'. Without it,
 chat reads plain lines.
 
@@ -71,6 +74,7 @@ exit codes:
 
 examples:
   dragoman chat
+  dragoman chat claude
   dragoman chat --session roof
   dragoman chat --host office --session roof
   dragoman chat --host office --lend
@@ -81,9 +85,14 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then start the chat."""
-    parser = Parser("chat", USAGE, "Chat with an agent in the terminal.", EPILOG)
+    parser = Parser("chat", f"[AGENT] {USAGE}", "Chat with an agent in the terminal.", EPILOG)
+    parser.add_argument("name", nargs="?", metavar="AGENT", help="the same as --agent AGENT")
     add_session_options(parser)
     given, command = parser.read(arguments)
+    if given.name is not None:
+        if given.agent is not None or command:
+            parser.error("give one agent: its name, --agent, or its command after --")
+        given.agent = given.name
     try:
         options = read_session_options(parser, given, command)
         if not is_interactive():

@@ -97,6 +97,7 @@ def main(arguments: list[str]) -> int:
     """Parse the arguments, then serve until a signal comes."""
     parser = Parser("serve", USAGE, "Run a host: it keeps sessions running, and shares them between clients.", EPILOG)
     parser.add_value("--agent", "NAME", "serve this agent of `dragoman agents`; can be repeated", repeated=True)
+    parser.add_flag("-y --yes", "install agents of the registry that are missing, without asking")
     parser.add_value("--root", "DIR", "folder in which sessions may work; can be repeated", repeated=True)
     parser.add_value("--bind", "ADDRESS", f"listen on ADDRESS:PORT, or on a port of this machine ({DEFAULT_BIND})")
     parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="certificate and key, as PEM files")
@@ -161,7 +162,7 @@ def resolve_agents(
     if command:
         return [which_agent.resolve_agent(parser, options.agent[0] if options.agent else None, command)]
     names = list(dict.fromkeys(options.agent or section.agents))
-    return [which_agent.resolve_agent(parser, name, []) for name in names or [None]]
+    return [which_agent.resolve_agent(parser, name, [], yes=options.yes) for name in names or [None]]
 
 
 async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths, options: argparse.Namespace) -> int:

@@ -66,13 +66,14 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_flag("--lsp", "add the diagnostics of language servers to each write of the agent")
     session_options.add_agent_option(parser)
+    parser.add_flag("-y --yes", "install an agent of the registry that is missing, without asking")
     session_options.add_sandbox_options(parser)
     options, command = parser.read(arguments)
     agent_dialect, is_sandboxed = options.agent_dialect, False
     if not command or options.agent:
         from dragoman.cli.connect.which_agent import resolve_agent
 
-        agent = resolve_agent(parser, options.agent, command)
+        agent = resolve_agent(parser, options.agent, command, yes=options.yes)
         command, is_sandboxed = agent.argv, agent.sandbox
         agent_dialect = agent.dialect if agent_dialect == "auto" else agent_dialect
         os.environ.update(agent.env)  # the agent inherits them

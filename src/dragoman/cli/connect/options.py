@@ -58,7 +58,9 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def add_agent_option(parser: Parser) -> None:
     """Add --agent."""
-    parser.add_value("-a --agent", "NAME", "an agent of `dragoman agents`; or give its command after --")
+    parser.add_value(
+        "-a --agent", "NAME", "an agent of `dragoman agents`, or of the registry; or give its command after --"
+    )
 
 
 def add_session_options(parser: Parser) -> None:
@@ -140,7 +142,7 @@ def _local_values(parser: Parser, given: argparse.Namespace, command: list[str])
         parser.error("--lend needs --host; without it, the agent works on this machine")
     if command and "/" in command[0]:  # named from here, but started in --cwd
         command = [os.path.abspath(command[0]), *command[1:]]
-    agent = resolve_agent(parser, given.agent, command)
+    agent = resolve_agent(parser, given.agent, command, yes=given.yes)
     cwd = os.path.expanduser(given.cwd or agent.cwd or ".")
     if not os.path.isdir(cwd):
         parser.error(f"--cwd: there is no folder {cwd}")

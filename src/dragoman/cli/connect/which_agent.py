@@ -18,9 +18,18 @@ from dragoman.config.paths import user_paths
 
 
 def resolve_agent(
-    parser: Parser, name: str | None, command: list[str], environ: Mapping[str, str] = os.environ
+    parser: Parser,
+    name: str | None,
+    command: list[str],
+    environ: Mapping[str, str] = os.environ,
+    *,
+    yes: bool = False,
+    offers: bool = True,
 ) -> NamedAgent:
-    """Return the agent; exit with advice when the choice is not clear."""
+    """Return the agent; exit with advice when the choice is not clear.
+
+    A known agent that is not installed is offered; `yes` installs it without asking, `offers=False` never does.
+    """
     if command:
         if name is not None:
             parser.error("give the agent either with --agent or as a command after --")
@@ -28,6 +37,12 @@ def resolve_agent(
     known = config.load_config(user_paths(environ).config_file)
     if name is not None:
         agent = known.agents.get(name) or find_agents_on_path(environ).get(name)
+        if agent is None:
+            from dragoman.cli.connect.offer import find_installed, offer_agent
+
+            agent = find_installed(name, known, user_paths(environ).agents)
+            if agent is None and offers:
+                agent = offer_agent(parser, name, yes=yes)
         if agent is None:
             _exit_with_choices(parser, f"there is no agent {name!r}", known, environ)
         return agent

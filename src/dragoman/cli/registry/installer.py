@@ -39,6 +39,11 @@ class Installer:
         self.registries, self._yes, self._quiet = registries, yes, quiet
         self.output = OutputStream(sys.stderr)
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is a terminal on which somebody can answer."""
+        return find_prompter(self.output) is not None
+
     def workshop(self, progress: StepProgress) -> Workshop:
         """Return what an install works with."""
         registries = self.registries

@@ -51,6 +51,12 @@ class Registries:
         return load_catalog(self.urls, cache, lambda: self.http, offline=self.is_offline, refresh=self._refresh)
 
     @cached_property
+    def kept_catalog(self) -> Catalog:
+        """The indexes as they are kept on this machine, or as they ship; nothing is fetched."""
+        cache = os.path.join(self.paths.cache, "registry")
+        return load_catalog(self.urls, cache, lambda: self.http, offline=True)
+
+    @cached_property
     def installed(self) -> dict[str, Installed]:
         """The configured agents that were installed from a registry, by name."""
         return configured_installs(self.paths.agents, self.config.agents)
