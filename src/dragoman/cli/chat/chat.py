@@ -22,7 +22,13 @@ from dragoman.cli.chat import colon_commands, line_editor
 from dragoman.cli.chat.background import Background
 from dragoman.cli.chat.line_editor import PROMPT, Candidate, InputHistory, InterruptiblePrompter
 from dragoman.cli.connect.local import OpenSession, open_session
-from dragoman.cli.connect.options import USAGE, SessionOptions, add_session_options, read_session_options
+from dragoman.cli.connect.options import (
+    USAGE,
+    SessionOptions,
+    add_session_options,
+    read_session_options,
+    take_agent_word,
+)
 from dragoman.cli.connect.presence import TURN_INTERRUPTED
 from dragoman.cli.connect.prompt import Interrupts, build_prompt, run_turn
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
@@ -86,13 +92,9 @@ examples:
 def main(arguments: list[str]) -> int:
     """Parse the arguments, then start the chat."""
     parser = Parser("chat", f"[AGENT] {USAGE}", "Chat with an agent in the terminal.", EPILOG)
-    parser.add_argument("name", nargs="?", metavar="AGENT", help="the same as --agent AGENT")
-    add_session_options(parser)
+    add_session_options(parser, has_word=True)
     given, command = parser.read(arguments)
-    if given.name is not None:
-        if given.agent is not None or command:
-            parser.error("give one agent: its name, --agent, or its command after --")
-        given.agent = given.name
+    take_agent_word(parser, given, command)
     try:
         options = read_session_options(parser, given, command)
         if not is_interactive():

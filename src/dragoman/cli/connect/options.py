@@ -63,10 +63,20 @@ def add_agent_option(parser: Parser) -> None:
     )
 
 
-def add_session_options(parser: Parser) -> None:
-    """Add the options of every command that opens a session."""
+def take_agent_word(parser: Parser, given: argparse.Namespace, command: list[str]) -> None:
+    """Read `chat AGENT` as `chat --agent AGENT`."""
+    if given.word is not None:
+        if given.agent is not None or command:
+            parser.error("give one agent: its name, --agent, or its command after --")
+        given.agent = given.word
+
+
+def add_session_options(parser: Parser, *, has_word: bool = False) -> None:
+    """Add the options of every command that opens a session; `has_word`: the agent can be given as one word."""
     from dragoman.policy.modes import MODES
 
+    if has_word:
+        parser.add_argument("word", nargs="?", metavar="AGENT", help="the same as --agent AGENT")
     add_agent_option(parser)
     parser.add_value("--cwd", "DIR", "working directory of the agent (the current one)")
     parser.add_value(
