@@ -22,13 +22,7 @@ from dragoman.cli.chat import colon_commands, line_editor
 from dragoman.cli.chat.background import Background
 from dragoman.cli.chat.line_editor import PROMPT, Candidate, InputHistory, InterruptiblePrompter
 from dragoman.cli.connect.local import OpenSession, open_session
-from dragoman.cli.connect.options import (
-    USAGE,
-    SessionOptions,
-    add_session_options,
-    read_session_options,
-    take_agent_word,
-)
+from dragoman.cli.connect.options import USAGE, SessionOptions, add_session_options, read_session_options
 from dragoman.cli.connect.presence import TURN_INTERRUPTED
 from dragoman.cli.connect.prompt import Interrupts, build_prompt, run_turn
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
@@ -94,7 +88,6 @@ def main(arguments: list[str]) -> int:
     parser = Parser("chat", f"[AGENT] {USAGE}", "Chat with an agent in the terminal.", EPILOG)
     add_session_options(parser, has_word=True)
     given, command = parser.read(arguments)
-    take_agent_word(parser, given, command)
     try:
         options = read_session_options(parser, given, command)
         if not is_interactive():

@@ -63,9 +63,9 @@ def add_agent_option(parser: Parser) -> None:
     )
 
 
-def take_agent_word(parser: Parser, given: argparse.Namespace, command: list[str]) -> None:
+def _take_agent_word(parser: Parser, given: argparse.Namespace, command: list[str]) -> None:
     """Read `chat AGENT` as `chat --agent AGENT`."""
-    if given.word is not None:
+    if getattr(given, "word", None) is not None:
         if given.agent is not None or command:
             parser.error("give one agent: its name, --agent, or its command after --")
         given.agent = given.word
@@ -115,6 +115,7 @@ def read_session_options(parser: Parser, given: argparse.Namespace, command: lis
     from dragoman.errors import ProtocolError
     from dragoman.store.summary import check_name
 
+    _take_agent_word(parser, given, command)
     is_hosted = bool(given.host or given.token_file)
     values = _host_values(parser, given, command) if is_hosted else _local_values(parser, given, command)
     if given.session is not None:
