@@ -22,7 +22,7 @@ SMALL = [sys.executable, str(Path(__file__).parents[1] / "small_agent.py")]
 
 ENTER, CTRL_D = "\r", "\x04"
 
-ASKED = "▌ y/s/w/n?"
+ASKED = "▌ y/s/n?"
 
 
 @pytest.fixture(scope="module")
