@@ -16,20 +16,23 @@ from dragoman.errors import StartFailed
 from dragoman.transport.stream import StreamTransport
 
 
-def stdio(*, peer: str = "the client") -> StreamTransport:
-    """Take descriptors 0 and 1 for the protocol; call it once, inside the running loop."""
+def stdio(*, peer: str = "the client", chat_command: str = "") -> StreamTransport:
+    """Take descriptors 0 and 1 for the protocol; call it once, inside the running loop.
+
+    `chat_command` is what a user who started this on a terminal should run instead.
+    """
     if sys.platform == "win32":
         raise StartFailed("the stdio transport needs POSIX pipes; on Windows run the agent inside WSL")
-    return StreamTransport(*take_stdio(), peer=peer)
+    return StreamTransport(*take_stdio(chat_command), peer=peer)
 
 
-def take_stdio() -> tuple[int, int]:
+def take_stdio(chat_command: str = "") -> tuple[int, int]:
     """Move standard input and output to private descriptors (input, output); prints then go to stderr."""
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None:
-        command = shlex.join(sys.orig_argv)
+        chat_command = chat_command or f"dragoman chat -- {shlex.join(sys.orig_argv)}"
         print(
-            "This program speaks the Agent Client Protocol on standard input and output; a client starts it."
-            f"\nTo chat with it here, press Ctrl-C, then run: dragoman chat -- {command}",
+            "This program speaks the Agent Client Protocol on standard input and output; an editor starts it as its "
+            f"agent.\nTo chat in this terminal, press Ctrl-C, then run: {chat_command}",
             file=sys.stderr,
             flush=True,
         )

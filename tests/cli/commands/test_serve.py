@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +23,7 @@ import pytest
 from dragoman import ConnectionFailed, ProtocolError, connect
 from dragoman.cli.commands.serve import announce
 from dragoman.cli.main import main
+from dragoman.cli.ui.log_lines import LogLines
 from dragoman.config.config_file import NamedAgent
 from dragoman.host.auth.database import HostDatabase
 from dragoman.store.urls import parse_address
@@ -249,7 +252,10 @@ def test_a_token_gives_access_only_to_shared_sessions(
     file.chmod(0o600)
     ran = run("sessions", "--host", served.url, "--token-file", str(file), "--json")
     assert ran.out.strip() == "[]", ran.err
-    link = run("sessions", "share", "roof", "--host", served.url, "--for", "1h").out.strip()
+    made = run("sessions", "share", "roof", "--host", served.url, "--for", "1h")
+    link = made.out.strip()
+    revoking = r"to end it: dragoman sessions share roof --revoke \S+ --host "
+    assert re.match(rf"valid until [-\d]+ [\d:]+ UTC; {revoking}", made.err)
     assert link.startswith(f"{served.url}/acp?token=dgm_")
     [seen] = json.loads(run("sessions", "--json", "--host", link).out)
     assert seen["name"] == "roof"
@@ -362,8 +368,10 @@ def test_the_second_signal_ends_the_host_and_its_agents_at_once(tmp_path: Path) 
 
 def test_a_missing_agent_command_is_reported_at_host_start(capsys: pytest.CaptureFixture[str]) -> None:
     agents = [NamedAgent(name="ok", command=EVERYTHING[0]), NamedAgent(name="not", command="/nope/agent")]
-    announce(agents, "http://127.0.0.1:1/acp", parse_address("x.db"), Namespace(json=True))
-    assert capsys.readouterr().err == "dragoman: command not found: /nope/agent; sessions need it\n"
+    announce(agents, "http://127.0.0.1:1/acp", parse_address("x.db"), Namespace(json=True), LogLines(sys.stderr))
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT[\d:.]+Z warning: command not found: /nope/agent; sessions need it\n", capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -372,6 +380,8 @@ def test_a_missing_agent_command_is_reported_at_host_start(capsys: pytest.Captur
         (("--bind", "0.0.0.0:0"), "--tls cert.pem key.pem"),
         (("--bind", "0.0.0.0:0", "--tls", "c.pem", "k.pem"), "dragoman tokens create"),
         (("--bind", "nowhere"), "give the address to listen at"),
+        (("--bind", "127.0.0.1:99999"), "99999 is not a port; the largest is 65535"),
+        (("--bind", "99999"), "99999 is not a port"),
         (("--root", "/no/such/folder"), "does not exist"),
         (("--store", "postgres://x"), "write a path, or sqlite:PATH, memory:"),
         (("--tls", "c.pem", "k.pem"), "c.pem"),
@@ -402,3 +412,33 @@ def test_a_client_cannot_add_lines_to_the_log_by_its_name(tmp_path: Path) -> Non
     log = host.process.stderr.read()
     assert "editor␊dragoman: root is connected" in log
     assert "\ndragoman: root is connected\n" not in log
+
+
+def test_the_log_is_lines_of_json_if_wanted(tmp_path: Path) -> None:
+    host = Served(tmp_path, "--bind", "127.0.0.1:0", "--verbose", "--log", "json", "--store", "memory:")
+    try:
+        with Editor(host) as editor:
+            editor.ask("initialize", protocolVersion=1, clientCapabilities={})
+            editor.ask("session/new", cwd=str(tmp_path), mcpServers=[])
+    finally:
+        host.end()
+    assert host.process.stderr is not None
+    entries = [json.loads(line) for line in host.process.stderr.read().splitlines()]
+    assert entries[0]["message"].startswith("sessions are only in memory")
+    assert {entry["level"] for entry in entries} == {"warning", "info"}
+    assert all(entry["time"].endswith("Z") for entry in entries)
+
+
+def test_a_browser_asks_for_the_token_of_the_status_page(served: Served, run: Run) -> None:
+    def page(path: str, password: str) -> urllib.request.Request:
+        basic = base64.b64encode(f":{password}".encode()).decode()
+        return urllib.request.Request(
+            f"{served.url}{path}", headers={"Authorization": f"Basic {basic}", "Accept": "text/html"}
+        )
+
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        urllib.request.urlopen(page("/", "dgm_nonsense"), timeout=TIMEOUT)
+    assert refused.value.headers["www-authenticate"].startswith("Basic realm=")
+    token = run("tokens", "create", "ann").out.split()[-1]
+    with urllib.request.urlopen(page("/", token), timeout=TIMEOUT) as answer:
+        assert b"<h1>" in answer.read()

@@ -106,7 +106,7 @@ async def attach(host: api.HostTarget, options: argparse.Namespace) -> int:
         return await dial_remote(url, msgspec.structs.replace(host.remote_settings, upgrade=False), report=_report)
 
     remote = await dial_reconnecting(dial, backoff=host.remote_settings.backoff, report=_report)
-    editor = stdio(peer="the editor")
+    editor = stdio(peer="the editor", chat_command=f"dragoman chat {host.flag}".strip())
     reason = await attach(editor, remote, target_session)
     if isinstance(reason, TransportClosed) and "the editor" in str(reason):
         return exit_codes.OK

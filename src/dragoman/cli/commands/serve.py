@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import shlex
 import shutil
@@ -19,6 +20,7 @@ import msgspec
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import mcp_file, which_agent
 from dragoman.cli.parser import Parser
+from dragoman.cli.ui.log_lines import LOG_FORMATS, LogLines
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.config_file import NamedAgent, load_config
 from dragoman.config.host_section import (
@@ -50,8 +52,10 @@ editor that starts its agents itself, use `dragoman attach`. Dragoman's own
 commands take --host. The status page is at /; there are also /healthz, /readyz
 and /metrics.
 
-On this machine you need no token. Any other address requires TLS and tokens:
-create a token first (dragoman tokens create USER), or configure an OIDC issuer.
+At the default address, which only this machine can reach, you need no token.
+Any other address requires TLS, and a token from everybody, also on this
+machine: create one first (dragoman tokens create USER), or configure an OIDC
+issuer. A browser asks for the token as the password of the status page.
 Sessions of remote users can work only in the folders that you name with --root.
 Everybody with access can make an agent run commands as you: roles protect
 sessions, not the machine.
@@ -117,7 +121,8 @@ def main(arguments: list[str]) -> int:
     parser.add_value("--name", "DOMAIN", "additional host name of this server", repeated=True)
     parser.add_flag("--lsp", "show the diagnostics of language servers after each write of an agent")
     parser.add_flag("--no-local", "require a token on this machine too (behind a proxy)")
-    parser.add_flag("--verbose", "report agents and clients on stderr")
+    parser.add_flag("--verbose", "log agents and clients on stderr")
+    parser.add_argument("--log", choices=LOG_FORMATS, default="text", help="form of the log on stderr (text)")
     parser.add_flag("--json", "print one line of JSON when the host is ready")
     options, command = parser.read(arguments)
     try:
@@ -180,17 +185,21 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
     from dragoman.transport.remote.server.listener import open_listener
     from dragoman.transport.remote.server.origin import authenticate_local, current_user, is_loopback, parse_bind
 
+    log = LogLines(sys.stderr, options.log)
+    logging.getLogger("dragoman").addHandler(log)
+
     def report(text: str) -> None:
         if options.verbose:
-            print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True)
+            log.write(text)
 
     stop = _stop_event()
     for warning in settings.warnings(section, paths):
-        print(f"dragoman: {sanitize_line(warning)}", file=sys.stderr, flush=True)
+        log.write(warning, "warning")
     limits, oidc = settings.endpoint_limits(section), section.issuer
     raise_descriptor_limit(limits.sockets)
     metrics = Metrics()
     async with AsyncExitStack() as stack:
+        stack.callback(logging.getLogger("dragoman").removeHandler, log)
         address = store_address(section.store, paths)
         if address.path:
             stack.enter_context(lock_store(address.path))
@@ -223,10 +232,10 @@ async def serve(agents: list[NamedAgent], section: HostSection, paths: UserPaths
         served = await stack.enter_async_context(
             open_listener(app, section.bind, tls=tls, limits=limits, has_auth=has_auth)
         )
-        announce(agents, public_url(served.url, section), address, options)
+        announce(agents, public_url(served.url, section), address, options, log)
         await stop.wait()
         if not options.json:
-            print("dragoman: stopping; press Ctrl-C again to stop at once", file=sys.stderr, flush=True)
+            log.write("stopping; press Ctrl-C again to stop at once")
     return exit_codes.OK
 
 
@@ -298,13 +307,15 @@ async def remove_session_records(store: Store, database: HostDatabase) -> None:
         await database.remove_session(summary.session_id)
 
 
-def announce(agents: list[NamedAgent], url: str, store: StoreAddress, options: argparse.Namespace) -> None:
+def announce(
+    agents: list[NamedAgent], url: str, store: StoreAddress, options: argparse.Namespace, log: LogLines
+) -> None:
     """Print the URLs of the agents, and warn when sessions are not stored."""
     for agent in agents:  # it may be installed later, so the host starts anyway
         if shutil.which(agent.command, path={**os.environ, **agent.env}.get("PATH")) is None:
-            print(f"dragoman: command not found: {sanitize_line(agent.command)}; sessions need it", file=sys.stderr)
+            log.write(f"command not found: {agent.command}; sessions need it", "warning")
     if not store.is_durable:
-        print("dragoman: sessions are only in memory and are lost when this process ends", file=sys.stderr, flush=True)
+        log.write("sessions are only in memory and are lost when this process ends", "warning")
     addresses = {agent.name: url if index == 0 else f"{url}/{agent.name}" for index, agent in enumerate(agents)}
     if options.json:
         line = {

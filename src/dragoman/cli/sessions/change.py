@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import quote
@@ -13,7 +14,7 @@ import msgspec
 
 from dragoman.cli.host_client.api import request_json
 from dragoman.cli.host_client.store import HostStore
-from dragoman.cli.parser import BYTES_PER_UNIT, SECONDS_PER_UNIT, Parser, parse_amount, parse_duration
+from dragoman.cli.parser import BYTES_PER_UNIT, DEFAULT_HOST, SECONDS_PER_UNIT, Parser, parse_amount, parse_duration
 from dragoman.cli.sessions import open_store
 from dragoman.cli.sessions.open_store import session_label
 from dragoman.cli.ui.format import format_age, format_count, format_expiry, report
@@ -249,6 +250,12 @@ async def _share(options: argparse.Namespace, store: Store) -> int:
     body = {"role": options.role, "seconds": options.seconds, "name": options.name}
     answer = await request_json(host, "POST", f"{path}/shares", body)
     link = f"{host.agent_url()}?token={answer['token']}"
+    if not options.json:  # on stderr: a script reads only the link
+        given = options.host if options.host not in (None, DEFAULT_HOST) else ""
+        where = f" --host {shlex.quote(given)}" if given else ""
+        revoke = f"dragoman sessions share {shlex.quote(options.session)} --revoke {answer['id']}{where}"
+        note = f"valid {format_expiry(answer.get('expires'))}; to end it: {revoke}"
+        print(sanitize_line(note), file=sys.stderr, flush=True)
     return report(options, {**answer, "link": link}, link)
 
 

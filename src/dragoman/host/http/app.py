@@ -25,7 +25,13 @@ from dragoman.host.http.metrics import CONTENT_TYPE, Metrics, register_sources
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.errors import STATUS_KINDS
 from dragoman.transport.remote.server.asgi import Message, Receive, Request, Scope, Send
-from dragoman.transport.remote.server.auth import Authenticate, Principal, Refused
+from dragoman.transport.remote.server.auth import (
+    BASIC_CHALLENGE,
+    Authenticate,
+    Principal,
+    Refused,
+    with_basic_token,
+)
 from dragoman.transport.remote.server.endpoint import Endpoint
 from dragoman.transport.remote.server.limits import ServerLimits, UnfinishedMessage
 from dragoman.transport.remote.server.origin import authenticate_local
@@ -161,7 +167,10 @@ class HostApp:
             if request.path in _PUBLIC_PAGES:
                 await _PUBLIC_PAGES[request.path](self, request)
                 return
-            principal = await self._endpoint.authenticate_page(request.auth_request())
+            asked = request.auth_request()
+            principal = await self._endpoint.authenticate_page(
+                with_basic_token(asked) if request.path in _PAGES else asked
+            )
             if request.path.startswith("/api/"):
                 await self._serve_api(request, principal)
             elif request.method not in ("GET", "HEAD"):
@@ -169,6 +178,8 @@ class HostApp:
             else:
                 await _PAGES[request.path](self, request, principal)
         except Refused as refused:
+            if refused.status == 401 and request.path in _PAGES and "text/html" in request.headers.get("accept", ""):
+                refused.headers["www-authenticate"] = BASIC_CHALLENGE  # the browser asks its user
             await request.refuse(refused)
         except Exception:
             logger.exception("a request to %r failed", request.path)

@@ -342,7 +342,7 @@ def test_a_connection_of_nobody_knows_whom_is_not_the_owner() -> None:
         ("127.0.0.1", False, False, "give the address to listen at"),
         (":8000", False, False, "give the address to listen at"),
         ("127.0.0.1:x", False, False, "give the address to listen at"),
-        ("127.0.0.1:99999", False, False, "give the address to listen at"),
+        ("127.0.0.1:99999", False, False, "99999 is not a port"),
     ],
 )
 @pytest.mark.item("004-57")

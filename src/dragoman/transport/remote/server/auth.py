@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hmac
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.errors import DragomanError, Kind
 from dragoman.transport.base import Transport
@@ -89,6 +90,25 @@ def accept_token(token: str, user: str = "owner") -> Authenticate:
         return Principal(user=user, address=request.address)
 
     return authenticate
+
+
+# Makes a browser ask for a token. Browsers show the realm to the user, or nothing.
+BASIC_CHALLENGE = 'Basic realm="dragoman: leave the user name empty, the password is your token"'
+
+
+def with_basic_token(request: AuthRequest) -> AuthRequest:
+    """Return the request with the password of its basic authentication as its token.
+
+    Only for pages that change nothing: a browser sends the password also when a page of another site makes the request.
+    """
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return request
+    try:
+        _, _, password = b64decode(value.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        return request
+    return structs.replace(request, headers={**request.headers, "authorization": f"Bearer {password}"})
 
 
 def unauthorized_error(message: str) -> Refused:

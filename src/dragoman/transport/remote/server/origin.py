@@ -234,8 +234,14 @@ def check_owner_known() -> None:
         )
 
 
+MAX_PORT = 65535
+
+
 def parse_bind(bind: str) -> tuple[str, int]:
     """Parse `127.0.0.1:8000`, `[::1]:8000`, `localhost:8000` or a bare port, which is on loopback."""
+    port_text = bind.rpartition(":")[2]
+    if port_text.isascii() and port_text.isdigit() and int(port_text) > MAX_PORT:
+        raise StartFailed(f"{bind}: {port_text} is not a port; the largest is {MAX_PORT}")
     if bind.isascii() and bind.isdigit():
         return "127.0.0.1", int(bind)
     try:
