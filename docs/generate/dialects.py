@@ -43,6 +43,21 @@ Dragoman never silently drops what a dialect cannot express. It carries members 
 the object they belong to. It emulates a request where that is possible, and refuses it by name otherwise
 (`capability_unsupported`). It drops a notification that cannot be expressed, and reports that once."""
 
+WHO_TEXT = """\
+`dragoman check dialect -- my-agent --acp` starts an agent and says which dialect it speaks. We ran these products;
+all of them speak v1, so an editor of v1 needs no translation for them:
+
+| | speak v1 |
+| --- | --- |
+| agents | opencode, qwen-code, gemini-cli, claude-agent-acp, copilot, kimi-code, pydantic-acp ([versions](matrix.md)) |
+| clients | acpx, toad |
+| SDKs | the official Python SDK 0.12.1, TypeScript SDK 2.4.0 and Rust SDK 5.0.0, and what is built with them |
+
+The other dialects come from documents ([sources](protocol/README.md#dialects)): banjo from the notes of Banjo, an
+agent for Claude Code and Codex, which v1 clients can use as it is; crow from the description of crow-acp-server;
+2025.1 and draft from specifications that agents were written after. We know of no public release that speaks 2025.1
+or the draft. If an agent fails at `initialize` or with unknown members, `check dialect` says which dialect it needs."""
+
 METHODS_TEXT = f"""\
 Each row is one row of `schema/methods.py`. The *receiver* is the side that handles the method. The *gate* is the
 capability that the method requires. In the columns of the dialects, "yes" means the same name; `{MISSING}` means that
@@ -224,6 +239,8 @@ def page() -> Iterator[str]:
     """The page, paragraph by paragraph."""
     yield OPENING
     yield table(("dialect", "what it is"), ([code(name), ABOUT[name]] for name in DIALECT_NAMES))
+    yield "## Who speaks which dialect"
+    yield WHO_TEXT
     yield "## Methods"
     yield METHODS_TEXT
     head = ("method", "receiver", "how", "gate", "scope", "stability", *DIALECT_NAMES)

@@ -129,6 +129,22 @@ def test_wrong_usage_prints_one_line(words: tuple[str, ...], agent: list[str] | 
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.parametrize("dialect", ["v1", "2025.1", "crow", "draft"])
+def test_check_dialect_prints_the_dialect_of_an_agent(dialect: str) -> None:
+    command = [*DRAGOMAN, "check", "dialect", "--", *EVERYTHING, "--dialect", dialect]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    first, advice = ran.stdout.splitlines()
+    assert first == f"Everything 0.1.0 speaks {dialect}."
+    assert ("dragoman translate -- " in advice) == (dialect != "v1")
+
+
+def test_check_dialect_of_a_program_that_is_no_agent_fails() -> None:
+    ran = subprocess.run([*DRAGOMAN, "check", "dialect", "--", "cat"], capture_output=True, text=True, timeout=TIMEOUT)
+    assert ran.returncode == 7
+    assert "cat is not an ACP agent" in ran.stderr
+
+
 def test_requirements_can_be_listed() -> None:
     ran = check("--list", "--dialect", "crow")
     assert ran.returncode == 0

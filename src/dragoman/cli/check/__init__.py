@@ -9,11 +9,12 @@ ACTIONS: dict[str, Action] = {
         "check.agent:main", "agent [OPTIONS] URL | -- CMD...", "check the agent at an address, or that a command starts"
     ),
     "client": Action("check.client:main", "client [OPTIONS] -- CMD...", "check a client, which starts the tester"),
+    "dialect": Action("check.dialect:main", "dialect [OPTIONS] URL | -- CMD...", "say which dialect an agent speaks"),
 }
 
 COMMAND = CommandGroup(
     "check",
-    "agent|client ...",
+    "agent|client|dialect ...",
     "Test an agent or a client: try each requirement of the protocol with a new\nprocess, and show the evidence.",
     ACTIONS,
     """\
@@ -25,6 +26,7 @@ examples:
   dragoman check agent http://127.0.0.1:8000/acp
   dragoman check client -- dragoman run --prompt hello --yes -- {agent}
   dragoman check client --serve --only client.update
+  dragoman check dialect -- my-agent --acp
 
 Run `dragoman check ACTION --help` for the options of an action.""",
 )
