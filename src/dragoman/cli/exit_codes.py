@@ -37,7 +37,7 @@ TABLE: tuple[tuple[int, str], ...] = (
     (DIED, "the agent did not start, or exited"),
     (NO_SANDBOX, "the sandbox is not available on this machine"),
     (TIMEOUT, "the run took longer than --timeout"),
-    (NO_STORE, "the store cannot be used (locked, full, read-only, newer or damaged)"),
+    (NO_STORE, "the store cannot be used (locked, full, read-only, damaged or too new)"),
     (INTERRUPTED, "interrupted by Ctrl-C"),
     (TERMINATED, "ended by SIGTERM"),
 )

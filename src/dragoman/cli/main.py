@@ -87,7 +87,9 @@ def _dispatch(argv: list[str]) -> int:
     if argv and argv[0] == "help" and len(argv) > 1:
         argv = [*argv[1:], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(overview())
+        from dragoman.cli.parser import fit_help
+
+        print(fit_help(overview()))
         return exit_codes.OK if argv else exit_codes.USAGE
     if argv[0] in ("-V", "--version", "version"):
         from dragoman import __version__

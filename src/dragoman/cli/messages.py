@@ -30,7 +30,7 @@ def error_text(error: ProtocolError | ConnectionFailed) -> str:
     """Return one line for an error, with a hint where there is one; stderr of an agent that exited follows."""
     if isinstance(error, AgentExited):
         if error.status == 0 and not error.stderr.strip():
-            return f"{sanitize(str(error))} without a word; does it serve its client (agent.run() at its end)?"
+            return f"{sanitize(str(error))} without any output; does the program end with agent.run()?"
         return sanitize(str(error)).replace("; stderr: ", "; stderr:\n")
     if isinstance(error, ConnectionFailed):
         return sanitize(with_cli_advice(str(error)))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
@@ -22,6 +24,36 @@ _UNIT_NAMES = {"h": "h(ours)", "d": "d(ays)", "w": "w(eeks)", "y": "y(ears)", "m
 BYTES_PER_UNIT: Mapping[str, float] = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 _is_capturing: ContextVar[bool] = ContextVar("is_capturing", default=False)
+
+
+# Help is written for this many columns; a narrower terminal gets it wrapped again.
+HELP_WIDTH = 80
+
+
+def fit_help(text: str, columns: int | None = None) -> str:
+    """Return help for the width of the terminal: paragraphs are filled again, other lines get a hanging indent."""
+    width = columns or shutil.get_terminal_size().columns
+    if width >= HELP_WIDTH:
+        return text
+    return "\n\n".join(_fit_block(block, width) for block in text.split("\n\n"))
+
+
+def _fit_block(block: str, width: int) -> str:
+    lines = block.split("\n")
+    if max(map(len, lines)) < width or lines[0] in ("example:", "examples:"):
+        return block  # a command is copied as one line
+    if not lines[0].endswith(":") and not any(line.startswith(" ") for line in lines):
+        lines = [" ".join(lines)]
+    return "\n".join(part for line in lines for part in _fit_line(line, width))
+
+
+def _fit_line(line: str, width: int) -> list[str]:
+    """Wrap a line below the text of its last column."""
+    columns = re.match(r" *(?:\S+ )*?\S+ {2,}(?=\S)|  ?", line)
+    indent = " " * min(columns.end() if columns else 0, width // 2)
+    return textwrap.wrap(line, width - 1, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [
+        ""
+    ]
 
 
 class ParserCaptured(Exception):
@@ -53,6 +85,10 @@ class Parser(argparse.ArgumentParser):
         if repeated:
             settings |= {"action": "append", "default": []}
         self.add_argument(*name.split(), metavar=metavar, help=help, **settings)
+
+    def format_help(self) -> str:
+        """Return the help, for the width of the terminal."""
+        return fit_help(super().format_help())
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and where the help is, then exit."""

@@ -9,9 +9,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from dragoman.cli import exit_codes
-from dragoman.cli.parser import Parser, unknown_word
+from dragoman.cli.parser import HELP_WIDTH, Parser, fit_help, unknown_word
 
-HELP_WIDTH = 80  # columns
 HELP_FLAGS = ("-h", "--help", "help")
 
 
@@ -56,7 +55,7 @@ class CommandGroup(Parser):
         """Run the action that the first argument names, with its own options."""
         name = arguments[0] if arguments else ""
         if name in HELP_FLAGS or not (name or self._default):
-            print(self.overview())
+            print(fit_help(self.overview()))
             return exit_codes.OK if name else exit_codes.USAGE
         rest = arguments[1:]
         if name not in self._table:

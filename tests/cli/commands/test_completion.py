@@ -100,6 +100,15 @@ def test_bash_completes_session_arguments(script: str, tmp_path: Path) -> None:
     assert completed(script, "dragoman sessions show ro", tmp_path) == {"roof"}
     assert completed(script, "dragoman run --session ", tmp_path) == {"roof", "loft"}
     assert "--thoughts" in completed(script, "dragoman sessions show --th", tmp_path)
+    actions = completed(script, "dragoman sessions ", tmp_path)
+    assert {"show", "export"} <= actions
+    assert not any(word.startswith("-") for word in actions)
+
+
+@pytest.mark.skipif(BASH is None, reason="there is no bash here")
+@pytest.mark.parametrize("line", ["dragoman grants revoke ", "dragoman policy explain ", "dragoman tokens revoke "])
+def test_bash_offers_no_second_action(script: str, tmp_path: Path, line: str) -> None:
+    assert all(word.startswith("-") for word in completed(script, line, tmp_path))
 
 
 # --- names that others gave -----------------------------------------------------------------------------------

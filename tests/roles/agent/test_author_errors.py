@@ -108,4 +108,4 @@ def test_an_agent_that_ends_at_once_is_asked_for_its_run(tmp_path: Path) -> None
     command = (sys.executable, "-c", "pass")
     ran = in_process("run", "--no-store", "--prompt", "hi", "--", *command, cwd=tmp_path)
     assert ran.returncode == 7
-    assert "exited with status 0 without a word; does it serve its client (agent.run() at its end)?" in ran.stderr
+    assert "exited with status 0 without any output; does the program end with agent.run()?" in ran.stderr

@@ -46,8 +46,8 @@ with a colon:
 What you type while the agent starts is sent. While it works, what you type
 stays on the next input line. Ctrl-C stops the agent; a second Ctrl-C quits.
 Ctrl-D quits after the turn; on a host it quits at once, and turns and questions
-continue there. You answer the agent's questions with one key: for once, the
-session, the folder, or always (`dragoman grants`). Your policy decides what is
+continue there. One key answers a question of the agent: once, for the session,
+for the folder, or always (`dragoman grants`). Your policy decides what is
 asked, allowed and denied (docs/policy.md), as for `dragoman run`.
 
 An agent that is not installed, but known to the registry, is offered with its
@@ -59,7 +59,7 @@ chat reads plain lines.
 Sessions are stored (`dragoman sessions`). --session gives the session a name,
 and continues it later; an agent that exits can be started again. --no-store
 stores nothing. With --host the session is on a host (docs/host.md), and other
-users can be in it: the chat shows who is present, prompts, waits and decides,
+users can be in it: the chat shows who is present, who prompts and who decides,
 and :who lists the members. The agent uses the files of the host, or with --lend
 a folder of this machine.
 

@@ -139,22 +139,7 @@ def bash_script(commands: dict[str, list[ArgumentSpec]]) -> str:
             if argument.takes_value:
                 reply = _bash_choices(argument.choices) if argument.choices else _BASH_COMPLETIONS[argument.value_kind]
                 values.append(f"    '{name} {argument.flag}') {reply}; return ;;")
-        known = [argument.flag for argument in arguments if argument.flag] + [
-            c for t in arguments if not t.flag for c in t.choices
-        ]
-        for kind in sorted(
-            {
-                argument.value_kind
-                for argument in arguments
-                if not argument.flag and argument.value_kind in _NAME_POSITIONS
-            }
-        ):
-            # The argument after the action; flags are completed there as everywhere.
-            words.append(f'    {name}) if ((place > {_NAME_POSITIONS[kind]})) && [ "${{cur#-}}" = "$cur" ]; then')
-            words.append(f"      {_BASH_COMPLETIONS[kind]}; return; fi; {_bash_choices(known)} ;;")
-            break
-        else:
-            words.append(f"    {name}) {_bash_choices(known)} ;;")
+        words.append(f"    {name}) {_bash_words(arguments)} ;;")
     lines = "\n"
     return f"""\
 {_BASH_FUNCTIONS.strip()}
@@ -190,6 +175,20 @@ _dragoman() {{
   esac
 }}
 complete -F _dragoman dragoman"""
+
+
+def _bash_words(arguments: list[ArgumentSpec]) -> str:
+    """Return what completes a word: options after a dash, the action in the second place, then names or options."""
+    flags = _bash_choices(argument.flag for argument in arguments if argument.flag)
+    choices = [choice for argument in arguments if not argument.flag for choice in argument.choices]
+    kinds = sorted({argument.value_kind for argument in arguments if not argument.flag} & set(_NAME_POSITIONS))
+    cases = [("[[ $cur == -* ]]", flags)]
+    if choices:
+        cases.append(("((place == 2))", _bash_choices(choices)))
+    if kinds:
+        cases.append((f"((place > {_NAME_POSITIONS[kinds[0]]}))", _BASH_COMPLETIONS[kinds[0]]))
+    tests = "; elif ".join(f"{test}; then {reply}" for test, reply in cases)
+    return f"if {tests}; else {flags}; fi"
 
 
 def _bash_choices(choices: Iterable[str]) -> str:

@@ -79,7 +79,7 @@ exit codes:
     0  ended by Ctrl-C or SIGTERM
     1  an error
     2  wrong usage, a file that cannot be used, or an address that is not safe
-   10  the store cannot be used (locked, full, read-only, newer or damaged)
+   10  the store cannot be used (locked, full, read-only, damaged or too new)
   130  ended at once by a second Ctrl-C
 
 examples:

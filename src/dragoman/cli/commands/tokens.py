@@ -32,8 +32,8 @@ EPILOG = """\
 The role is the highest role that the user can have in any session: a viewer
 reads; an editor also prompts, answers and cancels; an admin also deletes and
 shares. The user who opens a session is its admin; nobody else sees it until it is
-shared. The owner of this machine needs no token for its host. To create a link
-to one session: dragoman sessions share SESSION.
+shared. You need no token for your own host at its default address. To create a
+link to one session: dragoman sessions share SESSION.
 
 Treat a token like a password. The other user stores it in a file or a variable,
 never on a command line: `dragoman hosts add NAME URL` reads it from standard

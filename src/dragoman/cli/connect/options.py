@@ -229,10 +229,10 @@ def add_sandbox_options(parser: Parser) -> None:
         help=f"confine the agent and its commands: {', '.join(MECHANISMS)}",
     )
     group.add_argument(
-        "--sandbox-read", metavar="PATH", action="append", help="allow to read this path too; can be repeated"
+        "--sandbox-read", metavar="PATH", action="append", help="also allow reading this path; can be repeated"
     )
     group.add_argument(
-        "--sandbox-write", metavar="PATH", action="append", help="allow to write this path too; can be repeated"
+        "--sandbox-write", metavar="PATH", action="append", help="also allow writing to this path; can be repeated"
     )
     group.add_argument(
         "--sandbox-net",

@@ -25,7 +25,7 @@ exit codes:
    1  there is no such session, nothing was found, or a file cannot be used
    2  wrong usage
    7  the host cannot be reached
-  10  the store cannot be used (locked, full, read-only, newer or damaged)"""
+  10  the store cannot be used (locked, full, read-only, damaged or too new)"""
 
 
 # What an action does with its options and the store; it returns the exit code.
