@@ -6,9 +6,9 @@ from dragoman.cli.subcommands import Action, CommandGroup
 
 ACTIONS: dict[str, Action] = {
     "agent": Action(
-        "check.agent:main", "agent [OPTIONS] URL | -- CMD...", "check the agent at an address, or that a command starts"
+        "check.agent:main", "agent [OPTIONS] URL | -- CMD...", "check an agent: at a URL, or started by a command"
     ),
-    "client": Action("check.client:main", "client [OPTIONS] -- CMD...", "check a client, which starts the tester"),
+    "client": Action("check.client:main", "client [OPTIONS] -- CMD...", "check a client, which starts our test agent"),
     "dialect": Action("check.dialect:main", "dialect [OPTIONS] URL | -- CMD...", "say which dialect an agent speaks"),
 }
 

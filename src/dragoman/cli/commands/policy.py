@@ -208,6 +208,6 @@ _ACTIONS = {
     "trust": Action(
         trust_project,
         "trust [DIR]",
-        "let the project's policy file also allow things, as long as its content does not change",
+        "let the project's policy file also allow things, until the file changes",
     ),
 }
