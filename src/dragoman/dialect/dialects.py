@@ -64,6 +64,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     rejects_versions: bool = False  # an agent rejects a client of another protocol version
     cancels: bool = False  # has `$/cancel_request`; other peers would report an error
     turn_cancel: TurnCancel = TurnCancel()
+    is_wide: bool = False  # can say all of the vocabulary; for clients of the others it is narrowed
 
     # --- traits of agents
     one_folder: bool = False  # folder and MCP servers belong to the connection, and come with initialize

@@ -95,8 +95,11 @@ class Connection:
         self.peer.emulator = emulator = peer_dialect.open_emulator(self.side.other, self.settings)
         self.sender.emulation = None if emulator is None else Emulation(self, emulator)
 
-    def narrow_updates(self) -> None:
-        """From now on give the client what it knows of updates and questions that only v2 has."""
+    def narrow_updates(self, observe: Callable[[str, Any], None] | None = None) -> None:
+        """From now on give the client what it knows of updates and questions that only v2 has.
+
+        `observe` gets method and params of each call that was narrowed.
+        """
         from dragoman.dialect.narrow.emulator import NarrowingEmulator  # most connections do not need it
 
         current = self.peer.emulator
@@ -104,6 +107,8 @@ class Connection:
             return
         self.peer.emulator = emulator = NarrowingEmulator(self.side.other, self.settings, current)
         emulator.note_capabilities(self.peer.capabilities)
+        if observe is not None:
+            emulator.observe = observe
         if self.sender.emulation is None:
             self.sender.emulation = Emulation(self, emulator)
         else:

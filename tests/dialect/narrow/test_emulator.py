@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -164,6 +164,25 @@ def test_members_of_an_update_that_no_type_knows_stay() -> None:
     assert harness.emulator is not None
     params = UpdateParams(session_id="s", update=AgentMessageChunk(content=TextContent(text="x"), message_id="m"))
     assert next(harness.emulator.outgoing["session/update"](harness.emulator, params)).params is params
+
+
+class ChunkWithId(NamedTuple):
+    """A text chunk that has the id of its message."""
+
+    session: str
+    kind: str
+    text: str
+    message_id: str
+
+
+def test_text_chunks_with_ids_are_noted_on_the_fast_path() -> None:
+    harness = v1_client()
+    emulator: Any = harness.emulator
+    chunk = ChunkWithId("s", "agent_message_chunk", "hello", "m")
+    assert emulator.pass_chunk(chunk) is chunk
+    assert update(harness, "agent_message", messageId="m", content=[text("hello")]) == []
+    assert update(harness, "agent_message", messageId="m", content=[text("bye")])[0]["messageId"] == "m~2"
+    assert emulator.pass_chunk(chunk) is None
 
 
 def test_sessions_have_modes_and_changes_are_told_once() -> None:

@@ -267,14 +267,18 @@ def test_a_question_about_a_command_of_a_known_call_is_about_that_call() -> None
     client = NarrowClient()
     client.update("tool_call_update", toolCallId="c", title="Run it?")
     subject = {"type": "command", "command": "ls", "cwd": "/w", "toolCallId": "c"}
-    _, question = client.question(title="Run it?", subject=subject, toolCall={"toolCallId": "permission:1"})
+    _, question = client.question(title="Run it?", subject=subject, toolCall={"toolCallId": "c", "title": "Run it?"})
     assert question["toolCall"] == {"toolCallId": "c", "kind": "execute", "rawInput": {"command": "ls", "cwd": "/w"}}
+    _, question = client.question(title="Again?", subject=subject, toolCall={"toolCallId": "c", "title": "Again?"})
+    assert "title" not in question["toolCall"]
+    assert question["toolCall"]["content"] == [content("Again?")]
 
 
 @pytest.mark.parametrize("subject", [None, {"type": "_network", "host": "x"}])
-def test_a_question_about_anything_else_has_a_call_of_its_own(subject: Any) -> None:
+@pytest.mark.parametrize("members", [{}, {"content": [content("To x.")]}])
+def test_a_question_about_anything_else_has_a_call_of_its_own(subject: Any, members: Any) -> None:
     client = NarrowClient()
-    call = {"toolCallId": "permission:1"}
+    call = {"toolCallId": "permission:1", **members}
     before, question = client.question(title="Go online?", description="To x.", subject=subject, toolCall=call)
     assert before == []
     assert question == {

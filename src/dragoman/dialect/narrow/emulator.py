@@ -50,6 +50,7 @@ class NarrowingEmulator(Emulator):
         super().__init__(peer_side, settings)
         self.inner = inner
         self.narrowing = Narrowing(view_of(None))
+        self.observe: Callable[[str, Any], None] = lambda method, params: None  # gets what is passed on, once narrowed
         self._waiting: set[tuple[str, str]] = set()  # session and kind of what is sent after a delay
         self._sizes: dict[tuple[str, str], int] = {}  # characters that were sent at the last time
         inner_incoming: Mapping[str, FlowMaker] = {} if inner is None else inner.incoming
@@ -86,8 +87,14 @@ class NarrowingEmulator(Emulator):
             self.inner.note_initialize_result(result)
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
-        """Return a text chunk; it has no message id, so the text cannot be changed later."""
-        return chunk if self.inner is None else self.inner.pass_chunk(chunk)
+        """Return a text chunk, and note it if its message can still be changed; None if it has another id by now."""
+        id: str = getattr(chunk, "message_id", "")
+        if id and not self.narrowing.passes_text(chunk.session, chunk.kind, id):
+            return None
+        passed = chunk if self.inner is None else self.inner.pass_chunk(chunk)
+        if id and passed is not None:
+            self.narrowing.note_text(chunk.session, chunk.kind, id, chunk.text)
+        return passed
 
     # --- what the agent says ----------------------------------------------------------------------------------
 
@@ -144,6 +151,7 @@ class NarrowingEmulator(Emulator):
             yield NotifyUser(text)
 
     def _through_inner(self, method: str, params: Any) -> Flow:
+        self.observe(method, params)
         make = self._inner_outgoing.get(method, _pass)
         return (yield from make(self.inner, params))
 

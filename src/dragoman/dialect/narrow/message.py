@@ -93,6 +93,15 @@ class Messages:
         message.add(_data_of(update.content))
         return [_with_id(update, message, id, is_first)]
 
+    def passes(self, chunk_type: type, id: str) -> bool:
+        """Return whether pieces of a message pass as they are."""
+        message = self._messages.get((chunk_type, id))
+        return message is None or (message.sent_id == id and not message.is_cleared)
+
+    def note_text(self, chunk_type: type, id: str, text: str) -> None:
+        """Note a piece of text that passed as it is."""
+        self._message(chunk_type, id).add(text.encode("utf-8", "surrogatepass"))
+
     def whole(self, update: WholeMessage) -> list[Any]:
         """Return what the client does not have yet of a whole message."""
         if update.content is UNSET:

@@ -30,6 +30,12 @@ from dragoman.schema.update import NoticeSeverity, SessionState
 CONTENT: Final = "content"
 TERMINALS: Final = "terminals"
 
+_CHUNK_TYPES: Final[dict[str, type]] = {
+    "user_message_chunk": updates.UserMessageChunk,
+    "agent_message_chunk": updates.AgentMessageChunk,
+    "agent_thought_chunk": updates.AgentThoughtChunk,
+}
+
 _STATES: Final = frozenset(
     {SessionState.RUNNING, SessionState.IDLE, SessionState.REQUIRES_ACTION, SessionState.UNKNOWN}
 )
@@ -83,6 +89,14 @@ class Narrowing:
         """Return the updates that the client gets now for one update of the agent."""
         narrow = _NARROW.get(type(update))
         return [update] if narrow is None else narrow(self, self._session(session_id), update)
+
+    def passes_text(self, session_id: str, kind: str, message_id: str) -> bool:
+        """Return whether pieces of text of a message pass as they are."""
+        return self._session(session_id).messages.passes(_CHUNK_TYPES[kind], message_id)
+
+    def note_text(self, session_id: str, kind: str, message_id: str, text: str) -> None:
+        """Note a piece of text that passed as it is."""
+        self._session(session_id).messages.note_text(_CHUNK_TYPES[kind], message_id, text)
 
     def pending(self, session_id: str) -> list[str]:
         """Return which kinds of updates wait to be taken."""

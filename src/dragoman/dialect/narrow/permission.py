@@ -35,19 +35,22 @@ def narrow_question(
     """Return the updates that must come before a permission request, and the request as the client gets it."""
     before: list[Any] = []
     known = calls.find(_call_id(params))
-    own_title = params.tool_call.title or (known.title if known is not None else None)
+    call = params.tool_call
+    if type(params.subject) is CommandSubject:
+        call = _command_call(call, params.subject, is_known=known is not None)
+    own_title = call.title or (known.title if known is not None else None)
     if _is_about_call(params) or known is not None:
-        call = params.tool_call if own_title or not params.title else with_members(params.tool_call, title=params.title)
-        if type(params.subject) is CommandSubject:
-            call = with_members(_command_call(call, params.subject), tool_call_id=_call_id(params))
+        if not own_title and params.title:
+            call = with_members(call, title=params.title)
         before, call = calls.narrow_subject(call)
     else:
         losses.add(Loss.PERMISSION_SUBJECT)
-        call = _made_up_call(params, losses)
-    text = _question_text(params, own_title if _is_about_call(params) or known is not None else call.title or None)
+        call = _made_up_call(call, params, losses)
+        own_title = call.title or None
+    content = call.content if isinstance(call.content, list) else calls.rendered_content(call.tool_call_id)
+    text = _question_text(params, own_title, content)
     if text:
         losses.add(Loss.PERMISSION_TEXT)
-        content = call.content if isinstance(call.content, list) else calls.rendered_content(call.tool_call_id)
         call = with_members(call, content=[text_item(text), *content])
         if (known := calls.find(call.tool_call_id)) is not None:
             known.must_restore = True
@@ -73,22 +76,23 @@ def _call_id(params: RequestPermissionParams) -> str:
     return named if isinstance(named, str) else params.tool_call.tool_call_id
 
 
-def _command_call(call: ToolCallUpdate, subject: CommandSubject) -> ToolCallUpdate:
-    """Return the tool call of a question about a command, with the command."""
+def _command_call(call: ToolCallUpdate, subject: CommandSubject, is_known: bool) -> ToolCallUpdate:
+    """Return the tool call of a question about a command; a call that is known keeps its own title."""
+    if isinstance(subject.tool_call_id, str):
+        call = with_members(call, tool_call_id=subject.tool_call_id)
     if call.raw_input is UNSET or call.raw_input is None:
         call = with_members(call, raw_input={"command": subject.command, "cwd": subject.cwd})
-    return call if call.kind else with_members(call, kind=ToolKind.EXECUTE)
+    named: ToolCallUpdate = with_members(
+        call, kind=call.kind or ToolKind.EXECUTE, title=UNSET if is_known else call.title
+    )
+    return named
 
 
-def _made_up_call(params: RequestPermissionParams, losses: LossReports) -> ToolCallUpdate:
+def _made_up_call(call: ToolCallUpdate, params: RequestPermissionParams, losses: LossReports) -> ToolCallUpdate:
     """Return a tool call that nothing else refers to."""
-    call = params.tool_call
-    if type(params.subject) is CommandSubject:
-        call = _command_call(call, params.subject)
     items = [each for item in call.content or () for each in narrow_item(item, losses)]
     made_up: ToolCallUpdate = with_members(
         call,
-        tool_call_id=_call_id(params),
         title=call.title or params.title or call.name or call.tool_call_id,
         kind=call.kind or ToolKind.OTHER,
         content=items or UNSET,
@@ -98,10 +102,12 @@ def _made_up_call(params: RequestPermissionParams, losses: LossReports) -> ToolC
     return made_up
 
 
-def _question_text(params: RequestPermissionParams, shown_title: str | None) -> str:
-    """Return what the question says beyond the title of its tool call."""
+def _question_text(params: RequestPermissionParams, shown_title: str | None, content: list[Any]) -> str:
+    """Return what the question says beyond the title and the contents of its tool call."""
     lines = [params.title] if params.title and shown_title and params.title != shown_title else []
-    return "\n\n".join([*lines, *([params.description] if params.description else [])])
+    if params.description and text_item(params.description) not in content:
+        lines.append(params.description)
+    return "\n\n".join(lines)
 
 
 def _narrow_option(option: PermissionOption, losses: LossReports) -> PermissionOption:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.dialect.dialects import Dialect, load_dialect
+from dragoman.dialect.dialects import load_dialect
 from dragoman.dialect.emulator import SessionIds
-from dragoman.dialect.losses import losses, message_shape, result_losses, without_empty
+from dragoman.dialect.narrow import NARROWED_METHODS
 from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
 from dragoman.engine.connection import EOF_GRACE, Connection, Tap
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
@@ -24,6 +24,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.client.callbacks import mark_login_methods
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
+from dragoman.roles.proxy.lost_members import LostMembers, initialize_losses
 from dragoman.schema.base import encode
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
@@ -39,12 +40,6 @@ POLL_INTERVAL = 0.2
 
 # The protocol version of the vocabulary. A client that asks for a later one is answered with it.
 VERSION = 1
-
-# Shapes of messages whose losses were looked for; of more, all are looked at again. No two peers use as many.
-MAX_SHAPES = 10_000
-
-_RESULT = " result"
-FindLosses = Callable[[Dialect, Side, str, Any], list[str]]
 
 _PROMPT = "session/prompt"
 
@@ -86,10 +81,10 @@ class Relay:
         self._dialer = dialer
         self._claims: dict[tuple[Side, str], Handler] = {}
         self._forwarded: dict[tuple[Side, Id], _Forwarded] = {}
-        self._seen_shapes: set[int] = set()
         self._agent_by_session: dict[str, ConnectedAgent] = {}  # if there is more than one agent process
         self._agent: ConnectedAgent | None = None
         self.same_dialect = False
+        self._narrows = False  # whether the client knows less than the agent tells
         self.client = Connection(
             transport,
             Side.AGENT,
@@ -99,6 +94,7 @@ class Relay:
             peer_dialect=None if client_dialect == "auto" else load_dialect(client_dialect),
             report=report,
         )
+        self._lost = LostMembers(self.client.sender.report_once)
         self._answer_forwarded = asyncio.Event()  # set when a forwarded request has its answer
         self._is_client_reading: Callable[[], bool] | None = getattr(transport, "has_reader", None)
         if self._is_client_reading is not None:
@@ -186,21 +182,16 @@ class Relay:
             for end in (self.client, connected.connection):
                 end.sender.emulation = end.peer.emulator = None
             self.client.tap = self._frame_tap(self.client, Side.AGENT)
+        elif connected.connection.dialect.is_wide and not self.client.dialect.is_wide:
+            self.client.narrow_updates(self._report_narrowed_losses)
+            self._narrows = True
         self._listen_to(connected.connection)
         self.report(f"client speaks {self.client.sender.codec.dialect.name}, agent speaks {self._dialer.dialect}")
         if not self.same_dialect:
-            self._report_initialize_losses(raw_params, connected)
+            ends = connected.connection.dialect, json_values(raw_params), self.client.dialect
+            for line in initialize_losses(*ends, connected.initialize_values):
+                self.report(line)
         return mark_login_methods(connected.initialize_values)
-
-    def _report_initialize_losses(self, params: Any, connected: ConnectedAgent) -> None:
-        """Report in one line for each side what it does not learn of the other one."""
-        for dialect, find, source in (
-            (connected.connection.dialect, losses, json_values(params)),
-            (self.client.dialect, result_losses, connected.initialize_values),
-        ):
-            lost = without_empty(find(dialect, Side.AGENT, "initialize", source), source)
-            if lost := [path for path in lost if path not in _EXPECTED]:
-                self.report(f"initialize: {dialect.name} cannot carry {', '.join(lost)}")
 
     def _listen_to(self, agent: Connection) -> None:
         """Install the fastest tap for the agent's updates."""
@@ -323,8 +314,9 @@ class Relay:
     ) -> Awaitable[None] | None:
         """Send the message on the other connection; its answer comes back the same way."""
         method = incoming.method
-        if not self.same_dialect:
-            self._report_losses(receiver, method, incoming.values, target.dialect, losses)
+        is_narrowed = self._narrows and receiver is Side.CLIENT and method in NARROWED_METHODS
+        if not self.same_dialect and not is_narrowed:
+            self._lost.report_call(receiver, method, incoming.values, target.dialect)
         if not incoming.is_request:
             target.notify(incoming.method, incoming.values, foreign=True)
             return target.transport.drain() if target.transport.congested() else None
@@ -337,8 +329,7 @@ class Relay:
             self._forget_request(receiver, origin)
             values = json_values(result) if error is None else None
             if not self.same_dialect:
-                dialect = self.connection_to(receiver.other).dialect
-                self._report_losses(receiver, method, values, dialect, result_losses, _RESULT)
+                self._lost.report_result(receiver, method, values, self.connection_to(receiver.other).dialect)
             done(values, error)
 
         id = target.call(incoming.method, incoming.values, answer, raw=True)
@@ -361,38 +352,9 @@ class Relay:
 
         return cancel
 
-    def _report_losses(
-        self, receiver: Side, method: str, source: Any, dialect: Dialect, find: FindLosses, suffix: str = ""
-    ) -> None:
-        """Report, once, each member that the other dialect cannot carry; look only at new shapes of messages."""
-        if not isinstance(source, dict):
-            return
-        shape = hash((receiver, method, suffix, message_shape(source)))
-        if shape in self._seen_shapes:
-            return
-        if len(self._seen_shapes) >= MAX_SHAPES:
-            self._seen_shapes.clear()
-        self._seen_shapes.add(shape)
-        update = source.get("update")
-        kind = f" ({update.get('sessionUpdate')})" if isinstance(update, dict) else suffix
-        expected = _EXPECTED | _EMULATED.get(method + suffix, frozenset())
-        for path in find(dialect, receiver, method, source):
-            if path not in expected and path != method:  # a whole message is reported when it is not forwarded
-                self.client.sender.report_once(f"{method}{kind}: {dialect.name} cannot carry {path}")
-
-
-# Members that every dialect but v1 leaves to its emulator; they are not lost.
-_EXPECTED = frozenset({"sessionId", "protocolVersion", "cwd", "mcpServers"})
-
-# Members with another form in a dialect (a command line, a text, a boolean), or handled by the emulator.
-_EMULATED: dict[str, frozenset[str]] = {
-    "fs/read_text_file": frozenset({"line", "limit"}),
-    "terminal/create": frozenset({"command", "args", "args[]", "env", "outputByteLimit"}),
-    "session/request_permission": frozenset({"options[]", "options[].kind", "toolCall.rawInput", "toolCall.status"}),
-    "session/request_permission result": frozenset({"outcome.outcome", "outcome.optionId"}),
-    "session/set_config_option result": frozenset({"configOptions", "configOptions[]"}),
-    "terminal/wait_for_exit result": frozenset({"exitCode"}),
-}
+    def _report_narrowed_losses(self, method: str, params: Any) -> None:
+        """Report what the client's dialect cannot carry of a message that was narrowed before."""
+        self._lost.report_call(Side.CLIENT, method, json_values(params), self.client.dialect)
 
 
 def text_chunk_tap(source: Connection, target: Connection) -> Tap:
