@@ -36,7 +36,7 @@ def run_list(command: str, arguments: list[str]) -> int:
         exists = bool(path) and os.path.exists(path)
         state = fault or ", ".join(entry.title for entry in entries) or ("no agents yet" if exists else "")
         shown = path.replace(os.path.expanduser("~"), "~", 1) if path.startswith(os.path.expanduser("~/")) else path
-        place = "nothing to write; show prints a command" if editor.form == COMMAND else shown
+        place = "(show prints a command)" if editor.form == COMMAND else shown
         lines.append(f"{editor.name:{names}}  {editor.title:{titles}}  {place}")
         if state:
             lines.append(f"{'':{names}}  {state}")
