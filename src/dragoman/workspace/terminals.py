@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,16 @@ _START_ERRORS: dict[int, tuple[str, str]] = {
     errno.ENOEXEC: (Kind.INVALID_PARAMS, "is not a program; name its interpreter"),
     errno.E2BIG: (Kind.TOO_LARGE, "has more arguments and environment than the system takes"),
 }
+
+
+# What the ids of our terminals begin with; 16 hexadecimal digits follow.
+ID_PREFIX = "term_"
+_OWN_ID = re.compile(rf"{ID_PREFIX}[0-9a-f]{{16}}")
+
+
+def is_own_id(id: str) -> bool:
+    """Tell whether an id is one that a workspace of ours gives its terminals."""
+    return _OWN_ID.fullmatch(id) is not None
 
 
 class Terminals:
@@ -110,7 +121,7 @@ class Terminals:
         size = _terminal_size(rows, columns) if pty else None
         environ |= self._marker_variable()
         started = self._start_command(command, args, cwd, environ, separate_streams, size, is_resolved)
-        id = f"term_{os.urandom(8).hex()}"
+        id = f"{ID_PREFIX}{os.urandom(8).hex()}"
         terminal = Terminal(id, started, tail, self._grace, lambda: self._open.pop(id, None))
         self._open[id] = terminal
         self._unreaped = [other for other in self._unreaped if not other.is_reaped]

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Turn, WorkspaceAccess
+from dragoman.host.auth.roles import MemorySessionRoles
+from dragoman.host.room.shown_terminals import OUTPUT_GONE
 from dragoman.store.memory import MemoryStore
 from tests.acceptance.draft import Raw
 from tests.host.memory_host import Hosted, running_host
@@ -112,6 +114,17 @@ async def test_a_client_without_the_terminal_is_shown_its_output_as_text(tmp_pat
         assert "terminalId" not in str(raw.received)
         late, _ = await join(hosted, tmp_path, session)
         assert last_content(late) == OUTPUT
+
+
+async def test_after_a_restart_of_the_host_history_has_no_ids_of_terminals_that_are_gone(tmp_path: Path) -> None:
+    kept: Any = {"store": MemoryStore(), "session_roles": MemorySessionRoles(), "make_guard": free_guard}
+    async with running_host(showing, **kept) as hosted:
+        raw, session = await join(hosted, tmp_path)
+        await prompt(raw, session, "run")
+    async with running_host(showing, **kept) as hosted:
+        late, _ = await join(hosted, tmp_path, session)
+        assert last_content(late) == [{"type": "content", "content": {"type": "text", "text": OUTPUT_GONE}}]
+        assert "terminalId" not in str(late.received)
 
 
 async def test_the_owner_of_a_terminal_sees_it_under_its_own_id(tmp_path: Path) -> None:

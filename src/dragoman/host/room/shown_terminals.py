@@ -12,6 +12,7 @@ from dragoman.roles.client.workspace import MAX_SHOWN_TERMINALS
 from dragoman.schema.content import TextContent
 from dragoman.schema.toolcall import TerminalEmbed, ToolCallBlock
 from dragoman.schema.update import ToolCallProgress, UpdateParams
+from dragoman.workspace.terminals import is_own_id
 
 if TYPE_CHECKING:
     from dragoman.host.host_client import HostClient
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 # The end of a command's output that members are sent (characters). It is not logged: it may be long and belongs to the
 # tool call that shows it.
 MAX_OUTPUT = 32_000
+
+
+# Shown instead of a terminal that no process has any more, such as after a restart of the host.
+OUTPUT_GONE = "[the output of this command is no longer available]"
 
 
 class ClientTerminal(msgspec.Struct):
@@ -54,12 +59,17 @@ class ShownTerminals:
         return msgspec.structs.replace(update, content=content)
 
     def _blocks_for(self, client: HostClient, block: Any) -> Iterator[Any]:
-        """Yield the terminal for its owner, its output for others; a terminal that the agent made up as it is."""
+        """Yield the terminal for its owner, its output for others; a terminal that the agent made up as it is.
+
+        Of a terminal of ours that is gone, nobody can show anything, so clients are told that.
+        """
         id = block.terminal_id if isinstance(block, TerminalEmbed) else ""
         known = self._client_terminals.get(id)
         output = self._output(id) if TERMINALS not in client.topics else None
         if known is not None and known.owner == client.id:
             yield msgspec.structs.replace(block, terminal_id=known.id)
+        elif output is None and is_own_id(id) and TERMINALS not in client.topics:
+            yield ToolCallBlock(content=TextContent(text=OUTPUT_GONE))
         elif output is None:
             yield block
         elif output:
