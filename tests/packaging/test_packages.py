@@ -122,6 +122,13 @@ def test_what_editors_do_not_show_is_noted(tmp_path: Path) -> None:
 # --- archives -------------------------------------------------------------------------------------------------
 
 
+def test_packing_is_reported_archive_by_archive(tmp_path: Path) -> None:
+    steps: list[str] = []
+    read_source(str(make_folder(tmp_path / "banjo")), steps.append)
+    assert steps[0] == "packing banjo-darwin-aarch64.tar.gz"
+    assert len(steps) == 4
+
+
 @pytest.mark.item("003-22")
 def test_archives_are_named_as_the_manifest_needs_them(tmp_path: Path) -> None:
     package, rules = build(make_folder(tmp_path / "banjo"), "zed-extension")

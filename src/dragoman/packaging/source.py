@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -33,8 +34,8 @@ class Source(msgspec.Struct, kw_only=True):
     archives: dict[str, bytes] = {}  # by file name
 
 
-def read_source(folder: str) -> Source:
-    """Read and check a folder; what is wrong is in the findings."""
+def read_source(folder: str, report: Callable[[str], None] = lambda text: None) -> Source:
+    """Read and check a folder; what is wrong is in the findings. `report` gets each step that can take long."""
     findings = Findings()
     pyproject = _read_pyproject(folder, findings)
     manifest = _read_manifest(folder, pyproject, findings)
@@ -48,7 +49,7 @@ def read_source(folder: str) -> Source:
             source.license_text = _read_text(os.path.join(folder, name)) or ""
             source.license = recognize_license(source.license_text)
     source.readme = _read_text(os.path.join(folder, "README.md")) or ""
-    _pack(source)
+    _pack(source, report)
     return source
 
 
@@ -166,7 +167,7 @@ def _read_icon(source: Source) -> None:
     source.findings.notes += found_icon.notes
 
 
-def _pack(source: Source) -> None:
+def _pack(source: Source, report: Callable[[str], None]) -> None:
     """Make the archives of the targets that have a build, and put their digests into the manifest."""
     findings = source.findings
     for platform, target in targets_of(source.manifest).items():
@@ -181,6 +182,7 @@ def _pack(source: Source) -> None:
             continue
         check_program(folder, platform, cmd, findings)
         name = archive_name(url)
+        report(f"packing {name}")
         try:
             data = pack_folder(folder, name)
         except ValueError as error:

@@ -60,7 +60,7 @@ def main(command: str, arguments: list[str]) -> int:
     if not os.path.isdir(folder):
         parser.error(f"{options.folder} is no folder")
     out = os.path.abspath(options.out) if options.out else os.path.join(folder, "build", options.kind)
-    source = read_source(folder)
+    source = read_source(folder, _progress if sys.stderr.isatty() else lambda text: None)
     if agent:
         try:
             _try_agent(agent, source)
@@ -73,6 +73,10 @@ def main(command: str, arguments: list[str]) -> int:
     paths = [] if findings.faults or options.check else write_package(package, out)
     _report(findings, paths, out, is_json=options.json)
     return exit_codes.FAILED if findings.faults else exit_codes.OK
+
+
+def _progress(text: str) -> None:
+    print(f"{sanitize_line(text)} ...", file=sys.stderr, flush=True)
 
 
 def _try_agent(command: list[str], source: Source) -> None:
