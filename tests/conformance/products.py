@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dragoman.dialect.dialects import DIALECT_NAMES
+from dragoman.conformance.requirement import CHECKED_DIALECTS
 
 ROOT = Path(__file__).parents[2]
 DRAGOMAN = [sys.executable, "-P", "-m", "dragoman"]
@@ -37,7 +37,7 @@ PRODUCTS = {
             "--dialect",
             dialect,
         ]
-        for dialect in DIALECT_NAMES
+        for dialect in CHECKED_DIALECTS
     },
     "translate-auto": [*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", "draft"],  # banjo is detected as v1
     "attach": [*DRAGOMAN, "attach"],

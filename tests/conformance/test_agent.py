@@ -11,10 +11,9 @@ import pytest
 
 from dragoman.conformance.harness.client_answers import ANSWERS
 from dragoman.conformance.harness.peer import PROCESS, ReceivedFrame
-from dragoman.conformance.requirement import Requirement, requirements
+from dragoman.conformance.requirement import CHECKED_DIALECTS, Requirement, requirements
 from dragoman.conformance.runner import try_one
 from dragoman.conformance.verdict import Evidence, Outcome, Verdict
-from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.transport.base import Transport
 from tests.conformance.checked_agents import (
     AGENT,
@@ -38,7 +37,7 @@ WRONG = (Outcome.FAIL, Outcome.INCONCLUSIVE)
 # An unexpected verdict is tried again with the timeouts of processes, because the machine may be busy.
 
 
-@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+@pytest.mark.parametrize("dialect", CHECKED_DIALECTS)
 def test_our_agent_passes_every_requirement(dialect: str) -> None:
     verdicts = check_all(our_agent(dialect), AGENT)
     doubtful = [requirements()[id] for id, each in verdicts.items() if each.outcome in WRONG]

@@ -10,12 +10,14 @@ from typing import Any
 
 from dragoman.dialect.dialects import load_dialect
 from dragoman.dialect.emulator import (
+    AllowReply,
     Deliver,
     EmulatorSettings,
     Flow,
     FlowMaker,
     NotifyUser,
     Pass,
+    Reply,
     SendNotification,
     SendRequest,
     SessionIds,
@@ -23,7 +25,7 @@ from dragoman.dialect.emulator import (
 )
 from dragoman.dialect.narrow.emulator import NarrowingEmulator
 from dragoman.engine.codec import decode_as, json_values
-from dragoman.engine.emulation import Flows
+from dragoman.engine.emulation import FlowRun, Flows
 from dragoman.errors import ProtocolError
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
@@ -89,10 +91,12 @@ class EmulatorHarness:
         self.wire: list[tuple[str, Any]] = []  # what the peer gets, as it spells it
         self.ours: list[tuple[str, Any]] = []  # what our side gets, in the vocabulary
         self.reports: list[str] = []
+        self.runs: list[FlowRun] = []  # of the peer's calls
         self._flows = Flows(self._execute)
         self._theirs_open: list[tuple[str, Answer]] = []
         self._ours_open: list[tuple[str, Answer]] = []
         self._asleep: list[Answer] = []
+        self._replies: dict[str, EmulatedCall] = {}
 
     # --- what the test does -------------------------------------------------------------------------------------
 
@@ -108,7 +112,20 @@ class EmulatorHarness:
         if name == "initialize":
             self.emulator.note_initialize(struct)
         make: FlowMaker = self.emulator.incoming.get(name, _pass)
-        self._flows.start(make(self.emulator, struct), self._passing(name, row.request, self._deliver), asked.done)
+        execute = self._passing(name, row.request, self._deliver)
+
+        def execute_or_allow(effect: Any, answer: Answer) -> Any:
+            if not isinstance(effect, AllowReply):
+                return execute(effect, answer)
+            self._replies[effect.key] = asked
+            answer(None, None)
+            return None
+
+        def done(result: Any, error: ProtocolError | None) -> None:
+            if asked.is_open:
+                asked.done(result, error)
+
+        self.runs.append(self._flows.start(make(self.emulator, struct), execute_or_allow, done))
         return asked
 
     def send_call(self, method: str, params: Any) -> EmulatedCall:
@@ -165,6 +182,12 @@ class EmulatorHarness:
             self._deliver(effect.method, effect.params, effect.request, answer)
         elif isinstance(effect, Sleep):
             self._asleep.append(answer)
+        elif isinstance(effect, Reply):
+            asked = self._replies.pop(effect.key, None)
+            if asked is not None:
+                asked.done(effect.result, effect.error)
+                self.wire.append(("answer", asked.result if effect.error is None else effect.error.kind))
+            answer(None, None)
         else:
             assert isinstance(effect, NotifyUser), effect
             self.reports.append(effect.text)

@@ -20,7 +20,7 @@ from dragoman.testing import ScriptedPeer
 from dragoman.transport.base import Transport, WrappedTransport
 from dragoman.transport.memory import memory_pair
 from dragoman.wire.frames import Frame
-from tests.pairs.words import WORDS, Event, Json, Words
+from tests.pairs.words import ALL_WORDS, Event, Json, Words
 
 CWD = "/home/user/project"
 BOUND = 20.0
@@ -74,7 +74,13 @@ class HandClient:
     async def event(self, wanted: Event) -> None:
         """Serve the agent until it says this."""
         while wanted not in self.events:
-            self._serve(await self._peer.receive())
+            await self.serve_next()
+
+    async def serve_next(self) -> None:
+        """Serve one message of the agent."""
+        message = await self._peer.receive()
+        if "method" in message:
+            self._serve(message)
 
     async def open(self, *, files: bool = True, terminals: bool = True, cwd: str = CWD) -> None:
         """Initialize and make a session."""
@@ -259,7 +265,7 @@ async def meeting(
             who.dialect = agent
             serving = asyncio.create_task(who.serve(wire, report=reports.append))
         else:
-            serving = asyncio.create_task(_until_left(HandAgent(wire, WORDS[agent], who)))
+            serving = asyncio.create_task(_until_left(HandAgent(wire, ALL_WORDS[agent], who)))
         relay = Relay(
             front,
             Dialer(back, dialect=agent, cwd=CWD, report=reports.append),
@@ -269,7 +275,7 @@ async def meeting(
         )
         running = asyncio.create_task(relay.run())
         try:
-            yield Meeting(HandClient(outside, WORDS[client], allow=allow), wire, reports, WORDS[agent])
+            yield Meeting(HandClient(outside, ALL_WORDS[client], allow=allow), wire, reports, ALL_WORDS[agent])
         finally:
             await outside.close()
             await asyncio.gather(running, serving)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from dragoman import Agent
 from dragoman.dialect.dialects import DIALECT_NAMES, load_dialect
+from dragoman.dialect.text_chunk import parse_chunk
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.roles.agent.agent import emulator_settings as ledger_settings
@@ -29,9 +30,9 @@ from dragoman.transport.memory import memory_pair
 from dragoman.wire.envelope import Envelope
 from tests.pairs.peers import BOUND
 from tests.pairs.test_cancel import Between, between
-from tests.pairs.words import WORDS, Json
+from tests.pairs.words import ALL_WORDS, WORDS, Json
 
-PAIRS = [(client, agent) for client in DIALECT_NAMES for agent in DIALECT_NAMES if client != agent]
+PAIRS = [(client, agent) for client in WORDS for agent in WORDS if client != agent]
 
 # Session ids: the open one, and one that nobody opened.
 OPENED = ("s", "elsewhere", "")
@@ -127,7 +128,7 @@ async def test_a_bare_text_chunk_takes_the_fast_path(client: str, agent: str) ->
 @pytest.mark.parametrize("name", DIALECT_NAMES)
 @pytest.mark.parametrize("junk", [b"null", b"[]", b"{}", b"7", b'"\xff"', b'{"sessionId":"\\ud800"}', b"[" * 2000])
 def test_everything_but_bare_text_takes_the_normal_path(name: str, junk: bytes) -> None:
-    assert load_dialect(name).chunk_form.parse_params(msgspec.Raw(junk)) is None
+    assert parse_chunk(load_dialect(name).chunk_forms, msgspec.Raw(junk)) is None
 
 
 def wide_text() -> st.SearchStrategy[str]:
@@ -143,7 +144,7 @@ def test_sending_gives_the_same_result_on_both_paths(name: str, texts: list[tupl
         ours, theirs = memory_pair()
         connection = Agent("says", version="1", dialect=name).start_connection(ours, report=lambda _: None)
         peer = ScriptedPeer(theirs)
-        await peer.request(1, "initialize", WORDS[name].initialize(True, True, "/"))
+        await peer.request(1, "initialize", ALL_WORDS[name].initialize(True, True, "/"))
         if not is_short:
             connection.sender._send_chunk = lambda params: False  # type: ignore[method-assign]
         for kind, text in texts:

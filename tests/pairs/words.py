@@ -318,4 +318,50 @@ def _draft_output(output: Json) -> Event:
     return ("text", output["text"])
 
 
+def _v2() -> Words:
+    """v2: v1's names with `info`, ids of messages, and states."""
+    v1 = official("v1")
+    return v1._replace(
+        name="v2",
+        initialize=lambda files, terminals, cwd: {
+            "protocolVersion": 2,
+            "info": {"name": "hand", "version": "1"},
+            "capabilities": {},
+        },
+        new=lambda cwd, session: {"cwd": cwd},
+        load=lambda session, cwd: {"sessionId": session, "cwd": cwd, "replayFrom": {"type": "start"}},
+        event=lambda params: _v2_event(params["update"]),
+        introduction={
+            "protocolVersion": 2,
+            "info": {"name": "hand", "version": "1"},
+            "capabilities": {"session": {}},
+        },
+        stopped={"messageId": "m1"},
+        say=lambda session, text: {
+            "sessionId": session,
+            "update": {
+                "sessionUpdate": "agent_message_chunk",
+                "messageId": "a1",
+                "content": {"type": "text", "text": text},
+            },
+        },
+        offers=lambda params: (False, False),
+    )
+
+
+def _v2_event(update: Json) -> Event:
+    kind = update["sessionUpdate"]
+    if kind == "state_update":
+        return (update["state"], update["stopReason"]) if "stopReason" in update else (update["state"],)
+    if kind == "user_message":
+        return ("user message", "".join(block["text"] for block in update["content"]))
+    if kind == "plan_update":
+        return ("plans", *((entry["content"], entry["status"]) for entry in update["plan"]["entries"]))
+    return _official_event(update)
+
+
+V2 = _v2()
 WORDS = {words.name: words for words in (official("v1"), official("banjo"), Y2025, CROW, DRAFT)}
+
+# v2 answers prompts at once and lends no files, so most tests of pairs have their own form for it.
+ALL_WORDS = {**WORDS, "v2": V2}

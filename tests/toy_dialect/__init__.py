@@ -16,6 +16,6 @@ DIALECT = Dialect(
     lift_result=codec.lift_result,
     lower_result=codec.lower_result,
     error_codes=CODES,
-    chunk_form=tables.CHUNK,
+    chunk_forms=tables.CHUNK_FORMS,
     cancels=True,
 )

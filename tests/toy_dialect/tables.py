@@ -10,7 +10,9 @@ from dragoman.dialect.v1.tables import CHUNK_KINDS
 NAME: Final = "toy"
 METHODS: Final = {"say": "session/prompt"}
 MEMBERS: Final = {"chat": "sessionId", "hello": "protocolVersion"}
-CHUNK: Final = ChunkForm(
-    {"chat": SESSION, "update": {"sessionUpdate": KIND, "content": {"type": "text", "text": TEXT}}},
-    {kind: kind for kind in CHUNK_KINDS},
+CHUNK_FORMS: Final = (
+    ChunkForm(
+        {"chat": SESSION, "update": {"sessionUpdate": KIND, "content": {"type": "text", "text": TEXT}}},
+        {kind: kind for kind in CHUNK_KINDS},
+    ),
 )

@@ -6,13 +6,19 @@ look like v1 clients, and v1 reads banjo's additions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dragoman.dialect.dialects import load_dialect
+from dragoman.dialect.dialects import dialect_of_version, load_dialect
+from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
 
 # The order in which an unknown agent is tried. Banjo agents understand v1.
 TRY_ORDER = ("v1", "draft", "crow", "2025.1")
+
+# Offered to an agent that refuses the version of the first try, or that understands nothing else. It need not be
+# tried before: an agent that has it answers the first try as well, unless it has nothing else.
+NEXT_VERSION = "v2"
 
 
 class Sign(NamedTuple):
@@ -22,6 +28,7 @@ class Sign(NamedTuple):
     has: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
     strings: tuple[str, ...] = ()
+    least_version: int = 0
 
     def fits(self, values: dict[str, Any]) -> bool:
         """Return whether an object shows this dialect."""
@@ -29,13 +36,20 @@ class Sign(NamedTuple):
             all(name in values for name in self.has)
             and not any(name in values for name in self.lacks)
             and all(isinstance(values.get(name), str) for name in self.strings)
+            and (not self.least_version or _version(values) >= self.least_version)
         )
+
+
+def _version(values: dict[str, Any]) -> int:
+    version = values.get("protocolVersion")
+    return version if isinstance(version, int) else 0
 
 
 # The params of a client's first message, by method. The first sign that fits decides.
 CLIENT_SIGNS: dict[str, list[Sign]] = {
     "initialize": [
-        # The draft and v2 have the same capabilities; only v2 has `info`.
+        # The draft and v2 have the same capabilities; only v2 has `info`. Version 1 with `info` is v1.
+        Sign("v2", has=("protocolVersion", "info"), least_version=2),
         Sign("draft", has=("protocolVersion", "capabilities"), lacks=("clientCapabilities", "info")),
         Sign("v1", has=("protocolVersion",)),
         Sign("2025.1", strings=("protocol_version",)),
@@ -79,6 +93,7 @@ AGENT_SIGNS = [
     Sign("2025.1", has=("agent_info",), lacks=("protocol_version",)),
     Sign("crow", has=("agent_info",)),
     Sign("v1", has=("agentCapabilities",)),
+    Sign("v2", has=("info",)),
     Sign("draft", has=("agentInfo", "capabilities")),
     Sign("crow", has=("protocol_version",)),
 ]
@@ -87,6 +102,24 @@ AGENT_SIGNS = [
 def dialect_of_client(method: str, params: Any) -> str | None:
     """Return the dialect of a client from its first message; None if undecided."""
     return _first_fit(CLIENT_SIGNS.get(method, []), params if isinstance(params, dict) else {})
+
+
+def served_dialect(name: str, versions: Sequence[int]) -> str:
+    """Return the dialect in which a client is answered that shows this one: the highest version that both have.
+
+    Raise unsupported_version if there is none.
+    """
+    asked = load_dialect(name).version
+    if asked is None or asked in versions:
+        return name
+    lower = [version for version in versions if version < asked]
+    if not lower:
+        raise ProtocolError(
+            Kind.UNSUPPORTED_VERSION,
+            f"version {asked} is not supported; use {' or '.join(map(str, versions))}",
+            {"requested": asked, "supported": list(versions)},
+        )
+    return dialect_of_version(max(lower))
 
 
 def dialect_of_agent(result: Any) -> str | None:

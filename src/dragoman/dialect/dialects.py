@@ -52,10 +52,12 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     lift_result: TranslateResult
     lower_result: TranslateResult
     error_codes: dict[str, int]
-    chunk_form: ChunkForm  # of a plain text chunk, which bypasses codec and flow
+    chunk_forms: tuple[ChunkForm, ...]  # of plain text chunks, which bypass codec and flow
     emulators: Mapping[Side, Callable[[Side, EmulatorSettings], Emulator]] = {}  # by the side of the peer
     # Pattern and replacement, by the side that receives the call: the names of members that an error can be about.
     error_paths: Mapping[Side, tuple[tuple[str, str], ...]] = {}
+    # Method, or method and " result" -> members that the codec does not carry and the emulator does.
+    emulated_members: Mapping[str, frozenset[str]] = {}
 
     # --- traits of the protocol
     native: NativeForm | None = None  # set if the vocabulary passes as it is
@@ -86,6 +88,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the vocabulary passes as it is."""
         return self.native is not None
 
+    @property
+    def has_message_ids(self) -> bool:
+        """Whether chunks can carry the id of their message."""
+        return any(form.has_ids for form in self.chunk_forms)
+
     def open_emulator(self, peer_side: Side, settings: EmulatorSettings) -> Emulator | None:
         """Return the emulator for a peer of this side; None if it needs none."""
         make = self.emulators.get(peer_side)
@@ -107,14 +114,16 @@ def parts_of(codec: ModuleType, tables: ModuleType) -> dict[str, Any]:
         "lift_result": codec.lift_result,
         "lower_result": codec.lower_result,
         "error_codes": tables.CODES,
-        "chunk_form": tables.CHUNK,
+        "chunk_forms": tables.CHUNK_FORMS,
         "error_paths": getattr(tables, "ERROR_PATHS", {}),
+        "emulated_members": getattr(tables, "EMULATED_MEMBERS", {}),
     }
 
 
 # Name -> package with a `DIALECT`. A dialect is one row here and one rule in detect.py.
 PACKAGES: Final[dict[str, str]] = {
     "v1": "dragoman.dialect.v1",
+    "v2": "dragoman.dialect.v2",
     "banjo": "dragoman.dialect.banjo",
     "2025.1": "dragoman.dialect.y2025",
     "crow": "dragoman.dialect.crow",
@@ -124,6 +133,18 @@ DIALECT_NAMES: tuple[str, ...] = tuple(PACKAGES)
 
 # Of a peer that has not shown another one.
 DEFAULT_DIALECT: Final = "v1"
+
+
+# Version of the official protocol -> its dialect.
+NAME_BY_VERSION: Final[dict[int, str]] = {1: "v1", 2: "v2"}
+OFFICIAL_VERSIONS: Final = tuple(NAME_BY_VERSION)
+
+
+def dialect_of_version(version: int) -> str:
+    """Return the dialect of an official version; raise ValueError with the known ones."""
+    if version not in NAME_BY_VERSION:
+        raise ValueError(f"version {version} is not known; choose one of {', '.join(map(str, OFFICIAL_VERSIONS))}")
+    return NAME_BY_VERSION[version]
 
 
 @cache

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from dragoman.dialect.text_chunk import Chunk
+from dragoman.errors import ProtocolError
 from dragoman.schema.initialize import InitializeParams, InitializeResult
 from dragoman.schema.side import Side
 
@@ -66,9 +67,30 @@ class Wake(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Start another flow in parallel; nobody waits for it."""
+    """Start another flow in parallel; nobody waits for it. `Stop` can end it by its name."""
 
     flow: Generator[Any, Any, Any]
+    name: str = ""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """Cancel a started flow and what it waits for; nothing happens if it has ended."""
+
+    name: str
+
+
+class AllowReply(msgspec.Struct, frozen=True):
+    """Let any flow answer the request of this flow by a `Reply` with this key, before this flow ends."""
+
+    key: str
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Answer a request now; what its own flow returns later is dropped."""
+
+    key: str
+    result: Any = None
+    error: ProtocolError | None = None
 
 
 class NotifyUser(msgspec.Struct, frozen=True):
@@ -77,7 +99,20 @@ class NotifyUser(msgspec.Struct, frozen=True):
     text: str
 
 
-Effect = Pass | SendNotification | SendRequest | Deliver | Sleep | Wait | Wake | Start | NotifyUser
+Effect = (
+    Pass
+    | SendNotification
+    | SendRequest
+    | Deliver
+    | Sleep
+    | Wait
+    | Wake
+    | Start
+    | Stop
+    | AllowReply
+    | Reply
+    | NotifyUser
+)
 Flow = Generator[Any, Any, Any]
 FlowMaker = Callable[[Any, Any], Flow]
 ResultObserver = Callable[[Any, Any], None]

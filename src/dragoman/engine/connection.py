@@ -9,14 +9,15 @@ the side we play.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import UNSET, Raw
 
 from dragoman.dialect import detect
-from dragoman.dialect.dialects import DEFAULT_DIALECT, Dialect, load_dialect
+from dragoman.dialect.dialects import DEFAULT_DIALECT, OFFICIAL_VERSIONS, Dialect, load_dialect
 from dragoman.dialect.emulator import EmulatorSettings
+from dragoman.dialect.text_chunk import parse_chunk
 from dragoman.engine import malformed
 from dragoman.engine.codec import STRICT_ERRORS, PeerCodec, decode_strict, json_values, may_have_side_data
 from dragoman.engine.emulation import Emulation, ignore_answer
@@ -63,8 +64,10 @@ class Connection:
         fallback: Handler,
         settings: EmulatorSettings,
         peer_dialect: Dialect | None = None,
+        versions: Sequence[int] = OFFICIAL_VERSIONS,
         report: Callable[[str], None] | None = None,
     ) -> None:
+        """A dialect that is not given is detected; `versions` are the official ones that may be."""
         self.transport = transport
         self.side = side
         self.settings = settings
@@ -86,6 +89,8 @@ class Connection:
         self.ended: asyncio.Event = asyncio.Event()
         self._reader_task: asyncio.Task[None] | None = None
         self._dispatcher_task: asyncio.Task[None] | None = None
+        self._versions = versions
+        self._can_detect = peer_dialect is None
         if peer_dialect is not None:
             self.set_dialect(peer_dialect)
 
@@ -285,7 +290,9 @@ class Connection:
                 is_taken, waiting = self.tap(envelope, frame)
                 if is_taken:
                     return waiting
-            codec = sender.codec or self._detect_dialect(envelope)
+            codec = sender.codec
+            if codec is None or (method == "initialize" and self._can_detect):
+                codec = self._detect_dialect(envelope)
             emulation = sender.emulation
             sink = self.on_update if method == UPDATE and envelope.id is UNSET else None
             if sink is not None and codec.is_native and not (emulation and UPDATE in emulation.emulator.incoming):
@@ -319,18 +326,23 @@ class Connection:
 
     def _lift_chunk(self, codec: PeerCodec, envelope: Envelope) -> Any:
         """Return the update of a text chunk by the fast path; None when it needs the general path."""
-        chunk = None if envelope.params is UNSET else codec.dialect.chunk_form.parse_params(envelope.params)
+        chunk = None if envelope.params is UNSET else parse_chunk(codec.dialect.chunk_forms, envelope.params)
         if chunk is not None and self.sender.emulation is not None:
             chunk = self.sender.emulation.emulator.pass_chunk(chunk)
         return None if chunk is None else update_of(chunk)
 
     def _detect_dialect(self, envelope: Envelope) -> PeerCodec:
+        """Set the dialect that a message shows; until a client is initialized, another initialize may change it."""
+        if self.sender.codec is not None and self.peer.is_initialized:
+            return self.sender.codec
         try:
             params = json_values(envelope.params)
         except ProtocolError:
             params = None
         name = detect.dialect_of_client(str(envelope.method), params) or DEFAULT_DIALECT
-        self.set_dialect(load_dialect(name))
+        dialect = load_dialect(detect.served_dialect(name, self._versions))
+        if self.sender.codec is None or self.sender.codec.dialect is not dialect:
+            self.set_dialect(dialect)
         assert self.sender.codec is not None
         return self.sender.codec
 

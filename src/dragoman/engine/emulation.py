@@ -35,10 +35,11 @@ Execute = Callable[[Any, DoneCallback], CancelEffect | None]
 class Flows:
     """The flows of one connection."""
 
-    __slots__ = ("_execute", "_waiting")
+    __slots__ = ("_execute", "_named", "_waiting")
 
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
+        self._named: dict[str, FlowRun] = {}  # started flows that can be stopped
         self._waiting: dict[str, list[DoneCallback]] = {}
 
     def start(self, flow: Flow, execute: Execute, done: DoneCallback) -> FlowRun:
@@ -70,11 +71,24 @@ class Flows:
             first(effect.value, None)
             answer(True, None)
         elif isinstance(effect, effects.Start):
-            self.start(effect.flow, self._execute, ignore_answer)
+            self._start_parallel(effect)
+            answer(None, None)
+        elif isinstance(effect, effects.Stop):
+            run = self._named.pop(effect.name, None)
+            if run is not None:
+                run.cancel(False)
             answer(None, None)
         else:
             return execute(effect, answer)
         return None
+
+    def _start_parallel(self, effect: effects.Start) -> None:
+        def forget(_: Any, __: ProtocolError | None) -> None:
+            self._named.pop(effect.name, None)
+
+        run = self.start(effect.flow, self._execute, forget)
+        if effect.name and not run.is_over:
+            self._named[effect.name] = run
 
     def _cancel_wait(self, key: str, answer: DoneCallback) -> None:
         """Stop waiting; a later Wake goes to another flow."""
@@ -176,6 +190,7 @@ class Emulation:
         self._flows = Flows(self._execute_effect)
         self._delivered_count = 0
         self._started_count = 0
+        self._early_replies: dict[str, DoneCallback] = {}  # answers of the peer's requests that any flow may give
         self.outgoing_runs: dict[Id, FlowRun] = {}  # our requests whose flows are running
         self.incoming_runs: dict[Id, FlowRun] = {}  # the peer's, by its ids
 
@@ -215,8 +230,14 @@ class Emulation:
             return None
         works: list[Awaitable[None]] = []
         source = incoming.source
+        reply_keys: list[str] = []
 
         def execute(effect: Any, answer: DoneCallback) -> CancelEffect | None:
+            if isinstance(effect, effects.AllowReply):
+                self._early_replies[effect.key] = done
+                reply_keys.append(effect.key)
+                answer(None, None)
+                return None
             if not isinstance(effect, Pass):
                 return self._execute_effect(effect, answer)
             if effect.params is not params:
@@ -229,10 +250,14 @@ class Emulation:
                 answer(None, None)
             return self._delivery_canceller(incoming.id)
 
+        def finish(result: Any, error: ProtocolError | None) -> None:
+            if all(self._early_replies.pop(key, None) is not None for key in reply_keys):
+                done(result, error)
+
         if isinstance(id, UnsetType):
             self._flows.start(flow, execute, done)
         else:
-            self._run_request_flow(flow, execute, done, self.incoming_runs, id)
+            self._run_request_flow(flow, execute, finish, self.incoming_runs, id)
         return _await_all(works) if works else None
 
     def run_outgoing(self, method: str, source: Any, done: DoneCallback, *, raw: bool = False) -> Id | UnsetType:
@@ -322,6 +347,11 @@ class Emulation:
             return self._delivery_canceller(self._deliver(effect, answer))
         elif isinstance(effect, effects.Sleep):
             return self._sleep(effect.seconds, answer)
+        elif isinstance(effect, effects.Reply):
+            reply = self._early_replies.pop(effect.key, None)
+            if reply is not None:
+                reply(effect.result, effect.error)
+            answer(None, None)
         elif isinstance(effect, effects.NotifyUser):
             self._sender.report_translation(effect.text)
             answer(None, None)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from dragoman.dialect.dialects import DEFAULT_DIALECT, load_dialect
+from dragoman.dialect.text_chunk import render_chunk
 from dragoman.engine import malformed
 from dragoman.engine.codec import PeerCodec, decode_as, json_values, may_have_side_data
 from dragoman.engine.emulation import Emulation, ignore_answer
@@ -138,9 +139,14 @@ class Sender:
         codec = self.codec
         if codec is None or codec.is_native or (chunk := chunk_of(params)) is None:
             return False
+        if chunk.message_id and not codec.dialect.has_message_ids:
+            return False
         if self.emulation is not None and (chunk := self.emulation.emulator.pass_chunk(chunk)) is None:
             return False
-        self.outbox.write(encode_call(UNSET, "session/update", codec.dialect.chunk_form.render_params(chunk)))
+        chunk_params = render_chunk(codec.dialect.chunk_forms, chunk)
+        if chunk_params is None:
+            return False
+        self.outbox.write(encode_call(UNSET, "session/update", chunk_params))
         return True
 
     def notification_template(self, method: str, params: Any, placeholder: str) -> FrameTemplate | None:

@@ -96,13 +96,13 @@ def chunk_of(params: Any) -> Chunk | None:
         return None
     update: Any = params.update
     content = update.content
-    if update.message_id is not UNSET or content.annotations is not UNSET:
+    if update.message_id is None or update.message_id == "" or content.annotations is not UNSET:
         return None
-    return Chunk(params.session_id, update.__struct_config__.tag, content.text)
+    return Chunk(params.session_id, update.__struct_config__.tag, content.text, update.message_id or "")
 
 
 def update_of(chunk: Chunk) -> UpdateParams:
     """Return the typed update of a text chunk."""
-    return UpdateParams(
-        session_id=chunk.session, update=_CHUNK_TYPE_BY_KIND[chunk.kind](content=TextContent(text=chunk.text))
-    )
+    content = TextContent(text=chunk.text)
+    update = _CHUNK_TYPE_BY_KIND[chunk.kind](content=content, message_id=chunk.message_id or UNSET)
+    return UpdateParams(session_id=chunk.session, update=update)

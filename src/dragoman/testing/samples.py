@@ -18,6 +18,9 @@ Json = Any
 # Types nest (options in groups, blocks in content); below this depth only required members are generated.
 MAX_DEPTH = 6
 
+# Most values of one union; the union of updates has the most members.
+MAX_VARIANTS = 80
+
 # Values of strings that some reader parses.
 _TEXTS = {
     "blob": "aGVsbG8=",
@@ -58,7 +61,7 @@ def _variants(info: types.Type, name: str, full: bool, depth: int) -> list[Json]
     """Return at least one value; several for a union."""
     if isinstance(info, types.UnionType):
         members = [each for each in info.types if not isinstance(each, types.NoneType)]
-        return [value for each in members for value in _variants(each, name, full, depth)][:40] or [None]
+        return [value for each in members for value in _variants(each, name, full, depth)][:MAX_VARIANTS] or [None]
     if isinstance(info, types.StructType):
         return list(_objects(info, full, depth))
     if isinstance(info, types.ListType | types.VarTupleType | types.SetType):

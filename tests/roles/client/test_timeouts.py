@@ -227,5 +227,5 @@ async def test_a_silent_agent_is_given_up_at_start_and_each_attempt_is_reported(
     with pytest.raises(StartFailed, match="does not understand initialize"):
         async with connect(["sh", "-c", "cat > /dev/null"], initialize_timeout=SOON, report=reports.append):
             pass
-    attempts = ["v1", "draft", "crow", "2025.1"]
+    attempts = ["v1", "draft", "crow", "2025.1", "v2"]
     assert [line.split(":")[0] for line in reports] == [f"sh -c cat > /dev/null in {name}" for name in attempts]

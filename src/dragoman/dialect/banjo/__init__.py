@@ -8,7 +8,7 @@ from dragoman.dialect.banjo import codec, tables
 from dragoman.dialect.banjo.emulator import BanjoAgentEmulator, ClientEmulator
 from dragoman.dialect.dialects import Dialect
 from dragoman.dialect.v1.codec import lift_call, lift_result
-from dragoman.dialect.v1.tables import CHUNK
+from dragoman.dialect.v1.tables import CHUNK_FORMS
 from dragoman.schema.side import Side
 
 DIALECT = Dialect(
@@ -18,7 +18,7 @@ DIALECT = Dialect(
     lift_result=lift_result,
     lower_result=codec.lower_result,
     error_codes=tables.CODES,
-    chunk_form=CHUNK,
+    chunk_forms=CHUNK_FORMS,
     emulators={Side.CLIENT: ClientEmulator, Side.AGENT: BanjoAgentEmulator},
     official=True,
     rejects_versions=True,

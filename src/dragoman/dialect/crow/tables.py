@@ -85,7 +85,7 @@ V1_METHODS: Final = (
     "terminal/kill", "terminal/release",
 )  # fmt: skip
 
-CHUNK: Final = ChunkForm({"sessionId": SESSION, "update": {"@type": KIND, "text": TEXT}}, TEXT_KIND_BY_TYPE)
+CHUNK_FORMS: Final = (ChunkForm({"sessionId": SESSION, "update": {"@type": KIND, "text": TEXT}}, TEXT_KIND_BY_TYPE),)
 
 # Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.
 ERROR_PATHS: Final[dict[Side, tuple[tuple[str, str], ...]]] = {

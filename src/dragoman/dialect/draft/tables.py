@@ -130,7 +130,7 @@ SIGNAL_NUMBERS: Final = {
 }  # fmt: skip
 NO_EXIT_CODE: Final = -1
 
-CHUNK: Final = ChunkForm({"sessionId": SESSION, "type": KIND, "data": {"content": TEXT}}, CHUNK_KIND_BY_TYPE)
+CHUNK_FORMS: Final = (ChunkForm({"sessionId": SESSION, "type": KIND, "data": {"content": TEXT}}, CHUNK_KIND_BY_TYPE),)
 
 # Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.
 ERROR_PATHS: Final[dict[Side, tuple[tuple[str, str], ...]]] = {

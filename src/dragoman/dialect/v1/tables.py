@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.dialect.reshape import Object
-from dragoman.dialect.text_chunk import KIND, SESSION, TEXT, ChunkForm
+from dragoman.dialect.text_chunk import KIND, MESSAGE_ID, SESSION, TEXT, ChunkForm
 from dragoman.errors import Kind
 
 NAME: Final = "v1"
@@ -89,10 +89,18 @@ UPDATE_KINDS: Final[frozenset[str]] = frozenset(
 CHUNK_KINDS: Final = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 TOOL_CALL_KINDS: Final = ("tool_call", "tool_call_update")
 
-CHUNK: Final = ChunkForm(
+_CHUNK: Final = ChunkForm(
     {"sessionId": SESSION, "update": {"sessionUpdate": KIND, "content": {"type": "text", "text": TEXT}}},
     {kind: kind for kind in CHUNK_KINDS},
 )
+CHUNK_WITH_ID: Final = ChunkForm(
+    {
+        "sessionId": SESSION,
+        "update": {"sessionUpdate": KIND, "messageId": MESSAGE_ID, "content": {"type": "text", "text": TEXT}},
+    },
+    {kind: kind for kind in CHUNK_KINDS},
+)
+CHUNK_FORMS: Final = (_CHUNK, CHUNK_WITH_ID)
 
 
 def chunk_text(params: Object) -> str | None:

@@ -59,8 +59,8 @@ SETUP_RESULT_UNSUPPORTED: Final = ("modes", "configOptions")
 TOOL_UNSUPPORTED: Final = ("title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput")
 LINK_UNSUPPORTED: Final = ("name", "title", "description", "size", "annotations")
 
-CHUNK: Final = ChunkForm(
-    {"session_id": SESSION, "type": KIND, "data": {"text": TEXT}}, {kind: kind for kind in CHUNK_KINDS}
+CHUNK_FORMS: Final = (
+    ChunkForm({"session_id": SESSION, "type": KIND, "data": {"text": TEXT}}, {kind: kind for kind in CHUNK_KINDS}),
 )
 
 # Where a peer finds the member that an error is about: pattern and replacement, by the side that receives the call.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import UNSET
 
-from dragoman.dialect.dialects import load_dialect
+from dragoman.dialect.dialects import OFFICIAL_VERSIONS, load_dialect
 from dragoman.dialect.emulator import EmulatorSettings, SessionIds
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
@@ -68,6 +68,7 @@ class Agent:
         version: str = "0.0.0",
         title: str | None = None,
         dialect: str = "auto",
+        versions: Sequence[int] = OFFICIAL_VERSIONS,
         image: bool = False,
         audio: bool = False,
         embedded_context: bool = True,
@@ -93,6 +94,7 @@ class Agent:
         self.version = version
         self.title = title
         self.dialect = dialect
+        self.versions = tuple(versions)  # of the official protocol, by the client's first message
         self.image = image
         self.audio = audio
         self.embedded_context = embedded_context
@@ -372,6 +374,7 @@ class Agent:
             fallback=client.fallback,
             settings=emulator_settings(),
             peer_dialect=None if self.dialect == "auto" else load_dialect(self.dialect),
+            versions=self.versions,
             report=report,
         )
         client.connection = connection

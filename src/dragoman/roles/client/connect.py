@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dragoman.dialect.dialects import dialect_of_version
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.roles.client.callbacks import AskElicitation, AskPermission, LoginRunner, UserCallbacks
 from dragoman.roles.client.dial import Dialer
@@ -51,6 +52,9 @@ class connect:
     lost connection is retried for up to `reconnect_timeout` seconds, with progress to `report`.
     `extra_capabilities` are sent to a host.
 
+    `version` is the version of the official protocol that is offered; an agent may answer with a lower one. `name` and
+    `client_version` describe this program to the agent.
+
     A command gets the environment of this process, or only the variables named in `inherit_env`, or none (False); `env`
     is added to it. In a `sandbox`, the agent and its commands may write in `cwd` and the sessions' folders, and little
     more.
@@ -72,7 +76,8 @@ class connect:
         target: str | Sequence[str] | Transport,
         *,
         name: str = "dragoman",
-        version: str = "0.1.0",
+        client_version: str = "0.1.0",
+        version: int = 1,
         dialect: str = "auto",
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
@@ -103,7 +108,7 @@ class connect:
         remote = _remote_options(target, token, headers, tls, upgrade, reconnect_timeout)
         dialer = Dialer(
             target,
-            dialect=dialect,
+            dialect=dialect_of_version(version) if dialect == "auto" and version != 1 else dialect,
             cwd=cwd or os.getcwd(),
             env=env,
             inherit_env=inherit_env,
@@ -126,7 +131,7 @@ class connect:
         self._initialize_params = types.InitializeParams(
             protocol_version=1,
             client_capabilities=_with_extra_capabilities(capabilities, extra_capabilities, remote is not None),
-            client_info=types.Implementation(name=name, version=version),
+            client_info=types.Implementation(name=name, version=client_version),
         )
         settings = SessionSettings(timeout=timeout, idle_timeout=idle_timeout)
         log = None if store is None else _log_settings(store, on_entry)

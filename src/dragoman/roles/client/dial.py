@@ -121,8 +121,11 @@ class Dialer:
         handlers: dict[str, Handler],
         fallback: Handler,
         raw_params: Any = None,
+        *,
+        first_try: str = "",
     ) -> ConnectedAgent:
-        """Start the agent and send initialize."""
+        """Start the agent and send initialize; `first_try` is the dialect that is offered first if it is unknown."""
+        self._first_try = first_try
         self._initialize_params = params
         self._raw_params = raw_params  # the params as the client sent them, with unknown members
         self._handlers = {"initialize": self._note_echo, **handlers}
@@ -203,13 +206,20 @@ class Dialer:
     async def _try_dialects(self, cwd: str) -> ConnectedAgent:
         refusals: list[str] = []
         timeout = self._initialize_timeout
-        for name in detect.TRY_ORDER:
+        names = list(dict.fromkeys([*filter(None, [self._first_try]), *detect.TRY_ORDER, detect.NEXT_VERSION]))
+        first = names[0]
+        while names:
+            name = names.pop(0)
             connection = await self._open_connection(name, cwd)
             try:
                 answer = await self._request_initialize(connection, self._initialize_params, timeout)
             except ProtocolError as error:
                 await connection.close()
-                if error.kind not in NOT_UNDERSTOOD or not self.can_restart:
+                if error.kind == Kind.UNSUPPORTED_VERSION and detect.NEXT_VERSION in names:
+                    names.sort(key=lambda each: each != detect.NEXT_VERSION)
+                elif error.kind not in NOT_UNDERSTOOD:
+                    raise
+                if not self.can_restart:
                     raise
                 refusals.append(f"{name}: {error.message}")
                 if error.kind == Kind.TIMEOUT:
@@ -220,8 +230,8 @@ class Dialer:
             except BaseException:
                 await connection.close()
                 raise
-            detected = detect.dialect_of_agent(answer) or name
-            if name == detect.TRY_ORDER[0] != detected and self.can_restart:
+            detected = _dialect_of_answer(connection, answer)
+            if name == first and detected not in (name, DEFAULT_DIALECT) and self.can_restart:
                 await connection.close()
                 self.dialect = detected
                 return await self._initialize(await self._open_connection(detected, cwd), cwd)
@@ -242,10 +252,24 @@ class Dialer:
 
     async def _accept_or_close(self, connection: Connection, answer: Any, cwd: str) -> ConnectedAgent:
         try:
+            self._accept_lower_version(connection, answer)
             return self._check_answer(connection, answer, cwd)
         except BaseException:
             await connection.close()
             raise
+
+    def _accept_lower_version(self, connection: Connection, answer: Any) -> None:
+        """Go on in the default dialect with an agent that answered in it, although a later version was offered."""
+        version = answer.get("protocolVersion") if isinstance(answer, dict) else None
+        known = connection.dialect.version
+        if known is not None and isinstance(version, int) and 0 < version < known:
+            self._switch_dialect(connection, DEFAULT_DIALECT, answer)
+
+    def _switch_dialect(self, connection: Connection, name: str, answer: Any) -> None:
+        self.dialect = name
+        connection.set_dialect(load_dialect(name))
+        connection.peer.note_initialize(self._initialize_params)
+        connection.peer.note_initialize_result(answer)
 
     async def _initialize_polyglot(self, cwd: str) -> ConnectedAgent:
         """Send one initialize that every known dialect can read, and detect the dialect from the answer."""
@@ -258,10 +282,8 @@ class Dialer:
             raise
         self.dialect = detect.dialect_of_agent(answer) or DEFAULT_DIALECT
         if self.dialect != DEFAULT_DIALECT:
-            connection.set_dialect(load_dialect(self.dialect))
             answer = load_dialect(self.dialect).lift_result(Side.AGENT, "initialize", answer)
-            connection.peer.note_initialize(self._initialize_params)
-            connection.peer.note_initialize_result(answer)
+            self._switch_dialect(connection, self.dialect, answer)
         return await self._accept_or_close(connection, answer, cwd)
 
     async def _request_initialize(self, connection: Connection, params: Any, timeout: float | None = None) -> Any:
@@ -364,6 +386,13 @@ class Dialer:
 
         backoff = self._remote.backoff if self._remote is not None else None
         return await dial_reconnecting(dial_again, backoff=backoff, report=self.report)
+
+
+def _dialect_of_answer(connection: Connection, answer: Any) -> str:
+    """Return the dialect in which an agent answered; the answer is lifted from the connection's own already."""
+    detected = detect.dialect_of_agent(answer) or connection.dialect.name
+    is_own = isinstance(answer, dict) and answer.get("protocolVersion") == connection.dialect.version
+    return connection.dialect.name if detected == DEFAULT_DIALECT and is_own else detected
 
 
 def parse_command(target: str | Sequence[str]) -> list[str]:

@@ -58,7 +58,8 @@ class LostMembers:
         self._seen_shapes.add(shape)
         update = source.get("update")
         kind = f" ({update.get('sessionUpdate')})" if isinstance(update, dict) else suffix
-        expected = _EXPECTED | _EMULATED.get(method + suffix, frozenset())
+        key = method + suffix
+        expected = _EXPECTED | _EMULATED.get(key, frozenset()) | dialect.emulated_members.get(key, frozenset())
         for path in find(dialect, receiver, method, source):
             if path not in expected and path != method:  # a whole message is reported when it is not forwarded
                 self._report_once(f"{method}{kind}: {dialect.name} cannot carry {path}")

@@ -25,6 +25,7 @@ from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.client.callbacks import mark_login_methods
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
 from dragoman.roles.proxy.lost_members import LostMembers, initialize_losses
+from dragoman.roles.proxy.text_chunk_tap import text_chunk_tap
 from dragoman.schema.base import encode
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
@@ -174,7 +175,11 @@ class Relay:
         if "mcpServers" in side and not self._dialer.has_one_folder:  # they may hold secrets
             meta = {**params.meta, "dragoman": {**side, "mcpServers": []}}
             params = msgspec.structs.replace(params, meta=meta)
-        connected = await self._dialer.start(params, handlers, self.forward_to_client, raw_params)
+        spoken = self.client.dialect
+        first_try = spoken.name if spoken.official else ""
+        connected = await self._dialer.start(
+            params, handlers, self.forward_to_client, raw_params, first_try=first_try
+        )
         self._agent = connected
         assert self.client.sender.codec is not None
         self.same_dialect = self.client.sender.codec.dialect.name == self._dialer.dialect
@@ -191,7 +196,10 @@ class Relay:
             ends = connected.connection.dialect, json_values(raw_params), self.client.dialect
             for line in initialize_losses(*ends, connected.initialize_values):
                 self.report(line)
-        return mark_login_methods(connected.initialize_values)
+        values = connected.initialize_values
+        if connected.initialize_result.protocol_version > VERSION:
+            values = {**values, "protocolVersion": VERSION}
+        return mark_login_methods(values)
 
     def _listen_to(self, agent: Connection) -> None:
         """Install the fastest tap for the agent's updates."""
@@ -355,31 +363,6 @@ class Relay:
     def _report_narrowed_losses(self, method: str, params: Any) -> None:
         """Report what the client's dialect cannot carry of a message that was narrowed before."""
         self._lost.report_call(Side.CLIENT, method, json_values(params), self.client.dialect)
-
-
-def text_chunk_tap(source: Connection, target: Connection) -> Tap:
-    """Return a tap that translates plain text chunks directly; other messages take the normal path, in order."""
-    source_codec, target_codec = source.sender.codec, target.sender.codec
-    assert source_codec is not None
-    assert target_codec is not None
-    parse, render = source_codec.dialect.chunk_form.parse_params, target_codec.dialect.chunk_form.render_params
-    emulators = [end.sender.emulation.emulator for end in (source, target) if end.sender.emulation is not None]
-    transport = target.transport
-
-    def tap(envelope: Envelope, _: bytes) -> tuple[bool, Awaitable[None] | None]:
-        if envelope.method != "session/update" or envelope.id is not UNSET or envelope.params is UNSET:
-            return False, None
-        chunk = parse(envelope.params)
-        for emulator in emulators:
-            if chunk is None:
-                break
-            chunk = emulator.pass_chunk(chunk)
-        if chunk is None:
-            return False, None
-        target.sender.outbox.write(encode_call(UNSET, "session/update", render(chunk)))
-        return True, transport.drain() if transport.congested() else None
-
-    return tap
 
 
 def write_stderr(data: bytes) -> None:
