@@ -35,7 +35,7 @@ OPENING = """\
 
 <!-- Written by docs/generate/dialects.py. Change that or the tables it reads, then run `make docs`. -->
 
-The Agent Client Protocol exists in five dialects. Dragoman reads each of them into one vocabulary, which is official
+The Agent Client Protocol exists in six dialects. Dragoman reads each of them into one vocabulary, which is official
 v1, and writes every dialect from it. This page is generated from the tables of the code. It lists what each dialect can
 express, and what happens to the rest. [ARCHITECTURE.md](../ARCHITECTURE.md) describes how translation works.
 
@@ -148,6 +148,8 @@ def stop_value(dialect: Dialect, reason: str) -> str:
         wire = dialect.lower_result(Side.AGENT, "session/prompt", {"stopReason": reason})
     except ProtocolError as error:
         return f"error: {code(error.kind)}"
+    if "stopReason" in dialect.emulated_members.get("session/prompt result", ()):
+        return f"`{reason}` of the state"  # the state that ends the turn has it
     return word(wire.get("stopReason") or wire["stop_reason"], wire)
 
 

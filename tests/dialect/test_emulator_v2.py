@@ -312,7 +312,7 @@ class Client(EmulatorHarness):
     def chunk(self, words: str) -> None:
         self.say("agent_message_chunk", content=text(words)[0])
 
-    def told(self) -> list[str]:
+    def events(self) -> list[str]:
         """What the client was told, in order."""
         out = []
         for method, params in self.wire:
@@ -329,7 +329,7 @@ def test_a_prompt_is_told_answered_running_and_idle_in_this_order() -> None:
     assert call.is_open
     client.chunk("hi")
     client.answer({"stopReason": "max_tokens"})
-    assert client.told() == ["user_message", "answer", "running", "agent_message_chunk", "idle max_tokens"]
+    assert client.events() == ["user_message", "answer", "running", "agent_message_chunk", "idle max_tokens"]
     user_message = client.wire[0][1]["update"]
     assert call.result == {"messageId": user_message["messageId"]}
 
@@ -340,7 +340,7 @@ def test_an_error_before_any_work_refuses_the_prompt_and_tells_nothing() -> None
     call = client.prompt()
     client.answer(ProtocolError(Kind.AUTH_REQUIRED, "log in"))
     assert call.error.kind == Kind.AUTH_REQUIRED
-    assert client.told() == []
+    assert client.events() == []
 
 
 @pytest.mark.item("V2-10")
@@ -350,7 +350,7 @@ def test_an_error_after_output_is_an_idle_with_the_error() -> None:
     client.chunk("hi")
     client.answer(ProtocolError(Kind.INTERNAL_ERROR, "broke"))
     assert call.result["messageId"]
-    assert client.told()[-1] == "idle error"
+    assert client.events()[-1] == "idle error"
     assert client.wire[-1][1]["update"]["error"] == {"code": -32603, "message": "broke"}
 
 
@@ -359,7 +359,7 @@ def test_a_prompt_of_a_quiet_agent_is_inserted_after_a_short_time() -> None:
     call = client.prompt()
     client.wake_all()
     assert call.result["messageId"]
-    assert client.told() == ["user_message", "answer", "running"]
+    assert client.events() == ["user_message", "answer", "running"]
 
 
 @pytest.mark.item("V2-14")
@@ -374,7 +374,7 @@ def test_a_second_prompt_is_held_until_the_first_one_ends() -> None:
     client.chunk("2")
     client.answer({"stopReason": "end_turn"})
     turn = ["user_message", "answer", "running", "agent_message_chunk", "idle end_turn"]
-    assert client.told() == [*turn, *turn]
+    assert client.events() == [*turn, *turn]
 
 
 @pytest.mark.item("V2-15")
@@ -386,7 +386,7 @@ def test_a_cancel_refuses_held_prompts_and_ends_the_running_one() -> None:
     client.receive_call("session/cancel", {"sessionId": S})
     assert two.error.kind == Kind.CANCELLED
     client.answer({"stopReason": "cancelled"})
-    assert client.told()[-1] == "idle cancelled"
+    assert client.events()[-1] == "idle cancelled"
     later = client.prompt("three")
     client.chunk("3")
     assert later.result["messageId"]
@@ -416,11 +416,11 @@ def test_a_question_tells_that_the_turn_waits_and_goes_on() -> None:
     client = Client()
     client.prompt()
     asked = ask(client)
-    assert client.told()[-2:] == ["requires_action", "session/request_permission"]
+    assert client.events()[-2:] == ["requires_action", "session/request_permission"]
     assert client.wire[-1][1]["title"] == "Write"
     client.reply({"outcome": {"outcome": "selected", "optionId": "yes"}})
     assert asked.result == {"outcome": {"outcome": "selected", "optionId": "yes"}}
-    assert client.told()[-1] == "running"
+    assert client.events()[-1] == "running"
 
 
 @pytest.mark.item("V2-18")
@@ -478,7 +478,7 @@ def test_an_echo_of_the_prompt_is_told_once() -> None:
     client.say("user_message_chunk", content=text("hello ")[0])
     client.say("user_message_chunk", content=text("there")[0])
     client.say("user_message_chunk", content=text("more")[0])
-    assert client.told() == ["user_message", "answer", "running", "user_message_chunk"]
+    assert client.events() == ["user_message", "answer", "running", "user_message_chunk"]
 
 
 @pytest.mark.item("V2-25")
@@ -490,7 +490,7 @@ def test_a_replay_empties_each_message_first_and_ends_with_a_state() -> None:
     client.chunk("b")
     client.answer({})
     assert call.result == {}
-    assert client.told() == [
+    assert client.events() == [
         "user_message",
         "user_message_chunk",
         "agent_message",
@@ -511,9 +511,9 @@ def test_closing_waits_for_the_end_of_the_turn_and_tells_nothing_afterwards() ->
     assert call.is_open
     client.answer({"stopReason": "cancelled"})
     assert call.result == {}
-    assert client.told()[-1] == "idle cancelled"
+    assert client.events()[-1] == "idle cancelled"
     client.chunk("late")
-    assert client.told()[-1] == "idle cancelled"
+    assert client.events()[-1] == "idle cancelled"
 
 
 def test_modes_of_an_agent_are_an_option_that_sets_them() -> None:
@@ -529,7 +529,7 @@ def test_modes_of_an_agent_are_an_option_that_sets_them() -> None:
     assert client.ours[-1] == ("session/set_mode", {"sessionId": S, "modeId": "code"})
     client.answer({})
     assert change.result["configOptions"][0]["currentValue"] == "code"
-    assert client.told() == ["config_option_update"]
+    assert client.events() == ["config_option_update"]
 
 
 def test_commands_before_the_answer_become_part_of_it() -> None:
@@ -538,7 +538,7 @@ def test_commands_before_the_answer_become_part_of_it() -> None:
     client.say("available_commands_update", availableCommands=[{"name": "x", "description": "Do x"}])
     client.answer({"sessionId": S})
     assert call.result["availableCommands"] == [{"type": "command", "name": "x", "description": "Do x"}]
-    assert client.told() == []
+    assert client.events() == []
 
 
 def test_one_tool_call_of_an_agent_that_cannot_is_not_cancelled_alone() -> None:

@@ -28,7 +28,7 @@ async def finish(client: HandClient, answer: Json) -> Any:
     return client.events[-1][1]
 
 
-def said(client: HandClient) -> list[Any]:
+def output_of(client: HandClient) -> list[Any]:
     """What the agent said, without states and the client's own message."""
     return [event for event in client.events if event[0] in ("says", "thinks", "plans")]
 
@@ -37,7 +37,7 @@ async def check_talk(met: Meeting) -> None:
     await met.client.open()
     answer = await met.client.prompt("talk")
     assert await finish(met.client, answer) in ("end_turn", "ok")
-    assert said(met.client) == [
+    assert output_of(met.client) == [
         ("thinks", "Hm."),
         ("plans", ("Look", "completed"), ("Leap", "in_progress")),
         ("says", "Hello "),
@@ -68,7 +68,7 @@ async def test_a_v2_client_answers_permission_requests_of_any_agent(agent: str, 
         await met.client.open()
         await finish(met.client, await met.client.prompt("dare"))
         expected = "Allowed." if is_allowed and agent != "2025.1" else "Refused."  # a 2025.1 agent cannot ask
-        assert said(met.client)[-1] == ("says", expected)
+        assert output_of(met.client)[-1] == ("says", expected)
 
 
 @pytest.mark.item("V2-18")
@@ -79,7 +79,7 @@ async def test_a_client_of_any_dialect_answers_permission_requests_of_a_v2_agent
         await met.client.open()
         await met.client.prompt("dare")
         expected = "Allowed." if is_allowed and client != "2025.1" else "Refused."  # a 2025.1 client cannot be asked
-        assert said(met.client)[-1] == ("says", expected)
+        assert output_of(met.client)[-1] == ("says", expected)
 
 
 async def check_cancel(met: Meeting) -> None:

@@ -24,7 +24,6 @@ from dragoman.dialect.emulator import (
     Pass,
     Reply,
     SendNotification,
-    SendRequest,
     Sleep,
     Start,
     Stop,
@@ -33,17 +32,14 @@ from dragoman.dialect.emulator import (
 )
 from dragoman.dialect.side_data import get_member, with_members, with_side_data
 from dragoman.dialect.text_chunk import Chunk
-from dragoman.dialect.v2.message_ids import MessageIds
-from dragoman.dialect.v2.options import Options
+from dragoman.dialect.v2.client_session import ClientPrompt, ClientSession, error_object, stop_of, take_echo, text_of
+from dragoman.dialect.v2.questions import CANCELLED_PERMISSION, Questions
 from dragoman.dialect.v2.session import COMMANDS
-from dragoman.dialect.v2.tables import CODES
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import to_json
 from dragoman.schema.config import SetModeParams
-from dragoman.schema.content import TextContent
 from dragoman.schema.initialize import InitializeResult
-from dragoman.schema.permission import CancelledOutcome, RequestPermissionResult
-from dragoman.schema.prompt import CancelParams, PromptResult, StopReason
+from dragoman.schema.prompt import CancelParams, StopReason
 from dragoman.schema.session import CloseSessionResult, ListSessionsResult, LoadSessionParams, SessionInfo
 from dragoman.schema.side import Side
 from dragoman.schema.toolcall import ToolCallStatus
@@ -70,7 +66,6 @@ INSERT_TIMEOUT: Final = 0.1
 # How long session/close waits for the end of a turn. Seconds.
 CLOSE_TIMEOUT: Final = 5.0
 
-_CANCELLED_ANSWER: Final = RequestPermissionResult(outcome=CancelledOutcome())
 _OPEN_STATUSES: Final = (ToolCallStatus.PENDING, ToolCallStatus.IN_PROGRESS)
 
 _WHOLE_MESSAGES: Final = {
@@ -79,72 +74,16 @@ _WHOLE_MESSAGES: Final = {
     "agent_thought_chunk": AgentThought,
 }
 
-# Members of a tool call that a new start of the same id must clear, by their name on the wire.
-_START_MEMBERS: Final = {
-    "name": "name",
-    "kind": "kind",
-    "status": "status",
-    "content": "content",
-    "locations": "locations",
-    "raw_input": "rawInput",
-    "raw_output": "rawOutput",
-}
-
-
-class _Prompt(msgspec.Struct, eq=False):
-    """A prompt of the client."""
-
-    number: int
-    params: Any
-    message_id: str
-    echo: str  # text of the prompt that the agent may still repeat
-    is_inserted: bool = False
-    is_cancelled: bool = False
-    error: ProtocolError | None = None  # why it was refused
-
-    @property
-    def key(self) -> str:
-        return f"prompt {self.number}"
-
-    @property
-    def receipt(self) -> PromptResult:
-        return PromptResult(stop_reason=StopReason.END_TURN, message_id=self.message_id)
-
-    @property
-    def is_answered(self) -> bool:
-        return self.is_inserted or self.error is not None
-
-
-class _Session(msgspec.Struct, eq=False):
-    """One session as the client knows it."""
-
-    id: str
-    cwd: str = ""
-    state: str = SessionState.IDLE
-    tells_state: bool = False  # the agent itself tells states
-    running: _Prompt | None = None
-    held: deque[_Prompt] = msgspec.field(default_factory=deque)
-    questions: dict[str, None] = msgspec.field(default_factory=dict)  # open ones, by key
-    tool_calls: dict[str, str] = msgspec.field(default_factory=dict)  # id -> status
-    titles: dict[str, str] = msgspec.field(default_factory=dict)  # of tool calls
-    options: Options = msgspec.field(default_factory=Options)
-    ids: MessageIds = msgspec.field(default_factory=MessageIds)
-    is_opening: bool = False  # its client does not know it yet
-    is_replaying: bool = False
-    is_silent: bool = False  # a replay that nobody asked for
-    is_closed: bool = False
-    commands: Any = None  # that came before the answer
-
 
 class ClientEmulator(Emulator):
     """For a v2 client."""
 
     def __init__(self, peer_side: Side, settings: EmulatorSettings) -> None:
         super().__init__(peer_side, settings)
-        self.sessions: dict[str, _Session] = {}
+        self.sessions: dict[str, ClientSession] = {}
         self._count = 0
         self._opening_count = 0  # calls of session/new and fork without an answer
-        self._answers: dict[str, Any] = {}  # of questions that were answered at once
+        self._questions = Questions()
         self._can_load = self._can_resume = self._can_close = self._can_list = True
 
     def note_initialize_result(self, result: InitializeResult) -> None:
@@ -157,8 +96,8 @@ class ClientEmulator(Emulator):
             for name in ("resume", "close", "list")
         )
 
-    def _session(self, session_id: str) -> _Session:
-        return self.sessions.setdefault(session_id, _Session(session_id))
+    def _session(self, session_id: str) -> ClientSession:
+        return self.sessions.setdefault(session_id, ClientSession(session_id))
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
         """Give a chunk the id of its message; the flow must see what inserts a prompt, echoes it, or replays."""
@@ -177,7 +116,7 @@ class ClientEmulator(Emulator):
             raise ProtocolError(Kind.INVALID_PARAMS, "prompt must have at least one content block")
         session = self._session(params.session_id)
         self._count += 1
-        prompt = _Prompt(self._count, params, self.settings.new_id(), _text_of(params.prompt))
+        prompt = ClientPrompt(self._count, params, self.settings.new_id(), text_of(params.prompt))
         if session.running is not None or session.held:
             session.held.append(prompt)
             try:
@@ -203,14 +142,14 @@ class ClientEmulator(Emulator):
             raise prompt.error
         return prompt.receipt
 
-    def _run_turn(self, session: _Session, prompt: _Prompt) -> Flow:
+    def _run_turn(self, session: ClientSession, prompt: ClientPrompt) -> Flow:
         yield Start(self._insert_later(session, prompt), name=f"insert {prompt.number}")
         try:
             result = yield Deliver("session/prompt", prompt.params)
         except ProtocolError as error:
             yield Stop(f"insert {prompt.number}")
             if prompt.is_inserted:
-                yield from self._end_turn(session, prompt, *_stop_of(error, prompt.is_cancelled))
+                yield from self._end_turn(session, *stop_of(error, prompt.is_cancelled))
             else:
                 prompt.error = error
                 if session.state != SessionState.IDLE:
@@ -222,20 +161,20 @@ class ClientEmulator(Emulator):
             reason, usage = get_member(result, "stop_reason"), get_member(result, "usage")
             if reason == StopReason.AUTH_REQUIRED:
                 needs_login = ProtocolError(Kind.AUTH_REQUIRED, "the agent needs a login; call auth/login")
-                yield from self._end_turn(session, prompt, StopReason.ERROR, _error_object(needs_login))
+                yield from self._end_turn(session, StopReason.ERROR, error_object(needs_login))
             else:
-                yield from self._end_turn(session, prompt, reason, UNSET, usage)
+                yield from self._end_turn(session, reason, UNSET, usage)
         session.running = session.held.popleft() if session.held else None
         if session.running is not None:
             yield Wake(f"go {session.running.number}")
         else:
             yield Wake(f"idle {session.id}")
 
-    def _insert_later(self, session: _Session, prompt: _Prompt) -> Flow:
+    def _insert_later(self, session: ClientSession, prompt: ClientPrompt) -> Flow:
         yield Sleep(INSERT_TIMEOUT)
         yield from self._insert(session, prompt)
 
-    def _insert(self, session: _Session, prompt: _Prompt) -> Flow:
+    def _insert(self, session: ClientSession, prompt: ClientPrompt) -> Flow:
         """Tell the client its message, answer the prompt, and tell that work runs."""
         if prompt.is_answered:
             return
@@ -247,7 +186,7 @@ class ClientEmulator(Emulator):
         if not session.tells_state:
             yield from self._tell_state(session, SessionState.RUNNING)
 
-    def _end_turn(self, session: _Session, prompt: _Prompt, reason: Any, error: Any, usage: Any = UNSET) -> Flow:
+    def _end_turn(self, session: ClientSession, reason: Any, error: Any, usage: Any = UNSET) -> Flow:
         session.ids.end_message()
         if reason == StopReason.CANCELLED:
             for id, status in session.tool_calls.items():
@@ -261,32 +200,27 @@ class ClientEmulator(Emulator):
             session, SessionStateUpdate(state=SessionState.IDLE, stop_reason=reason, error=error, usage=usage)
         )
 
-    def _tell_state(self, session: _Session, state: str) -> Flow:
+    def _tell_state(self, session: ClientSession, state: str) -> Flow:
         session.state = state
         yield self._update(session, SessionStateUpdate(state=state))
 
-    def _update(self, session: _Session, update: Any) -> SendNotification:
+    def _update(self, session: ClientSession, update: Any) -> SendNotification:
         return SendNotification("session/update", UpdateParams(session_id=session.id, update=update))
 
     def cancel(self, params: Any) -> Flow:
         """Refuse held prompts, close open questions, and pass session/cancel."""
         session = self._session(params.session_id)
         yield from self._refuse_held(session)
-        yield from self._cancel_questions(session)
+        yield from self._questions.cancel(session)
         if session.running is not None:
             session.running.is_cancelled = True
         yield Pass(params)
 
-    def _refuse_held(self, session: _Session) -> Flow:
+    def _refuse_held(self, session: ClientSession) -> Flow:
         held, session.held = list(session.held), deque()
         for prompt in held:
             prompt.error = ProtocolError(Kind.CANCELLED, "cancelled before the prompt was inserted")
             yield Wake(f"go {prompt.number}")
-
-    def _cancel_questions(self, session: _Session) -> Flow:
-        for key in list(session.questions):
-            yield Wake(key, _CANCELLED_ANSWER)
-            yield Stop(f"ask {key}")
 
     # --- questions ----------------------------------------------------------------------------------------------
 
@@ -295,17 +229,17 @@ class ClientEmulator(Emulator):
         session = self._session(params.session_id)
         if not params.options:
             yield NotifyUser("a permission request without options was cancelled: the client could not answer it")
-            return _CANCELLED_ANSWER
+            return CANCELLED_PERMISSION
         if session.is_closed:
-            return _CANCELLED_ANSWER
+            return CANCELLED_PERMISSION
         if not params.title:
             call = params.tool_call
             title = call.title or session.titles.get(call.tool_call_id)
             params = msgspec.structs.replace(params, title=title) if title else params
-        result = yield from self._ask(session, "session/request_permission", params, _CANCELLED_ANSWER)
+        result = yield from self._ask(session, "session/request_permission", params)
         offered = {option.option_id for option in params.options}
         if getattr(result.outcome, "option_id", None) not in offered | {None}:
-            return _CANCELLED_ANSWER
+            return CANCELLED_PERMISSION
         return result
 
     def create_elicitation(self, params: Any) -> Flow:
@@ -313,41 +247,19 @@ class ClientEmulator(Emulator):
         session_id = getattr(params, "session_id", UNSET)
         if not isinstance(session_id, str):
             return (yield Pass(params))
-        cancelled = {"action": "cancel"}
-        return (yield from self._ask(self._session(session_id), "elicitation/create", params, cancelled))
+        return (yield from self._ask(self._session(session_id), "elicitation/create", params))
 
-    def _ask(self, session: _Session, method: str, params: Any, cancelled: Any) -> Flow:
-        """Send a question in a flow of its own, so that a cancelled turn need not wait for its answer."""
+    def _ask(self, session: ClientSession, method: str, params: Any) -> Flow:
+        """Ask the client; the question inserts the prompt, and the client is told that the turn waits."""
         if session.running is not None:
             yield from self._insert(session, session.running)
-        self._count += 1
-        key = f"question {self._count}"
-        session.questions[key] = None
+        key = self._questions.open(session)
         yield from self._tell_waiting(session)
-        yield Start(self._send_question(key, method, params), name=f"ask {key}")
-        try:
-            answer = self._answers.pop(key, None)
-            if answer is None:
-                answer = yield Wait(key)
-        except ProtocolError:  # the agent withdrew it
-            yield Stop(f"ask {key}")
-            raise
-        finally:
-            session.questions.pop(key, None)
+        answer = yield from self._questions.ask(session, key, method, params)
         yield from self._tell_waiting(session)
-        if isinstance(answer, ProtocolError):
-            raise answer
         return answer
 
-    def _send_question(self, key: str, method: str, params: Any) -> Flow:
-        try:
-            answer = yield SendRequest(method, params)
-        except ProtocolError as error:
-            answer = error
-        if not (yield Wake(key, answer)):
-            self._answers[key] = answer
-
-    def _tell_waiting(self, session: _Session) -> Flow:
+    def _tell_waiting(self, session: ClientSession) -> Flow:
         """Tell `requires_action` while questions of a turn are open, and `running` after the last one."""
         turn = session.running
         if turn is None or not turn.is_inserted or turn.is_cancelled or session.tells_state:
@@ -369,7 +281,7 @@ class ClientEmulator(Emulator):
         session.cwd, session.is_opening = params.cwd, False
         return self._result_of_opening(session, result)
 
-    def _result_of_opening(self, session: _Session, result: Any) -> Any:
+    def _result_of_opening(self, session: ClientSession, result: Any) -> Any:
         session.options.set(get_member(result, "modes"), get_member(result, "config_options"))
         if session.options.has_any:
             result = with_members(result, modes=UNSET, config_options=session.options.all)
@@ -381,9 +293,7 @@ class ClientEmulator(Emulator):
     def load_session(self, params: Any) -> Flow:
         """Replay a session; every replay ends with a state."""
         if not self._can_load:
-            raise ProtocolError(
-                Kind.INVALID_PARAMS, "the agent cannot replay a session; resume it without replayFrom", {}
-            )
+            raise ProtocolError(Kind.INVALID_PARAMS, "the agent cannot replay a session; resume it without replayFrom")
         session = self._session(params.session_id)
         session.cwd, session.is_closed = params.cwd, False
         session.ids.restart()
@@ -423,7 +333,7 @@ class ClientEmulator(Emulator):
         """End the turn of a session, tell its end, then close it; nothing is sent for it afterwards."""
         session = self._session(params.session_id)
         yield from self._refuse_held(session)
-        yield from self._cancel_questions(session)
+        yield from self._questions.cancel(session)
         result: Any = CloseSessionResult()
         if session.running is not None:
             session.running.is_cancelled = True
@@ -483,7 +393,7 @@ class ClientEmulator(Emulator):
             return
         turn = session.running
         if turn is not None and not session.is_replaying:
-            if isinstance(update, UserMessageChunk) and _take_echo(turn, update):
+            if isinstance(update, UserMessageChunk) and take_echo(turn, update):
                 yield from self._insert(session, turn)
                 return
             if not isinstance(update, AvailableCommandsUpdate | ConfigOptionUpdate | SessionStateUpdate):
@@ -491,9 +401,9 @@ class ClientEmulator(Emulator):
         if isinstance(update, MessageChunk):
             yield from self._chunk(session, params, update)
         elif isinstance(update, ToolCallStart):
-            yield Pass(msgspec.structs.replace(params, update=self._tool_start(session, update)))
+            yield Pass(msgspec.structs.replace(params, update=session.start_tool_call(update)))
         elif isinstance(update, ToolCallProgress):
-            self._note_tool_call(session, update)
+            session.note_tool_call(update)
             yield Pass(params)
         elif isinstance(update, CurrentModeUpdate):
             if session.options.set_mode(update.current_mode_id):
@@ -511,7 +421,7 @@ class ClientEmulator(Emulator):
         elif not (session.is_replaying and isinstance(update, Notice)):
             yield Pass(params)
 
-    def _chunk(self, session: _Session, params: Any, update: Any) -> Flow:
+    def _chunk(self, session: ClientSession, params: Any, update: Any) -> Flow:
         """Send a chunk with the id of its message; a replayed message is emptied first."""
         kind = update.__struct_config__.tag
         is_new = not session.ids.is_same_message(kind, update.message_id or "")
@@ -519,22 +429,6 @@ class ClientEmulator(Emulator):
         if session.is_replaying and is_new:
             yield self._update(session, _WHOLE_MESSAGES[kind](message_id=id, content=[]))
         yield Pass(msgspec.structs.replace(params, update=msgspec.structs.replace(update, message_id=id)))
-
-    def _tool_start(self, session: _Session, update: ToolCallStart) -> ToolCallProgress:
-        session.ids.end_message()
-        members = {name: getattr(update, name) for name in (*_START_MEMBERS, "title", "tool_call_id", "meta")}
-        is_known = update.tool_call_id in session.tool_calls
-        missing = [wire for name, wire in _START_MEMBERS.items() if members[name] in (UNSET, None)]
-        session.tool_calls[update.tool_call_id] = update.status or ToolCallStatus.PENDING
-        session.titles[update.tool_call_id] = update.title
-        return ToolCallProgress(**members, clear=missing if is_known and missing else UNSET)
-
-    def _note_tool_call(self, session: _Session, update: ToolCallProgress) -> None:
-        session.ids.end_message()
-        if update.status:
-            session.tool_calls[update.tool_call_id] = update.status
-        if update.title:
-            session.titles[update.tool_call_id] = update.title
 
     incoming: ClassVar[dict[str, FlowMaker]] = {
         "session/prompt": prompt,
@@ -554,29 +448,3 @@ class ClientEmulator(Emulator):
         "session/request_permission": request_permission,
         "elicitation/create": create_elicitation,
     }
-
-
-def _stop_of(error: ProtocolError, is_cancelled: bool) -> tuple[str, Any]:
-    """Return the stop reason and error object of a turn that ended with an error."""
-    if is_cancelled or error.kind == Kind.CANCELLED:
-        return StopReason.CANCELLED, UNSET
-    return StopReason.ERROR, _error_object(error)
-
-
-def _error_object(error: ProtocolError) -> dict[str, Any]:
-    code = error.code if error.code is not None else CODES.get(error.kind, -32603)
-    said: dict[str, Any] = {"code": code, "message": error.message}
-    return {**said, "data": error.data} if error.data else said
-
-
-def _text_of(blocks: Any) -> str:
-    return "".join(block.text for block in blocks if isinstance(block, TextContent))
-
-
-def _take_echo(prompt: _Prompt, update: UserMessageChunk) -> bool:
-    """Return whether a chunk repeats the next part of the prompt, which the client has been told already."""
-    text = update.content.text if isinstance(update.content, TextContent) else ""
-    if not text or not prompt.echo.startswith(text):
-        return False
-    prompt.echo = prompt.echo[len(text) :]
-    return True
