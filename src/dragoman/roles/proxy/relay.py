@@ -18,7 +18,7 @@ from dragoman.dialect.dialects import load_dialect
 from dragoman.dialect.emulator import SessionIds
 from dragoman.dialect.narrow import NARROWED_METHODS
 from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
-from dragoman.engine.connection import EOF_GRACE, Connection, Tap
+from dragoman.engine.connection import EOF_GRACE, Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.agent import emulator_settings
@@ -177,9 +177,7 @@ class Relay:
             params = msgspec.structs.replace(params, meta=meta)
         spoken = self.client.dialect
         first_try = spoken.name if spoken.official else ""
-        connected = await self._dialer.start(
-            params, handlers, self.forward_to_client, raw_params, first_try=first_try
-        )
+        connected = await self._dialer.start(params, handlers, self.forward_to_client, raw_params, first_try=first_try)
         self._agent = connected
         assert self.client.sender.codec is not None
         self.same_dialect = self.client.sender.codec.dialect.name == self._dialer.dialect
