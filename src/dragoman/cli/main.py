@@ -37,6 +37,7 @@ COMMANDS: dict[str, str] = {
     "agent": "run the built-in test agent on standard input and output",
     "agents": "list, add and remove agents; choose the default agent",
     "editors": "make Zed, JetBrains, VS Code, Neovim, Emacs start an agent",
+    "lsp": "show the language servers whose diagnostics --lsp adds",
     "config": "show and check your configuration",
     "policy": "check policy rules, explain a decision, trust a project",
     "grants": "list and revoke remembered permissions",

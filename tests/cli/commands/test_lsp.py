@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.process import run
+from tests.cli.process import in_process, run
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +29,28 @@ def test_without_the_flag_no_language_server_is_used(tmp_path: Path) -> None:
     ran = run("/write a.py x: int = 'one'", "-y", cwd=tmp_path)
     assert ran.returncode == 0
     assert "invalid-assignment" not in ran.stderr
+
+
+def test_status_lists_the_servers_and_which_would_be_used(tmp_path: Path) -> None:
+    ran = in_process("lsp", "status", cwd=tmp_path)
+    assert ran.returncode == 0
+    states = {line.split()[0]: line.split("  ")[1].strip() for line in ran.stdout.splitlines()}
+    assert states.keys() >= {"ruff", "ty", "pyright", "gopls"}
+    assert "ruff" in states
+    found = {each["name"]: each for each in json.loads(in_process("lsp", "--json", cwd=tmp_path).stdout)["servers"]}
+    assert (found["ty"]["used"], found["ty"]["group"], found["ruff"]["used"]) == (True, "python", True)
+    assert found["ty"]["program"].endswith("/ty")
+
+
+def test_status_fails_when_no_server_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ran = in_process("lsp", cwd=tmp_path)
+    assert (ran.returncode, "install: PyPI ty" in ran.stdout) == (1, True)
+
+
+def test_status_names_a_wrong_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "dragoman").mkdir(mode=0o700)
+    (tmp_path / "dragoman" / "config.toml").write_text('[lsp.zig]\ncommand = ["zls"]\n')
+    ran = in_process("lsp", "status", cwd=tmp_path)
+    assert (ran.returncode, "lsp.zig: give command and files" in ran.stderr) == (2, True)

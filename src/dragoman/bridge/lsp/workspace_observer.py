@@ -7,7 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from dragoman.bridge.lsp.edit_observer import EditObserver, SendUpdate
+from dragoman.bridge.lsp.language_servers import LanguageServers
+from dragoman.bridge.lsp.navigation import TextChange
 from dragoman.bridge.lsp.server_table import ServerRow, build_table
+from dragoman.bridge.lsp.tools import LanguageTools
 from dragoman.config.config_file import load_config
 from dragoman.config.paths import protect_user_files, user_paths
 from dragoman.engine.codec import json_values
@@ -49,6 +52,20 @@ class LanguageServerObserver:
             report=self._report,
             server_settings=self._server_settings,
         )
+
+
+def workspace_tools(workspace: AgentWorkspace, servers: LanguageServers, session_id: str) -> LanguageTools:
+    """Return the tools of a session; files are read and written through its workspace, with its policy."""
+
+    async def approve_read(path: str) -> None:
+        await workspace.require_approval("read", path, session_id, requested_path=path)
+
+    async def write(changes: Mapping[str, TextChange]) -> None:
+        contents = [(path, change.new) for path, change in changes.items()]
+        expected = {path: change.old for path, change in changes.items()}
+        await workspace.files.write_batch(session_id, contents, expected=expected)
+
+    return LanguageTools(servers, approve_read, write)
 
 
 class RelaySessions:

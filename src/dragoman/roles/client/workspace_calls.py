@@ -9,7 +9,7 @@ import base64
 import binascii
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -180,10 +180,15 @@ class FileCalls:
         return fs.CreateDirectoryResult(created=created)
 
     async def _write_many(self, params: Any) -> fs.WriteFilesResult:
-        """Handle fs/write_files: approve every file before any is written."""
+        """Handle fs/write_files."""
         session = self._workspace.session_of(params)
-        files = self._files_of(session)
         contents = [(file.path, _file_content(file, index)) for index, file in enumerate(params.files)]
+        create = params.create_directories is True
+        return fs.WriteFilesResult(bytes_written=await self.write_batch(session, contents, create_directories=create))
+
+    async def write_batch(self, session: str, contents: Sequence[tuple[str, str | bytes]], **options: Any) -> int:
+        """Write all files or none, after every one is approved; `options` are those of Files.write_many."""
+        files = self._files_of(session)
         paths = [files.resolve(path) for path, _ in contents]
         files = files.with_approved({path: real for (path, _), real in zip(contents, paths, strict=True)})
         for (requested, content), path in zip(contents, paths, strict=True):
@@ -197,10 +202,7 @@ class FileCalls:
                 read_current=partial(_current_text, files, requested),
                 **what,
             )
-        create = params.create_directories is True
-        return fs.WriteFilesResult(
-            bytes_written=await asyncio.to_thread(files.write_many, contents, create_directories=create)
-        )
+        return await asyncio.to_thread(partial(files.write_many, contents, **options))
 
     # --- watching ---------------------------------------------------------------------------------------------
 
