@@ -116,6 +116,7 @@ def test_a_changed_mode_is_told_as_an_option_and_as_a_mode_once() -> None:
     mode = {"sessionUpdate": "current_mode_update", "currentModeId": "code"}
     assert client.update("config_option_update", configOptions=[code]) == [options, mode]
     assert client.update("config_option_update", configOptions=[code]) == [options]
+    assert client.update("current_mode_update", currentModeId="code") == []
 
 
 def test_options_that_the_client_cannot_show_are_left_out() -> None:

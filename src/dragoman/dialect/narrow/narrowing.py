@@ -156,6 +156,8 @@ class Narrowing:
         return session.plans.removed(update)
 
     def _mode(self, session: _Session, update: Any) -> list[Any]:
+        if update.current_mode_id == session.mode:  # the options said so before
+            return []
         session.mode = update.current_mode_id
         return [update]
 
