@@ -57,7 +57,7 @@ class Kinds:
 
 
 def environment() -> dict[str, str]:
-    """The environment of everything measured: ours without what would change a kind's behaviour."""
+    """The environment of everything measured: ours without variables that change the behavior of a kind."""
     return {name: value for name, value in os.environ.items() if name not in UNWANTED}
 
 

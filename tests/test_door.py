@@ -1,4 +1,4 @@
-"""The public door: what it offers is in order, documented and really there, and opening it is cheap."""
+"""The public API: its names are sorted, documented and exist, and importing it is cheap."""
 
 from __future__ import annotations
 

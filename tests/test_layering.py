@@ -1,7 +1,7 @@
 """Imports point one way: each folder of src/dragoman uses only those before it in ORDER.
 
-Reads the sources with ast, so that imports inside functions count too. The public door (dragoman/__init__.py)
-may import everything; who may use the door is decided by its place in the order.
+Reads the sources with ast, so that imports inside functions count too. The public API (dragoman/__init__.py)
+may import everything; its place in the order decides who may use it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "dragoman"
 
-# The public door stands above the highest thing it offers: what comes after may use it like anybody else.
+# The public API is above the highest layer that it exports; later layers may use it.
 ORDER = [
     "errors", "ids", "wire", "schema", "dialect", "transport", "engine", "policy", "session", "store", "config",
     "workspace", "editors", "mcp", "roles", "<door>", "testing", "registry", "packaging", "inspect", "bridge", "host",
@@ -26,7 +26,7 @@ RANK = {layer: rank for rank, layer in enumerate(ORDER)}
 # Names that collect what has no place. A noun of the domain says more.
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "shared", "managers", "manager"}
 
-# Layers that take values and give values: whoever drives them brings clock, ids, randomness and I/O.
+# Layers that take and return values: the caller passes clock, ids and randomness, and does the I/O.
 PURE = {"wire", "schema", "dialect", "policy"}
 EFFECTS = {
     "asyncio", "http", "multiprocessing", "random", "secrets", "select", "selectors", "socket", "sqlite3",

@@ -1,4 +1,4 @@
-"""Names are words of the field: no retired words, no past participles as functions.
+"""Names are words of the field: no retired words, no past participles as functions, one spelling.
 
 What a folder, a class or a function is called decides whether a reader finds it. The retired words are those of an
 earlier vocabulary; docs/decisions/0016-words-and-packages.md has the glossary.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dragoman.dialect.dialects import DIALECT_NAMES, PACKAGES
 from dragoman.schema.methods import METHODS
+from tests.test_citations import texts
 from tests.test_layering import imported, modules
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +31,13 @@ RETIRED = {
 LITERARY = {
     "abroad", "bears", "borne", "forgiven", "hears", "lends", "lent", "mischief", "nonetheless", "overhears", "speaks",
     "spoken", "unasked", "unheard", "unsaid", "unspoken", "untold", "whence",
+}  # fmt: skip
+
+# British spellings; the project uses American ones.
+BRITISH = {
+    "analyse", "artefact", "behaviour", "catalogue", "centre", "colour", "favour", "favourite", "grey", "honour",
+    "initialise", "judgement", "labelled", "modelling", "neighbour", "normalise", "organise", "recognise", "serialise",
+    "summarise", "travelled", "whilst",
 }  # fmt: skip
 
 # Names that tell neither what goes in nor what comes out.
@@ -83,6 +91,17 @@ def test_no_function_is_named_by_a_past_participle() -> None:
         for module, _, tree in [*parsed(), *parsed_outside()]
         for line, kind, name in names(tree)
         if kind == "function" and name.strip("_") in PARTICIPLES
+    ]
+    assert found == []
+
+
+def test_texts_use_american_spelling() -> None:
+    forms = {form for word in BRITISH for form in (word, f"{word}s", f"{word}d", f"{word.removesuffix('e')}ing")}
+    found = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path, text in texts()
+        if path != Path(__file__)
+        for word in sorted(set(re.findall(r"[a-z]+", text.lower())) & forms)
     ]
     assert found == []
 

@@ -1,4 +1,4 @@
-"""The measured host: `host_server full|memory FILE` serves a house with the measured agent until its input ends.
+"""The measured host: `host_server full|memory FILE` serves a host with the measured agent until its input ends.
 
 The same parts as `dragoman serve`, with limits that let one user open a thousand connections.
 """
@@ -29,8 +29,8 @@ async def main(durability: str, path: str) -> None:
     agent = NamedAgent(name="bench", command=sys.executable, args=("-m", "bench.peers.ours_agent"), env=here)
     async with Host(
         [agent], store=store, session_roles=MemorySessionRoles(current_user()), report=lambda _: None
-    ) as house:
-        async with open_listener(Endpoint(house.serve_client, limits=LIMITS)) as served:
+    ) as host:
+        async with open_listener(Endpoint(host.serve_client, limits=LIMITS)) as served:
             print(served.url, flush=True)
             await asyncio.to_thread(sys.stdin.read)
     await store.close()

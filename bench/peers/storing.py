@@ -121,7 +121,7 @@ async def growth(count: int, folder: str) -> dict[str, float]:
             costs[store].append(await _cost(store, name))
     await small.close()
     await large.close()
-    # Each block is held against its neighbour, for what else the machine does changes from second to second.
+    # Each block is compared with the next one, because the load of the machine changes from second to second.
     append, read = (
         median(late[place] / early[place] for early, late in zip(costs[small], costs[large], strict=True))
         for place in (0, 1)

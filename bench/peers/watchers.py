@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 HOST = "127.0.0.1"
-TOLD = b'"dragoman":{"seq":'  # stands once in every update that a host tells
+TOLD = b'"dragoman":{"seq":'  # occurs once in every update of a host
 TIMEOUT = 60.0  # seconds for a host to answer, with a thousand at once on a busy machine
 
 _UPGRADE = (
@@ -78,7 +78,7 @@ class Watcher(asyncio.Protocol):
         await self.ask("initialize", {"protocolVersion": 1, "clientCapabilities": {}}, b'"id":"initialize"')
 
     async def attach(self, session: str) -> None:
-        """Hear what happens in a session from now on."""
+        """Receive the updates of a session from now on."""
         await self.ask("session/attach", {"sessionId": session, "historyPolicy": "none"}, b'"id":"session/attach"')
 
     def expect(self, count: int) -> asyncio.Future[None]:

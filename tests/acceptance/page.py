@@ -70,8 +70,8 @@ def render(chapters: Iterable[Chapter], shown_by: Mapping[str, Iterable[str]]) -
     lines = [PREAMBLE.format(shown=sum(map(bool, names.values())), total=len(names))]
     lines += ["| source | passed |", "|---|---|"]
     for chapter in chapters:
-        shown = sum(bool(names[item.id]) for item in chapter.items)
-        lines.append(f"| {chapter.title} | {shown} of {len(chapter.items)} |")
+        count = sum(bool(names[item.id]) for item in chapter.items)
+        lines.append(f"| {chapter.title} | {count} of {len(chapter.items)} |")
     for chapter in chapters:
         lines += ["", f"## {chapter.title}", "", "| id | kind | requirement | state | tests |"]
         lines.append("|---|---|---|---|---|")

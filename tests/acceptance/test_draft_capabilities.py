@@ -555,8 +555,8 @@ async def test_a_trace_in_meta_passes_a_translator(agent_dialect: str) -> None:
     id = client.ask("initialize", initialize(_meta=trace))
     asked = await agent.expect(method="initialize")
     assert asked["params"]["_meta"] == trace
-    shown = {"capabilities": AGENT} if agent_dialect == "draft" else {"agentCapabilities": {}}
-    agent.reply(asked, {"protocolVersion": 1, **shown})
+    members = {"capabilities": AGENT} if agent_dialect == "draft" else {"agentCapabilities": {}}
+    agent.reply(asked, {"protocolVersion": 1, **members})
     await client.answer(id)
     id = client.ask("session/new", {"workingDirectory": "/home/user/project", "_meta": trace})
     asked = await agent.expect(method="session/new")
@@ -611,8 +611,8 @@ async def test_an_agent_serves_custom_methods_and_answers_unknown_ones_with_not_
         client.answers["_vendor/theme"] = lambda params: {"name": f"dark {params['of']}"}
         session = await open_session(client)
         assert (await prompted(client, session))["result"]["stopReason"] == "end_turn"
-        said = [data["content"] for data in client.updates("agent_message_chunk")]
-        assert said == ["dark editor", Kind.METHOD_NOT_FOUND]
+        texts = [data["content"] for data in client.updates("agent_message_chunk")]
+        assert texts == ["dark editor", Kind.METHOD_NOT_FOUND]
 
 
 @pytest.mark.item("004-50")

@@ -120,9 +120,9 @@ def test_an_agent_on_stdio_sends_only_messages_logs_on_stderr_and_exits_at_end_o
     ]
     lines = "".join(json.dumps(frame) + "\n" for frame in frames) + "this is no message\n"
     ran = subprocess.run(EVERYTHING, input=lines, capture_output=True, text=True, timeout=TIMEOUT)
-    said = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [message["id"] for message in said if "result" in message] == [1, 2]
-    assert all(message["jsonrpc"] == "2.0" for message in said)
+    messages = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [message["id"] for message in messages if "result" in message] == [1, 2]
+    assert all(message["jsonrpc"] == "2.0" for message in messages)
     assert "this is no message" in ran.stderr
     assert ran.returncode == 0
 
@@ -185,10 +185,10 @@ async def test_the_parts_of_a_client_work_separately(tmp_path: Path) -> None:
         connection = agent.start_connection(theirs)
         async with connect(ours, dialect="draft", **parts) as remote:
             session = await remote.open_session(str(tmp_path))
-            said = await session.ask(prompt)
+            answer = await session.ask(prompt)
         offered = connection.peer.capabilities
         await connection.close()
-        return said, {"files": offered.fs.read_text_file, "terminals": offered.terminal}
+        return answer, {"files": offered.fs.read_text_file, "terminals": offered.terminal}
 
     files = WorkspaceAccess(terminals=False, approve=approve)
     assert await ask("file", workspace=files) == ("inside", {"files": True, "terminals": False})

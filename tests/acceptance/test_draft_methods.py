@@ -640,7 +640,7 @@ async def test_our_client_starts_a_command_with_args_folder_environment_and_time
 
 @pytest.mark.item("004-26")
 async def test_our_client_pushes_output_while_the_command_runs_each_stream_by_its_name(tmp_path: Path) -> None:
-    """The agent asks for nothing: what is written to stdout and stderr arrives labelled while the command still waits
+    """The agent asks for nothing: what is written to stdout and stderr arrives labeled while the command still waits
     for us, and the rest before the answer to the wait."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)

@@ -52,8 +52,8 @@ def test_a_session_is_loaded_from_disk_and_a_failed_load_has_a_reason(tmp_path: 
             assert loaded["sessionId"] == sound
             assert loaded["workingDirectory"] == str(tmp_path)
             assert loaded["messageCount"] == 2
-            said = [data["content"] for data in client.updates("agent_message_chunk")]
-            assert said == ["you said hello"]
+            texts = [data["content"] for data in client.updates("agent_message_chunk")]
+            assert texts == ["you said hello"]
             refusals = [await refused(client, id) for id in ("sess_nobody", old, damaged)]
             assert refusals == [
                 (-32000, "session_not_found"),

@@ -216,9 +216,9 @@ async def test_our_agent_sends_the_nine_updates() -> None:
 
     async with serving(doing(speak, **settings)) as client:
         await prompted(client, await open_session(client))
-        said = client.params_of("session/update")
-        assert [params["type"] for params in said] == [kind for kind, _ in NINE]
-        for params, (kind, data) in zip(said, NINE, strict=True):
+        updates = client.params_of("session/update")
+        assert [params["type"] for params in updates] == [kind for kind, _ in NINE]
+        for params, (kind, data) in zip(updates, NINE, strict=True):
             expected = {**data, "source": "agent"} if kind == "config_option_update" else data
             assert bare(params["data"]) == expected
 

@@ -357,9 +357,9 @@ async def test_after_logout_sessions_need_a_login_again() -> None:
     agent.auth_required = True
 
     async with client_of(agent) as peer:
-        shown = (await peer.request(1, "initialize", hello()))["result"]
-        assert shown["agentCapabilities"]["auth"]["logout"] == {}
-        assert shown["authMethods"] == [{"id": "account", "name": "Account"}]
+        initialized = (await peer.request(1, "initialize", hello()))["result"]
+        assert initialized["agentCapabilities"]["auth"]["logout"] == {}
+        assert initialized["authMethods"] == [{"id": "account", "name": "Account"}]
         new = {"cwd": CWD, "mcpServers": []}
         assert (await peer.request(2, "session/new", new))["error"]["code"] == -32000
         await peer.request(3, "authenticate", {"methodId": "account"})
@@ -368,8 +368,8 @@ async def test_after_logout_sessions_need_a_login_again() -> None:
         assert (await peer.request(6, "session/new", new))["error"]["code"] == -32000
     plain = Agent("a")
     async with client_of(plain) as peer:
-        shown = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
-        assert "logout" not in shown.get("auth", {})
+        initialized = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
+        assert "logout" not in initialized.get("auth", {})
         assert (await peer.request(2, "logout", {}))["error"]["code"] == -32601
 
 
@@ -524,8 +524,8 @@ def test_a_single_request_is_cancelled_at_either_end() -> None:
             await peer.expect(method="session/update")
             peer.send(note("$/cancel_request", {"requestId": 3}))
             answer = await peer.expect(id=3)
-            shown = answer.get("result", {}).get("stopReason") or answer["error"]["code"]
-            assert shown in ("cancelled", -32800)
+            outcome = answer.get("result", {}).get("stopReason") or answer["error"]["code"]
+            assert outcome in ("cancelled", -32800)
             peer.send(call(4, "session/prompt", prompt(session, "ask")))
             asked = await peer.expect(method="session/request_permission")
             peer.send(note("session/cancel", {"sessionId": session}))

@@ -63,9 +63,9 @@ async def test_a_process_on_stdio_serves_requests_sends_requests_streams_and_has
         assert len(pieces) > 3
         assert "> one two three four five six seven eight nine" in "".join(pieces)
         agent.send(call(5, "session/load", {"session_id": "abc123"}))
-        shown = json.dumps([f["params"]["data"] for f in (await agent.until(5))[:-1]])
-        assert "fn main() {}" in shown
-        assert "one two three" in shown
+        data = json.dumps([f["params"]["data"] for f in (await agent.until(5))[:-1]])
+        assert "fn main() {}" in data
+        assert "one two three" in data
 
 
 LAYERS = {
@@ -384,8 +384,13 @@ def test_initialize_has_the_members_of_the_document_in_both_directions(tmp_path:
             answer = (await peer.request(1, "initialize", hello(mcp_servers=servers)))["result"]
             assert answer["agent_info"] == {"name": "my-agent", "version": "1.0.0"}
             assert answer["instructions"] == "Be brief."
-            shown = {name: value for name, value in answer["capabilities"].items() if name != "_meta"}
-            assert shown == {"streaming": True, "audio": False, "image": True, "supported_modes": ["agent", "ask"]}
+            capabilities = {name: value for name, value in answer["capabilities"].items() if name != "_meta"}
+            assert capabilities == {
+                "streaming": True,
+                "audio": False,
+                "image": True,
+                "supported_modes": ["agent", "ask"],
+            }
             await peer.request(2, "session/new", {"session_id": "abc123", "mode": "ask"})
             updates, _ = await run_prompt(peer, "report")
             assert updates == [("agent_message_chunk", {"text": f"{PROJECT} filesystem /opt/mcp/files ask"})]
@@ -475,8 +480,8 @@ def test_the_client_chooses_the_session_id() -> None:
                 assert await peer.request(3, "session/prompt", prompt("respond", session)) == result(
                     3, {"status": "ok"}
                 )
-                shown = peer.received[-2]["params"]
-                assert shown == {
+                params = peer.received[-2]["params"]
+                assert params == {
                     "session_id": session,
                     "type": "agent_message_chunk",
                     "data": {"text": f"in mode {mode}"},

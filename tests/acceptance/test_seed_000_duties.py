@@ -259,7 +259,7 @@ async def test_the_agent_meets_its_six_requirements(tmp_path: Path) -> None:
         agent.send(
             b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":' + json.dumps(hello(cwd="/")).encode() + b"}"
         )
-        opened = (await agent.until(1))[-1]["result"]  # 2. a client of 2025.1 is recognised and answered as one
+        opened = (await agent.until(1))[-1]["result"]  # 2. a client of 2025.1 is recognized and answered as one
         assert set(opened) - {"_meta"} == {"agent_info", "capabilities", "instructions"}
         assert opened["capabilities"]["streaming"] is True  # 3
         await agent.request(2, "session/new", {"session_id": "abc123", "mode": "ask"})  # 4

@@ -134,8 +134,8 @@ def test_session_load_exists_where_it_was_announced(is_open: bool) -> None:
 
     async def serving() -> None:
         async with client_of(agent) as peer:
-            shown = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
-            assert shown.get("loadSession", False) is is_open
+            capabilities = (await peer.request(1, "initialize", hello()))["result"]["agentCapabilities"]
+            assert capabilities.get("loadSession", False) is is_open
             session = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": []}))["result"]["sessionId"]
             answer = await peer.request(3, "session/load", {**params, "sessionId": session})
             assert answer.get("error", {}).get("code") == (None if is_open else -32601)
@@ -477,10 +477,10 @@ async def test_meta_custom_methods_and_custom_capabilities_pass_both_ways() -> N
         peer.send(note("_example.org/unknown", {"n": 2}))
         assert (await peer.request(4, "_example.org/unknown", {}))["error"]["code"] == -32601
         assert received == [{"n": 1}]
-        block = {**text("go"), "_meta": {"colour": "red"}}
+        block = {**text("go"), "_meta": {"color": "red"}}
         peer.send(call(5, "session/prompt", {"sessionId": session, "prompt": [block]}))
         asked = await peer.receive()
-        assert asked == call(asked["id"], "_example.org/ask", {"about": {"colour": "red"}})
+        assert asked == call(asked["id"], "_example.org/ask", {"about": {"color": "red"}})
         peer.send(result(asked, {"yes": True}))
         update = (await peer.receive())["params"]["update"]
         assert update["content"]["text"] == "True {'yes': True}"
@@ -501,7 +501,7 @@ async def test_our_client_extends_the_protocol_in_the_same_three_ways() -> None:
         peer.send(result(asked, {"sessionId": SESSION}))
         assert (await serve(peer, "_example.org/search", {"found": []}))["params"] == {"words": []}
         asked = await peer.expect(method="session/prompt")
-        update = {"sessionUpdate": "agent_message_chunk", "content": text("hi"), "_meta": {"colour": "red"}}
+        update = {"sessionUpdate": "agent_message_chunk", "content": text("hi"), "_meta": {"color": "red"}}
         peer.send(note("session/update", {"sessionId": SESSION, "update": update}))
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
@@ -513,7 +513,7 @@ async def test_our_client_extends_the_protocol_in_the_same_three_ways() -> None:
         async with session.prompt("go") as turn:
             (update,) = [update async for update in turn]
         assert isinstance(update, AgentMessageChunk)
-        assert update.meta == {"colour": "red"}
+        assert update.meta == {"color": "red"}
 
 
 @pytest.mark.item("001-12")
@@ -540,8 +540,8 @@ async def test_an_agent_that_requires_a_login_answers_with_the_auth_required_cod
     def check(_: Any) -> None: ...
 
     async with client_of(agent) as peer:
-        shown = (await peer.request(1, "initialize", hello({**ALL, "auth": {"terminal": True}})))["result"]
-        assert shown["authMethods"] == [
+        initialized = (await peer.request(1, "initialize", hello({**ALL, "auth": {"terminal": True}})))["result"]
+        assert initialized["authMethods"] == [
             {"id": "in-terminal", "name": "Terminal", "type": "terminal", "args": ["login"]},
             {"id": "account", "name": "Account"},
         ]
@@ -695,8 +695,8 @@ async def test_truncated_terminal_output_keeps_its_end_and_complete_characters(t
         params = {"command": "printenv", "args": ["WORD"], "env": env, "outputByteLimit": 4, "cwd": str(tmp_path)}
         handle = {**base, **(await peer.request(1, "terminal/create", {**base, **params}))["result"]}
         await peer.request(2, "terminal/wait_for_exit", handle)
-        shown = (await peer.request(3, "terminal/output", handle))["result"]
-        assert (shown["output"], shown["truncated"]) == ("ä\n", True)  # 5 bytes, of which one is half a character
+        output = (await peer.request(3, "terminal/output", handle))["result"]
+        assert (output["output"], output["truncated"]) == ("ä\n", True)  # 5 bytes, of which one is half a character
         slow = {**base, "command": "sleep", "args": ["300"]}
         handle = {**base, **(await peer.request(4, "terminal/create", slow))["result"]}
         running = (await peer.request(5, "terminal/output", handle))["result"]

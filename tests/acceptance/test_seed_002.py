@@ -500,8 +500,8 @@ async def test_several_sessions_run_at_once_and_do_not_mix(tmp_path: Path) -> No
             turn.cancel()
             assert (await turn.wait()).stop_reason == "cancelled"
         texts = [f"/echo word {number}" for number in range(3)]
-        said = await asyncio.gather(*(session.ask(text) for session, text in zip(sessions, texts, strict=True)))
-        assert said == ["word 0", "word 1", "word 2"]
+        answers = await asyncio.gather(*(session.ask(text) for session, text in zip(sessions, texts, strict=True)))
+        assert answers == ["word 0", "word 1", "word 2"]
         for number, session in enumerate(sessions):
             again = await agent.load_session(session.id, str(tmp_path))
             history = repr(list(again.updates_outside_turns))

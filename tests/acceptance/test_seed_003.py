@@ -238,11 +238,11 @@ async def test_the_result_of_session_new_has_options_models_and_modes() -> None:
 
     async with Child("agent", "everything", "--dialect", "banjo") as agent:
         await agent.request(1, "initialize", hello())
-        shown = (await agent.request(2, "session/new", {"cwd": "/", "_meta": {"theirs": 1}}))["result"]
-        assert shown["sessionId"]
-        assert shown["configOptions"]
-        assert shown["modes"]["availableModes"]
-        assert shown["models"]["availableModels"]
+        opened = (await agent.request(2, "session/new", {"cwd": "/", "_meta": {"theirs": 1}}))["result"]
+        assert opened["sessionId"]
+        assert opened["configOptions"]
+        assert opened["modes"]["availableModes"]
+        assert opened["models"]["availableModels"]
         for params in ({}, {"cwd": "relative"}, {"cwd": None}, {"cwd": ""}):
             assert (await agent.request(3, "session/new", params))["error"]["code"] == -32602, params
 
@@ -265,16 +265,16 @@ async def test_the_parts_of_a_new_session_have_the_documents_shapes() -> None:
 
     async with client_of(agent) as peer:
         await peer.request(1, "initialize", hello())
-        shown = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": servers}))["result"]
-        for option in shown["configOptions"]:
+        opened = (await peer.request(2, "session/new", {"cwd": CWD, "mcpServers": servers}))["result"]
+        for option in opened["configOptions"]:
             assert option["type"] == "select"
             assert isinstance(option["currentValue"], str)
             assert option["currentValue"] in [value["value"] for value in option["options"]]
             assert all({"value", "name"} <= set(value) for value in option["options"])
         models = [{"id": name, "name": name} for name in ("sonnet", "opus", "haiku")]
-        assert shown["models"] == {"availableModels": models, "currentModelId": "sonnet"}
-        await run_prompt(peer, shown["sessionId"], "look")
-        changed = {"sessionId": shown["sessionId"], "configId": "quiet", "value": "true"}
+        assert opened["models"] == {"availableModels": models, "currentModelId": "sonnet"}
+        await run_prompt(peer, opened["sessionId"], "look")
+        changed = {"sessionId": opened["sessionId"], "configId": "quiet", "value": "true"}
         options = (await peer.request(3, "session/set_config_option", changed))["result"]["configOptions"]
         assert [option["currentValue"] for option in options if option["id"] == "quiet"] == ["true"]
     far, near = seen

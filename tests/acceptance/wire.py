@@ -87,7 +87,7 @@ async def agent_played(part: Part, **options: Any) -> AsyncIterator[RemoteAgent]
     async def play() -> None:
         try:
             await part(peer)
-        except BaseException as fault:  # our client must not wait for somebody who left
+        except BaseException as fault:  # otherwise our client waits for an agent that has ended
             await theirs.close(repr(fault))
             raise
 

@@ -27,8 +27,8 @@ def hello(capabilities: Json = None, cwd: str = PROJECT, **more: Json) -> Json:
 
 def introduction(**capabilities: Json) -> Json:
     """Return the result of initialize as in the document."""
-    said = {"streaming": True, "audio": False, "image": True, "supported_modes": ["agent", "ask"], **capabilities}
-    return {"agent_info": {"name": "my-agent", "version": "1.0.0"}, "capabilities": said}
+    offered = {"streaming": True, "audio": False, "image": True, "supported_modes": ["agent", "ask"], **capabilities}
+    return {"agent_info": {"name": "my-agent", "version": "1.0.0"}, "capabilities": offered}
 
 
 def prompt(text: str, session: str = "abc123") -> Json:

@@ -139,7 +139,7 @@ class OnTerminal:
         assert callable(reached)
         deadline = time.monotonic() + TIMEOUT
         while not reached():
-            assert time.monotonic() < deadline, f"waited in vain for {what}; there was:\n{self.text}"
+            assert time.monotonic() < deadline, f"waited for {what} without success; the output is:\n{self.text}"
             if select.select([self._master], [], [], 0.05)[0]:
                 self._take()
 

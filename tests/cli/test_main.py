@@ -226,8 +226,8 @@ def test_grants_audit_and_policy_list_without_an_action(tmp_path: Path) -> None:
     (tmp_path / ".dragoman").mkdir()
     rule = 'version = 1\n[[rule]]\ndecision = "deny"\ncommand = "git push *"\nreason = "by hand only"\n'
     (tmp_path / ".dragoman" / "policy.toml").write_text(rule)
-    shown = in_process("policy", cwd=tmp_path).stdout
-    assert "mode default, where no rule and no grant decides: allow file read; ask everything else" in shown
-    assert "(not trusted, so it can only ask and deny):" in shown
-    assert '  command = "git push *"' in shown
+    output = in_process("policy", cwd=tmp_path).stdout
+    assert "mode default, where no rule and no grant decides: allow file read; ask everything else" in output
+    assert "(not trusted, so it can only ask and deny):" in output
+    assert '  command = "git push *"' in output
     assert json.loads(in_process("policy", "show", "--json", cwd=tmp_path).stdout)["verdicts"]["file_read"] == "allow"

@@ -60,8 +60,8 @@ def test_a_missing_file_configures_no_agents(tmp_path: Path) -> None:
     ("text", "fault"),
     [
         (
-            "colour = 1",
-            "line 1: colour: unknown setting; use one of version, default, store, agents, host, hosts, default_host",
+            "color = 1",
+            "line 1: color: unknown setting; use one of version, default, store, agents, host, hosts, default_host",
         ),
         ("store = 1", "line 1: store: must be true or false"),
         ("version = 2", "line 1: version: unsupported version; this Dragoman reads version 1"),

@@ -168,6 +168,6 @@ def test_failures_come_first() -> None:
     text = [line.text for line in lines(ONE_OF_EACH)]
     assert text[0] == "Broken (MUST)"
     assert text[1].split()[0] == "agent.rpc.03"
-    shown = page(ONE_OF_EACH)
-    places = [shown.index(f"<code>{id}</code>") for id in ("agent.rpc.03", "agent.rpc.11", "agent.rpc.01")]
+    html = page(ONE_OF_EACH)
+    places = [html.index(f"<code>{id}</code>") for id in ("agent.rpc.03", "agent.rpc.11", "agent.rpc.01")]
     assert places == sorted(places)

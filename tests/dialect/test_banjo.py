@@ -90,8 +90,8 @@ def test_a_status_of_the_draft_becomes_the_v1_status() -> None:
 
 
 def test_error_is_not_a_stop_reason_but_auth_required_is() -> None:
-    said = {"stopReason": "auth_required"}
-    assert lower_result(A, "session/prompt", said) == said
+    result = {"stopReason": "auth_required"}
+    assert lower_result(A, "session/prompt", result) == result
     with pytest.raises(Unsayable) as refused:
         lower_result(A, "session/prompt", {"stopReason": "error"})
     assert refused.value.kind == Kind.INTERNAL_ERROR

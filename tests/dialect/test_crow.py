@@ -82,13 +82,13 @@ def test_our_meta_key_is_read_in_capabilities() -> None:
 
 
 def test_servers_of_a_loaded_session_are_side_data_and_inferred_ones_are_dropped() -> None:
-    said = {"sessionId": "s", "cwd": "/w", "mcpServers": [{"name": "a"}]}
-    assert lower_call(A, "session/load", said)[1] == {
+    params = {"sessionId": "s", "cwd": "/w", "mcpServers": [{"name": "a"}]}
+    assert lower_call(A, "session/load", params)[1] == {
         "session_id": "s",
         "cwd": "/w",
         "_meta": {"dragoman": {"mcpServers": [{"name": "a"}]}},
     }
-    inferred = {**said, "mcpServers": [], "_meta": {"dragoman": {"inferred": ["mcpServers"]}}}
+    inferred = {**params, "mcpServers": [], "_meta": {"dragoman": {"inferred": ["mcpServers"]}}}
     assert lower_call(A, "session/load", inferred)[1] == {"session_id": "s", "cwd": "/w"}
 
 

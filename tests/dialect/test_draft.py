@@ -392,10 +392,10 @@ def test_a_refused_authentication_is_an_error() -> None:
 
 
 def test_credentials_are_sent_only_in_the_drafts_credential_members() -> None:
-    said = {"_meta": {"dragoman": {"credentials": {"apiKey": "k"}}}}
-    _, params = lower_call(Side.AGENT, "authenticate", {"methodId": "api_key", **said})
+    result = {"_meta": {"dragoman": {"credentials": {"apiKey": "k"}}}}
+    _, params = lower_call(Side.AGENT, "authenticate", {"methodId": "api_key", **result})
     assert params == {"method": "api_key", "credentials": {"apiKey": "k"}}
-    _, params = lower_call(Side.AGENT, "session/set_mode", {"sessionId": "s", "modeId": "m", **said})
+    _, params = lower_call(Side.AGENT, "session/set_mode", {"sessionId": "s", "modeId": "m", **result})
     assert params == {"sessionId": "s", "mode": "m"}
 
 

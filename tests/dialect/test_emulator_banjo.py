@@ -74,11 +74,11 @@ def update(harness: EmulatorHarness, **members: Any) -> Any:
 
 def test_a_model_change_is_sent_as_all_options(agent: EmulatorHarness) -> None:
     open_session(agent, configOptions=[DEPTH])
-    shown = update(agent, sessionUpdate="current_model_update", currentModelId="small")
-    assert shown["sessionUpdate"] == "config_option_update"
-    assert values_of(shown["configOptions"]) == {"depth": "low", "model": "small"}
-    shown = update(agent, sessionUpdate="config_option_update", configOptions=[DEPTH | {"currentValue": "high"}])
-    assert values_of(shown["configOptions"]) == {"depth": "high", "model": "small"}
+    frames = update(agent, sessionUpdate="current_model_update", currentModelId="small")
+    assert frames["sessionUpdate"] == "config_option_update"
+    assert values_of(frames["configOptions"]) == {"depth": "low", "model": "small"}
+    frames = update(agent, sessionUpdate="config_option_update", configOptions=[DEPTH | {"currentValue": "high"}])
+    assert values_of(frames["configOptions"]) == {"depth": "high", "model": "small"}
 
 
 def test_a_model_change_in_an_unknown_session_is_sent_alone(agent: EmulatorHarness) -> None:
@@ -121,16 +121,16 @@ def test_a_model_change_keeps_options_that_are_not_from_models(own_model: bool) 
     own = {"id": "llm", "name": "M", "category": "model", "type": "select", "currentValue": "big", "options": []}
     harness.send_call("session/new", NEW)
     harness.reply({"sessionId": "s", "configOptions": [DEPTH, own] if own_model else [DEPTH]})
-    shown = update(harness, sessionUpdate="current_model_update", currentModelId="small")
-    assert values_of(shown["configOptions"]) == {"depth": "low", "llm" if own_model else "model": "small"}
+    frames = update(harness, sessionUpdate="current_model_update", currentModelId="small")
+    assert values_of(frames["configOptions"]) == {"depth": "low", "llm" if own_model else "model": "small"}
 
 
 def test_a_v1_agent_with_models_and_a_model_option_sends_all_options() -> None:
     harness = EmulatorHarness("v1", Side.AGENT)
     own = {"id": "llm", "name": "M", "category": "model", "type": "select", "currentValue": "big", "options": []}
     open_session(harness, configOptions=[DEPTH, own])
-    shown = update(harness, sessionUpdate="current_model_update", currentModelId="small")
-    assert values_of(shown["configOptions"]) == {"depth": "low", "llm": "small"}
+    frames = update(harness, sessionUpdate="current_model_update", currentModelId="small")
+    assert values_of(frames["configOptions"]) == {"depth": "low", "llm": "small"}
 
 
 def test_an_option_whose_setting_returns_no_list_keeps_the_others() -> None:

@@ -197,18 +197,18 @@ def test_an_agents_second_permission_request_for_a_tool_call_waits() -> None:
 def test_our_cancel_is_a_request_and_its_answer_is_not_awaited() -> None:
     """docs/protocol/dialect-matrix.md#cancel-as-request."""
     harness = agent()
-    shown = harness.send_call("session/cancel", {"sessionId": "s"})
+    frames = harness.send_call("session/cancel", {"sessionId": "s"})
     assert harness.wire == [("cancel", {"session_id": "s"})]
     harness.reply({})
-    assert shown.result is None
+    assert frames.result is None
     assert harness.reports == []
 
 
 def test_an_error_in_answer_to_cancel_is_reported() -> None:
     harness = agent()
-    shown = harness.send_call("session/cancel", {"sessionId": "s"})
+    frames = harness.send_call("session/cancel", {"sessionId": "s"})
     harness.reply(ProtocolError(Kind.METHOD_NOT_FOUND, "what cancel"))
-    assert shown.result is None
+    assert frames.result is None
     assert "what cancel" in harness.reports[0]
 
 

@@ -198,22 +198,22 @@ def test_the_drafts_two_transcripts_with_our_agent() -> None:
             ),
         ),
     )
-    said = [params["data"] for params in frames(DRAFT, "session/update")]
+    data = [params["data"] for params in frames(DRAFT, "session/update")]
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
         assert turn.text == "The sign-in function should fail politely"
         assert [server.name for server in turn.session.mcp_servers] == ["filesystem"]
-        await turn.send_update(AgentThoughtChunk(content=TextContent(text=said[0]["content"]), meta=side(visible=True)))
+        await turn.send_update(AgentThoughtChunk(content=TextContent(text=data[0]["content"]), meta=side(visible=True)))
         tool = "fs/read_text_file"
         await turn.send_update(
             ToolCallStart(tool_call_id="tc_001", title=tool, name=tool, status="pending", raw_input={"path": AUTH})
         )
         text = await turn.files.read(AUTH)
         assert text.startswith("export function signIn")
-        shown = ToolCallBlock(content=TextContent(text="8 lines of auth.ts"))
-        await turn.send_update(ToolCallProgress(tool_call_id="tc_001", status="completed", content=[shown]))
-        await turn.send_update(AgentMessageChunk(content=TextContent(text=said[3]["content"]), meta=side(index=0)))
+        block = ToolCallBlock(content=TextContent(text="8 lines of auth.ts"))
+        await turn.send_update(ToolCallProgress(tool_call_id="tc_001", status="completed", content=[block]))
+        await turn.send_update(AgentMessageChunk(content=TextContent(text=data[3]["content"]), meta=side(index=0)))
         tool = "fs/write_text_file"
         given = {"path": AUTH, "content": "..."}
         asking = side(requiresPermission=True)
@@ -229,10 +229,10 @@ def test_the_drafts_two_transcripts_with_our_agent() -> None:
         answer = await turn.ask_permission("Let sign-in fail politely", tool=wanted)
         assert answer.kind == "allow_always"
         await turn.files.write(AUTH, frames(DRAFT, "fs/write_text_file")[0]["content"])
-        hunks = said[5]["output"]["hunks"]
+        hunks = data[5]["output"]["hunks"]
         change = Diff(path=AUTH, new_text="", meta=side(hunks=hunks))
         await turn.send_update(ToolCallProgress(tool_call_id="tc_002", status="completed", content=[change]))
-        last = TextContent(text=said[6]["content"])
+        last = TextContent(text=data[6]["content"])
         await turn.send_update(AgentMessageChunk(content=last, meta=side(index=1, final=True)))
         turn.token_usage = Usage(
             total_tokens=870, input_tokens=350, output_tokens=520, meta=side(inferred=["totalTokens"])

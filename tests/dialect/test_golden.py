@@ -52,11 +52,11 @@ def _lift(dialect: str, case: Case, wire: Case) -> Case:
 
 
 def _lower(dialect: str, case: Case) -> Case:
-    side, spelling, said = Side(case["side"]), load_dialect(dialect), case["vocabulary"]
+    side, spelling, message = Side(case["side"]), load_dialect(dialect), case["vocabulary"]
     if case["kind"] == "call":
-        method, params = spelling.lower_call(side, said["method"], said["params"])
+        method, params = spelling.lower_call(side, message["method"], message["params"])
         return {"method": method, "params": params}
-    return {"result": spelling.lower_result(side, said["method"], said["result"])}
+    return {"result": spelling.lower_result(side, message["method"], message["result"])}
 
 
 def _wire(case: Case) -> Case:

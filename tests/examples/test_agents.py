@@ -59,7 +59,7 @@ async def follow_plan(connected: Connected) -> list[str]:
 
 async def set_options(connected: Connected) -> list[Any]:
     session = await connected.remote.open_session(cwd=str(connected.folder))
-    shown = [option.id for option in session.options]
+    option_ids = [option.id for option in session.options]
     commands: list[list[str]] = []
 
     def note(update: Any) -> None:
@@ -72,7 +72,7 @@ async def set_options(connected: Connected) -> list[Any]:
     await session.set_option("style", "verbose")
     refused = await or_kind(session.set_option("max_tokens", "many"))
     answers = [await session.ask("how?"), await session.ask("and now?")]
-    return [sorted(shown), refused, answers, commands]
+    return [sorted(option_ids), refused, answers, commands]
 
 
 async def ask_responders(connected: Connected) -> list[str]:

@@ -1,7 +1,7 @@
-"""What each frame is due: written down here by itself, with the standard library's JSON reader, to hold the engine to.
+"""The answers that each frame must get, computed with the standard library's JSON reader, to compare with.
 
-A request with an id that can be read is due one answer with that id. A frame that is no message at all is due one
-answer too: with its id if that is there, else with null. Notifications and answers are due nothing.
+A request with a readable id must get one answer with that id. A frame that is no message must get one answer too: with
+its id if it has one, otherwise with null. Notifications and answers must get none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BRACKETS = re.compile(rb"[\[\]{}]")
 
 
 class Due:
-    """The answers that are due to one peer, and those that came."""
+    """The answers that one peer must get, and those that it got."""
 
     def __init__(self) -> None:
         self.frames = 0
@@ -38,7 +38,7 @@ class Due:
         self.surplus: list[Any] = []
 
     def sent(self, frame: bytes) -> dict[str, Any] | None:
-        """Write down what a frame is due; gives it back if it is a message."""
+        """Record the answers that a frame must get; return it if it is a message."""
         self.frames += 1
         value, is_valid = _read(frame)
         self.valid += is_valid
@@ -72,7 +72,7 @@ class Due:
         return value
 
     def on_answer(self, answer: dict[str, Any]) -> None:
-        """An answer came."""
+        """Record an answer."""
         key = key_of(answer.get("id"))
         error = answer.get("error")
         unread = error is not None and error["data"]["kind"] == "parse_error"
@@ -87,11 +87,11 @@ class Due:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every answer that has a name came."""
+        """Return whether every answer with an id came."""
         return not self.open
 
     def check(self) -> None:
-        """Nobody was answered twice, or without having asked."""
+        """Check that no answer came twice or without a request."""
         assert not self.surplus, f"answered without being asked: {self.surplus[:3]}"
         assert self.nameless <= self.nameless_received <= self.nameless + self.doubtful, (
             f"{self.nameless_received} answers with id null, not {self.nameless} to {self.nameless + self.doubtful}"
@@ -106,7 +106,7 @@ _NOTHING: Any = _Nothing()
 
 
 def key_of(id: Any) -> Key:
-    """An id as both ends may write it: numbers compare as numbers, halves of characters are replaced."""
+    """Return an id in a form that both ends share: numbers compare as numbers, lone surrogates are replaced."""
     if isinstance(id, str):
         return id if id.isascii() else id.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if id is None:
@@ -129,7 +129,7 @@ _MILD = json.JSONDecoder(strict=False, parse_constant=_ODD.append, parse_int=_in
 
 
 def _read(frame: bytes) -> tuple[Any, bool]:
-    """What the frame says, and whether it is JSON by the letter."""
+    """Return the value of the frame, and whether it is strict JSON."""
     _ODD.clear()
     try:
         try:
@@ -148,7 +148,7 @@ def _read(frame: bytes) -> tuple[Any, bool]:
 
 
 def _perhaps(frame: bytes) -> Iterable[Key]:
-    """What may be the id of a frame that is no JSON."""
+    """Return the possible id of a frame that is not JSON."""
     for text in _IDS.findall(frame):
         try:
             id = _STRICT.decode(text.decode("utf-8", "replace"))
@@ -159,7 +159,7 @@ def _perhaps(frame: bytes) -> Iterable[Key]:
 
 
 def _is_too_deep(frame: bytes) -> bool:
-    """Whether the frame nests too deeply: few brackets are not counted out, and nothing after the deepest allowed."""
+    """Return whether the frame nests too deeply; counting stops at the limit."""
     if frame.count(b"[") + frame.count(b"{") <= MAX_DEPTH:
         return False
     depth = 0

@@ -1,4 +1,4 @@
-"""Mutations: most of them leave valid JSON that says something odd, the rest break the bytes themselves."""
+"""Mutations: most give valid JSON with unusual values, the rest break the bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fuzz.seeds import LIVE, Seed, Seeds
 
 
 def _fixed(*values: Any) -> tuple[Any, ...]:
-    """The values as bytes, so that no later change can get into what all frames share."""
+    """Return the values as bytes, so that a later change cannot affect values that frames share."""
     return tuple(value if isinstance(value, Raw) else Raw(msgspec.json.encode(value)) for value in values)
 
 
@@ -47,7 +47,7 @@ DEPTHS = (3, 20, 60, 120, 199, 250, 500, 900, 1500, 5000)
 
 
 class Mutator:
-    """Makes frames from seeds, the same ones for the same number."""
+    """Creates frames from seeds; the same frames for the same random seed."""
 
     def __init__(self, seeds: Seeds, rng: random.Random) -> None:
         self._seeds = seeds
@@ -100,7 +100,7 @@ class Mutator:
     # --- of what a frame says ---------------------------------------------------------------------------------
 
     def _place(self, frame: Any, seed: Seed) -> tuple[Any, Any] | None:
-        """A random part: what holds it, and its name there; None when an earlier change took it away."""
+        """Return a random part as its container and its key; None if an earlier change removed it."""
         *path, last = self._rng.choice(seed.paths)
         holder = frame
         for name in path:

@@ -1,4 +1,4 @@
-"""The least a peer must say in each dialect: how a client opens a turn, and how an agent serves one."""
+"""The minimal messages of each dialect: how a client opens a turn, and how an agent serves one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TEXT = [{"type": "text", "text": "are you there?"}]
 
 
 class ClientWords(msgspec.Struct, frozen=True):
-    """The requests of a whole turn; SESSION stands where the session's id belongs."""
+    """The requests of a whole turn; SESSION is a placeholder for the session's id."""
 
     initialize: dict[str, Any]
     new: dict[str, Any]
@@ -103,5 +103,5 @@ AGENTS["banjo"] = AGENTS["v1"]
 
 
 def about(session: str, words: dict[str, Any]) -> Any:
-    """These words, about this session."""
+    """Return the messages with the id of this session."""
     return msgspec.json.decode(msgspec.json.encode(words).replace(SESSION.encode(), session.encode()))

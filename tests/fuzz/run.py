@@ -1,7 +1,7 @@
-"""One run: mutated frames through whole connections, in rounds, each ended by a turn as it should be.
+"""One run: mutated frames over whole connections, in rounds; each round ends with a normal turn.
 
-`AgentRun` plays the client of one of our agents, `ClientRun` the agent of one of our clients. Both keep count with
-`Due`, and fail on anything that surfaces: a traceback in the log, an exception nobody took, a turn that does not end.
+`AgentRun` acts as the client of one of our agents, `ClientRun` as the agent of one of our clients. Both count answers
+with `Due`, and fail on a traceback in the log, an exception that nobody handles, or a turn that does not end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TIMEOUT = 30.0
 
 
 class Surfaced(logging.Handler):
-    """Everything that should not have surfaced."""
+    """Errors that must not occur."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -55,7 +55,7 @@ class Surfaced(logging.Handler):
 
 @contextmanager
 def watched() -> Iterator[Surfaced]:
-    """Collects what is logged or warned of."""
+    """Collect log records and warnings."""
     surfaced = Surfaced()
     loggers = [logging.getLogger("dragoman"), logging.getLogger("asyncio")]
     for logger in loggers:
@@ -71,7 +71,7 @@ def watched() -> Iterator[Surfaced]:
 
 
 class Run:
-    """What both sides have in common: sending, counting, and waiting until all is answered."""
+    """The common part of both sides: send, count, and wait until everything is answered."""
 
     side: Side
 
@@ -105,11 +105,11 @@ class Run:
             self.requests += self.due.requests
 
     async def connection(self, frames: int, surfaced: Surfaced) -> None:
-        """Everything that happens on one connection."""
+        """Run everything on one connection."""
         raise NotImplementedError
 
     async def normal_turn(self) -> None:
-        """One turn as it should be."""
+        """Run a normal turn."""
         raise NotImplementedError
 
     async def rounds(self, frames: int, surfaced: Surfaced) -> None:
@@ -142,7 +142,7 @@ class Run:
     pumping: asyncio.Task[None]
 
     async def wait_settled(self) -> None:
-        """Every answer that is due has come; a last question makes sure that all frames were read."""
+        """Wait for all expected answers; a final request makes sure that all frames were read."""
         await self.ask("_are/you/there", {}, may_fail=True)
         if not self.due.is_settled:
             self.waiting = asyncio.get_running_loop().create_future()
@@ -151,13 +151,13 @@ class Run:
         assert not missing, f"{len(missing)} not answered, such as {missing[:3]}"
 
     async def until(self, waiting: asyncio.Future[Any]) -> None:
-        """Wait for this, but only while the other end is connected."""
+        """Wait for a condition, while the other end is connected."""
         await asyncio.wait({waiting, self.pumping}, timeout=TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         if self.pumping.done():
             self.pumping.result()
 
     async def pump(self) -> None:
-        """Hear the other end until it is gone."""
+        """Read from the other end until it disconnects."""
         try:
             while True:
                 for frame in await self.transport.receive():
@@ -201,7 +201,7 @@ class Run:
         self.transport.send(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error}))
 
     async def ask(self, method: str, params: Any, *, may_fail: bool = False) -> Any:
-        """A request as it should be, and its result."""
+        """Send a valid request and return its result."""
         self._asked += 1
         id = f"normal-{self._asked}"
         self.own[id] = asyncio.get_running_loop().create_future()
@@ -299,7 +299,7 @@ class ClientRun(Run):
             await asyncio.wait_for(self.pumping, TIMEOUT)
 
     async def burst(self) -> None:
-        """Now and then our client asks something and gets a mutated answer."""
+        """Sometimes let our client send a request, and answer it with a mutated frame."""
         self._mutating = True
         agent, rng = self._agent, self.rng
         if self._held is None:
@@ -362,9 +362,9 @@ class ClientRun(Run):
         elif self._mutating:
             answer = self.mutator.answer(method, id)
             self.last.append(answer)
-            said = self.due.sent(answer)
+            expected = self.due.sent(answer)
             self.transport.send(answer)
-            if said is None or "method" in said or key_of(said.get("id", "")) != key_of(id):
+            if expected is None or "method" in expected or key_of(expected.get("id", "")) != key_of(id):
                 self.refuse(id)
         else:
             self._serve_well(method, id, message["params"])

@@ -1,6 +1,6 @@
-"""What is mutated: every frame of the dialects' examples, of the whole conversations and of the recordings.
+"""The frames that are mutated: those of the dialects' examples, of whole conversations and of recordings.
 
-Grouped by what the frame is about, so that a thousand recorded chunks do not crowd out the one plan.
+They are grouped by kind, so that a thousand recorded chunks do not displace the one plan.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Seed(msgspec.Struct, frozen=True):
 
 
 class Seeds(msgspec.Struct, frozen=True):
-    """What one side of a connection may hear in one dialect."""
+    """The frames that one side of a connection may receive in one dialect."""
 
     groups: tuple[tuple[Seed, ...], ...]
     results: dict[str, tuple[Seed, ...]]  # by the dialect's method; frames without an id

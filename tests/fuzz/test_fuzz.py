@@ -1,4 +1,4 @@
-"""Whatever a peer sends, each of its requests gets one answer, nothing surfaces, and the next turn works.
+"""For any input of a peer, each request gets one answer, nothing is logged as an error, and the next turn works.
 
 DRAGOMAN_FUZZ_FRAMES is the number of mutated frames per dialect, DRAGOMAN_FUZZ_SEED what they are drawn from; "random"
 draws a fresh one. A failure names its seed.

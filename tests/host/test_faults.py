@@ -90,8 +90,8 @@ def test_a_client_that_left_early_may_miss_the_rest() -> None:
 
 
 def test_a_returning_client_may_get_its_own_prompt() -> None:
-    shown = Seen(2, "user_message_chunk", TURN)
-    assert compared(lambda entries, view: view.seen.insert(0, shown)).faults == []
+    entry = Seen(2, "user_message_chunk", TURN)
+    assert compared(lambda entries, view: view.seen.insert(0, entry)).faults == []
 
 
 WRONG: dict[str, tuple[str, Change]] = {

@@ -349,10 +349,10 @@ async def test_extension_requests_of_an_agent_go_to_a_client_and_can_be_cancelle
         @agent.prompt
         async def answer(turn: Turn) -> None:
             connection = turn.session.connection
-            said = {"sessionId": turn.session.id, "n": 1}
-            assert await connection.request_raw("_acme/pick", said) == {"picked": True}
-            connection.notify("_acme/news", said)
-            asking = asyncio.ensure_future(connection.request_raw("_acme/wait", said))
+            params = {"sessionId": turn.session.id, "n": 1}
+            assert await connection.request_raw("_acme/pick", params) == {"picked": True}
+            connection.notify("_acme/news", params)
+            asking = asyncio.ensure_future(connection.request_raw("_acme/wait", params))
             await asyncio.sleep(0)
             asking.cancel()
             await turn.say("done")

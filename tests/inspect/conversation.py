@@ -53,8 +53,8 @@ TALK: list[tuple[str, Any]] = [
 
 def lines(talk: list[tuple[str, Any]] = TALK, step: int = 1000) -> list[bytes]:
     """A recording, one message every millisecond."""
-    said = [frame_line(n * step, way, _text(message)) for n, (way, message) in enumerate(talk, 1)]
-    return [header_line(Header(command=["agent"], start="2026-01-01T00:00:00Z", epoch=1)), *said]
+    lines = [frame_line(n * step, way, _text(message)) for n, (way, message) in enumerate(talk, 1)]
+    return [header_line(Header(command=["agent"], start="2026-01-01T00:00:00Z", epoch=1)), *lines]
 
 
 def write(path: Path, talk: list[tuple[str, Any]] = TALK) -> Path:

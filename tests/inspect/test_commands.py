@@ -149,11 +149,13 @@ def test_a_reader_that_stops_early_does_not_make_a_recording_look_cut(tmp_path: 
     message = b'{"jsonrpc":"2.0","method":"_note","params":{}}'
     notes = [frame_line(n, "a2c", message) for n in range(20_000)]  # more than a pipe holds
     path.write_bytes(b"".join([header_line(Header(epoch=1)), *notes, end_line(20_000, "ended", 0, 20_000)]))
-    shown = subprocess.Popen([*DRAGOMAN, "inspect", "show", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert shown.stdout is not None
-    assert shown.stderr is not None
-    with shown, shown.stderr:
-        shown.stdout.readline()
-        shown.stdout.close()
-        assert shown.stderr.read() == b""
-        assert shown.wait(TIMEOUT) == 141
+    process = subprocess.Popen(
+        [*DRAGOMAN, "inspect", "show", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process, process.stderr:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(TIMEOUT) == 141

@@ -160,16 +160,16 @@ def test_a_warning_is_printed_for_a_very_large_page(
     monkeypatch.setattr(export, "LARGE_PAGE", 1000)
     words = ["inspect", "export", str(write(tmp_path / "r")), "--html", "--out", str(tmp_path / "r.html")]
     assert main(words) == 0
-    said = capsys.readouterr().err
-    assert said.startswith("dragoman inspect: the page has 12 messages and ")
-    assert said.endswith("KiB: browsers need some time to open it\n")
+    output = capsys.readouterr().err
+    assert output.startswith("dragoman inspect: the page has 12 messages and ")
+    assert output.endswith("KiB: browsers need some time to open it\n")
 
 
 def test_secret_names_and_cached_strings_are_redacted_alike() -> None:
     cleaner = RecordingRedactor(["repeated-secret"])
-    said = b'{"a":["repeated-secret","plain"],"b":"plain","n":1,"none":null,"apiKey":"plain","x":"repeated-secret"}'
+    message = b'{"a":["repeated-secret","plain"],"b":"plain","n":1,"none":null,"apiKey":"plain","x":"repeated-secret"}'
     for _ in range(2):
-        clean = json.loads(cleaner.redact(RecordedLine(1, 0, "a2c", said)).data)
+        clean = json.loads(cleaner.redact(RecordedLine(1, 0, "a2c", message)).data)
         assert clean == {
             "a": ["[redacted]", "plain"],
             "b": "plain",

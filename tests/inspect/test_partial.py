@@ -30,11 +30,11 @@ def test_every_action_refuses_a_file_that_is_not_a_recording(
 ) -> None:
     path = write_file(tmp_path / "LICENSE", content)
     assert main(["inspect", words[0], path, *words[1:]]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"dragoman inspect: {path}: ")
-    assert said.err.endswith("give a file that `dragoman inspect run` wrote, or one with one message per line\n")
-    assert said.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"dragoman inspect: {path}: ")
+    assert output.err.endswith("give a file that `dragoman inspect run` wrote, or one with one message per line\n")
+    assert output.err.count("\n") == 1
 
 
 def test_diff_refuses_two_files_that_are_not_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,10 +61,10 @@ def test_times_are_right_without_a_usable_header_and_a_problem_is_reported(
     path = write_file(tmp_path / "r", header, *lines()[1:], END)
     for action in ("show", "stats"):
         assert main(["inspect", action, path]) == 0
-        said = capsys.readouterr()
-        assert said.err.count("the header is missing") == 1
-        assert "has no end" not in said.err
-        assert ("✓ session/prompt #2 7 ms" if action == "show" else "12 lines in 11 ms") in said.out
+        output = capsys.readouterr()
+        assert output.err.count("the header is missing") == 1
+        assert "has no end" not in output.err
+        assert ("✓ session/prompt #2 7 ms" if action == "show" else "12 lines in 11 ms") in output.out
 
 
 def test_integer_times_of_another_recorder_are_not_used() -> None:
@@ -117,9 +117,9 @@ def two(tmp_path: Path) -> str:
 
 def test_two_recordings_in_one_file_are_counted_together(two: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "stats", two]) == 0
-    said = capsys.readouterr().out
-    assert "17 lines in 15 ms from 2 recordings" in said
-    assert "unanswered: session/prompt ×1" in said
+    output = capsys.readouterr().out
+    assert "17 lines in 15 ms from 2 recordings" in output
+    assert "unanswered: session/prompt ×1" in output
     assert main(["inspect", "stats", two, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["recordings"], found["length_us"], found["complete"]) == (2, 15_000, True)
@@ -127,12 +127,12 @@ def test_two_recordings_in_one_file_are_counted_together(two: str, capsys: pytes
 
 def test_two_recordings_in_one_file_are_shown_separately(two: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "show", two]) == 0
-    said = capsys.readouterr()
-    assert said.err == ""
-    shown = said.out.splitlines()
-    assert shown[5] == "── another recording: another 2026-01-02T00:00:00Z ──"
-    assert "1 unanswered: session/prompt #2 (line 6)" in said.out
-    assert "still in use" not in said.out
+    output = capsys.readouterr()
+    assert output.err == ""
+    lines = output.out.splitlines()
+    assert lines[5] == "── another recording: another 2026-01-02T00:00:00Z ──"
+    assert "1 unanswered: session/prompt #2 (line 6)" in output.out
+    assert "still in use" not in output.out
 
 
 def test_a_copy_of_two_recordings_is_two_recordings(two: str, tmp_path: Path) -> None:
@@ -174,6 +174,6 @@ def test_an_invalid_number_of_lines_is_reported_in_one_line(number: str, capsys:
     with pytest.raises(SystemExit) as ended:
         main(["inspect", "tail", "-n", number, "r"])
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert f"'{number}' is not a number of lines; give 0 or more, as in -n 20" in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert f"'{number}' is not a number of lines; give 0 or more, as in -n 20" in output
+    assert output.count("\n") == 1

@@ -76,8 +76,8 @@ def test_a_strict_recording_reports_where_a_client_deviated(talk: Path) -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_recording_plays_the_client_for_an_agent(talk: Path, strict: bool) -> None:
-    said = asyncio.run(Recording(talk).play_to_agent(echo_agent(), strict=strict))
-    assert any(b"agent_message_chunk" in frame for frame in said)
+    replay = asyncio.run(Recording(talk).play_to_agent(echo_agent(), strict=strict))
+    assert any(b"agent_message_chunk" in frame for frame in replay)
 
 
 def test_different_content_of_an_agent_fails_only_in_strict_mode(talk: Path) -> None:

@@ -1,6 +1,6 @@
 """How each peer is started: small programs of our own, written with the official SDKs.
 
-A machine that should have node and the TypeScript SDK and has not fails the tests; only DRAGOMAN_NO_NODE=1 skips them.
+Without node or the TypeScript SDK the tests fail. Only DRAGOMAN_NO_NODE=1 skips them.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def peer(name: str) -> list[str]:
 
 @cache
 def node() -> str:
-    """Where node is; fails, saying what to do, when it or the SDK is missing."""
+    """Return the path of node. If node or the SDK is missing, fail and say what to do."""
     found = shutil.which("node") or shutil.which("node", path=os.path.dirname(sys.executable))
     assert found, "there is no node on PATH; run the tests by `make test`, or set DRAGOMAN_NO_NODE=1"
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout
-    assert int(said.lstrip("v").split(".")[0]) >= NODE_AT_LEAST, f"{found} is {said.strip()}, which is too old"
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout
+    assert int(version.lstrip("v").split(".")[0]) >= NODE_AT_LEAST, f"{found} is {version.strip()}, which is too old"
     assert SDK.exists(), "the TypeScript SDK is not installed; run the tests by `make test`, or set DRAGOMAN_NO_NODE=1"
     return found
 
 
 def translate(*command: str, agent_dialect: str = "auto") -> list[str]:
-    """The interpreter between whoever starts it and an agent."""
+    """Return the command of a translator in front of an agent."""
     return [*DRAGOMAN, "translate", "--agent-dialect", agent_dialect, "--", *command]

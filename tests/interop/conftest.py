@@ -1,7 +1,7 @@
-"""What the interop tests share: a mark on everything they start, and a check that nothing of it stays.
+"""Fixtures of the interop tests: every process they start is marked, and a check finds processes that are left.
 
-Starting a peer costs up to a second (the SDKs are slow to import), so peers are shared by tests; what a test
-starts beyond them must be gone when it ends, and the peers themselves at the end of it all.
+Starting a peer takes up to a second (the SDKs are slow to import), so tests share peers. Every other process of a test
+must have ended when the test ends, and the peers at the end of the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.interop.remote import RemoteClient
 
 @pytest.fixture(scope="package")
 def mark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A mark in the environment of all that is started from here, and a state folder of the tests' own."""
+    """Mark the environment of all processes that are started from here, and give them a separate state folder."""
     WATCHDOG.guard("interop", 0)  # what lives as long as we do begins without the mark
     resource_tracker.ensure_running()  # multiprocessing's, which other tests of this process may need
     WATCHDOG.unguard("interop")
@@ -34,7 +34,7 @@ def mark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def nothing_left(mark: str) -> Iterator[None]:
-    """What runs after a test ran before it, too."""
+    """Check that no process is left after a test."""
     before = set(leftovers.marked(mark))
     yield
     leftovers.assert_nothing_left(mark, before)
@@ -58,6 +58,6 @@ def remote(request: pytest.FixtureRequest, mark: str) -> Iterator[RemoteClient]:
 
 @pytest.fixture
 def client(remote: RemoteClient) -> Iterator[RemoteClient]:
-    """The same, which has no agent yet and is parted from the one a test gives it."""
+    """The same client without an agent; the agent that a test starts is stopped afterwards."""
     yield remote
     remote("stop")

@@ -1,4 +1,4 @@
-"""Finding what a test left running: everything it starts, however deep, inherits a mark in its environment."""
+"""Find processes that a test left running: each inherits a mark in its environment, at any depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of an official SDK in a process of its own, played step by step from a test."""
+"""A client of an official SDK in its own process, controlled step by step by a test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT = 30.0
 
 
 class StepResult(NamedTuple):
-    """What came of a step: its result or error, and what the agent said and wanted meanwhile."""
+    """The outcome of a step: its result or error, and the updates, questions and calls that came meanwhile."""
 
     result: Any
     error: Any
@@ -24,7 +24,7 @@ class StepResult(NamedTuple):
     calls: list[str]
 
     def kinds(self) -> list[str]:
-        """The kinds of the updates, without the news that come at the agent's own time."""
+        """The kinds of the updates, without those that an agent may send at any time."""
         return [update["sessionUpdate"] for update in self.updates if update["sessionUpdate"] not in _ANY_TIME]
 
     def of(self, kind: str) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ _ANY_TIME = frozenset({"available_commands_update", "usage_update", "session_inf
 
 
 class RemoteClient:
-    """The client's process. Every step has an end: an answer, or a failure in time."""
+    """The client's process. Every step ends with an answer, or fails after the timeout."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -50,13 +50,13 @@ class RemoteClient:
         self("stop")  # it is there now, and has its whole environment
 
     def __call__(self, do: str, **step: Any) -> StepResult:
-        """Play a step; an error of the agent's is a failure here."""
-        shown = self.tried(do, **step)
-        assert shown.error is None, shown.error
-        return shown
+        """Run a step; an error answer fails the test."""
+        result = self.tried(do, **step)
+        assert result.error is None, result.error
+        return result
 
     def tried(self, do: str, **step: Any) -> StepResult:
-        """Play a step that may be answered with an error."""
+        """Run a step that may be answered with an error."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": do, **step}).encode() + b"\n")
         self._process.stdin.flush()

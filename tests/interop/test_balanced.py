@@ -1,7 +1,7 @@
-"""Clients of the official SDKs and one agent of ours in two processes behind a balancer: cookies keep them in place.
+"""Clients of the official SDKs and our agent in two processes behind a balancer that routes by cookies.
 
-Neither SDK comes back by itself: a client that is sent to another process hears an error, dials anew and loads its
-session there, for both have the same store.
+Neither SDK reconnects by itself: a client that is routed to another process gets an error, connects again and loads its
+session there, because both processes have the same store.
 """
 
 from __future__ import annotations

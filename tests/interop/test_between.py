@@ -104,7 +104,7 @@ def test_a_client_of_an_official_sdk_works_with_an_agent_of_any_dialect(
 
 def test_invalid_lines_that_end_an_official_client_do_not_reach_it(client: RemoteClient, folder: Path) -> None:
     """A line of JSON that is no message ends the official Python client (docs/protocol/peers.md#sdk-non-object);
-    through us it is unheard.
+    we drop it.
     """
     noisy = ["/bin/sh", "-c", f"echo 5; echo '[1]'; echo loading...; exec {shlex.join(EVERYTHING)}"]
     client("start", command=translate(*noisy), cwd=str(folder))

@@ -79,12 +79,12 @@ def test_an_official_client_and_ours_get_the_same_updates_in_one_session(host: s
 
 
 def messages_of(session: ClientSession) -> list[tuple[str, str]]:
-    """Who said what, as our client took it down."""
+    """The messages with their roles, as our client received them."""
     return [(message.role, message.text) for message in session.transcript.messages]
 
 
 def agents_words(updates: list[dict[str, Any]]) -> str:
-    """All that the agent said."""
+    """The whole text of the agent."""
     return "".join(each["content"]["text"] for each in updates if each["sessionUpdate"] == "agent_message_chunk")
 
 

@@ -172,8 +172,8 @@ def test_sessions_are_listed(agent: RemoteClient, session: str, folder: Path) ->
 def test_the_code_mode_sends_no_permission_request(agent: RemoteClient, session: str, folder: Path) -> None:
     changed = agent("mode", session=session, mode="code")
     turn = agent("prompt", session=session, text="/write new.txt text")
-    shown = changed.of("current_mode_update") + turn.of("current_mode_update")
-    assert [update["currentModeId"] for update in shown] == ["code"]
+    mode_updates = changed.of("current_mode_update") + turn.of("current_mode_update")
+    assert [update["currentModeId"] for update in mode_updates] == ["code"]
     assert turn.asked == []
     assert (folder / "new.txt").read_text() == "text"
 

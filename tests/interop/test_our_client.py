@@ -68,7 +68,7 @@ class AgentDriver:
         return self.approves
 
     def ask(self, folder: Path, prompt: str) -> str:
-        """Open a session, prompt once, and give the text of the answer."""
+        """Open a session, prompt once, and return the text of the answer."""
 
         async def asking() -> str:
             session = await self.agent.open_session(str(folder))
@@ -94,7 +94,7 @@ def shared(request: pytest.FixtureRequest, mark: str) -> Iterator[AgentDriver]:
 
 @pytest.fixture
 def driver(shared: AgentDriver) -> AgentDriver:
-    """The shared agent, with nothing remembered of the test before."""
+    """The shared agent, without state of the previous test."""
     shared.answer = None
     shared.approves = True
     shared.asked.clear()

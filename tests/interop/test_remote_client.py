@@ -1,7 +1,7 @@
 """Our client and the servers of the official SDKs, over HTTP and WebSocket: turns, questions, load where they can.
 
-docs/protocol/http.md#python-sdk and #typescript-sdk tell how these servers deviate from the documents; what is absorbed
-is shown here.
+docs/protocol/http.md#python-sdk and #typescript-sdk list how these servers deviate from the documents. These tests show
+which deviations our client handles.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class RemoteClient:
         self.said: list[str] = []
 
     def answer(self, question: RequestPermissionParams) -> str:
-        """Say yes, and remember."""
+        """Allow, and record the request."""
         self.asked.append(question)
         return "yes"
 
 
 def visit(url: str, work: Any, **options: Any) -> RemoteClient:
-    """Connect, and do this with the agent."""
+    """Connect, and call a function with the agent."""
     guest = RemoteClient()
 
     async def main() -> None:
@@ -111,8 +111,8 @@ def test_the_agent_uses_the_clients_files_over_the_network(url: str, tmp_path: P
 def test_two_sessions_of_one_connection_do_not_mix(url: str, folder: Path) -> None:
     async def work(agent: RemoteAgent) -> None:
         one, two = await agent.open_session(str(folder)), await agent.open_session(str(folder))
-        said = await asyncio.gather(one.ask("say one"), two.ask("say two"))
-        assert list(said) == ["one", "two"]
+        texts = await asyncio.gather(one.ask("say one"), two.ask("say two"))
+        assert list(texts) == ["one", "two"]
 
     visit(url, work)
 

@@ -41,9 +41,9 @@ def url(request: pytest.FixtureRequest, server: str) -> str:
 
 @pytest.fixture
 def agent(client: RemoteClient, url: str, folder: Path) -> RemoteClient:
-    """A client that has dialled the agent."""
-    shown = client("start", url=url, cwd=str(folder))
-    assert shown.result["agentCapabilities"]["loadSession"] is True
+    """A client that is connected to the agent."""
+    started = client("start", url=url, cwd=str(folder))
+    assert started.result["agentCapabilities"]["loadSession"] is True
     return client
 
 
@@ -89,5 +89,5 @@ def test_a_session_is_loaded_over_a_new_connection(agent: RemoteClient, url: str
     loaded = agent("load", session=session, cwd=str(folder))
     turn = agent("prompt", session=session, text="/echo after")
     received = [*loaded.updates, *turn.updates]
-    said = [update["content"]["text"] for update in received if update["sessionUpdate"] == "agent_message_chunk"]
-    assert said == ["before", "after"], "the history comes once, and before what follows"
+    texts = [update["content"]["text"] for update in received if update["sessionUpdate"] == "agent_message_chunk"]
+    assert texts == ["before", "after"], "the history comes once, and before what follows"

@@ -19,10 +19,10 @@ def line(kind: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def run(by: str, first: int, text: str = WORD, **wire: Any) -> Outcome:
     """One that ended well; `wire` has how the agent answered session/..., by the last word of it."""
-    said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
     entries = [
         line("opened", {"by": by}, seq=first),
-        line("update", said, seq=first + 1),
+        line("update", update, seq=first + 1),
         line("turn_ended", {"stopReason": "end_turn"}, seq=first + 2),
         line("result", {"exitCode": 0, "stopReason": "end_turn", "text": text}),
     ]
@@ -48,8 +48,8 @@ def test_a_session_continues_by_the_method_of_the_cell() -> None:
 
 
 def test_an_agent_that_advertises_resume_without_having_it_is_loaded() -> None:
-    shown = judged(resume, run("session/load", 4, resume=ABSENT, load=ANSWERED))
-    assert shown == "by session/load (session/resume is missing)"
+    verdict = judged(resume, run("session/load", 4, resume=ABSENT, load=ANSWERED))
+    assert verdict == "by session/load (session/resume is missing)"
 
 
 @pytest.mark.parametrize(

@@ -67,20 +67,20 @@ def test_without_a_matching_tool_the_model_lists_the_tools() -> None:
 
 
 def test_a_tool_that_answered_is_not_called_again() -> None:
-    said = (
+    messages = (
         ChatMessage("user", "[[run ls]]"),
         ChatMessage("model", ""),
         ChatMessage("tool", "a b c"),
         ChatMessage("user", "a reminder"),
     )
-    reply = answer(Conversation(said, (SHELL,)))
+    reply = answer(Conversation(messages, (SHELL,)))
     assert reply.call is None
     assert "a b c" in reply.text
 
 
 def test_a_new_order_after_a_tool_result_is_followed() -> None:
-    said = (ChatMessage("user", "[[run ls]]"), ChatMessage("tool", "a"), ChatMessage("user", "[[run pwd]]"))
-    call = answer(Conversation(said, (SHELL,))).call
+    messages = (ChatMessage("user", "[[run ls]]"), ChatMessage("tool", "a"), ChatMessage("user", "[[run pwd]]"))
+    call = answer(Conversation(messages, (SHELL,))).call
     assert call is not None
     assert call.arguments == {"command": "pwd"}
 

@@ -161,8 +161,8 @@ def result_of(id: Any, method: str, params: dict[str, Any]) -> dict[str, Any] | 
             return {"prompts": [PROMPT]}
         case "prompts/get":
             words = params.get("arguments") or {}
-            said = f"Greet {words.get('who')} {words.get('how', 'kindly')}"
-            return {"messages": [{"role": "user", "content": {"type": "text", "text": said}}]}
+            greeting = f"Greet {words.get('who')} {words.get('how', 'kindly')}"
+            return {"messages": [{"role": "user", "content": {"type": "text", "text": greeting}}]}
         case "ping":
             return {}
     raise KeyError(method)

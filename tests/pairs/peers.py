@@ -1,7 +1,7 @@
-"""Peers written by hand: a client of any dialect that serves files, terminals and questions, and frames being watched.
+"""Hand-written peers: a client of any dialect that serves files, terminals and questions, and recorded frames.
 
-The client speaks raw wire JSON from the table of words; nothing of Dragoman but its memory transport is used. `Watched`
-stands before an agent's transport and keeps every frame that passes, so that a test sees both ends of an interpreter.
+The client sends raw JSON from the table in words.py, and uses nothing of Dragoman but the memory transport. `Watched`
+wraps an agent's transport and records every frame, so that a test sees both ends of a translator.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OUTPUT = "two files\n"
 
 
 class HandClient:
-    """A client of one dialect, answering what it is asked from its own small world."""
+    """A client of one dialect, with its own small set of files and terminals."""
 
     def __init__(self, transport: Transport, words: Words, *, allow: bool = True) -> None:
         self.words = words
@@ -48,17 +48,17 @@ class HandClient:
     # --- asking -------------------------------------------------------------------------------------------------
 
     async def request(self, method: str, params: Json) -> Json:
-        """Ask; serve the agent until the answer comes."""
+        """Send a request; serve the agent until the answer comes."""
         return await self.answer(self.ask(method, params))
 
     def ask(self, method: str, params: Json) -> int:
-        """Ask without waiting; gives the id."""
+        """Send a request without waiting; return its id."""
         self._ids += 1
         self._peer.send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
         return self._ids
 
     def notify(self, method: str, params: Json) -> None:
-        """Say a notification."""
+        """Send a notification."""
         self._peer.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def answer(self, id: int) -> Json:
@@ -72,7 +72,7 @@ class HandClient:
             self._serve(message)
 
     async def event(self, wanted: Event) -> None:
-        """Serve the agent until it says this."""
+        """Serve the agent until it sends this event."""
         while wanted not in self.events:
             await self.serve_next()
 
@@ -164,7 +164,7 @@ Act = Callable[["HandAgent", Json], Awaitable[Json | None]]
 
 
 class HandAgent:
-    """An agent of one dialect that does in each turn what the test tells it, asked or not."""
+    """An agent of one dialect that runs the test's function in each turn."""
 
     def __init__(self, transport: Transport, words: Words, act: Act) -> None:
         self.words = words
@@ -176,7 +176,7 @@ class HandAgent:
         self._later: list[Json] = []
 
     async def serve(self) -> None:
-        """Answer until the client leaves; `act` gives what a prompt is answered with."""
+        """Answer until the client disconnects; `act` returns the answer to a prompt."""
         while True:
             message = self._later.pop(0) if self._later else await self._peer.receive()
             method, params = message.get("method"), message.get("params", {})
@@ -192,11 +192,11 @@ class HandAgent:
                 self._answer(message, {})
 
     def notify(self, method: str, params: Json) -> None:
-        """Say a notification."""
+        """Send a notification."""
         self._peer.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def call(self, method: str, params: Json) -> Json:
-        """Ask the client, and give its answer; what else it says meanwhile is dealt with later."""
+        """Send a request to the client and return its answer; other messages are handled later."""
         self._ids += 1
         self._peer.send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
         while True:
@@ -206,8 +206,8 @@ class HandAgent:
             self._later.append(message)
 
     def _answer(self, message: Json, result: Json) -> None:
-        said = result if "error" in result else {"result": result}
-        self._peer.send({"jsonrpc": "2.0", "id": message["id"], **said})
+        answer = result if "error" in result else {"result": result}
+        self._peer.send({"jsonrpc": "2.0", "id": message["id"], **answer})
 
 
 class Watched(WrappedTransport):
@@ -243,9 +243,9 @@ class Meeting:
 
     @property
     def agent_events(self) -> list[Event]:
-        """What the agent said, read from its own wire."""
-        said = [self.theirs.event(frame["params"]) for frame in self.wire.said if frame.get("method") == _UPDATE]
-        return [event for event in said if event[0] not in ("available_commands_update", "available_commands")]
+        """The events of the agent, from its own frames."""
+        events = [self.theirs.event(frame["params"]) for frame in self.wire.said if frame.get("method") == _UPDATE]
+        return [event for event in events if event[0] not in ("available_commands_update", "available_commands")]
 
 
 _UPDATE = "session/update"
@@ -255,7 +255,7 @@ _UPDATE = "session/update"
 async def meeting(
     client: str, agent: str, who: Agent | Act, *, allow: bool = True, permission: str = "ask"
 ) -> AsyncIterator[Meeting]:
-    """Let a hand-written client of one dialect meet `who` in another: an Agent of ours, or what a hand does."""
+    """Connect a hand-written client of one dialect with `who` in another: our Agent, or a hand-written one."""
     reports: list[str] = []
     async with asyncio.timeout(BOUND):
         front, outside = memory_pair()

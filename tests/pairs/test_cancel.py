@@ -1,7 +1,7 @@
 """Requests that are cancelled through the proxy: forwarded if the other dialect has cancellation, answered once.
 
-`$/cancel_request` is official v1's alone. Where the other end has no such word, a turn is cancelled as a turn, and of
-anything else the late answer is dropped. Both wires are watched; ids are each connection's own.
+Only official v1 has `$/cancel_request`. Where the other dialect lacks it, a turn is cancelled with session/cancel, and
+for other requests the late answer is dropped. The tests read the frames of both connections, which have separate ids.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def reply(asked: Json, result: Json) -> Json:
 
 
 class Between:
-    """A client's wire, an agent's wire, and the interpreter between them."""
+    """The connections of a client and an agent, and the translator between them."""
 
     def __init__(self, client: ScriptedPeer, agent: ScriptedPeer, relay: Relay, reports: list[str]) -> None:
         self.client = client
@@ -65,7 +65,7 @@ def _flows(connection: Connection) -> list[Any]:
 
 @asynccontextmanager
 async def between(client: str, agent: str) -> AsyncIterator[Between]:
-    """Both ends in the hands of the test, a session open."""
+    """Connect both ends, which the test controls, and open a session."""
     reports: list[str] = []
     ours, theirs = WORDS[client], WORDS[agent]
     front, left = memory_pair()
@@ -123,7 +123,7 @@ async def test_a_prompt_is_cancelled_as_a_turn_if_the_dialect_cannot_cancel_requ
 async def test_a_request_that_an_emulator_follows_is_cancelled_by_the_other_side_s_id(
     client: str, agent: str, yields: bool
 ) -> None:
-    """The agent may give it up or finish it: whatever it answers is the answer."""
+    """The agent may cancel or finish the request: its answer is passed on."""
 
     async with between(client, agent) as met:
         met.client.send(call("load", "session/load", WORDS[client].load("s", CWD)))
@@ -169,8 +169,8 @@ QUESTION = {"sessionId": "s", "toolCall": TOOL, "options": OPTIONS}
 
 
 async def test_a_permission_request_to_a_crow_client_ends_when_its_agent_cancels_it() -> None:
-    """docs/protocol/peers.md#late-permission-answers: claude takes its open question back; crow asks by an update,
-    which nobody can take back.
+    """docs/protocol/peers.md#late-permission-answers: claude cancels its open question; crow asks by an update,
+    which cannot be cancelled.
     """
 
     async with between("crow", "v1") as met:
@@ -275,7 +275,7 @@ for line in sys.stdin:
 
 
 async def test_a_cancelled_session_new_in_another_folder_does_not_restart_the_agent(tmp_path: Path) -> None:
-    """A 2025.1 agent moves by being started again: the one there is stays until the other one is there."""
+    """A 2025.1 agent changes its folder by a restart: the old process stays until the new one runs."""
     home, deaf = tmp_path / "home", tmp_path / "deaf"
     home.mkdir()
     deaf.mkdir()

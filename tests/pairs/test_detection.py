@@ -288,8 +288,8 @@ def folders(met: Interpreted) -> list[str]:
     """Where each process runs, which is also what its initialize said."""
     found = []
     for started, opening, *_ in met.processes:
-        said = opening["params"].get("working_directory", started["started"])
-        assert said == started["started"]
+        folder = opening["params"].get("working_directory", started["started"])
+        assert folder == started["started"]
         found.append(started["started"])
     return found
 

@@ -1,8 +1,8 @@
-"""There and back: what a message of one dialect has lost when another dialect has said it.
+"""Round trips: what a message of one dialect loses when it passes through another dialect.
 
-A -> B -> A gives back A except for the members that data/dialects/losses.json lists, each by its path on A's wire; `*`
-is a message that B cannot say at all. Spelling alone: what a ledger remembers (sessions, folders, options) is not
-counted in. A message that loses nothing is not in the table, and the table must not list what is not lost.
+A -> B -> A returns A except for the members that data/dialects/losses.json lists, each by its path in A's JSON; `*` is
+a message that B cannot express. Only codecs are tested: the state of emulators (sessions, folders, options) does not
+count. A message that loses nothing is not in the table, and the table must not list what is not lost.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ def examples(name: str) -> list[Case]:
 
 def label(case: Case) -> str:
     """The kind of message: its method, what it updates, and whether it is the answer."""
-    said = case["vocabulary"]
-    update = said.get("params", {}).get("update", {}) if case["kind"] == "call" else {}
+    message = case["vocabulary"]
+    update = message.get("params", {}).get("update", {}) if case["kind"] == "call" else {}
     kind = f"/{update['sessionUpdate']}" if "sessionUpdate" in update else ""
-    return f"{said['method']}{kind}{'' if case['kind'] == 'call' else ' result'}"
+    return f"{message['method']}{kind}{'' if case['kind'] == 'call' else ' result'}"
 
 
 def lost(here: Dialect, there: Dialect, case: Case) -> set[str]:
-    """The paths on `here`'s wire that do not come back from `there`."""
+    """The paths in the JSON of `here` that do not come back from `there`."""
     side, method = Side(case["side"]), case["vocabulary"]["method"]
     try:
         if case["kind"] == "call":
             wire = without_side_data(case["wire"]["params"])
-            name, said = there.lower_call(side, *here.lift_call(side, case["wire"]["method"], wire))
+            name, lowered = there.lower_call(side, *here.lift_call(side, case["wire"]["method"], wire))
             received = (
-                said if method == "initialize" else without_side_data(said)
+                lowered if method == "initialize" else without_side_data(lowered)
             )  # a client's capabilities may use our key
             _, back = here.lower_call(side, *there.lift_call(side, name, received))
         else:

@@ -1,7 +1,7 @@
-"""Twenty-five pairs: a client of each dialect with an agent of each dialect, an interpreter between them.
+"""Twenty-five pairs: a client of each dialect with an agent of each dialect, and a translator between them.
 
-Both peers speak raw wire JSON: the client is written by hand, the agent's own wire is watched. What is said at one end
-is read at the other with the words of its own dialect; what a dialect has no word for stands in a table here.
+The client is written by hand and sends raw JSON; the agent's own frames are recorded. What one end sends is read at the
+other end with the table of its dialect. What a dialect cannot express is listed in a table here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ clients = pytest.mark.parametrize("client", WORDS)
 
 
 def actor() -> Agent:
-    """An agent that does what one word says."""
+    """An agent that runs the action of one word."""
     agent = Agent("actor", version="1")
 
     @agent.prompt
@@ -84,8 +84,8 @@ async def list_(turn: Turn, _: str) -> None:
         async with await turn.terminals.create("ls", ["-l"], cwd=CWD) as terminal:
             await call.add_terminal(terminal.id)
             code = await terminal.wait()
-            shown = await terminal.output()
-    await turn.say(f"{code} {shown.exit_code} {shown.output}")
+            output = await terminal.output()
+    await turn.say(f"{code} {output.exit_code} {output.output}")
 
 
 async def wait(turn: Turn, _: str) -> None:
@@ -150,11 +150,11 @@ DIFFS: dict[str, Event | None] = {
 
 
 def diff_seen(client: str, agent: str) -> list[Event]:
-    """The diff as the client sees it; out of hunks nobody can tell whether the last line was ended."""
-    shown = DIFFS[client] if DIFFS[agent] is not None else None
-    if shown is not None and agent == "draft" and client != "draft":
-        shown = ("diff", NOTE, BEFORE.rstrip("\n"), AFTER.rstrip("\n"))
-    return [] if shown is None else [shown]
+    """The diff as the client sees it; hunks do not say whether the last line ended with a newline."""
+    expected = DIFFS[client] if DIFFS[agent] is not None else None
+    if expected is not None and agent == "draft" and client != "draft":
+        expected = ("diff", NOTE, BEFORE.rstrip("\n"), AFTER.rstrip("\n"))
+    return [] if expected is None else [expected]
 
 
 @pytest.mark.item("004-01")
@@ -194,7 +194,7 @@ ASKS = "permission_request"
 
 
 def is_question_about_the_note(client: str, agent: str, params: Any, session: str) -> bool:
-    """Whether the client was asked in its own words; neither end of 2025.1 has a word for asking."""
+    """Return whether the client was asked in its dialect; 2025.1 has no permission requests."""
     if "2025.1" in (client, agent):
         return params is None
     if client == "crow":
@@ -210,7 +210,7 @@ def is_question_about_the_note(client: str, agent: str, params: Any, session: st
 
 
 def answered(met: Meeting) -> Any:
-    """What the agent got as an answer to its question, on its own wire; None when it asked nothing."""
+    """The answer that the agent received to its question, in its own frames; None if it did not ask."""
     ids = [frame["id"] for frame in met.wire.said if frame.get("method") == "session/request_permission"]
     for frame in met.wire.received:
         if frame.get("method") == "permission_response":
@@ -492,10 +492,10 @@ async def test_losses_are_reported_once_by_name() -> None:
     async with meeting("crow", "v1", actor()) as met:
         await met.client.open()
         await met.client.prompt("edit")
-        shown = reported_losses(met.reports)
-        assert "session/update (tool_call_update): crow cannot carry update.content" in shown
+        losses = reported_losses(met.reports)
+        assert "session/update (tool_call_update): crow cannot carry update.content" in losses
         await met.client.prompt("edit")
-        assert reported_losses(met.reports) == shown
+        assert reported_losses(met.reports) == losses
 
 
 @pytest.mark.parametrize("client", WORDS)

@@ -1,7 +1,7 @@
-"""Bare pieces of text take a short way between two dialects: what comes out, and what is remembered, is the same.
+"""Bare text chunks take a fast path between two dialects: the output and the state are the same as without it.
 
-Two interpreters hear the same updates, one of them without its short way; some updates are bare, some have a little
-more to them than the short way takes.
+Two translators get the same updates, one of them without the fast path; some updates are bare chunks, some have more
+members than the fast path accepts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Order, pressure and ends through the interpreter: frames keep their places, nobody hangs, and every end has a reason.
+"""Order, backpressure and ends in the translator: frames keep their order, nothing hangs, and every end has a reason.
 
-With one dialect on both sides frames pass as they are, with two every message is said anew; what is shown here must
-hold for both.
+With one dialect on both sides frames pass unchanged, with two every message is translated. These tests cover both.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ STALL = 0.3
 
 @asynccontextmanager
 async def between(agent: str, limit: int, stall: float) -> AsyncIterator[tuple[Transport, Transport, Any]]:
-    """An interpreter between two narrow pipes: the client's end, the agent's end, and the task that runs it."""
+    """A translator between two small pipes: the client's end, the agent's end, and the task that runs it."""
     front, client = memory_pair(limit, stall)
     back, server = memory_pair(limit, stall)
     dial = Dialer(back, dialect=agent, cwd=CWD, report=lambda _: None)
@@ -180,15 +179,15 @@ def call(method: str, params: Json) -> Json:
 async def test_a_slow_client_slows_the_agent(client: str, agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the interpreter holds for a client that does not read is bounded; past that the agent waits."""
     monkeypatch.setattr("dragoman.engine.inbox.INBOX_BYTES", 64 * 1024)
-    said = 0
+    count = 0
     many = Agent("many", version="1", dialect=agent)
 
     @many.prompt
     async def flood(turn: Turn) -> None:
-        nonlocal said
+        nonlocal count
         for number in range(2000):
             await turn.say(f"{number} {'x' * 1000}")
-            said += 1
+            count += 1
 
     async with between(agent, LIMIT, BOUND) as (left, right, _):
         serving = asyncio.create_task(many.serve(right, report=lambda _: None))
@@ -196,11 +195,11 @@ async def test_a_slow_client_slows_the_agent(client: str, agent: str, monkeypatc
         await hand.open()
         prompt = hand.ask("session/prompt", hand.words.prompt(hand.session, "flood"))
         before = -1
-        while said != before:  # until the agent stands still
-            before = said
+        while count != before:  # until the agent stops sending
+            before = count
             for _ in range(50):
                 await asyncio.sleep(0)
-        assert said < 200, "two megabytes were sent, and nobody reads them"
+        assert count < 200, "two megabytes were sent, and nobody reads them"
         assert "result" in await hand.answer(prompt)
         assert [text.split()[0] for text in says(hand)] == [str(number) for number in range(2000)]
         serving.cancel()

@@ -1,7 +1,7 @@
-"""Each dialect as its document writes it, by hand: what a client and an agent of it say and how what they hear is read.
+"""Each dialect as in its document, by hand: what its clients and agents send, and how received messages are read.
 
-A table for tests, knowing nothing of our own spelling: raw wire JSON on one side, plain tuples on the other. Whoever
-plays a peer (see peers.py) looks up here how to say a thing.
+A table for tests, independent of our codecs: raw JSON on one side, plain tuples on the other. The peers in peers.py use
+it.
 """
 
 from __future__ import annotations

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dragoman import Agent, RemoteAgent, connect
+from dragoman import Agent, RemoteAgent
 from dragoman.testing import ScriptedPeer
-from dragoman.transport.memory import memory_pair
+from tests.acceptance.wire import Part, agent_played, client_of
+from tests.acceptance.wire import result as result
+from tests.acceptance.wire import serve as serve
 
 BOUND = 20.0
 SESSION = "s1"
-
-Part = Callable[[ScriptedPeer], Awaitable[None]]
 
 
 def run(work: Any) -> Any:
@@ -25,11 +25,6 @@ def run(work: Any) -> Any:
             return await work
 
     return asyncio.run(bounded())
-
-
-def result(asked: dict[str, Any], value: Any) -> dict[str, Any]:
-    """The answer to a request that was received."""
-    return {"jsonrpc": "2.0", "id": asked["id"], "result": value}
 
 
 def error(asked: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
@@ -48,13 +43,6 @@ def chunk(text: str, session: str = SESSION) -> dict[str, Any]:
     return update("agent_message_chunk", session, content={"type": "text", "text": text})
 
 
-async def serve(peer: ScriptedPeer, method: str, value: Any) -> dict[str, Any]:
-    """Expect a request and answer it."""
-    asked = await peer.expect(method=method)
-    peer.send(result(asked, value))
-    return asked
-
-
 def whole(part: Part) -> Part:
     """A part that is played while the client waits for the answer to `_end`."""
 
@@ -68,28 +56,14 @@ def whole(part: Part) -> Part:
 
 @asynccontextmanager
 async def client(part: Part, introduction: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[RemoteAgent]:
-    """Our client, connected to an agent that introduces itself and then plays its part, which must come to its end."""
-    ours, theirs = memory_pair()
-    peer = ScriptedPeer(theirs)
+    """Connect our client to a raw agent that answers initialize; its part must run to its end."""
 
-    async def play() -> None:
-        try:
-            await serve(peer, "initialize", {"protocolVersion": 1, **(introduction or {})})
-            await part(peer)
-        except BaseException as fault:  # the client must not wait for an agent that left its part
-            await theirs.close(repr(fault))
-            raise
+    async def play(peer: ScriptedPeer) -> None:
+        await serve(peer, "initialize", {"protocolVersion": 1, **(introduction or {})})
+        await part(peer)
 
-    playing = asyncio.ensure_future(play())
-    try:
-        async with connect(ours, **options) as agent:
-            yield agent
-            await playing
-    finally:
-        if not playing.done():
-            playing.cancel()
-        elif (fault := playing.exception()) is not None:
-            raise fault
+    async with agent_played(play, **options) as agent:
+        yield agent
 
 
 @asynccontextmanager
@@ -108,15 +82,10 @@ async def in_session(part: Part, **options: Any) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def agent_served(agent: Agent, introduction: dict[str, Any] | None = None) -> AsyncIterator[ScriptedPeer]:
-    """Our agent, served to a scripted client that has introduced itself."""
-    ours, theirs = memory_pair()
-    connection = agent.start_connection(ours)
-    peer = ScriptedPeer(theirs)
-    try:
+    """Connect a raw client to our agent, and initialize it."""
+    async with client_of(agent) as peer:
         await peer.request("hello", "initialize", {"protocolVersion": 1, **(introduction or {})})
         yield peer
-    finally:
-        await connection.close()
 
 
 async def open_session(peer: ScriptedPeer, cwd: str = "/") -> str:

@@ -248,9 +248,9 @@ async def test_a_client_may_send_initialize_with_almost_no_members(introduction:
 )
 def test_meta_is_kept_on_every_object(meta: dict[str, Any]) -> None:
     """docs/protocol/peers.md#meta-shapes"""
-    said = update("agent_message_chunk", _meta=meta, content={"type": "text", "text": "x", "_meta": meta})
-    said["params"]["_meta"] = meta
-    session = run(receive_frames(said))
+    chunk = update("agent_message_chunk", _meta=meta, content={"type": "text", "text": "x", "_meta": meta})
+    chunk["params"]["_meta"] = meta
+    session = run(receive_frames(chunk))
     (received,) = session.updates_outside_turns
     assert received.meta == meta
     assert received.content.meta == meta
@@ -258,8 +258,8 @@ def test_meta_is_kept_on_every_object(meta: dict[str, Any]) -> None:
 
 def test_an_unknown_terminal_is_shown_and_not_looked_up() -> None:
     """docs/protocol/peers.md#foreign-terminals: codex names its own call where a terminal's id is due."""
-    shown = {"type": "terminal", "terminalId": "call_1", "_meta": {"terminal_info": {"cwd": "/"}}}
-    session = run(receive_frames(update("tool_call", toolCallId="call_1", title="ls", content=[shown])))
+    block = {"type": "terminal", "terminalId": "call_1", "_meta": {"terminal_info": {"cwd": "/"}}}
+    session = run(receive_frames(update("tool_call", toolCallId="call_1", title="ls", content=[block])))
     (content,) = session.tool_calls["call_1"].content
     assert isinstance(content, TerminalEmbed)
     assert content.terminal_id == "call_1"

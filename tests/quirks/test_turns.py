@@ -208,8 +208,8 @@ def test_prompts_during_a_turn_are_answered_in_any_order(answers: list[Any]) -> 
     async def part(peer: ScriptedPeer) -> None:
         asked = {1: await peer.expect(method="session/prompt"), 2: await peer.expect(method="session/prompt")}
         for which, answer in answers:
-            said = {"result": {"stopReason": answer}} if isinstance(answer, str) else answer
-            peer.send({"jsonrpc": "2.0", "id": asked[which]["id"], **said})
+            reply = {"result": {"stopReason": answer}} if isinstance(answer, str) else answer
+            peer.send({"jsonrpc": "2.0", "id": asked[which]["id"], **reply})
 
     async def main() -> dict[int, Any]:
         async with in_session(part) as session:

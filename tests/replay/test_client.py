@@ -300,8 +300,8 @@ def test_our_client_works_with_a_recorded_agent(name: str) -> None:
 
 def picture(call: Any) -> dict[str, Any]:
     """The state of a tool call as our client shows it, spelled as it is recorded."""
-    shown = to_json(call)
-    return compared({msgspec.structs.fields(type(call))[0].name: None, **{camel(k): v for k, v in shown.items()}})
+    call_json = to_json(call)
+    return compared({msgspec.structs.fields(type(call))[0].name: None, **{camel(k): v for k, v in call_json.items()}})
 
 
 def camel(name: str) -> str:

@@ -61,5 +61,5 @@ async def prompt_and_wait(client: Raw, session: str, *blocks: Any) -> Any:
 
 def updates(client: Raw, kind: str) -> list[Any]:
     """Return the v1 updates of one kind, in order."""
-    shown = [params["update"] for params in client.params_of("session/update")]
-    return [update for update in shown if update["sessionUpdate"] == kind]
+    updates = [params["update"] for params in client.params_of("session/update")]
+    return [update for update in updates if update["sessionUpdate"] == kind]

@@ -88,8 +88,8 @@ def test_the_table_comes_without_the_second_pass() -> None:
         " 'dataclasses') if m in sys.modules])"
     )
     bare = "import sys, msgspec; print([m for m in ('json', 'inspect', 'dataclasses') if m in sys.modules])"
-    said = [
+    names = [
         subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True).stdout
         for text in (code, bare)
     ]
-    assert said[0] == said[1]
+    assert names[0] == names[1]

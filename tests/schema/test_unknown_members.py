@@ -49,8 +49,8 @@ def _bytes(value: Any) -> bytes:
 
 
 def test_what_a_message_says_itself_is_never_replaced() -> None:
-    found = find_unknown_members(_update(colour="red"), UpdateParams)
-    changed = _update(colour="blue")
+    found = find_unknown_members(_update(color="red"), UpdateParams)
+    changed = _update(color="blue")
     assert merge_unknown_members(changed, found) == changed
 
 

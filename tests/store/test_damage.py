@@ -1,4 +1,4 @@
-"""A log that is not as it was written: it is noticed, said, what is intact stays readable, and it can be repaired."""
+"""Damaged logs: the damage is detected and reported, intact entries stay readable, and the log can be repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexing: it never keeps an append waiting, is done in small slices, and goes on where it stopped."""
+"""Indexing: it never delays an append, runs in small slices, and continues where it stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sessions are kept is said in one text, and read in one place."""
+"""The URL of a store, parsed in one place."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ async def write(path: str, name: str, sessions: int, rounds: int) -> None:
             texts = [f"{name}.{turn}.{place}" for place in range(1 + (turn + offset) % 5)]
             drafts = [Draft(kind="update", actor="agent", time="2026-01-01T00:00:00Z", body=text) for text in texts]
             entries = await store.append(session, drafts)
-            shown = "".join(f"{session} {entry.seq} {entry.body}\n" for entry in entries)
-            os.write(1, shown.encode())
+            lines = "".join(f"{session} {entry.seq} {entry.body}\n" for entry in entries)
+            os.write(1, lines.encode())
 
     await asyncio.gather(*(one(f"s{number}", number) for number in range(sessions)))
     await store.close()

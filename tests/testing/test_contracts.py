@@ -42,10 +42,10 @@ def test_a_transport_that_loses_a_frame_fails_and_the_error_names_the_frame(monk
         return faulty(left, sending=[Drop(at=3)]), right
 
     monkeypatch.setattr(contracts, "STEP_TIMEOUT", 0.3)
-    shown = (
+    message = (
         r"of 2000 that were sent, 1999 arrived within 0\.3 seconds; the first that is missing is number 3, .*\"n\":2"
     )
-    with pytest.raises(AssertionError, match=shown):
+    with pytest.raises(AssertionError, match=message):
         asyncio.run(check_transport(make))
 
 

@@ -99,8 +99,10 @@ def lowering(change: Callable[[Side, str, Any], tuple[str, Any]]) -> Dialect:
 
 
 def loses_the_mode(side: Side, method: str, params: Any) -> tuple[str, Any]:
-    name, said = V1.lower_call(side, method, params)
-    return name, {key: item for key, item in said.items() if key != "modeId"} if isinstance(said, dict) else said
+    name, lowered = V1.lower_call(side, method, params)
+    return name, {key: item for key, item in lowered.items() if key != "modeId"} if isinstance(
+        lowered, dict
+    ) else lowered
 
 
 def changes_its_input(side: Side, method: str, params: Any) -> tuple[str, Any]:
@@ -121,8 +123,8 @@ _numbers = count()
 
 
 def counts_aloud(side: Side, method: str, params: Any) -> tuple[str, Any]:
-    name, said = V1.lower_call(side, method, params)
-    return name, {**said, "number": next(_numbers)} if isinstance(said, dict) else said
+    name, lowered = V1.lower_call(side, method, params)
+    return name, {**lowered, "number": next(_numbers)} if isinstance(lowered, dict) else lowered
 
 
 @pytest.mark.parametrize(

@@ -170,9 +170,9 @@ def test_junk_and_split_frames_do_not_disturb_a_client() -> None:
         bad = faulty(ours, receiving=[Junk(chance=0.5), Split(pieces=5), Delay()], sending=[Split()], seed=3)
         async with connect(bad) as remote:
             session = await remote.open_session(cwd="/")
-            said = await session.ask("still here")
+            answer = await session.ask("still here")
         await connection.close()
-        return said
+        return answer
 
     assert asyncio.run(scene()) == "still here"
 

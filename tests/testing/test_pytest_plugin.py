@@ -138,8 +138,8 @@ def test_files_in_a_command_are_searched_where_pytest_was_started(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     words = pytest_plugin.with_full_paths(command, [str(tmp_path), str(tmp_path / "root")])
-    said = words if isinstance(words, str) else " ".join(words)
-    assert said.replace(str(tmp_path), "/here") == found
+    command_line = words if isinstance(words, str) else " ".join(words)
+    assert command_line.replace(str(tmp_path), "/here") == found
 
 
 def test_files_in_a_mark_are_searched_where_pytest_was_started(pytester: pytest.Pytester) -> None:

@@ -119,7 +119,7 @@ async def test_a_burst_is_one_write_and_a_single_frame_is_written_at_once(monkey
     assert writes == [6, 54], "when the pass ended"
     for _ in range(3):
         transport.send(b"12345")
-    assert writes == [6, 54], "after a burst the first frame waits for its neighbours"
+    assert writes == [6, 54], "after a burst the first frame waits for the next ones"
     await asyncio.sleep(0)
     assert writes == [6, 54, 18]
     transport.send(b"12345")

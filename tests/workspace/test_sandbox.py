@@ -102,32 +102,32 @@ def probe(top: Path, mechanism: str | None) -> Run:
     """Make all attempts, in a sandbox or without one."""
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        shown = prepare(top, stack)
+        prepared = prepare(top, stack)
         for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
             patch.delenv(name, raising=False)
-        patch.setenv("HOME", shown["home"])
+        patch.setenv("HOME", prepared["home"])
         patch.setenv("MY_CANARY_TOKEN", CANARY)
         shutil.copy(escape_attempts.__file__, top / "inside" / "prober.py")
         confined = None
         if mechanism is not None:
-            net = str(shown["granted"]) if mechanism == "landlock" else "none"
+            net = str(prepared["granted"]) if mechanism == "landlock" else "none"
             limits = Limits(file_size=TOO_LARGE // 2)
             confined = protect_user_files(Sandbox(net=net, mechanism=mechanism, read=PYTHON, limits=limits))
 
         async def main() -> str:
-            terminals = Terminals([shown["inside"]], sandbox=confined)
-            words = ["-I", "-S", str(top / "inside" / "prober.py"), json.dumps(shown)]
+            terminals = Terminals([prepared["inside"]], sandbox=confined)
+            words = ["-I", "-S", str(top / "inside" / "prober.py"), json.dumps(prepared)]
             async with asyncio.timeout(BOUND):
                 terminal = await terminals.create(sys.executable, words)
                 await terminal.wait()
                 await terminals.close()
             return terminal.output().text
 
-        said = asyncio.run(main())
+        output = asyncio.run(main())
         try:
-            return Run(json.loads(said), top / "outside", top / "home")
+            return Run(json.loads(output), top / "outside", top / "home")
         except ValueError:
-            raise AssertionError(said) from None
+            raise AssertionError(output) from None
 
 
 def prepare(top: Path, stack: ExitStack) -> dict[str, Any]:
@@ -457,14 +457,14 @@ def test_a_sandboxed_agent_is_confined_and_leaves_nothing(
             frames = await transport.receive()
             await transport.close()
         assert isinstance(frames[0], bytes)
-        shown: dict[str, Any] = json.loads(frames[0])
-        return shown
+        output: dict[str, Any] = json.loads(frames[0])
+        return output
 
-    shown = asyncio.run(main())
-    assert shown["got"] in ("Permission denied", "No such file or directory")
-    assert shown["token"] is None
-    assert not os.path.exists(os.path.dirname(shown["home"]))
-    private = shown["home"].encode()
+    output = asyncio.run(main())
+    assert output["got"] in ("Permission denied", "No such file or directory")
+    assert output["token"] is None
+    assert not os.path.exists(os.path.dirname(output["home"]))
+    private = output["home"].encode()
     left = [path for path in Path("/proc").glob("[0-9]*/environ") if private in _bytes(path)]
     assert left == []
 

@@ -148,8 +148,8 @@ def _remove_table(text: str, table: TomlPath, path: str) -> str:
     ours = [line for key, line in line_numbers(text).items() if key[:2] == table]
     heads = sorted(number for number, line in enumerate(lines, 1) if line.lstrip().startswith("["))
     if not ours or min(ours) not in heads:
-        said = ".".join(map(str, table))
-        raise ConfigFault([f"{path}: {said} is not written as its own table; remove it by hand"])
+        table_name = ".".join(map(str, table))
+        raise ConfigFault([f"{path}: {table_name} is not written as its own table; remove it by hand"])
     end = next((head for head in heads if head > max(ours)), len(lines) + 1)
     while end > max(ours) + 1 and lines[end - 2].lstrip().startswith("#"):
         end -= 1  # a comment right above the next table belongs to that one

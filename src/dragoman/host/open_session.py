@@ -67,8 +67,8 @@ def _resolve_folders(client: HostClient, params: Any) -> dict[str, str]:
     members |= {f"additionalDirectories[{at}]": path for at, path in enumerate(params.additional_directories or ())}
     folders: dict[str, str] = {}
     for member, path in members.items():
-        shown = access.resolve_folder(path, roots, member)
-        folders[shown] = access.real_path(shown, member) if roots is None else shown
+        resolved = access.resolve_folder(path, roots, member)
+        folders[resolved] = access.real_path(resolved, member) if roots is None else resolved
     access.check_folder(next(iter(folders)), "cwd")
     return folders
 
@@ -146,8 +146,8 @@ async def _attach(client: HostClient, params: AttachParams, done: DoneCallback) 
             role = lower_role(role, VIEWER)
 
         def reply() -> None:
-            shown = AttachRole.CONTROLLER if is_at_least(role, EDITOR) else AttachRole.OBSERVER
-            done(AttachResult(role=shown, cursor=room.state.seq), None)
+            attach_role = AttachRole.CONTROLLER if is_at_least(role, EDITOR) else AttachRole.OBSERVER
+            done(AttachResult(role=attach_role, cursor=room.state.seq), None)
 
         member = await room.members.join(client, role, reply, after=after)
         if is_observer:

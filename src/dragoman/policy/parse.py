@@ -204,13 +204,13 @@ class _PolicyReader:
         """Count patterns, and report those that exceed the limits of a project's file."""
         self._patterns += len(patterns)
         for pattern in patterns if self._is_project else ():
-            shown = repr(pattern if len(pattern) <= _SHOWN else pattern[:_SHOWN] + "…")
+            quoted = repr(pattern if len(pattern) <= _SHOWN else pattern[:_SHOWN] + "…")
             if len(pattern) > PROJECT_PATTERN:
                 what = f"the pattern has {len(pattern)} characters; a project's file may have at most {PROJECT_PATTERN}"
-                self._add_fault(path, f"{shown}: {what}")
+                self._add_fault(path, f"{quoted}: {what}")
             elif (count := wildcards(pattern)) > PROJECT_WILDCARDS:
                 what = f"the pattern has {count} wildcards (*, ?, [); a project's file may have at most"
-                self._add_fault(path, f"{shown}: {what} {PROJECT_WILDCARDS}")
+                self._add_fault(path, f"{quoted}: {what} {PROJECT_WILDCARDS}")
 
     def read_text(self, value: Any, path: TomlPath) -> str:
         if not isinstance(value, str):

@@ -78,5 +78,5 @@ class Message:
         self._unjoined = 0
 
     def __repr__(self) -> str:
-        shown = self.text if len(self.text) <= 60 else f"{self.text[:57]}..."
-        return f"Message({self.role!r}, {shown!r})"
+        excerpt = self.text if len(self.text) <= 60 else f"{self.text[:57]}..."
+        return f"Message({self.role!r}, {excerpt!r})"

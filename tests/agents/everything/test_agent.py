@@ -96,21 +96,21 @@ async def say(cwd: Path, text: str, **options: Any) -> Said:
 
 async def test_it_announces_its_table_and_help_lists_it(tmp_path: Path) -> None:
     async with talking(tmp_path) as (_, session):
-        said = await prompt(session, "/help")
+        answer = await prompt(session, "/help")
         announced = {command.name: command for command in session.commands}
         for command in COMMANDS:
             assert announced[command.name].description == command.description
             assert (announced[command.name].input or None) is None or announced[command.name].input.hint == command.hint  # type: ignore[union-attr]
-            assert f"/{command.name}" in said.text
+            assert f"/{command.name}" in answer.text
         assert len(announced) == len(COMMANDS)
 
 
 async def test_plain_text_is_echoed_as_markdown_in_several_chunks(tmp_path: Path) -> None:
-    said = await say(tmp_path, "a prompt of more than four words\n\nand a second line")
-    assert "> a prompt of more than four words\n> \n> and a second line\n" in said.text
-    assert said.text.startswith("**You said:**")
-    assert not [update for update in said.updates if getattr(update, "content", None) == TextContent(text="")]
-    assert len(said.updates) > 5
+    answer = await say(tmp_path, "a prompt of more than four words\n\nand a second line")
+    assert "> a prompt of more than four words\n> \n> and a second line\n" in answer.text
+    assert answer.text.startswith("**You said:**")
+    assert not [update for update in answer.updates if getattr(update, "content", None) == TextContent(text="")]
+    assert len(answer.updates) > 5
 
 
 async def test_a_path_is_no_command_and_an_unknown_command_is_explained(tmp_path: Path) -> None:
@@ -121,17 +121,17 @@ async def test_a_path_is_no_command_and_an_unknown_command_is_explained(tmp_path
 async def test_a_command_is_one_also_with_a_file_before_it(tmp_path: Path) -> None:
     file = EmbeddedResource(resource=ResourceContents(uri="file:///a.md", text="what was said before"))
     async with talking(tmp_path) as (_, session):
-        said = await prompt(session, [file, TextContent(text="/echo hello")])
-    assert said.text == "hello"
+        answer = await prompt(session, [file, TextContent(text="/echo hello")])
+    assert answer.text == "hello"
 
 
 @pytest.mark.parametrize(
     "text", ["/write", "/edit a b", "/run", "/stream", "/stream x", "/slow -1", "/option a", "/mode"]
 )
 async def test_a_command_called_wrongly_says_how_it_is_called(tmp_path: Path, text: str) -> None:
-    said = await say(tmp_path, text)
-    assert said.text.startswith("Call it like this: `/")
-    assert said.stop_reason == "end_turn"
+    answer = await say(tmp_path, text)
+    assert answer.text.startswith("Call it like this: `/")
+    assert answer.stop_reason == "end_turn"
 
 
 async def test_echo_gives_the_text_back_exactly(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ async def test_echo_gives_the_text_back_exactly(tmp_path: Path) -> None:
 
 
 async def test_think_sends_a_thought_before_the_answer(tmp_path: Path) -> None:
-    said = await say(tmp_path, "/think hard")
-    assert said.kinds() == ["AgentThoughtChunk", "AgentMessageChunk"]
-    assert said.updates[0].content.text == "hard"
+    answer = await say(tmp_path, "/think hard")
+    assert answer.kinds() == ["AgentThoughtChunk", "AgentMessageChunk"]
+    assert answer.updates[0].content.text == "hard"
 
 
 async def test_the_plan_walks_through_its_statuses(tmp_path: Path) -> None:
@@ -160,28 +160,28 @@ async def test_the_plan_walks_through_its_statuses(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workspace", [WorkspaceAccess(), None], ids=["the client's files", "its own files"])
 async def test_read_shows_the_file_in_a_tool_call(tmp_path: Path, workspace: WorkspaceAccess | None) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
-    said = await say(tmp_path, "/read a.txt", workspace=workspace)
-    start, end = said.only(ToolCallStart)[0], said.only(ToolCallProgress)[-1]
+    answer = await say(tmp_path, "/read a.txt", workspace=workspace)
+    start, end = answer.only(ToolCallStart)[0], answer.only(ToolCallProgress)[-1]
     assert (start.kind, start.status, start.locations[0].path) == ("read", "pending", str(tmp_path / "a.txt"))
     assert end.status == "completed"
-    assert [block.content.text for block in said.only(ToolCallProgress)[0].content] == ["one\ntwo\n"]
-    assert "2 lines" in said.text
+    assert [block.content.text for block in answer.only(ToolCallProgress)[0].content] == ["one\ntwo\n"]
+    assert "2 lines" in answer.text
 
 
 async def test_a_file_that_is_not_there_fails_the_tool_call_but_not_the_turn(tmp_path: Path) -> None:
-    said = await say(tmp_path, "/read nothing.txt")
-    assert said.only(ToolCallProgress)[-1].status == "failed"
-    assert "does not exist" in said.text
-    assert said.stop_reason == "end_turn"
+    answer = await say(tmp_path, "/read nothing.txt")
+    assert answer.only(ToolCallProgress)[-1].status == "failed"
+    assert "does not exist" in answer.text
+    assert answer.stop_reason == "end_turn"
 
 
 async def test_its_own_files_are_confined_to_the_session(tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("secret")
     inside = tmp_path / "inside"
     inside.mkdir()
-    said = await say(inside, "/read ../outside.txt", workspace=None)
-    assert "That did not work" in said.text
-    assert "secret" not in repr(said.updates)
+    answer = await say(inside, "/read ../outside.txt", workspace=None)
+    assert "That did not work" in answer.text
+    assert "secret" not in repr(answer.updates)
 
 
 class Asked:
@@ -199,20 +199,20 @@ class Asked:
 @pytest.mark.parametrize("workspace", [WorkspaceAccess(), None], ids=["the client's files", "its own files"])
 async def test_write_asks_with_the_change_and_then_writes(tmp_path: Path, workspace: WorkspaceAccess | None) -> None:
     asked = Asked("allow_once")
-    said = await say(tmp_path, "/write new.txt some text", permission=asked, workspace=workspace)
+    answer = await say(tmp_path, "/write new.txt some text", permission=asked, workspace=workspace)
     assert (tmp_path / "new.txt").read_text() == "some text"
     (question,) = asked.questions
     assert question.tool_call.kind == "edit"
     assert question.tool_call.content == [Diff(path=str(tmp_path / "new.txt"), old_text=None, new_text="some text")]
-    assert said.only(ToolCallProgress)[-1].status == "completed"
-    assert "Created" in said.text
+    assert answer.only(ToolCallProgress)[-1].status == "completed"
+    assert "Created" in answer.text
 
 
 async def test_a_refused_write_writes_nothing(tmp_path: Path) -> None:
-    said = await say(tmp_path, "/write new.txt text", permission="deny")
+    answer = await say(tmp_path, "/write new.txt text", permission="deny")
     assert not (tmp_path / "new.txt").exists()
-    assert said.only(ToolCallProgress)[-1].status == "failed"  # v1 has no word for denied
-    assert said.stop_reason == "end_turn"
+    assert answer.only(ToolCallProgress)[-1].status == "failed"  # v1 has no word for denied
+    assert answer.stop_reason == "end_turn"
 
 
 async def test_edit_reads_asks_and_writes(tmp_path: Path) -> None:
@@ -250,10 +250,10 @@ async def test_run_shows_the_clients_terminal(tmp_path: Path) -> None:
         return True
 
     lending = WorkspaceAccess(approve=approve)
-    said = await say(tmp_path, "/run echo hello", workspace=lending)
+    answer = await say(tmp_path, "/run echo hello", workspace=lending)
     (shown,) = [
         block
-        for update in said.only(ToolCallProgress)
+        for update in answer.only(ToolCallProgress)
         for block in update.content or ()
         if isinstance(block, TerminalEmbed)
     ]
@@ -261,27 +261,27 @@ async def test_run_shows_the_clients_terminal(tmp_path: Path) -> None:
     assert terminal is not None
     assert terminal.output().text == "hello\n"
     assert [(question.operation, question.resource) for question in wanted] == [("execute", "echo hello")]
-    assert "exit code 0" in said.text
-    assert said.only(ToolCallStart)[0].kind == "execute"
+    assert "exit code 0" in answer.text
+    assert answer.only(ToolCallStart)[0].kind == "execute"
 
 
 async def test_run_uses_its_own_terminal_if_the_client_offers_none(tmp_path: Path) -> None:
-    said = await say(tmp_path, "/run echo one; exit 3", workspace=None)
+    answer = await say(tmp_path, "/run echo one; exit 3", workspace=None)
     texts = [
         block.content.text  # type: ignore[union-attr]
-        for update in said.only(ToolCallProgress)
+        for update in answer.only(ToolCallProgress)
         for block in update.content or ()
         if isinstance(block, ToolCallBlock)
     ]
     assert texts == ["one\n"]
-    assert "exit code 3" in said.text
-    assert said.only(ToolCallProgress)[-1].status == "failed"
+    assert "exit code 3" in answer.text
+    assert answer.only(ToolCallProgress)[-1].status == "failed"
 
 
 async def test_a_refused_command_is_not_run(tmp_path: Path) -> None:
-    said = await say(tmp_path, "/run touch made", permission="deny")
+    answer = await say(tmp_path, "/run touch made", permission="deny")
     assert not (tmp_path / "made").exists()
-    assert "did not run" in said.text
+    assert "did not run" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -300,8 +300,8 @@ async def test_ask_says_what_was_answered(tmp_path: Path, answer: str | None, wo
 
 
 async def test_stream_sends_different_chunks_of_the_wanted_size(tmp_path: Path) -> None:
-    said = await say(tmp_path, "/stream 30 50")
-    texts = [update.content.text for update in said.only(AgentMessageChunk)]
+    answer = await say(tmp_path, "/stream 30 50")
+    texts = [update.content.text for update in answer.only(AgentMessageChunk)]
     assert texts == [chunk(number, 50) for number in range(30)]
     assert {len(text) for text in texts} == {50}
     assert len(set(texts)) == 30
@@ -346,8 +346,8 @@ async def test_the_sound_is_a_wav(tmp_path: Path) -> None:
 
 
 async def test_resources_come_as_text_bytes_and_link(tmp_path: Path) -> None:
-    said = await say(tmp_path, "/resource")
-    _, text, blob, link = (update.content for update in said.only(AgentMessageChunk))
+    answer = await say(tmp_path, "/resource")
+    _, text, blob, link = (update.content for update in answer.only(AgentMessageChunk))
     assert isinstance(text, EmbeddedResource)
     assert text.resource.form == "text"
     assert isinstance(blob, EmbeddedResource)
@@ -360,9 +360,9 @@ async def test_resources_come_as_text_bytes_and_link(tmp_path: Path) -> None:
 
 
 async def test_a_form_is_asked_for_and_its_values_are_said(tmp_path: Path) -> None:
-    values = {"name": "Ada", "age": 36, "height": 1.6, "awake": True, "colour": "green"}
-    said = await say(tmp_path, "/form", elicit={"form": lambda _: values})
-    assert said.text == "".join(f"- {name}: `{value}`\n" for name, value in values.items())
+    values = {"name": "Ada", "age": 36, "height": 1.6, "awake": True, "color": "green"}
+    answer = await say(tmp_path, "/form", elicit={"form": lambda _: values})
+    assert answer.text == "".join(f"- {name}: `{value}`\n" for name, value in values.items())
     assert (await say(tmp_path, "/form", elicit={"form": lambda _: False})).text == "You declined."
     assert "does not support elicitation" in (await say(tmp_path, "/form")).text
 
@@ -374,16 +374,16 @@ async def test_a_link_is_shown_and_done_with(tmp_path: Path) -> None:
         shown.append(str(question.url))
         return True
 
-    said = await say(tmp_path, "/link", elicit={"url": agree})
-    assert said.text == "You were there, I take it."
+    answer = await say(tmp_path, "/link", elicit={"url": agree})
+    assert answer.text == "You were there, I take it."
     assert shown[0].startswith("https://example.org/everything?session=")
 
 
 async def test_a_notice_and_a_compaction_are_told_to_clients_that_show_them(tmp_path: Path) -> None:
     (notice,) = (await say(tmp_path, "/notice mind the step")).only(Notice)
     assert (notice.title, notice.severity) == ("mind the step", "info")
-    said = await say(tmp_path, "/compact")
-    assert [update.status for update in said.only(CompactionUpdate)] == ["in_progress", "completed"]
+    answer = await say(tmp_path, "/compact")
+    assert [update.status for update in answer.only(CompactionUpdate)] == ["in_progress", "completed"]
     assert not (await say(tmp_path, "/compact", capabilities=ClientCapabilities())).only(CompactionUpdate)
 
 
@@ -400,33 +400,33 @@ async def test_the_merged_prompt_has_what_it_links_to(tmp_path: Path) -> None:
 
 async def test_title_names_the_session_and_the_list_shows_it(tmp_path: Path) -> None:
     async with talking(tmp_path) as (agent, session):
-        said = await prompt(session, "/title A better name")
-        assert said.only(SessionInfoUpdate)[0].title == "A better name"
+        answer = await prompt(session, "/title A better name")
+        assert answer.only(SessionInfoUpdate)[0].title == "A better name"
         assert session.title == "A better name"
         assert (await agent.list_sessions()).sessions[0].title == "A better name"
 
 
 async def test_usage_is_told_during_and_after_the_turn(tmp_path: Path) -> None:
-    said = await say(tmp_path, "/usage")
-    (update,) = said.only(UsageUpdate)
+    answer = await say(tmp_path, "/usage")
+    (update,) = answer.only(UsageUpdate)
     assert (update.used, update.size, update.cost.currency) == (1500, 8000, "USD")
-    assert said.usage.total_tokens == 15
+    assert answer.usage.total_tokens == 15
 
 
 async def test_mode_changes_the_mode_and_tells_it(tmp_path: Path) -> None:
     async with talking(tmp_path) as (_, session):
         assert session.modes is not None
         assert session.modes.current_mode_id == "ask"
-        said = await prompt(session, "/mode code")
-        assert said.only(CurrentModeUpdate)[0].current_mode_id == "code"
+        answer = await prompt(session, "/mode code")
+        assert answer.only(CurrentModeUpdate)[0].current_mode_id == "code"
         assert session.modes.current_mode_id == "code"
         assert "unknown mode 'x'" in (await prompt(session, "/mode x")).text
 
 
 async def test_options_change_what_it_does(tmp_path: Path) -> None:
     async with talking(tmp_path) as (_, session):
-        said = await prompt(session, "/option model loud")
-        assert [option.current_value for option in said.only(ConfigOptionUpdate)[0].config_options] == ["loud", False]
+        answer = await prompt(session, "/option model loud")
+        assert [option.current_value for option in answer.only(ConfigOptionUpdate)[0].config_options] == ["loud", False]
         assert "> HELLO" in (await prompt(session, "hello")).text
         await session.set_option("verbose", True)
         assert (await prompt(session, "hello")).only(AgentThoughtChunk)
@@ -462,8 +462,8 @@ async def test_an_unknown_error_lists_those_there_are(tmp_path: Path) -> None:
 
 async def test_noise_is_reported_and_survived(tmp_path: Path) -> None:
     reports: list[str] = []
-    said = await say(tmp_path, "/noise", report=reports.append)
-    assert "noise" in said.text
+    answer = await say(tmp_path, "/noise", report=reports.append)
+    assert "noise" in answer.text
     assert any("not a message" in report for report in reports)
 
 

@@ -339,7 +339,7 @@ def test_a_form_is_filled_in_field_by_field_and_a_link_is_shown(here: Path) -> N
         terminal.type("n")
         terminal.await_last("▌ 1/2/3?")
         terminal.type("2")
-        terminal.await_text("• colour: green")
+        terminal.await_text("• color: green")
         for answer in ("name: Ada", "age: 36", "height: 1.7", "awake: False"):
             assert answer in terminal.text
         terminal.await_last("›")

@@ -38,8 +38,8 @@ def chat(served: Served, session: str) -> OnScreen:
 
 def kinds(served: Served, session: str) -> list[str]:
     """Return the kinds of entries in the log."""
-    shown = in_process("sessions", "show", session, "--json", "--host", served.url).stdout
-    return [json.loads(line)["kind"] for line in shown.splitlines()]
+    output = in_process("sessions", "show", session, "--json", "--host", served.url).stdout
+    return [json.loads(line)["kind"] for line in output.splitlines()]
 
 
 def test_quitting_at_a_question_leaves_it_open_for_later(served: Served) -> None:

@@ -155,9 +155,9 @@ def test_translate_takes_an_agent_by_name(path: Path, tmp_path: Path) -> None:
 def test_config_shows_all_paths(path: Path, tmp_path: Path) -> None:
     file = tmp_path / "config" / "dragoman" / "config.toml"
     assert dragoman("config", "path").stdout == f"{file}\n"
-    shown = dragoman("config", cwd=tmp_path).stdout
-    assert f"{file}  (does not exist)" in shown
-    assert "no default; see dragoman agents" in shown
+    output = dragoman("config", cwd=tmp_path).stdout
+    assert f"{file}  (does not exist)" in output
+    assert "no default; see dragoman agents" in output
     result = json.loads(dragoman("config", "--json", cwd=tmp_path).stdout)
     assert result["files"]["agents"] == {"path": str(file), "exists": False}
     assert result["policyMode"] == "default"
@@ -170,10 +170,10 @@ def test_config_check_prints_every_error_with_its_line(path: Path, tmp_path: Pat
     (folder / "config.toml").write_text("version = 1\ncolour = 'red'\n[agents.a]\nmode = 1\n")
     ran = dragoman("config", "check", cwd=tmp_path)
     assert ran.returncode == 1
-    assert "config.toml: line 2: colour: unknown setting" in ran.stderr
+    assert "config.toml: line 2: color: unknown setting" in ran.stderr
     assert "line 4: agents.a.mode: must be a text" in ran.stderr
     assert len(json.loads(dragoman("config", "check", "--json", cwd=tmp_path).stdout)["faults"]) == 3
     ran = dragoman("run", "--prompt", "x", cwd=tmp_path)
     assert ran.returncode == 2
-    assert "line 2: colour" in ran.stderr
+    assert "line 2: color" in ran.stderr
     assert ran.stderr.count("\n") == 1

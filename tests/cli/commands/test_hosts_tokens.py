@@ -58,9 +58,9 @@ def test_a_token_is_created_listed_and_revoked(run: Run) -> None:
     [listed] = json.loads(run("tokens", "list", "--json").out)
     assert (listed["user"], listed["role"], listed["label"], listed["state"]) == ("ann", "viewer", "laptop", "valid")
     assert 7100 < listed["expires"] - listed["created"] < 7300
-    shown = run("tokens", "list").out
-    assert "never used" in shown
-    assert token not in shown
+    listing = run("tokens", "list").out
+    assert "never used" in listing
+    assert token not in listing
     assert run("tokens", "revoke", listed["id"]).out == f"revoked {listed['id']}: ann, viewer\n"
     assert json.loads(run("tokens", "list", "--json").out)[0]["state"] == "revoked"
 

@@ -154,9 +154,9 @@ def test_a_prompt_runs_on_the_host_and_its_session_is_stored_there(
     assert numbers == sorted(set(numbers))
     assert {line["kind"] for line in lines} >= {"opened", "turn_started", "prompt", "update", "turn_ended", "result"}
     assert lines[-1]["body"]["text"] == "the roof leaks"
-    shown = run("sessions", "show", "roof", "--host", served.url)
-    assert shown.out.count("the roof leaks") == 2
-    assert run("sessions", "show", "roof") == shown  # the host uses the user's own store
+    result = run("sessions", "show", "roof", "--host", served.url)
+    assert result.out.count("the roof leaks") == 2
+    assert run("sessions", "show", "roof") == result  # the host uses the user's own store
 
 
 SESSIONS: tuple[tuple[str, ...], ...] = (

@@ -121,7 +121,7 @@ def test_mcp_servers_come_from_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
         ('{"mcpServers": {"a": {}}}', "mcpServers.a.command: must be a non-empty string"),
         ('{"mcpServers": {"a": {"url": ""}}}', "mcpServers.a.url: must be a non-empty string"),
         ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', "mcpServers.a.args: must be a list of strings"),
-        ('{"mcpServers": {"a": {"command": "x", "colour": 1}}}', "mcpServers.a.colour: unknown member"),
+        ('{"mcpServers": {"a": {"command": "x", "color": 1}}}', "mcpServers.a.color: unknown member"),
         ('{"mcpServers": {"a": {"type": "x", "url": "y"}}}', "mcpServers.a.type: must be one of stdio, http, sse"),
         (
             '{"mcpServers": {"a": {"command": "x", "env": {"A": "${NO_SUCH_ONE}"}}}}',
@@ -151,10 +151,10 @@ def test_an_unsupported_mcp_server_is_an_error_at_the_start(tmp_path: Path) -> N
 
 
 def test_every_exit_code_is_in_the_help_and_on_the_page() -> None:
-    shown = dragoman("run", "--help").stdout
+    help_text = dragoman("run", "--help").stdout
     page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text().replace("`", "")
     for code, meaning in TABLE:
-        assert f"{code:3}  {meaning}" in shown
+        assert f"{code:3}  {meaning}" in help_text
         assert f"| {code} | {meaning} |" in page
 
 

@@ -90,9 +90,9 @@ async def test_a_notice_during_a_question_is_shown_above_its_last_line() -> None
     finally:
         os.close(master)
         os.close(slave)
-    shown = screen.getvalue()
-    assert "\r\x1b[Kben came\n" in shown
-    assert shown.count("ben came") == 1
+    output = screen.getvalue()
+    assert "\r\x1b[Kben came\n" in output
+    assert output.count("ben came") == 1
 
 
 def test_an_interrupted_own_turn_is_reported() -> None:

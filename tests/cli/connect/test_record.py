@@ -318,9 +318,9 @@ def test_everything_shown_before_the_disk_was_full_is_in_the_log(tmp_path: Path)
     assert logged.returncode == 0
     bodies = [line["body"] for line in lines(logged) if line["kind"] == "update"]
     text = "".join(body["content"]["text"] for body in bodies if body["sessionUpdate"] == "agent_message_chunk")
-    shown = ran.stdout.removesuffix("\n")
-    assert shown
-    assert text.startswith(shown)
+    output = ran.stdout.removesuffix("\n")
+    assert output
+    assert text.startswith(output)
 
 
 # --- a conversation -------------------------------------------------------------------------------------------------

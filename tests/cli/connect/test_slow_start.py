@@ -96,13 +96,13 @@ async def test_in_a_log_progress_is_a_line_now_and_then(
     from dragoman.cli.ui.terminal import OutputStream
 
     monkeypatch.setattr(progress, "INTERVAL", 0.01)
-    shown = asyncio.Event()
+    is_visible = asyncio.Event()
 
     def describe(seconds: int) -> str:
-        shown.set()
+        is_visible.set()
         return f"working… {seconds} s"
 
     async with progress.show_progress(OutputStream(sys.stderr), describe, first_line=0):
-        await shown.wait()
+        await is_visible.wait()
         await asyncio.sleep(0.1)  # ten more intervals: the next line would come after LINE_INTERVAL
     assert capsys.readouterr().err == "working… 0 s\n"

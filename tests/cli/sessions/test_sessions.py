@@ -145,9 +145,9 @@ def test_without_a_store_nothing_is_listed_and_nothing_created(
 @pytest.mark.usefixtures("two")
 def test_a_session_is_shown_without_control_characters(run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("show", "roof") == 0
-    shown = capfd.readouterr().out
-    assert "> the roof leaks\n\n✓ Climb up\n\nThen **mend** it.␛[31m\n" in shown
-    assert "hmm" not in shown
+    output = capfd.readouterr().out
+    assert "> the roof leaks\n\n✓ Climb up\n\nThen **mend** it.␛[31m\n" in output
+    assert "hmm" not in output
     assert run("show", "roof", "--thoughts") == 0
     assert "\nhmm\n" in capfd.readouterr().out
     assert run("show", LOFT) == 0
@@ -287,9 +287,9 @@ def test_a_damaged_log_shows_intact_entries_and_can_be_repaired(
     with closing(sqlite3.connect(user_paths().sessions)) as connection, connection:
         connection.execute("UPDATE entries SET entry = replace(entry, 'Climb', 'Fall!') WHERE entry LIKE '%Climb%'")
     assert run("show", "roof") == 1
-    shown = capfd.readouterr()
-    assert "Then **mend** it." in shown.out
-    assert f"run `dragoman sessions repair {ROOF}`" in shown.err
+    output = capfd.readouterr()
+    assert "Then **mend** it." in output.out
+    assert f"run `dragoman sessions repair {ROOF}`" in output.err
     assert run("repair") == 0
     assert capfd.readouterr().out.splitlines() == [
         f"{ROOF}: 7 entries kept; lost: 5",
@@ -316,9 +316,9 @@ def test_an_unreadable_file_is_rebuilt_and_the_old_one_kept(run: Dragoman, capfd
 @pytest.mark.parametrize("action", sessions.ACTIONS)
 def test_every_action_has_examples(action: str, run: Dragoman, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(action, "--help") == 0
-    shown = capfd.readouterr().out
-    assert f"\n  dragoman sessions {action if action != 'list' else ''}" in shown.partition("examples:")[2]
-    assert "exit codes:" in shown
+    output = capfd.readouterr().out
+    assert f"\n  dragoman sessions {action if action != 'list' else ''}" in output.partition("examples:")[2]
+    assert "exit codes:" in output
     assert run("--help") == 0
     assert f"\n  {sessions.ACTIONS[action].usage}" in capfd.readouterr().out
 

@@ -37,12 +37,12 @@ def styles(text: str) -> dict[str, str]:
 
 
 def test_marks_become_styles() -> None:
-    shown = styles("a **bold** and *slanted* and `code` and ~~gone~~ and _too_\n")
-    assert shown["bold"] == "bold"
-    assert shown["slanted"] == shown["too"] == "italic"
-    assert shown["code"] == "code"
-    assert shown["gone"] == "strike"
-    assert shown["a"] == ""
+    styled = styles("a **bold** and *slanted* and `code` and ~~gone~~ and _too_\n")
+    assert styled["bold"] == "bold"
+    assert styled["slanted"] == styled["too"] == "italic"
+    assert styled["code"] == "code"
+    assert styled["gone"] == "strike"
+    assert styled["a"] == ""
     assert styles("**a `b` c**\n") == {"a": "bold", "b": "bold code", "c": "bold"}
 
 
@@ -170,10 +170,10 @@ def test_chunk_boundaries_make_no_difference(longest_mark: int, text: str, cuts:
 
 @given(LIVELY, st.integers(8, 60))
 def test_no_letter_is_lost_and_no_control_character_remains(text: str, width: int) -> None:
-    shown = plain(text, width=width)
+    output = plain(text, width=width)
     for letter in "ab漢é":
-        assert shown.count(letter) == text.count(letter)
-    assert {character for character in shown if unicodedata.category(character) == "Cc"} <= {"\n", "\t"}
+        assert output.count(letter) == text.count(letter)
+    assert {character for character in output if unicodedata.category(character) == "Cc"} <= {"\n", "\t"}
 
 
 @given(st.lists(st.text(st.sampled_from("ab漢"), min_size=1, max_size=4), max_size=40), st.integers(10, 60))
@@ -187,5 +187,5 @@ def test_no_line_is_wider_than_the_terminal(words: list[str], width: int) -> Non
 )
 def test_the_time_for_a_very_long_line_grows_with_its_length(before: str, unit: str) -> None:
     text = before + unit * (150_000 // len(unit))  # if it grew with the square, this would take minutes
-    shown = plain(*(text[start : start + 50] for start in range(0, len(text), 50)))
-    assert shown.count(unit.strip()[-1]) == text.count(unit.strip()[-1])
+    output = plain(*(text[start : start + 50] for start in range(0, len(text), 50)))
+    assert output.count(unit.strip()[-1]) == text.count(unit.strip()[-1])

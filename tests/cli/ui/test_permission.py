@@ -155,8 +155,8 @@ def test_every_decision_is_in_the_audit_log(home: Home) -> None:
     assert {each["who"] for each in home.entries()} == {"everything"}
     by_yes = [each for each in home.entries() if each.get("reason") == "--yes was given"]
     assert by_yes
-    shown = dragoman("audit", "show", cwd=home.work).stdout
-    assert "--yes was given" in shown
+    audit = dragoman("audit", "show", cwd=home.work).stdout
+    assert "--yes was given" in audit
     assert json.loads(dragoman("audit", "verify", "--json", cwd=home.work).stdout)["whole"] is True
 
 
@@ -238,8 +238,8 @@ def test_a_question_shows_the_folder_the_variables_and_the_terminal_of_a_command
     )
     with OnTerminal(*RUN, "go", "--", sys.executable, "agent.py", cwd=home.work) as terminal:
         terminal.await_text("y/n? ")
-        shown = terminal.text.replace("\n▌ ", " ")
-        assert "env   in the folder sub   with PAGER=evil   in a real terminal" in shown
+        screen = terminal.text.replace("\n▌ ", " ")
+        assert "env   in the folder sub   with PAGER=evil   in a real terminal" in screen
         terminal.type("n\n")
         terminal.end()
 

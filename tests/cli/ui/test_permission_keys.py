@@ -68,8 +68,8 @@ def test_an_option_that_the_agent_remembers_has_the_letter_of_its_scope_where_we
 
 
 def test_an_agent_without_a_reject_option_shows_that_no_cancels() -> None:
-    shown = {key.key_choice.key: key.key_choice.meaning for key in answer_keys(prompt_with("allow_once"), SCOPES)}
-    assert "cancelled" in shown["n"]
+    meanings = {key.key_choice.key: key.key_choice.meaning for key in answer_keys(prompt_with("allow_once"), SCOPES)}
+    assert "cancelled" in meanings["n"]
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_a_permission_that_cannot_be_remembered_offers_only_once(question: Quest
 
 
 def test_the_agents_option_name_is_shown_at_its_key() -> None:
-    shown = {
+    meanings = {
         key.key_choice.key: key.key_choice.name
         for key in answer_keys(prompt_with("allow_once", "allow_always", "reject_once"), SCOPES)
     }
-    assert shown == {"y": "Name 1", "s": "", "w": "", "a": "Name 2", "n": "Name 3"}
+    assert meanings == {"y": "Name 1", "s": "", "w": "", "a": "Name 2", "n": "Name 3"}
 
 
 def test_the_scopes_of_the_draft_map_to_their_keys() -> None:

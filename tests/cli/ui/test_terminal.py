@@ -145,8 +145,8 @@ def test_with_a_pipe_everything_but_the_answer_goes_to_stderr() -> None:
     piped.answer.write_text("the answer")
     piped.diagnostics.write_line("a note")
     assert (out.getvalue(), err.getvalue()) == ("the answer", "a note\n")
-    shown = TerminalOutput(Screenlike(), err, {})
-    assert shown.diagnostics is shown.answer
+    output = TerminalOutput(Screenlike(), err, {})
+    assert output.diagnostics is output.answer
 
 
 def test_a_diff_shows_removed_and_added_lines() -> None:
@@ -206,5 +206,5 @@ def test_a_question_longer_than_the_screen_names_its_subject_again_above_the_key
 
     subject = StyledLine("rm -rf x", "bold")
     assert asyncio.run(ask([subject, StyledLine("+ a line")])).count("rm -rf x") == 1
-    shown = asyncio.run(ask([subject, *(StyledLine(f"+ {number}") for number in range(60))]))
-    assert "▌ + 59\n▌ All of this is about:\n▌ rm -rf x\n▌   y  yes\n" in shown
+    screen = asyncio.run(ask([subject, *(StyledLine(f"+ {number}") for number in range(60))]))
+    assert "▌ + 59\n▌ All of this is about:\n▌ rm -rf x\n▌   y  yes\n" in screen

@@ -211,8 +211,8 @@ def has_all(view: View, known: dict[str, Log]) -> bool:
     log = known.get(view.session)
     if log is None:
         return False
-    shown = [seq for seq, (kind, text) in log.shown.items() if not (kind == USER and text in view.begun)]
-    return not shown or view.last >= shown[-1]
+    visible = [seq for seq, (kind, text) in log.shown.items() if not (kind == USER and text in view.begun)]
+    return not visible or view.last >= visible[-1]
 
 
 def table(findings: Findings) -> str:

@@ -80,21 +80,26 @@ class Target(Struct):
     ) -> str:
         """Send one HTTP request. Return the status, and the kind in the body."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode() if method == "POST" else b""
-        said = {"Host": f"127.0.0.1:{self.port}", "Connection": "close", "Content-Length": str(len(data))}
-        said |= (JSON if method == "POST" else {}) | dict(headers or {})
+        headers_sent = {"Host": f"127.0.0.1:{self.port}", "Connection": "close", "Content-Length": str(len(data))}
+        headers_sent |= (JSON if method == "POST" else {}) | dict(headers or {})
         if token is not None:
-            said["Authorization"] = f"Bearer {token}"
-        lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+            headers_sent["Authorization"] = f"Bearer {token}"
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers_sent.items())
         return read(await self.raw(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1") + data))
 
     @asynccontextmanager
     async def socket(self, token: str | None = None, path: str = "", **headers: str) -> AsyncIterator[ClientConnection]:
         """Open a WebSocket. Raise InvalidStatus when it is refused."""
-        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        headers_sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
-            said["Authorization"] = f"Bearer {token}"
+            headers_sent["Authorization"] = f"Bearer {token}"
         async with connect(
-            self.url + path, additional_headers=said, max_size=None, ping_interval=None, open_timeout=WITHIN, proxy=None
+            self.url + path,
+            additional_headers=headers_sent,
+            max_size=None,
+            ping_interval=None,
+            open_timeout=WITHIN,
+            proxy=None,
         ) as open_session:
             yield open_session
 
@@ -114,19 +119,19 @@ class Target(Struct):
             await socket.recv()
             await socket.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
             while True:
-                said = json.loads(await socket.recv())
-                if said.get("id") == 1:
-                    return str(said["error"]["data"]["kind"]) if "error" in said else "answered"
+                message = json.loads(await socket.recv())
+                if message.get("id") == 1:
+                    return str(message["error"]["data"]["kind"]) if "error" in message else "answered"
 
 
 async def _read_all(reader: asyncio.StreamReader) -> bytes:
-    said = b""
+    data = b""
     try:
         while more := await reader.read(65536):
-            said += more
+            data += more
     except OSError:
         pass  # cut off, as a client that does not stop may be
-    return said
+    return data
 
 
 async def closing(socket: ClientConnection) -> str:

@@ -34,8 +34,8 @@ async def _endless_body(target: Target) -> str:
         b"POST /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         b"Authorization: Bearer " + target.good.encode() + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
-    said = read(await target.raw(head, *([b"10000\r\n" + b" " * 0x10000 + b"\r\n"] * (LARGE // 0x10000 + 1))))
-    return said or "413 too_large"  # it closed while we were sending, and the answer was lost
+    answer = read(await target.raw(head, *([b"10000\r\n" + b" " * 0x10000 + b"\r\n"] * (LARGE // 0x10000 + 1))))
+    return answer or "413 too_large"  # it closed while we were sending, and the answer was lost
 
 
 async def _slow_headers(target: Target) -> str:
@@ -56,10 +56,10 @@ async def _silent(target: Target) -> str:
 
 
 async def _header_flood(target: Target) -> str:
-    said = await target.raw(
+    answer = await target.raw(
         b"GET /acp HTTP/1.1\r\nHost: x\r\n", *(b"X-%d: %b\r\n" % (n, b"y" * 200) for n in range(5000))
     )
-    return read(said)
+    return read(answer)
 
 
 async def _broken_frame(target: Target) -> str:

@@ -184,8 +184,8 @@ def _post(*lines: str, body: bytes = b"", ends: str = "\r\n") -> Attack:
 async def _pipeline(target: Target) -> str:
     """Send a thousand requests at once. They are answered in order, until they are too many without a token."""
     one = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    said = await target.raw(one * 1000)
-    return " then ".join(dict.fromkeys(status.decode() for status in re.findall(rb"HTTP/1\.1 (\d+)", said)))
+    answer = await target.raw(one * 1000)
+    return " then ".join(dict.fromkeys(status.decode() for status in re.findall(rb"HTTP/1\.1 (\d+)", answer)))
 
 
 async def _refused_body(target: Target) -> str:

@@ -100,9 +100,9 @@ class Victim:
             number = 0
             while not self._ending.is_set():
                 began, prompt = time.monotonic(), f"v-{url[:2]}.{number}"
-                said = await session.ask(prompt)
-                if f"{prompt}:0" not in said:
-                    self.faults.append(f"{prompt} was answered with {said[:100]!r}")
+                answer = await session.ask(prompt)
+                if f"{prompt}:0" not in answer:
+                    self.faults.append(f"{prompt} was answered with {answer[:100]!r}")
                 self.turns += 1
                 self.longest = max(self.longest, time.monotonic() - began)
                 number += 1
@@ -284,9 +284,9 @@ async def _send_garbage_frames(
         await socket.send(json.dumps({"jsonrpc": "2.0", "id": mark, "method": "nothing/here"}))
         async with asyncio.timeout(WITHIN):
             while True:
-                said = json.loads(await socket.recv())
-                answers["error" if "error" in said else "result" if "result" in said else "asked"] += 1
-                if said.get("id") == mark:
+                message = json.loads(await socket.recv())
+                answers["error" if "error" in message else "result" if "result" in message else "asked"] += 1
+                if message.get("id") == mark:
                     break
 
 
@@ -295,10 +295,10 @@ async def _send_non_http(target: Target, count: int, dice: random.Random, outcom
     openings = [b"", b"GET ", b"\x16\x03\x01\x02\x00", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"POST /acp HTTP/1.1\r\n"]
 
     async def one() -> None:
-        said = await target.raw(dice.choice(openings) + dice.randbytes(dice.randrange(1, 2000)), ends=True)
+        answer = await target.raw(dice.choice(openings) + dice.randbytes(dice.randrange(1, 2000)), ends=True)
         outcome.streams += 1
-        if said == b"hangs" or said.startswith(b"HTTP/1.1 2"):
-            outcome.faults.append(f"bytes that say nothing: {said[:60]!r}")
+        if answer == b"hangs" or answer.startswith(b"HTTP/1.1 2"):
+            outcome.faults.append(f"bytes that say nothing: {answer[:60]!r}")
 
     for _ in range(0, count, 20):
         await asyncio.gather(*(one() for _ in range(20)))

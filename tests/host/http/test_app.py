@@ -216,11 +216,11 @@ async def test_the_pages_show_sessions_and_no_content(tmp_path: Path) -> None:
         assert b"<code>/tools/host/acp</code>" in (await at.ann("GET", "/")).body
         assert (await at.ann("GET", "/api/host")).status == 200
         at.ann.root = ""
-        shown = (await at.ann("GET", "/metrics")).body.decode()
-        assert shown.endswith("# EOF\n")
-        assert "dragoman_prompts_total 1" in shown
-        assert "dragoman_agent_starts_total 1" in shown
-        assert "dragoman_sessions_awake 1" in shown
+        metrics = (await at.ann("GET", "/metrics")).body.decode()
+        assert metrics.endswith("# EOF\n")
+        assert "dragoman_prompts_total 1" in metrics
+        assert "dragoman_agent_starts_total 1" in metrics
+        assert "dragoman_sessions_awake 1" in metrics
 
 
 async def test_without_a_token_only_health_checks_are_served(tmp_path: Path) -> None:

@@ -247,8 +247,8 @@ async def test_dialects_that_name_the_session_share_and_the_others_report_why_no
         assert [await each.ask("on") for each in both] == ["heard on"] * 2
         assert len(hosted.agents) == (3 if why else 2)  # one for initialize
         assert {room.agent.process_note for room in hosted.host.rooms.values()} == {f"own: {why}" if why else "shared"}
-        shown = [line for line in reports if "agent process: own" in line]
-        assert len(shown) == (2 if why else 0)
+        own_process_reports = [line for line in reports if "agent process: own" in line]
+        assert len(own_process_reports) == (2 if why else 0)
 
 
 async def test_sessions_of_a_crow_agent_ask_cancel_and_close_separately_in_one_process(tmp_path: Path) -> None:

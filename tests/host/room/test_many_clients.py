@@ -115,12 +115,12 @@ async def test_every_view_equals_the_log_whatever_people_do(seed: int, tmp_path:
             assert [entry.seq for entry in log] == list(range(1, len(log) + 1))
             started = [entry.turn for entry in log if entry.kind == "turn_started"]
             assert started == [entry.turn for entry in log if entry.kind == "turn_ended"]
-            said = {entry.seq: entry for entry in log if entry.kind in ("update", "prompt")}
+            logged = {entry.seq: entry for entry in log if entry.kind in ("update", "prompt")}
             for guest in guests:
-                received, last = guest.received[session], max(said)
+                received, last = guest.received[session], max(logged)
                 await until(lambda received=received, last=last: received[-1] >= last)  # type: ignore[misc]
                 assert received == sorted(set(received)), "nothing twice, nothing out of order"
-                missed = [seq for seq in said.keys() - set(received) if said[seq].kind == "update"]
+                missed = [seq for seq in logged.keys() - set(received) if logged[seq].kind == "update"]
                 assert missed == []
         for guest in guests:
             await guest.go()

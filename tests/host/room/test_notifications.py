@@ -62,13 +62,13 @@ def test_a_shared_frame_is_the_v1_update_plus_its_number(update: Any, is_shared:
 def test_a_prompt_is_sent_to_all_but_its_sender_and_replayed_to_all() -> None:
     body = {"prompt": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "connection": "c1"}
     received = live_notifications("s", line("prompt", body, actor="ann"))
-    yours, *said = received
+    yours, *others = received
     assert (yours.only_client, yours.params["state"]) == ("c1", "yours")
-    assert [(notifications.update.content.text, notifications.except_client) for notifications in said] == [
+    assert [(notifications.update.content.text, notifications.except_client) for notifications in others] == [
         ("a", "c1"),
         ("b", "c1"),
     ]
-    meta = json.loads(said[0].frame or b"")["params"]["_meta"]
+    meta = json.loads(others[0].frame or b"")["params"]["_meta"]
     assert meta == {"dragoman": {"seq": 7, "user": "ann"}}
     assert [notifications.except_client for notifications in replay_notifications("s", line("prompt", body))] == [
         "",

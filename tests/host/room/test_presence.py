@@ -163,6 +163,6 @@ def test_a_log_is_shown_with_its_members() -> None:
         encode(Entry(seq=seq, kind="member", actor="dragoman", time="2026-01-01T00:00:00Z", body=body))
         for seq, body in enumerate(bodies, 1)
     ]
-    shown = io.StringIO()
-    TranscriptView(OutputStream(shown)).show_session(Summary(session_id="one", entries=4, updated_at=""), lines)
-    assert "members: ann (admin), ben (viewer)\n" in shown.getvalue()
+    output = io.StringIO()
+    TranscriptView(OutputStream(output)).show_session(Summary(session_id="one", entries=4, updated_at=""), lines)
+    assert "members: ann (admin), ben (viewer)\n" in output.getvalue()

@@ -68,7 +68,7 @@ def test_too_many_prompts_are_refused() -> None:
 
 
 def test_a_preview_is_one_short_line() -> None:
-    shown = QueuedPrompt("1", "Ann", "ann", [TextContent(text="first\nsecond " + "x" * 200)]).preview
-    assert shown.startswith("first second x")
-    assert len(shown) == PREVIEW_LENGTH
-    assert "\n" not in shown
+    preview = QueuedPrompt("1", "Ann", "ann", [TextContent(text="first\nsecond " + "x" * 200)]).preview
+    assert preview.startswith("first second x")
+    assert len(preview) == PREVIEW_LENGTH
+    assert "\n" not in preview

@@ -201,7 +201,7 @@ async def test_a_form_is_sent_to_clients_that_support_forms(tmp_path: Path) -> N
 
         @agent.prompt
         async def answer(turn: Turn) -> None:
-            reply = await turn.elicit("Which colour?", form={"colour": str})
+            reply = await turn.elicit("Which color?", form={"color": str})
             await turn.say(f"{reply.action} {reply.content}")
 
         return agent
@@ -209,7 +209,7 @@ async def test_a_form_is_sent_to_clients_that_support_forms(tmp_path: Path) -> N
     async with (
         running_host(asking_agent) as hosted,
         hosted.client() as plain,
-        hosted.client("ann", elicit=lambda _: {"colour": "red"}) as full_agent,
+        hosted.client("ann", elicit=lambda _: {"color": "red"}) as full_agent,
     ):
         session = await open_session(plain, tmp_path)
         await full_agent.resume_session(session.id, "/")

@@ -120,8 +120,8 @@ async def test_a_terminal_ends_with_the_client_that_ran_it(tmp_path: Path) -> No
             await ben.connection.transport.close("the train is in a tunnel")
         text = await running
         assert text.startswith("started resource_not_found: the client that ran this terminal has left")
-        shown = next(params for name, params in received if name == "workspace")
-        assert shown["terminals"] == {"user": "ben", "client": "dragoman"}
+        workspace_params = next(params for name, params in received if name == "workspace")
+        assert workspace_params["terminals"] == {"user": "ben", "client": "dragoman"}
 
 
 @pytest.mark.parametrize("is_offered", [False, True], ids=["the host's", "a member's"])

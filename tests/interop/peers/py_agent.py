@@ -1,6 +1,6 @@
-"""An agent written with the official Python SDK: the first word of a prompt says what it shows.
+"""An agent written with the official Python SDK: the first word of a prompt is the action.
 
-Knows nothing of Dragoman. ts_agent.mjs is the same agent with the other SDK; keep the two in step.
+It does not import Dragoman. ts_agent.mjs is the same agent with the other SDK; change both together.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ MODES = [SessionMode(id="ask", name="Ask"), SessionMode(id="code", name="Code")]
 
 
 class Session:
-    """What is kept of a session: its mode, its history, whether its turn was cancelled."""
+    """The state of a session: its mode, its history, whether its turn was cancelled."""
 
     def __init__(self) -> None:
         self.mode = "ask"
@@ -59,17 +59,17 @@ class Session:
 
 
 class PythonAgent(Agent):
-    """Shows, prompt by prompt, everything an agent does."""
+    """An agent with one action for each feature of the protocol."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
 
     def on_connect(self, conn: Client) -> None:
-        """Keep the connection to talk back."""
+        """Keep the connection for calls to the client."""
         self._client = conn
 
     async def initialize(self, protocol_version: int, *args: Any, **kwargs: Any) -> InitializeResponse:
-        """Tell who we are."""
+        """Return our name and capabilities."""
         return InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_capabilities=AgentCapabilities(load_session=True),
@@ -92,7 +92,7 @@ class PythonAgent(Agent):
         return LoadSessionResponse(modes=SessionModeState(current_mode_id=mode, available_modes=MODES))
 
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> SetSessionModeResponse:
-        """Change the mode, and tell of it."""
+        """Change the mode, and send the update."""
         self._sessions[session_id].mode = mode_id
         await self._client.session_update(session_id, update_current_mode(mode_id))
         return SetSessionModeResponse()
@@ -106,7 +106,7 @@ class PythonAgent(Agent):
         raise RequestError.method_not_found(f"_{method}")
 
     async def prompt(self, session_id: str, prompt: list[Any], **kwargs: Any) -> PromptResponse:
-        """Show what the first word says."""
+        """Run the action of the first word."""
         text = "".join(block.text for block in prompt if isinstance(block, TextContentBlock))
         verb, _, rest = text.partition(" ")
         session = self._sessions[session_id]
@@ -121,7 +121,7 @@ class PythonAgent(Agent):
 
 
 class Performance:
-    """One turn: a function for each word."""
+    """One turn: a function for each action."""
 
     def __init__(self, client: Client, session_id: str, session: Session) -> None:
         self._client = client
@@ -133,7 +133,7 @@ class Performance:
         await self._client.session_update(self._id, update)
 
     async def say(self, text: str) -> None:
-        """Say it back."""
+        """Repeat the text."""
         await self._tell(update_agent_message_text(text))
 
     async def tour(self, _: str) -> None:
@@ -147,7 +147,7 @@ class Performance:
             await self.say(piece)
 
     async def ask(self, _: str) -> None:
-        """Ask for leave, and say what was answered."""
+        """Ask for permission, and send the answer as text."""
         question = ToolCallUpdate(tool_call_id="call", title="May I?", kind="execute", raw_input={"command": "ls"})
         answer: RequestPermissionResponse = await self._client.request_permission(
             session_id=self._id, tool_call=question, options=OPTIONS
@@ -178,7 +178,7 @@ class Performance:
         await self.say(json.dumps([ended.exit_code, ended.signal, output.output, output.truncated]))
 
     async def kill(self, _: str) -> None:
-        """Start a command that never ends, and end it."""
+        """Start a command that never ends, and kill it."""
         line = "echo begun; exec sleep 300"
         made = await self._client.create_terminal(session_id=self._id, command="/bin/sh", args=["-c", line])
         terminal = {"session_id": self._id, "terminal_id": made.terminal_id}
@@ -192,7 +192,7 @@ class Performance:
         await self.say(json.dumps([is_running, ended.exit_code, ended.signal, output.output]))
 
     async def abandon(self, _: str) -> None:
-        """Start a command that never ends, and forget it."""
+        """Start a command that never ends, and do not release it."""
         await self._client.create_terminal(session_id=self._id, command="sleep", args=["300"])
         await self.say("left")
 

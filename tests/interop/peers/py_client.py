@@ -1,8 +1,8 @@
-"""A client written with the official Python SDK, played by remote control.
+"""A client written with the official Python SDK, controlled by a test.
 
-Each line of its input is a step as JSON ({"do": "prompt", ...}), each line of its output what came of it: the result or
+Each line of its input is a step as JSON ({"do": "prompt", ...}). Each line of its output is the outcome: the result or
 the error, the updates that arrived meanwhile, the questions and calls it answered. A step names the agent to start.
-Knows nothing of Dragoman. ts_client.mjs is the same client with the other SDK; keep the two in step.
+It does not import Dragoman. ts_client.mjs is the same client with the other SDK; change both together.
 """
 
 import asyncio
@@ -76,10 +76,10 @@ class PythonClient(Client):
         self._terminals: dict[str, Terminal] = {}
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
-        """Remember it as it would stand on the wire."""
-        shown = update.model_dump(by_alias=True, exclude_none=True, mode="json")
-        self.updates.append({"sessionId": session_id, **shown})
-        await self._cancel_if(shown["sessionUpdate"], session_id)
+        """Record the update as JSON."""
+        update_json = update.model_dump(by_alias=True, exclude_none=True, mode="json")
+        self.updates.append({"sessionId": session_id, **update_json})
+        await self._cancel_if(update_json["sessionUpdate"], session_id)
 
     async def _cancel_if(self, what: str, session_id: str) -> None:
         if self.cancel_on == what:
@@ -101,7 +101,7 @@ class PythonClient(Client):
         return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
 
     async def read_text_file(self, session_id: str, path: str, *args: Any, **kwargs: Any) -> ReadTextFileResponse:
-        """The file's text."""
+        """Return the text of the file."""
         self.calls.append("read")
         try:
             return ReadTextFileResponse(content=_read(path))
@@ -111,7 +111,7 @@ class PythonClient(Client):
     async def write_text_file(
         self, session_id: str, path: str, content: str, **kwargs: Any
     ) -> WriteTextFileResponse | None:
-        """Make the file hold this text."""
+        """Write the file."""
         self.calls.append("write")
         _write(path, content)
         return None
@@ -127,7 +127,7 @@ class PythonClient(Client):
         return CreateTerminalResponse(terminal_id=str(process.pid))
 
     async def terminal_output(self, session_id: str, terminal_id: str, **kwargs: Any) -> TerminalOutputResponse:
-        """What it printed so far."""
+        """Return the output so far."""
         self.calls.append("output")
         terminal = self._terminals[terminal_id]
         status = terminal.ended.result() if terminal.ended.done() else None
@@ -136,14 +136,14 @@ class PythonClient(Client):
     async def wait_for_terminal_exit(
         self, session_id: str, terminal_id: str, **kwargs: Any
     ) -> WaitForTerminalExitResponse:
-        """Wait for its end."""
+        """Wait until the command exits."""
         self.calls.append("wait")
         await self._cancel_if("wait", session_id)
         ended = await self._terminals[terminal_id].ended
         return WaitForTerminalExitResponse(exit_code=ended.exit_code, signal=ended.signal)
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **kwargs: Any) -> KillTerminalResponse | None:
-        """End it."""
+        """Kill the command."""
         self.calls.append("kill")
         self._end(terminal_id)
         return None
@@ -151,7 +151,7 @@ class PythonClient(Client):
     async def release_terminal(
         self, session_id: str, terminal_id: str, **kwargs: Any
     ) -> ReleaseTerminalResponse | None:
-        """Forget it."""
+        """Release the terminal."""
         self.calls.append("release")
         self._end(terminal_id)
         del self._terminals[terminal_id]
@@ -207,7 +207,7 @@ class Player:
         return await self._agent.initialize(PROTOCOL_VERSION, client_capabilities=offered, client_info=info)
 
     async def _dialled(self, url: str, headers: Any) -> ClientSideConnection:
-        """A remote agent, over the way that the address names."""
+        """Connect to a remote agent, over the transport of its URL."""
         from acp.http.client import create_http_stream
         from acp.ws.client import create_websocket_stream
 
@@ -216,7 +216,7 @@ class Player:
         return connect_to_agent(self.client, create_http_stream(url, headers=headers))
 
     async def stop(self) -> None:
-        """Leave the agent."""
+        """Disconnect from the agent."""
         await self._stack.aclose()
 
     async def new(self, cwd: str) -> Any:
@@ -254,12 +254,12 @@ class Player:
         await asyncio.gather(turn, return_exceptions=True)
 
     async def extension(self, method: str, params: Any) -> Any:
-        """Ask for something of one's own."""
+        """Send a request of an extension."""
         return await self._agent.ext_method(method, params)
 
 
 async def play(player: Player, step: dict[str, Any]) -> dict[str, Any]:
-    """Do one step and tell what came of it."""
+    """Run one step and return its outcome."""
     values: dict[str, Any] = {}
     may_fail = step.pop("may_fail", False)
     try:
@@ -280,7 +280,7 @@ async def play(player: Player, step: dict[str, Any]) -> dict[str, Any]:
 
 
 async def main() -> None:
-    """Play until the input ends."""
+    """Run steps until the input ends."""
     player = Player()
     try:
         while line := await asyncio.to_thread(sys.stdin.readline):

@@ -1,7 +1,7 @@
-"""The shortest client one would write with the official Python SDK: `py_plain.py AGENT ARG...`, one prompt, one answer.
+"""The shortest client with the official Python SDK: `py_plain.py AGENT ARG...`, one prompt, one answer.
 
-It takes the SDK as it comes: how it starts and ends the agent, what it does with stderr, how it calls handlers. Text is
-drawn as in a real interface, in time that grows with its length. Ctrl-C cancels. Knows nothing of Dragoman.
+It uses the defaults of the SDK: how the agent is started and stopped, what happens to stderr, how handlers are called.
+Drawing text takes time in proportion to its length, as in a real interface. Ctrl-C cancels. Dragoman is not imported.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class PlainClient(Client):
     cancelled = False
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
-        """Draw a piece of the answer."""
+        """Draw a chunk of the answer."""
         if isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContentBlock):
             await asyncio.sleep(len(update.content.text) / CHARACTERS_PER_SECOND)
             print(update.content.text, end="", flush=True)
@@ -48,7 +48,7 @@ class PlainClient(Client):
     async def request_permission(
         self, session_id: str, tool_call: Any, options: list[Any], **kwargs: Any
     ) -> RequestPermissionResponse:
-        """The first option that allows something."""
+        """Choose the first option that allows."""
         allowing = [option for option in options if option.kind in ("allow_once", "allow_always")]
         if self.cancelled or not allowing:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
@@ -57,7 +57,7 @@ class PlainClient(Client):
     async def read_text_file(
         self, session_id: str, path: str, line: int | None = None, limit: int | None = None, **kwargs: Any
     ) -> ReadTextFileResponse:
-        """The file's text."""
+        """Return the text of the file."""
         try:
             lines = _read(path).splitlines(keepends=True)
         except OSError:
@@ -68,7 +68,7 @@ class PlainClient(Client):
     async def write_text_file(
         self, session_id: str, path: str, content: str, **kwargs: Any
     ) -> WriteTextFileResponse | None:
-        """Make the file hold this text."""
+        """Write the file."""
         _write(path, content)
         return None
 

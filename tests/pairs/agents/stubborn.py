@@ -1,7 +1,7 @@
 """An agent that accepts one dialect only: `stubborn.py DIALECT refuse|answer LOG`.
 
-To an initialize in another spelling it says invalid params (`refuse`) or answers in its own all the same (`answer`),
-having understood nothing. Its folder and every message it gets are written to LOG, one JSON value a line.
+It answers an initialize of another dialect with invalid params (`refuse`), or in its own dialect without reading it
+(`answer`). It writes its folder and every message it receives to LOG, one JSON value per line.
 """
 
 from __future__ import annotations

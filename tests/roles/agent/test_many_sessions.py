@@ -38,11 +38,11 @@ class Repeater:
 
 async def converse(session: ClientSession, prompt: str) -> None:
     received = await session.ask(prompt)
-    said = "".join(f"{prompt} {number};" for number in range(COUNT)) + "end"
-    assert received == said
+    expected = "".join(f"{prompt} {number};" for number in range(COUNT)) + "end"
+    assert received == expected
     assert [(message.role, message.text) for message in session.transcript.messages] == [
         ("user", prompt),
-        ("agent", said),
+        ("agent", expected),
     ]
 
 

@@ -38,7 +38,7 @@ async def prompt_in_session(client: Raw, *texts: str, servers: list[Any] | None 
 async def test_a_call_is_a_tool_call_that_asks_and_then_shows_the_result(tmp_path: Path) -> None:
     async with raw_connection(everything()) as client:
         client.answers["session/request_permission"] = answering("allow_once")
-        said = await prompt_in_session(client, "/call bare blocks {}", cwd=tmp_path)
+        text = await prompt_in_session(client, "/call bare blocks {}", cwd=tmp_path)
     (start,) = updates(client, "tool_call")
     (asked,) = client.params_of("session/request_permission")
     *_, last = updates(client, "tool_call_update")
@@ -53,7 +53,7 @@ async def test_a_call_is_a_tool_call_that_asks_and_then_shows_the_result(tmp_pat
     assert last["rawOutput"] == {"n": 1}
     kinds = [block["content"]["type"] for block in last["content"]]
     assert kinds == ["text", "image", "audio", "resource", "resource_link"]
-    assert "The tool answered." in said
+    assert "The tool answered." in text
 
 
 @pytest.mark.item("BR-04", "004-56")
@@ -61,8 +61,8 @@ async def test_a_call_is_a_tool_call_that_asks_and_then_shows_the_result(tmp_pat
 async def test_a_call_that_the_user_does_not_allow_does_not_run(option: str | None) -> None:
     async with raw_connection(everything()) as client:
         client.answers["session/request_permission"] = answering(option)
-        said = await prompt_in_session(client, '/call bare echo {"text": "no"}')
-    assert "the user did not allow this call" in said
+        text = await prompt_in_session(client, '/call bare echo {"text": "no"}')
+    assert "the user did not allow this call" in text
     statuses = [update.get("status") for update in updates(client, "tool_call_update")]
     assert "in_progress" not in statuses
     assert statuses[-1] == "failed"  # v1 has no denied
@@ -101,15 +101,15 @@ async def test_servers_that_fail_are_named_and_the_others_go_on() -> None:
     dying = {**SERVER, "name": "dying", "command": "false", "args": []}
     async with raw_connection(everything()) as client:
         client.answers["session/request_permission"] = answering("allow_once")
-        said = await prompt_in_session(
+        text = await prompt_in_session(
             client, "/tools", '/call bare echo {"text": "fine"}', "/call gone x {}", servers=[missing, SERVER, dying]
         )
     titles = [update["title"] for update in updates(client, "tool_call")]
     assert "MCP server gone is not available" in titles
     assert "MCP server dying is not available" in titles
-    assert "no such command on PATH" in said
-    assert "fine" in said
-    assert "The tool failed." in said
+    assert "no such command on PATH" in text
+    assert "fine" in text
+    assert "The tool failed." in text
 
 
 @pytest.mark.item("BR-03")
@@ -124,12 +124,12 @@ async def test_a_client_with_notices_gets_a_notice_for_a_server_that_fails() -> 
 @pytest.mark.item("BR-05")
 async def test_prompts_of_a_server_are_slash_commands() -> None:
     async with raw_connection(everything()) as client:
-        said = await prompt_in_session(client, "/bare:greet Ada 'with a bow'")
+        text = await prompt_in_session(client, "/bare:greet Ada 'with a bow'")
         (commands,) = updates(client, "available_commands_update")
     (command,) = [each for each in commands["availableCommands"] if each["name"] == "bare:greet"]
     assert command["description"] == "Greet somebody"
     assert command["input"] == {"hint": "who [how]"}
-    assert "Greet Ada with a bow" in said
+    assert "Greet Ada with a bow" in text
 
 
 @pytest.mark.item("BR-05", "004-70")

@@ -77,8 +77,8 @@ async def test_an_official_client_that_knows_no_switches_is_shown_a_choice_of_tw
     agent, received = agent_with_options(options=[Option.switch("loud")])
     async with raw_connection(agent) as client:
         session = await new_session(client)
-        shown = await set_value(client, session, "loud", "true")
-        assert (shown["type"], shown["currentValue"]) == ("select", "true")
+        answer = await set_value(client, session, "loud", "true")
+        assert (answer["type"], answer["currentValue"]) == ("select", "true")
         assert received == [("loud", True)]
 
 
@@ -114,9 +114,9 @@ async def test_a_draft_client_begins_with_its_mode_and_values_and_sets_any_json(
         assert (session.get_option("maxTokens"), session.get_option("autoApprove")) == ({"soft": 4096}, True)
         assert received == ["plan", ("maxTokens", {"soft": 4096}), ("autoApprove", True)]
         setting: Any = {"sessionId": session.id, "key": "maxTokens", "value": 5}
-        shown = await client.result("session/set_config_option", setting)
-        del shown["_meta"]  # the full list, for who reads it
-        assert shown == {"key": "maxTokens", "previousValue": {"soft": 4096}, "currentValue": 5}
+        answer = await client.result("session/set_config_option", setting)
+        del answer["_meta"]  # the full list, for who reads it
+        assert answer == {"key": "maxTokens", "previousValue": {"soft": 4096}, "currentValue": 5}
         plain = await client.result("session/new", {"workingDirectory": CWD})
         assert agent.sessions[plain["sessionId"]].mode == "default"
 

@@ -46,9 +46,9 @@ async def check_providers(remote: Any) -> None:
     assert listed["main"].required is True
     assert not listed["spare"].current
     await remote.set_provider("main", api_type="anthropic", base_url="http://b", headers={"Authorization": KEY})
-    said = await (await remote.open_session(CWD)).ask("where?")
-    assert said.startswith(f"anthropic http://b {KEY} ")
-    assert said.count(KEY) == 1  # a provider that is printed keeps its keys
+    answer = await (await remote.open_session(CWD)).ask("where?")
+    assert answer.startswith(f"anthropic http://b {KEY} ")
+    assert answer.count(KEY) == 1  # a provider that is printed keeps its keys
     await remote.set_provider("spare", api_type="openai", base_url="http://c")
     await remote.disable_provider("spare")
     assert [bool(info.current) for info in await remote.list_providers()] == [True, False]

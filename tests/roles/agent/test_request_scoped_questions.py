@@ -30,9 +30,9 @@ def eliciting_agent() -> Agent:
     async def new_session(session: Session) -> None:
         session.state["name"] = (await agent.elicit("Who are you?", form={"name": str}))["name"]
 
-    @agent.on("_curious/colour")
-    async def colour(_: Any) -> str:
-        return str((await agent.elicit("Which colour?", form={"colour": ["red", "blue"]}))["colour"])
+    @agent.on("_curious/color")
+    async def color(_: Any) -> str:
+        return str((await agent.elicit("Which color?", form={"color": ["red", "blue"]}))["color"])
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
@@ -60,7 +60,7 @@ async def test_a_question_in_a_hook_names_the_request_and_no_session() -> None:
 def reply(question: CreateElicitationParams) -> Any:
     """Return the user's answers."""
     assert question.scope == "request"
-    return True if question.mode == "url" else {"name": "Ada", "colour": "blue"}
+    return True if question.mode == "url" else {"name": "Ada", "color": "blue"}
 
 
 async def check_questions(remote: Any) -> None:
@@ -68,7 +68,7 @@ async def check_questions(remote: Any) -> None:
     await remote.authenticate("browser")
     session = await remote.open_session(CWD)
     assert await session.ask("hello") == "Hello, Ada."
-    assert await remote.request("_curious/colour", {}) == "blue"
+    assert await remote.request("_curious/color", {}) == "blue"
 
 
 async def test_the_user_answers_what_is_asked_about_a_request() -> None:

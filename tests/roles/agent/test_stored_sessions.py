@@ -301,10 +301,10 @@ async def test_everything_a_client_got_from_a_killed_agent_is_loaded_again(tmp_p
             await listen()
     async with connect(words, initialize_timeout=TIMEOUT) as client:
         loaded = await client.load_session(session.id, "/")
-        shown = "".join(
+        text = "".join(
             update.content.text  # type: ignore[union-attr]
             for update in loaded.updates_outside_turns
             if isinstance(update, AgentMessageChunk)
         )
     assert len(received) >= 500
-    assert shown.startswith("".join(received))
+    assert text.startswith("".join(received))

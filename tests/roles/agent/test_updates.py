@@ -98,8 +98,8 @@ async def name_plans(turn: Turn) -> None:
 
 async def test_named_plans_are_sent_to_clients_that_support_them_and_plain_plans_to_others() -> None:
     client = await run_turn(name_plans, {"plan": {}})
-    shown = [(update["plan"]["planId"], update["plan"]["type"]) for update in updates(client, "plan_update")]
-    assert shown == [("build", "items"), ("docs", "items"), ("build", "items")]
+    plans = [(update["plan"]["planId"], update["plan"]["type"]) for update in updates(client, "plan_update")]
+    assert plans == [("build", "items"), ("docs", "items"), ("build", "items")]
     assert updates(client, "plan_removed") == [{"sessionUpdate": "plan_removed", "planId": "build"}]
     assert updates(client, "plan") == []
     client = await run_turn(name_plans)
@@ -174,8 +174,10 @@ async def test_commands_of_a_session_are_sent_again_before_the_answer_to_a_load(
         await prompt_and_wait(client, session)
     async with raw_connection(agent) as client:
         await client.result("session/load", {"sessionId": session, "cwd": CWD, "mcpServers": []})
-        *_, shown = [each["params"]["update"] for each in client.received if each.get("method") == "session/update"]
-        assert [command["name"] for command in shown["availableCommands"]] == ["undo"]
+        *_, last_update = [
+            each["params"]["update"] for each in client.received if each.get("method") == "session/update"
+        ]
+        assert [command["name"] for command in last_update["availableCommands"]] == ["undo"]
 
 
 async def send_notices(turn: Turn) -> None:
@@ -194,10 +196,10 @@ async def test_notices_and_compactions_are_sent_only_to_clients_that_support_the
         "The disk is nearly full",
         "2 MB are left",
     )
-    shown = updates(client, "compaction_update")
-    assert [update["status"] for update in shown] == ["in_progress", "completed"]
-    assert shown[1]["summary"] == [{"type": "text", "text": "They talked about disks."}]
-    assert len({update["compactionId"] for update in shown + updates(client, "compaction_summary_chunk")}) == 1
+    compactions = updates(client, "compaction_update")
+    assert [update["status"] for update in compactions] == ["in_progress", "completed"]
+    assert compactions[1]["summary"] == [{"type": "text", "text": "They talked about disks."}]
+    assert len({update["compactionId"] for update in compactions + updates(client, "compaction_summary_chunk")}) == 1
     assert len(updates(client, "compaction_summary_chunk")) == 2
     for quiet in (
         await run_turn(send_notices),

@@ -33,10 +33,10 @@ def scripted_agent(dialect: str = "v1") -> Agent:
     async def answer(turn: Turn) -> None:
         for step in json.loads(turn.text):
             try:
-                said = await _do(turn, dict(step))
+                outcome = await _do(turn, dict(step))
             except ProtocolError as error:
-                said = error.kind
-            await turn.say(f"{said}\n")
+                outcome = error.kind
+            await turn.say(f"{outcome}\n")
 
     return agent
 

@@ -196,8 +196,8 @@ async def test_a_question_of_our_agent_to_a_banjo_client_has_the_call_and_the_fo
     client.send({"jsonrpc": "2.0", "id": answer["id"], "result": chosen})
     while answer.get("id") != 3:
         answer = await client.receive()
-    said = [one["params"]["update"] for one in client.received if one.get("method") == "session/update"]
-    assert said[-1]["content"]["text"] == "reject_always o3"
+    updates = [one["params"]["update"] for one in client.received if one.get("method") == "session/update"]
+    assert updates[-1]["content"]["text"] == "reject_always o3"
     await serving.close()
 
 

@@ -155,9 +155,9 @@ async def test_a_stream_is_stored_in_few_commits_without_loss() -> None:
         text = await session.ask("many")
     assert text == "".join(f"{number} " for number in range(5000))
     entries = await store.read(session.id)
-    shown = [entry.body.content.text if not isinstance(entry.body, dict) else entry.body["content"]["text"]
+    texts = [entry.body.content.text if not isinstance(entry.body, dict) else entry.body["content"]["text"]
             for entry in entries if entry.kind == "update"]  # fmt: skip
-    assert "".join(shown) == text
+    assert "".join(texts) == text
     assert store.appends < 1000
 
 

@@ -509,9 +509,9 @@ async def test_invalid_file_content_is_named_and_nothing_is_written(
     tmp_path: Path, method: str, params: dict[str, Any], place: str
 ) -> None:
     async def work(turn: Turn) -> None:
-        said = msgspec.json.decode(msgspec.json.encode(params).replace(b"{cwd}", str(tmp_path).encode()))
+        params_here = msgspec.json.decode(msgspec.json.encode(params).replace(b"{cwd}", str(tmp_path).encode()))
         connection = turn.session.connection
-        error = await expect_error(connection.request(method, {"sessionId": turn.session.id, **said}))
+        error = await expect_error(connection.request(method, {"sessionId": turn.session.id, **params_here}))
         assert error.kind == Kind.INVALID_PARAMS
         assert error.data is not None
         assert error.data["errors"][0]["path"].startswith(place)
@@ -710,9 +710,9 @@ async def test_an_interactive_terminal_is_a_real_one_that_the_user_can_type_to(t
     async def work(turn: Turn) -> None:
         line = 'test -t 0 && stty size && read a && echo "got $a"'
         async with await turn.terminals.create("/bin/sh", ["-c", line], size=(33, 101)) as terminal:
-            shown = lending.find_terminal(terminal.id)
-            assert shown is not None
-            shown.write_input("yes\n")
+            found = lending.find_terminal(terminal.id)
+            assert found is not None
+            found.write_input("yes\n")
             assert await terminal.wait() == 0
             output = (await terminal.output()).output
             assert output.split("\r\n")[-2:] == ["got yes", ""]

@@ -21,7 +21,7 @@ HELLO = {
     "protocolVersion": 1,
     "clientInfo": {"name": "editor", "version": "1", "theme": "dark"},
     "clientCapabilities": {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True},
-    "_colour": "green",
+    "_color": "green",
 }
 
 

@@ -234,8 +234,8 @@ async def test_an_option_without_a_known_value_can_be_set_by_text(takes_text: bo
             pair.agent.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
             asked = await pair.agent.expect(method="session/set_config_option")
             assert asked["params"]["value"] == "true"
-        said = {"key": "verbose", "previousValue": None, "currentValue": asked["params"]["value"]}
-        pair.agent.send(reply(asked, said))
+        result = {"key": "verbose", "previousValue": None, "currentValue": asked["params"]["value"]}
+        pair.agent.send(reply(asked, result))
         (option,) = (await pair.client.answer(id))["result"]["configOptions"]
         assert option["currentValue"] == "true"
 

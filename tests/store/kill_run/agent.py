@@ -2,7 +2,7 @@
 
     python -m tests.store.kill_run.agent FOLDER NAME
 
-Keeps its sessions. Started by the client; the recorder hears that it is there, and which questions were answered.
+It stores its sessions. The client starts it. It reports its start and the answered questions to the recorder.
 """
 
 from __future__ import annotations

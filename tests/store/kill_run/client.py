@@ -1,9 +1,9 @@
-"""The client of a kill run: it talks with the agent in several sessions at once, and tells the recorder of everything.
+"""The client of a kill run: it prompts the agent in several sessions at once, and reports everything to the recorder.
 
     python -m tests.store.kill_run.client FOLDER NAME [--look]
 
-When the agent dies it starts another and goes on with its sessions, by session/resume or session/load. It ends when its
-standard input does. With --look it only loads every session and tells what the agent tells of it.
+When the agent dies it starts another and continues its sessions, by session/resume or session/load. It ends when its
+standard input does. With --look it only loads every session and reports what the agent replays.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RETRY = 0.05
 
 
 class Client:
-    """The client, from its start to its end."""
+    """The client."""
 
     def __init__(self, folder: str, name: str, records: RecordWriter, store: SqliteStore) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Client:
         self.dice = random.Random(name)
 
     async def run(self) -> None:
-        """One agent after the other."""
+        """Start one agent after the other."""
         number = 0
         while not self.ending.is_set():
             number += 1
@@ -59,7 +59,7 @@ class Client:
                 await self.refused(error)
 
     def connect(self, name: str) -> Any:
-        """An agent of this name."""
+        """Connect to an agent with this name."""
 
         def kept(log: str, entry: Entry) -> None:
             self.records.say("kept", log, entry.seq, entry.kind)
@@ -73,7 +73,7 @@ class Client:
         return connect(words, store=self.store, on_entry=kept, permission=ask, cwd=os.getcwd(), stderr=quiet)
 
     async def talk(self, agent: Any, lane: int, name: str) -> None:
-        """Turn after turn in one session, as long as the agent lives."""
+        """Run turns in one session, as long as the agent lives."""
         session, number = None, 0
         while not self.ending.is_set() and agent.connection.failure is None:
             try:
@@ -88,7 +88,7 @@ class Client:
                 await self.refused(error)
 
     async def session(self, agent: Any, name: str) -> Any:
-        """The session of this name, gone on with; or a new one."""
+        """Continue the session of this name, or open a new one."""
         known = [summary for summary in await self.store.sessions() if summary.name == name]
         if known and known[0].turns < TURNS:
             how = self.dice.choice(("resume", "load"))
@@ -108,7 +108,7 @@ class Client:
         return session
 
     async def take_turn(self, session: Any, prompt: str) -> None:
-        """One prompt, and all that is said about it."""
+        """Send one prompt, and report every update of its turn."""
         async with session.prompt(prompt) as turn:
             self.records.say("began", prompt, session.log_id)
             async for update in turn:
@@ -117,14 +117,14 @@ class Client:
         self.records.say("answered", session.log_id, prompt, turn.stop_reason)
 
     async def refused(self, error: DragomanError) -> None:
-        """Something could not be done; it is tried again."""
+        """Report a failure; the client retries."""
         kind = error.why if isinstance(error, StoreFault) else getattr(error, "kind", type(error).__name__)
         who = "client" if isinstance(error, StoreFault) else "agent" if isinstance(error, ProtocolError) else "start"
         self.records.say("refused", who, kind)
         await asyncio.sleep(RETRY)
 
     async def look(self) -> None:
-        """Load every session, and tell what comes back."""
+        """Load every session, and report what is replayed."""
         async with self.connect(self.name) as agent:
             for summary in await self.store.sessions():
                 if summary.agent_session is not None:
@@ -134,12 +134,12 @@ class Client:
 
 
 def text_of(update: Any) -> str:
-    """What the agent says in an update."""
+    """Return the agent's text in an update."""
     return update.content.text if isinstance(update, AgentMessageChunk) else ""  # type: ignore[union-attr]
 
 
 async def main(folder: str, name: str, *, looks: bool) -> None:
-    """The client until its input ends."""
+    """Run the client until its input ends."""
     records = RecordWriter(os.environ["KILLING_RECORDER"], "client", name)
     store = await SqliteStore.open(store_file(folder, CLIENT_FILE))
     client = Client(folder, name, records, store)

@@ -1,7 +1,7 @@
-"""What was recorded, held against what is in the logs: nothing acknowledged is lost, doubled or out of order.
+"""Compare the records with the logs: nothing acknowledged is lost, doubled or out of order.
 
-Takes the lines of a recorder and the folder with the files of the client and the agent; gives findings. Acknowledged is
-what a client received or answered, an entry whose number it received, and what the store reported to the writer.
+Takes the lines of a recorder and the folder with the files of the client and the agent; returns findings. Acknowledged
+is what a client received or answered, an entry whose number it received, and what the store reported to the writer.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ class Findings(msgspec.Struct):
 
 async def read(folder: str, file: str, findings: Findings) -> StoredLogs:
     """All logs of a file."""
-    shown = StoredLogs()
+    logs = StoredLogs()
     store = await SqliteStore.open(store_file(folder, file))
     try:
         for summary in await store.sessions():
             report = await store.verify(summary.session_id)
             if not report.is_intact:
                 findings.faults.append(f"{file} {summary.session_id} is damaged: {report.lost}")
-            shown.take(summary.session_id, await store.read(summary.session_id, intact=True))
+            logs.take(summary.session_id, await store.read(summary.session_id, intact=True))
             if summary.agent_session is not None:
-                shown.agent_sessions[summary.session_id] = summary.agent_session
+                logs.agent_sessions[summary.session_id] = summary.agent_session
     finally:
         await store.close()
-    return shown
+    return logs
 
 
 async def compare(folder: str, records: Records) -> Findings:
-    """Hold everything that was recorded against what is kept."""
+    """Compare everything that was recorded with the logs."""
     findings = Findings(refused=dict(records.refused), faults=[*records.faults])
     files = {file: await read(folder, file, findings) for file in FILES}
     _numbers(files, records, findings)
@@ -78,7 +78,7 @@ async def compare(folder: str, records: Records) -> Findings:
 
 
 def _numbers(files: dict[str, StoredLogs], records: Records, findings: Findings) -> None:
-    """Every entry that was acknowledged by its number stands there, and the numbers have no gaps."""
+    """Check that every acknowledged entry is in the log, and that the numbers have no gaps."""
     for file, shown in files.items():
         for log, entries in shown.logs.items():
             if [entry.seq for entry in entries] != list(range(1, len(entries) + 1)):
@@ -107,7 +107,7 @@ def _entry(stored: StoredLogs, log: str, seq: int, wanted: str, what: Any, findi
 
 
 def _deliveries(client: StoredLogs, records: Records, findings: Findings) -> None:
-    """What a client was given of a turn is the beginning of what its log has of it; all of it, when it was answered."""
+    """Check that a client received the beginning of a turn in its log, and all of it if the turn ended."""
     given: dict[tuple[str, str], list[str]] = defaultdict(list)
     for log, texts in records.given.items():
         for text in texts:
@@ -122,9 +122,9 @@ def _deliveries(client: StoredLogs, records: Records, findings: Findings) -> Non
                 f"{log}: given of {turn}: {texts[0]} to {texts[-1]}; kept: {kept[:1]} to {kept[-1:]}",
             )
     for log, turns in client.turns.items():
-        for turn, shown in turns.items():
-            if shown.texts != [f"{turn}:{number}" for number in range(len(shown.texts))]:
-                _fault(findings, "disordered", f"{log}: {turn} is not whole: {_odd(shown.texts, turn)}")
+        for turn, turn_text in turns.items():
+            if turn_text.texts != [f"{turn}:{number}" for number in range(len(turn_text.texts))]:
+                _fault(findings, "disordered", f"{log}: {turn} is not whole: {_odd(turn_text.texts, turn)}")
     for turn, log in records.began.items():
         prompts = client.turns.get(log, {}).get(turn, NOTHING).prompts
         if len(prompts) != 1:
@@ -132,10 +132,10 @@ def _deliveries(client: StoredLogs, records: Records, findings: Findings) -> Non
                 findings, "doubled" if prompts else "lost", f"{log}: the prompt {turn} is there {len(prompts)} times"
             )
     for turn, log in records.answered.items():
-        shown = client.turns.get(log, {}).get(turn, NOTHING)
-        if [end.get("stopReason") for end in shown.ends] != ["end_turn"]:
-            _fault(findings, "lost", f"{log}: {turn} was answered, its log has {shown.ends}")
-        if given[log, turn] != shown.texts:
+        turn_text = client.turns.get(log, {}).get(turn, NOTHING)
+        if [end.get("stopReason") for end in turn_text.ends] != ["end_turn"]:
+            _fault(findings, "lost", f"{log}: {turn} was answered, its log has {turn_text.ends}")
+        if given[log, turn] != turn_text.texts:
             _fault(findings, "lost", f"{log}: {turn} was answered, and not all of it was given")
     for what, known in (("asked", records.asked), ("decided", records.received)):
         _questions(client, what, known, records, findings)
@@ -153,13 +153,13 @@ def _questions(
 
 
 def _turn(stored: StoredLogs, records: Records, turn: str) -> Turn:
-    """A turn as the log has it that it began in; one whose beginning was not recorded, wherever it is."""
+    """Return a turn from the log in which it started; if the start was not recorded, from any log."""
     logs = [stored.turns.get(records.began[turn], {})] if turn in records.began else stored.turns.values()
     return next((turns[turn] for turns in logs if turn in turns), NOTHING)
 
 
 def _both_ends(client: StoredLogs, agent: StoredLogs, records: Records, findings: Findings) -> None:
-    """What a client has of a turn is the beginning of what the agent's log has of it."""
+    """Check that the client's part of a turn is the beginning of the turn in the agent's log."""
     for log, turns in client.turns.items():
         there = agent.turns.get(client.agent_sessions.get(log, ""), {})
         for turn, shown in turns.items():
@@ -178,7 +178,7 @@ def _both_ends(client: StoredLogs, agent: StoredLogs, records: Records, findings
 
 
 def _loads(client: StoredLogs, agent: StoredLogs, records: Records, findings: Findings) -> None:
-    """A fresh process loads every session, and receives what the agent's log has."""
+    """Check that a new process that loads a session receives what is in the agent's log."""
     for session in client.agent_sessions.values():
         kept = [text for turn in agent.turns.get(session, {}).values() for text in turn.texts]
         if records.loaded.get(session) == kept:
@@ -188,7 +188,7 @@ def _loads(client: StoredLogs, agent: StoredLogs, records: Records, findings: Fi
 
 
 def _kills(files: dict[str, StoredLogs], records: Records, findings: Findings) -> None:
-    """Which kills fell into the middle of a turn: one that had begun and never ended, by the log."""
+    """Count the kills during a turn: one that started and never ended, by the log."""
     open_turns: list[str] = []
     for turn, log in records.began.items():
         kept = files[CLIENT_FILE].turns.get(log, {}).get(turn)
@@ -220,7 +220,7 @@ def _age(name: str) -> tuple[str, int]:
 
 
 def _odd(texts: list[str], turn: str) -> str:
-    """Where a turn is not as it should be."""
+    """Describe what is wrong with a turn."""
     for number, text in enumerate(texts):
         if text != f"{turn}:{number}":
             return f"{text} stands at {number}"

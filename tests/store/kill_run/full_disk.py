@@ -1,9 +1,9 @@
-"""The same play with a disk that is full, and with writes that fail, again and again; now and then somebody is killed.
+"""The same run with a full disk and with failing writes, repeatedly; sometimes a process is killed.
 
     unshare -rm python -m tests.store.kill_run.full_disk "disk full" ROUNDS SEED
 
-The disk is a small one in memory, mounted where nobody else sees it, and filled by a file that is then taken away.
-Writes fail by a limit that is put on the processes while they run. Prints findings as JSON.
+The disk is a small one in memory, in a mount namespace of its own, and filled by a file that is removed afterwards.
+Writes fail because of a limit that is set for the running processes. Prints findings as JSON.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TIMEOUT = 60.0
 
 @contextmanager
 def _full(stage: KillRun, dice: random.Random) -> Iterator[set[str]]:
-    """Fill the disk, until what is left is too little for anybody."""
+    """Fill the disk until no process can write."""
     ballast = os.path.join(stage.folder, "ballast")
     with open(ballast, "wb", buffering=0) as file:
         while (room := _room(stage.folder)) > LEFT:
@@ -62,7 +62,7 @@ def _room(folder: str) -> int:
 
 @contextmanager
 def _failing(stage: KillRun, dice: random.Random) -> Iterator[set[str]]:
-    """Some of them, or all, cannot write any file; an agent that is started meanwhile inherits that of its client."""
+    """Make all writes of some or all processes fail; an agent that is started meanwhile inherits its client's limit."""
     whom = {dice.choice(ROLES)} if dice.random() < ALONE else set(ROLES)
     _limit(stage, 0, whom)
     try:
@@ -92,7 +92,7 @@ KINDS: dict[str, Callable[[KillRun, random.Random], AbstractContextManager[set[s
 
 
 async def shortage_run(folder: str, kind: str, rounds: int, seed: str) -> Findings:
-    """So many times nothing can be written for a while; everybody says so, and goes on afterwards."""
+    """Make writes fail for a while, several times; every process must report it and continue afterwards."""
     dice = random.Random(f"{seed} {kind}")
     async with KillRun(folder) as stage:
         for _ in range(rounds):
@@ -121,7 +121,7 @@ def _are_refused(stage: KillRun, before: dict[str, int], whom: set[str]) -> bool
 
 
 def apart(kind: str, rounds: int, seed: str) -> Findings:
-    """The run in a process of its own, which has its own view of the disks."""
+    """Start the run in its own process and mount namespace."""
     words = [sys.executable, "-m", "tests.store.kill_run.full_disk", kind, str(rounds), seed]
     if kind == FULL:
         words = ["unshare", *OWN_DISKS, *words]

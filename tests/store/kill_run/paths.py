@@ -1,4 +1,4 @@
-"""Where the processes of a kill run keep things, and how one knows its processes."""
+"""The files of a kill run, and how its processes are found."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def command(module: str, *words: str) -> list[str]:
 
 
 def processes(mark: str) -> dict[int, str]:
-    """All processes of a run that live now: their ids and commands."""
+    """The running processes of a run: their ids and commands."""
     found: dict[int, str] = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():

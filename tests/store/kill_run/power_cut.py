@@ -1,4 +1,4 @@
-"""Power cuts and syncs that fail: what a store acknowledged is there, though only what was synced survives.
+"""Power cuts and failing syncs: everything that a store acknowledged is there, although only synced data survives.
 
 The disk is a shim (power_shim.c) that is loaded into the writer: at each sync it copies the file, and at a cut the
 copies are all that is left. Needs Linux and a C compiler.
@@ -86,7 +86,7 @@ def power_run(folder: Path, cuts: int, seed: str, *, fails: int = 0, lies: bool 
 
 
 def _lose_power(disk: Path) -> None:
-    """Keep only what was synced; what was removed before stays so."""
+    """Keep only what was synced; files that were removed before stay removed."""
     for path in list(disk.iterdir()):
         if path.suffix == ".durable":
             continue
@@ -116,7 +116,7 @@ async def _stored(disk: Path) -> set[int]:
 
 
 async def write(disk: str, number: int) -> None:
-    """Append entries for ever; say each number after its commit, and each refusal."""
+    """Append entries without end; print each number after its commit, and each error."""
     store: SqliteStore | None = None
     while True:
         number += 1

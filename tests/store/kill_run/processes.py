@@ -1,7 +1,7 @@
 """The processes of a kill run: start the recorder, the client and the writer, read their reports, and kill.
 
-Gives the killer and the shortages what they need: wait for news of somebody, kill somebody at once, start them again,
-end the play and have the recorder compare. Below are the processes; only this one knows their ids.
+For the runs with kills and with failing writes: wait for a report, kill a process, start it again, end the run and let
+the recorder compare. Only this module knows the process ids.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class KillRun:
     """All processes of one run."""
 
     def __init__(self, folder: str) -> None:
-        """`folder` is where the logs are; what the recorder needs is elsewhere, for it may not run out of room."""
+        """`folder` has the logs; the recorder's files are elsewhere, because they must not run out of space."""
         self.folder = folder
         self.mark = uuid.uuid4().hex
         self.alive: dict[str, tuple[str, int]] = {}  # who plays a role now: name, process id
@@ -99,7 +99,7 @@ class KillRun:
     # --- what the killer does ---------------------------------------------------------------------------------
 
     async def until(self, what: Callable[[], bool], sentence: str) -> None:
-        """Wait for news after which something is so."""
+        """Wait for a report after which a condition holds."""
         try:
             async with asyncio.timeout(TIMEOUT):
                 while not what():
@@ -109,24 +109,24 @@ class KillRun:
             raise AssertionError(f"in {TIMEOUT:.0f} seconds {sentence} did not happen") from None
 
     async def start(self, role: str) -> None:
-        """Let somebody play a role again."""
+        """Start the process of a role again."""
         self._numbers[role] += 1
         self._players[role] = await self._started(role, f"{_LETTERS[role]}{self._numbers[role]}")
 
     def is_here(self, role: str) -> bool:
-        """Whether somebody plays a role who was not killed yet."""
+        """Return whether a role has a process that was not killed."""
         name = self.alive.get(role, ("", 0))[0]
         number = self._numbers["writer" if role == "writer" else "client"]
         return name.partition("-")[0][1:] == str(number)
 
     def has_begun(self, role: str) -> bool:
-        """Whether somebody plays a role, and a turn of theirs began."""
+        """Return whether a role has a process that started a turn."""
         if role == "client":
             return self.is_here("client") and self.is_here("agent") and self.alive["agent"][0] in self.began
         return self.is_here(role) and self.alive[role][0] in self.began
 
     async def kill(self, role: str) -> bool:
-        """Kill whoever plays a role, with -9, and start another; False when the process had ended by itself."""
+        """Kill the process of a role with -9, and start another; return False if it had ended by itself."""
         name, pid = self.alive.pop(role)
         try:
             handle = os.pidfd_open(pid)
@@ -154,7 +154,7 @@ class KillRun:
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def end(self) -> Findings:
-        """Let everybody end by themselves, look at all sessions in fresh processes, compare, and count who is left."""
+        """Let all processes end, load all sessions in new processes, compare, and count processes that are left."""
         faults: list[str] = []
         for role, player in self._players.items():
             faults += await self._ended(role, player)

@@ -1,9 +1,9 @@
-"""The recorder of a kill run: it writes down what the others were given, and compares that with the logs at the end.
+"""The recorder of a kill run: it records what the other processes received, and compares it with the logs at the end.
 
     python -m tests.store.kill_run.recorder FOLDER ADDRESS
 
-Passes on to its output what the killer must know: who is there, when a turn began, what was refused. When its input
-says `compare` it waits for all lines to end, compares, and prints the findings as JSON. It is never killed.
+It prints what the run needs: which process is connected, when a turn started, what failed. After `compare` on its input
+it waits for all connections to end, compares, and prints the findings as JSON. It is never killed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT = 30.0
 
 
 async def main(folder: str, address: str) -> None:
-    """Listen until `compare`."""
+    """Record until `compare`."""
     records = Records()
     lines: set[asyncio.Task[None]] = set()
 

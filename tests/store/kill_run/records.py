@@ -10,7 +10,7 @@ from tests.store.kill_run.paths import CLIENT_FILE
 
 
 class Records:
-    """The lines of a recorder, by what they tell."""
+    """The lines of a recorder, by kind."""
 
     def __init__(self) -> None:
         self.given: dict[str, list[str]] = defaultdict(list)  # by log of the client
@@ -27,7 +27,7 @@ class Records:
         self.faults: list[str] = []
 
     def note(self, words: list[str]) -> None:
-        """Take one line down."""
+        """Record one line."""
         match words:
             case ["given", log, text]:
                 self.given[log].append(text)
@@ -56,7 +56,7 @@ class Records:
 
 
 class Turn(NamedTuple):
-    """A turn as a log tells of it."""
+    """A turn in a log."""
 
     prompts: list[int]  # where its prompt stands
     texts: list[str]

@@ -1,6 +1,6 @@
-"""How the processes of a kill run tell the recorder what they were given: a line each, over a socket.
+"""How the processes of a kill run report to the recorder what they received: one line each, over a socket.
 
-A line is in the hands of the system when `say` returns, so it is read even when its sender is killed right after.
+The system has the line when `say` returns, so it is read even if its sender is killed at once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class RecordWriter:
         self.say("here", role, name, os.getpid())
 
     def say(self, *words: object) -> None:
-        """Tell one thing; no word has a space in it."""
+        """Report one line; no word contains a space."""
         self._socket.sendall((" ".join(map(str, words)) + "\n").encode())
 
 
 def when_input_ends(then: Callable[[], None]) -> None:
-    """Do something when whoever started this process closes its standard input, or says anything there."""
+    """Call a function when standard input is closed or has data."""
     loop = asyncio.get_running_loop()
 
     def over() -> None:

@@ -2,7 +2,7 @@
 
     python -m tests.store.kill_run.writer FOLDER NAME
 
-Tells the recorder of every entry that was acknowledged to it. Ends when its standard input does.
+It reports every acknowledged entry to the recorder, and ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def draft(kind: str, text: str, turn: str) -> Draft:
 async def write(
     store: SqliteStore, file: str, log: str, name: str, records: RecordWriter, ending: asyncio.Event
 ) -> None:
-    """Turn after turn, in appends of different sizes."""
+    """Write turns, in appends of different sizes."""
     dice = random.Random(f"{name} {file} {log}")
     number = 0
     while not ending.is_set():
@@ -58,7 +58,7 @@ async def write(
 
 
 async def main(folder: str, name: str) -> None:
-    """All logs at once, until the input ends."""
+    """Write all logs at once, until the input ends."""
     records = RecordWriter(os.environ["KILLING_RECORDER"], "writer", name)
     ending = asyncio.Event()
     stores = {file: await SqliteStore.open(store_file(folder, file)) for file in FILES}

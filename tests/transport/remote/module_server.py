@@ -112,10 +112,10 @@ def standing(**options: Any) -> Iterator[Standing]:
 
 def rest(end: socket.socket) -> bytes:
     """Return what the server still sends before it closes; a hang fails by timeout."""
-    said = b""
+    data = b""
     try:
         while piece := end.recv(65536):
-            said += piece
+            data += piece
     except ConnectionResetError:
         pass
-    return said
+    return data

@@ -156,8 +156,8 @@ print(json.dumps({{"got": got}}), flush=True)
 def test_the_users_command_adds_its_script_and_nothing_next_to_it(work: Path, mechanism: str) -> None:
     outside = work.parent / "outside"
     (outside / "agent.py").write_text(_AGENT.format(secret=str(outside / "secret")))
-    said = first_words_of([sys.executable, "-I", "-S", str(outside / "agent.py")], work, sandbox(mechanism))
-    assert json.loads(said) == {"got": "refused"}
+    words = first_words_of([sys.executable, "-I", "-S", str(outside / "agent.py")], work, sandbox(mechanism))
+    assert json.loads(words) == {"got": "refused"}
 
 
 def test_a_link_in_the_folder_gives_the_users_command_no_access_outside_either(work: Path, mechanism: str) -> None:

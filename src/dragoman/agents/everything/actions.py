@@ -300,7 +300,7 @@ async def option(turn: Turn, text: str) -> None:
 
 async def form(turn: Turn, _: str) -> None:
     """Send a form with a field of every simple type."""
-    fields: Form = {"name": str, "age": int, "height": float, "awake": bool, "colour": ["red", "green", "blue"]}
+    fields: Form = {"name": str, "age": int, "height": float, "awake": bool, "color": ["red", "green", "blue"]}
     answer = await _elicit(turn, "Tell me about yourself", form=fields)
     for name, value in answer.content.items() if answer else ():
         await turn.say(f"- {name}: `{value}`\n")

@@ -11,7 +11,7 @@ _RATE = 8000  # samples of the sound in a second
 _SECONDS = 0.25
 _PITCH = 440  # Hz
 
-DOCUMENT = "# A note\n\nThis text travelled inside the message, so nobody has to fetch it.\n"
+DOCUMENT = "# A note\n\nThis text is part of the message, so nobody has to fetch it.\n"
 
 
 def chunk(number: int, size: int = 0) -> str:

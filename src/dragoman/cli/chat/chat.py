@@ -260,11 +260,11 @@ class Chat:
         )
         home = os.path.expanduser("~")
         cwd = self._open_session.cwd
-        shown = f"~{cwd[len(home) :]}" if cwd == home or cwd.startswith(f"{home}/") else cwd
+        folder = f"~{cwd[len(home) :]}" if cwd == home or cwd.startswith(f"{home}/") else cwd
         self._output.write_lines(
             [
                 StyledLine(
-                    f"{name} ({self._open_session.agent.dialect}) in {sanitize_line(shown)}{self._host_text()}",
+                    f"{name} ({self._open_session.agent.dialect}) in {sanitize_line(folder)}{self._host_text()}",
                     "bold",
                 ),
                 *(StyledLine(line, "dim") for hint in self._hints for line in wrap_words(hint, self._output.width)),
@@ -376,8 +376,8 @@ class Chat:
         if self._background.take_own_turn_start():
             self._view.end_turn()
             self._output.ensure_blank_line()
-            shown = " ".join(prompt_text.split())
-            self._output.write_line(f"{PROMPT}{sanitize_line(clip(shown, self._output.width - 3))}", "bold")
+            one_line = " ".join(prompt_text.split())
+            self._output.write_line(f"{PROMPT}{sanitize_line(clip(one_line, self._output.width - 3))}", "bold")
         return True
 
     # --- detaching from a session on a host -------------------------------------------------------------------

@@ -192,9 +192,9 @@ async def quit_chat(chat: Chat, _: str) -> None:
 
 def _show_choices(chat: Chat, choices: list[tuple[str, str]], current_id: str, empty_text: str) -> None:
     for id, name in choices:
-        shown = sanitize_line(id) if name in ("", id) else f"{sanitize_line(id)}  ({sanitize_line(name)})"
+        label = sanitize_line(id) if name in ("", id) else f"{sanitize_line(id)}  ({sanitize_line(name)})"
         chat.show_lines(
-            [StyledLine(f"  {'•' if id == current_id else ' '} {shown}", "bold" if id == current_id else "")]
+            [StyledLine(f"  {'•' if id == current_id else ' '} {label}", "bold" if id == current_id else "")]
         )
     if not choices:
         chat.show_line(empty_text, "yellow")

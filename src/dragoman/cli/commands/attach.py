@@ -134,8 +134,8 @@ async def _find_session(host: api.HostTarget, name: str, host_argument: str | No
             str(error) if not error.data else f"there is no session {name!r} at {host.display_name} that you may see"
         )
         # A share link is a secret, so it is not repeated.
-        shown = host_argument if host_argument and "://" not in host_argument else host.display_name
-        listing = f"dragoman sessions --host {shown}"
+        host_name = host_argument if host_argument and "://" not in host_argument else host.display_name
+        listing = f"dragoman sessions --host {host_name}"
         raise ConfigFault(
             [f"{problem}; `{listing}` lists all sessions; without --session a new one is opened"]
         ) from None

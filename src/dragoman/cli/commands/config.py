@@ -128,16 +128,16 @@ def show_config(_: Parser, options: argparse.Namespace) -> int:
         "environment": variables,
         "faults": faults,
     }
-    shown = {name: f"{file['path']}{'' if file['exists'] else '  (does not exist)'}" for name, file in files.items()}
-    shown["agent"] = default_agent or "no default; see dragoman agents"
-    shown["policy mode"] = mode
-    shown["host listens"] = f"{known.host.bind}{' (TLS)' if known.host.tls else ''}"
-    shown |= {f"host {name}": value for name, value in changed_host_settings(known.host).items()}
+    values = {name: f"{file['path']}{'' if file['exists'] else '  (does not exist)'}" for name, file in files.items()}
+    values["agent"] = default_agent or "no default; see dragoman agents"
+    values["policy mode"] = mode
+    values["host listens"] = f"{known.host.bind}{' (TLS)' if known.host.tls else ''}"
+    values |= {f"host {name}": value for name, value in changed_host_settings(known.host).items()}
     if known.hosts:
-        shown["hosts"] = f"{', '.join(known.hosts)} ({known.default_host or 'this machine'} by default)"
+        values["hosts"] = f"{', '.join(known.hosts)} ({known.default_host or 'this machine'} by default)"
     for name, is_installed in extras.items():
-        shown[f"extra {name}"] = "installed" if is_installed else f"not installed: pip install dragoman[{name}]"
-    report(options, settings, (f"{name:15} {value}" for name, value in (shown | variables).items()))
+        values[f"extra {name}"] = "installed" if is_installed else f"not installed: pip install dragoman[{name}]"
+    report(options, settings, (f"{name:15} {value}" for name, value in (values | variables).items()))
     return _report_faults(options, faults)
 
 

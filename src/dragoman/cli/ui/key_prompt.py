@@ -53,13 +53,13 @@ class Prompter:
     async def choose(self, question: Sequence[StyledLine], choices: Sequence[KeyChoice]) -> str | None:
         """Ask until the user types one of the choices."""
         width = self._output.width - 24
-        shown = [StyledLine(_choice_text(choice, width)) for choice in choices]
+        lines = [StyledLine(_choice_text(choice, width)) for choice in choices]
         self._output.ensure_blank_line()
         rows = self._output.write_question(question)
-        if rows + len(shown) >= self._output.height:  # its beginning is off the screen
+        if rows + len(lines) >= self._output.height:  # its beginning is off the screen
             subject = [line for line in question if line.style == "bold"]
             self._output.write_question([StyledLine("All of this is about:", "ask"), *subject] if subject else ())
-        self._output.write_question(shown)
+        self._output.write_question(lines)
         self._flush_input()
         prompt = f"{QUESTION_BAR} {'/'.join(choice.key for choice in choices)}? "
         word = ""  # letters that are no key, but may become a word, such as "red"

@@ -398,9 +398,9 @@ def _parse_mark(text: str, at: int) -> tuple[int, list[Piece]] | None:
     link = _LINK.match(text, at, limit)
     if link:
         label, address = link["text"], link["address"]
-        shown = [(piece, f"underline {style}".strip()) for piece, style in parse_inline(label)]
+        label_pieces = [(piece, f"underline {style}".strip()) for piece, style in parse_inline(label)]
         # The target of a link is always shown: its label can claim anything.
-        return link.end(), shown if label == address else [*shown, (f" ({address})", "dim")]
+        return link.end(), label_pieces if label == address else [*label_pieces, (f" ({address})", "dim")]
     marks = [(found, style) for pattern, style in _INLINE_MARKS if (found := pattern.match(text, at, limit))]
     if not marks:
         return None

@@ -150,11 +150,11 @@ class OutputStream:
 
     def write_pieces(self, pieces: Iterable[tuple[str, str]]) -> None:
         """Write several pieces of peer text, each with its style, at once."""
-        shown = [(self._without_question_bar(sanitize(text)), style) for text, style in pieces]
-        text = "".join(text for text, _ in shown)
+        sanitized = [(self._without_question_bar(sanitize(text)), style) for text, style in pieces]
+        text = "".join(text for text, _ in sanitized)
         if text:
             self._write_tracked(
-                "".join(self._styled(text, style) for text, style in shown), ends_line=text.endswith("\n")
+                "".join(self._styled(text, style) for text, style in sanitized), ends_line=text.endswith("\n")
             )
 
     def write_line(self, text: str, style: str = "") -> None:
@@ -241,9 +241,9 @@ class OutputStream:
     def _question_rows(self, text: str) -> list[str]:
         """Return a line of a question as screen lines; of a long one only its beginning and its end."""
         width = self.width - 3
-        shown = _BLANKS.sub(lambda run: f" … {len(run[0])} blanks … ", sanitize(text))
+        visible = _BLANKS.sub(lambda run: f" … {len(run[0])} blanks … ", sanitize(text))
         rows: list[str] = []
-        for line in self._without_question_bar(shown).split("\n"):
+        for line in self._without_question_bar(visible).split("\n"):
             size, most = len(line), MAX_LINE_ROWS * width
             if size > 2 * most:  # wrapping takes long; the middle is left out anyway
                 line = f"{line[:most]}{line[-most:]}"

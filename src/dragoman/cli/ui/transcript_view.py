@@ -67,8 +67,8 @@ class TranscriptView:
             if isinstance(each, ToolCall):
                 if not follows_call:
                     self._output.ensure_blank_line()
-                shown = tool_call_line(each)
-                self._output.write_line(sanitize_line(shown.text), shown.style)
+                line = tool_call_line(each)
+                self._output.write_line(sanitize_line(line.text), line.style)
             elif isinstance(each, Message) and (each.role != "thought" or self._thoughts):
                 self._show_message(each)
             else:

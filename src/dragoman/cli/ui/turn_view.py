@@ -180,9 +180,9 @@ class TurnView:
             self._call_ids = drawn
             self._diagnostics.draw_block("calls", [tool_call_line(self._session.tool_calls[id]) for id in drawn])
         if call.status in FINAL_STATUSES:
-            shown = [line for part in self._result_parts(call) for line in self._fold(part)]
-            self._diagnostics.write_lines(StyledLine(f"    {line.text}", line.style) for line in shown)
-            if len(shown) != len(self._all_lines(call)):
+            lines = [line for part in self._result_parts(call) for line in self._fold(part)]
+            self._diagnostics.write_lines(StyledLine(f"    {line.text}", line.style) for line in lines)
+            if len(lines) != len(self._all_lines(call)):
                 self.folded_result = [tool_call_line(call), *self._all_lines(call)]
 
     def _all_lines(self, call: ToolCall) -> list[StyledLine]:

@@ -85,10 +85,10 @@ class Tokens:
         """Create a token. Its text is returned here and never again."""
         name = user.removesuffix(GUEST_SUFFIX) if session is not None else user
         if USER_NAME.fullmatch(name) is None:
-            shown = name if len(name) <= 40 else f"{name[:40]}…"
+            short_name = name if len(name) <= 40 else f"{name[:40]}…"
             raise _invalid(
-                f"{shown!r} is not a valid user name; use at most 128 letters (a to z), digits and . _ @ + - | : / =, "
-                "as in ann@example.org"
+                f"{short_name!r} is not a valid user name; use at most 128 letters (a to z), digits and "
+                ". _ @ + - | : / =, as in ann@example.org"
             )
         if role not in RANK:
             raise _invalid(f"there is no role {role!r}; the roles are {', '.join(RANK)}")

@@ -305,8 +305,8 @@ def _written_content(prompt: PermissionPrompt) -> list[Any]:
         return [_text_block("```\n" + "\n".join(lines) + "\n```")] if lines else []
     if len(text) + len(current or "") <= MAX_SHOWN_TEXT:
         return [Diff(path=prompt.questions[0].resource, old_text=current, new_text=text)]
-    shown = text[: MAX_SHOWN_TEXT // 2]
-    return [_text_block(f"The first {len(shown)} of {len(text)} characters to write:\n\n{shown}")]
+    excerpt = text[: MAX_SHOWN_TEXT // 2]
+    return [_text_block(f"The first {len(excerpt)} of {len(text)} characters to write:\n\n{excerpt}")]
 
 
 def _text_block(text: str) -> ToolCallBlock:

@@ -100,8 +100,10 @@ class ShownTerminals:
             update = ToolCallProgress(tool_call_id=call.tool_call_id, content=call.content)
             for member in self._room.members.values():
                 if member.is_live and member.client.id != owner and TERMINALS not in member.client.topics:
-                    shown = self.for_client(member.client, update)
-                    member.client.connection.notify(UPDATE, UpdateParams(session_id=self._room.id, update=shown))
+                    member_update = self.for_client(member.client, update)
+                    member.client.connection.notify(
+                        UPDATE, UpdateParams(session_id=self._room.id, update=member_update)
+                    )
 
     def forget_sent(self, id: str) -> None:
         """Forget what was sent of a terminal that is released."""

@@ -46,12 +46,12 @@ def _takes_binary(_: ServerMemory, message: Message) -> list[Message]:
 
 
 def _open_before_initialize(memory: ServerMemory, message: Message) -> list[Message]:
-    said = _parse_text(message)
-    method = said.get("method") if isinstance(said, dict) else None
+    parsed = _parse_text(message)
+    method = parsed.get("method") if isinstance(parsed, dict) else None
     if method == "initialize":
         memory.notes["met"] = True
     elif method == "session/new" and "met" not in memory.notes:
-        reply = {"jsonrpc": "2.0", "id": said["id"], "result": {"sessionId": "early"}}
+        reply = {"jsonrpc": "2.0", "id": parsed["id"], "result": {"sessionId": "early"}}
         return [{"type": "websocket.send", "text": json.dumps(reply)}]
     return [message]
 
@@ -63,8 +63,8 @@ def _close_on_invalid_json(_: ServerMemory, message: Message) -> list[Message]:
 
 
 def _no_fragments(_: ServerMemory, message: Message) -> list[Message]:
-    said = _parse_text(message)  # a server that joins no fragments would see none of the three as a message
-    return [] if isinstance(said, dict) and said.get("id") == "cut" else [message]
+    parsed = _parse_text(message)  # a server that joins no fragments would see none of the three as a message
+    return [] if isinstance(parsed, dict) and parsed.get("id") == "cut" else [message]
 
 
 def _drop_one_chunk(_: ServerMemory, message: Message) -> list[Message]:
@@ -72,10 +72,10 @@ def _drop_one_chunk(_: ServerMemory, message: Message) -> list[Message]:
 
 
 def _refuse_load(_: ServerMemory, message: Message) -> list[Message]:
-    said = _parse_text(message)
-    if isinstance(said, dict) and said.get("method") == "session/load":
+    parsed = _parse_text(message)
+    if isinstance(parsed, dict) and parsed.get("method") == "session/load":
         error = {"code": -32002, "message": "Resource not found"}
-        return [{"type": "websocket.send", "text": json.dumps({"jsonrpc": "2.0", "id": said["id"], "error": error})}]
+        return [{"type": "websocket.send", "text": json.dumps({"jsonrpc": "2.0", "id": parsed["id"], "error": error})}]
     return [message]
 
 

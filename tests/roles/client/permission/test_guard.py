@@ -69,10 +69,10 @@ async def test_each_mode_means_for_each_operation_what_the_table_says(tmp_path: 
             if dialect == "draft" and operation not in SIX:
                 continue
             before = len(scene.user.asked)
-            said = await scene.do_one(do="ask", id=operation, title=operation, **call)
+            answer = await scene.do_one(do="ask", id=operation, title=operation, **call)
             asked = len(scene.user.asked) - before
             expected = MODES[mode].verdicts[operation].label
-            seen = "ask" if asked else "allow" if said.startswith("allow") else "deny"
+            seen = "ask" if asked else "allow" if answer.startswith("allow") else "deny"
             assert (operation, seen) == (operation, expected)
             if asked:
                 assert [each.operation for each in scene.user.asked[-1].questions] == [operation]
@@ -100,12 +100,12 @@ async def test_each_mode_holds_for_workspace_uses(
         (scene.folder / "a").write_text("old")
         await scene.guard.switch_mode(scene.session, mode)
         path = str(scene.folder / "a")
-        said = await scene.do(
+        answer = await scene.do(
             {"do": "read", "path": path},
             {"do": "write", "path": path, "text": "new"},
             {"do": "run", "command": "echo", "args": ["hi"]},
         )
-        assert said == [read, write, execute]
+        assert answer == [read, write, execute]
         assert len(scene.user.asked) == asked
         assert (scene.folder / "a").read_text() == ("new" if write == "written" else "old")
 
@@ -164,8 +164,8 @@ async def test_one_yes_covers_the_tool_call_and_the_one_use_that_it_is_about(tmp
         path = str(scene.folder / "a")
         step = {"do": "ask", "kind": "edit", "paths": [path]}
         write = {"do": "write", "path": path, "text": "x"}
-        said = await scene.do(step, write, write)
-        assert said == ["allow_once", "written", "permission_denied"]
+        answer = await scene.do(step, write, write)
+        assert answer == ["allow_once", "written", "permission_denied"]
         assert len(scene.user.asked) == 2
 
 
@@ -385,13 +385,13 @@ async def test_rules_decide_without_asking(tmp_path: Path, dialect: str) -> None
         (scene.folder / ".env").write_text("x")
         (scene.folder / "link").symlink_to(".env")
         src = str(scene.folder / "src" / "a")
-        said = await scene.do(
+        answer = await scene.do(
             {"do": "write", "path": src, "text": "x"},
             {"do": "read", "path": str(scene.folder / ".env")},
             {"do": "read", "path": str(scene.folder / "link")},
             {"do": "run", "command": "echo", "args": ["hi; rm x"]},
         )
-        assert said == ["written", "permission_denied", "permission_denied", "hi; rm x"]
+        assert answer == ["written", "permission_denied", "permission_denied", "hi; rm x"]
         assert scene.user.asked == []
         assert await scene.do_one(do="run", command="echo hi; touch x") == "permission_denied"
         assert len(scene.user.asked) == 1
@@ -621,13 +621,13 @@ async def test_four_layers_of_safety(tmp_path: Path, dialect: str) -> None:
     async with guarded(tmp_path, dialect, PermissionChoice(ALLOW, "session"), NO) as scene:
         path = str(scene.folder / "a")
         assert await scene.do_one(do="write", path="/etc/dragoman-was-here", text="x") != "written"
-        said = await scene.do(
+        answer = await scene.do(
             {"do": "write", "path": path, "text": "content of the file"},
             {"do": "write", "path": path, "text": "content of the file"},
             {"do": "read", "path": path},
             {"do": "run", "command": "make"},
         )
-        assert said == ["written", "written", "content of the file", "permission_denied"]
+        assert answer == ["written", "written", "content of the file", "permission_denied"]
         entries = [(each["what"], each.get("operation"), each.get("decision")) for each in scene.entries()]
         assert entries[-11:] == [
             ("asked", "file_write", "ask"),
@@ -685,13 +685,13 @@ async def test_credentials_reach_neither_audit_nor_grants(tmp_path: Path) -> Non
     async with guarded(tmp_path, "v1", PermissionChoice(ALLOW, "always")) as scene:
         scene.guard.add_secrets([token])
         path = str(scene.folder / token)
-        said = await scene.do(
+        answer = await scene.do(
             {"do": "ask", "kind": "edit", "title": token, "paths": [path]},
             {"do": "read", "path": path},
             {"do": "write", "path": f"/nowhere/{token}", "text": "x"},
             {"do": "run", "command": f"false {token}"},
         )
-        assert len(said) == 4
+        assert len(answer) == 4
     kept = "".join(file.read_text() for file in tmp_path.glob("*.json*"))
     assert token not in kept
     assert kept.count("[redacted]") > 3

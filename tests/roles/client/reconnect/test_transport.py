@@ -194,9 +194,9 @@ def test_frames_sent_while_disconnected_are_sent_after_reconnecting() -> None:
         assert (await receive_messages(client, 1))[0]["id"] == 7
         await client.close()
 
-    said = run_with_host(work).said
-    assert "trying again" in said[0]
-    assert "connected again" in said[1]
+    reports = run_with_host(work).said
+    assert "trying again" in reports[0]
+    assert "connected again" in reports[1]
 
 
 def test_a_history_replayed_on_load_is_not_delivered_twice() -> None:
@@ -293,10 +293,10 @@ def test_attaching_is_retried_after_a_temporary_error_and_frames_are_held() -> N
         await host.reported.wait()  # one of the two is joined, and goes on
         client.send(encode(id=3, method="session/prompt", params={"sessionId": "s", "prompt": []}))
         client.send(encode(id=4, method="session/prompt", params={"sessionId": "t", "prompt": []}))
-        said = [await host.receive_message(line), await host.receive_message(line)]
-        assert sorted(each["method"] for each in said) == ["session/attach", "session/prompt"]
-        assert {each["params"]["sessionId"] for each in said if "prompt" in each["params"]} == {"t"}
-        (again,) = (each for each in said if each["method"] == "session/attach")
+        reports = [await host.receive_message(line), await host.receive_message(line)]
+        assert sorted(each["method"] for each in reports) == ["session/attach", "session/prompt"]
+        assert {each["params"]["sessionId"] for each in reports if "prompt" in each["params"]} == {"t"}
+        (again,) = (each for each in reports if each["method"] == "session/attach")
         line.send(encode(id=again["id"], error=busy))
         again = await host.receive_message(line)
         line.send(update("missed", 1))
@@ -306,11 +306,11 @@ def test_attaching_is_retried_after_a_temporary_error_and_frames_are_held() -> N
         assert (await receive_messages(client, 1))[0]["params"]["update"]["text"] == "missed"
         await client.close()
 
-    said = [line.partition(": ")[2] for line in run_with_host(work).said]
-    assert said[0] == "a new connection; 1 session attached again"
-    assert "session s: cannot be attached yet; trying again for" in said[1]
-    assert "(it crashed)" in said[1]
-    assert "session s: attached again after" in said[2]
+    reports = [line.partition(": ")[2] for line in run_with_host(work).said]
+    assert reports[0] == "a new connection; 1 session attached again"
+    assert "session s: cannot be attached yet; trying again for" in reports[1]
+    assert "(it crashed)" in reports[1]
+    assert "session s: attached again after" in reports[2]
 
 
 def test_a_session_without_an_answer_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,8 +441,8 @@ def test_an_entry_sent_as_several_updates_is_delivered_whole() -> None:
         for frame in (update("old", 1), update("first half", 2), update("second half", 2)):
             line.send(frame)
         line.send(encode(id=joined["id"], result={}))
-        shown = await receive_messages(client, 2)
-        assert [message["params"]["update"]["text"] for message in shown] == ["first half", "second half"]
+        messages = await receive_messages(client, 2)
+        assert [message["params"]["update"]["text"] for message in messages] == ["first half", "second half"]
         await client.close()
 
     run_with_host(work)

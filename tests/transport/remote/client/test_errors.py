@@ -171,14 +171,14 @@ async def test_a_message_is_sent_again_after_any_http_client_error() -> None:
 
 def test_a_refused_upgrade_has_a_reason_even_if_its_answer_is_split() -> None:
     body = b'{"error":{"kind":"auth_required","message":"show the token"}}'
-    said = (
+    message = (
         b"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
     )
-    for place in range(1, len(said)):
+    for place in range(1, len(message)):
         handshake = Handshake(parse_address("ws://localhost/acp"), [])
-        assert handshake.feed(said[:place]) is None
+        assert handshake.feed(message[:place]) is None
         with pytest.raises(Unreachable, match="show the token"):
-            handshake.feed(said[place:])
+            handshake.feed(message[place:])
 
 
 async def test_a_cancelled_handshake_leaves_no_socket() -> None:

@@ -1,4 +1,4 @@
-"""A message larger than the server allows: its request fails with a reason, and the connection goes on."""
+"""A message larger than the server allows: its request fails with a reason, and the connection stays open."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ async def test_a_too_large_answer_fails_its_request(over: str) -> None:
         theirs.send(frame(1, "_read"))
         assert b"_read" in (await ours.receive())[0]
         ours.send(frame(1, size=LARGEST))
-        said = await answered(theirs)
-        assert (said["id"], said["error"]["data"]["kind"]) == (1, "too_large")
+        answer = await answered(theirs)
+        assert (answer["id"], answer["error"]["data"]["kind"]) == (1, "too_large")
         ours.send(frame(None, "_notice", LARGEST))
         ours.send(frame(2, "_after"))
         assert b"_after" in (await theirs.receive())[0]
@@ -91,9 +91,9 @@ async def test_a_message_that_repeatedly_breaks_the_connection_is_not_resent_for
         relay.bite(50_000, 100)  # something on the way disconnects within this many bytes, each time
         relay.drop()
         ours.send(frame(8, "_large", LARGEST))
-        said = await answered(ours)
-        assert (said["id"], said["error"]["data"]["kind"]) == (8, "too_large")
-        assert "was cut 8 times" in said["error"]["message"]
+        answer = await answered(ours)
+        assert (answer["id"], answer["error"]["data"]["kind"]) == (8, "too_large")
+        assert "was cut 8 times" in answer["error"]["message"]
         ours.send(frame(9, "_after"))
         after: list[bytes] = []
         while not any(b"_after" in each for each in after):
@@ -104,8 +104,8 @@ async def test_a_message_that_repeatedly_breaks_the_connection_is_not_resent_for
 
 async def test_a_server_that_disconnects_at_a_large_message_gives_a_too_large_error() -> None:
     async def handle(socket: ServerConnection) -> None:
-        async for said in socket:
-            if said == INITIALIZE.decode():
+        async for answer in socket:
+            if answer == INITIALIZE.decode():
                 await socket.send('{"jsonrpc":"2.0","id":0,"result":{}}')
 
     async with AsyncExitStack() as stack:
@@ -117,8 +117,8 @@ async def test_a_server_that_disconnects_at_a_large_message_gives_a_too_large_er
         assert (await answered(ours))["id"] == 0
         ours.send(frame(4, "_fits", LARGEST // 2))
         ours.send(frame(5, "_large", LARGEST))
-        said = await answered(ours)
-        assert (said["id"], said["error"]["data"]["kind"]) == (5, "too_large")
+        answer = await answered(ours)
+        assert (answer["id"], answer["error"]["data"]["kind"]) == (5, "too_large")
         assert "1009" in await ending(ours)
         await ours.close()
 

@@ -84,9 +84,9 @@ def test_headers_that_never_end_time_out(server: Standing) -> None:
 def test_headers_that_never_end_after_a_valid_request_time_out_too(server: Standing) -> None:
     with server.dial() as end:
         end.sendall(b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /acp HTTP/1.1\r\nHo")
-        said = rest(end)
-        assert said.startswith(b"HTTP/1.1 406")
-        assert b"HTTP/1.1 408" in said
+        answer = rest(end)
+        assert answer.startswith(b"HTTP/1.1 406")
+        assert b"HTTP/1.1 408" in answer
 
 
 def test_a_body_that_never_ends_times_out(server: Standing) -> None:
@@ -136,8 +136,8 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(server: Standing) -> No
 def test_bytes_that_are_not_http_close_the_socket(server: Standing, garbage: bytes) -> None:
     with server.dial() as end:
         end.sendall(garbage)
-        said = rest(end)
-        assert b"200" not in said[:20]
+        answer = rest(end)
+        assert b"200" not in answer[:20]
 
 
 def test_a_hundred_thousand_invalid_frames_are_too_many(server: Standing) -> None:
@@ -168,9 +168,9 @@ def test_requests_over_the_rate_limit_are_refused_with_kind_and_retry_time() -> 
     with standing(limits=ServerLimits(rate=0.1, burst=5)) as slow, dialled(slow) as socket_:
         for id in range(8):
             socket_.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": "nothing"}))
-        said = [json.loads(socket_.recv(timeout=WITHIN)) for _ in range(8)]
-        late = [answer for answer in said if answer["error"]["data"]["kind"] == "rate_limited"]
-        assert sorted(answer["id"] for answer in said) == list(range(8)), "each has an answer of its own"
+        messages = [json.loads(socket_.recv(timeout=WITHIN)) for _ in range(8)]
+        late = [answer for answer in messages if answer["error"]["data"]["kind"] == "rate_limited"]
+        assert sorted(answer["id"] for answer in messages) == list(range(8)), "each has an answer of its own"
         assert len(late) == 4, "one of the five was the upgrade"
         assert all(answer["error"]["data"]["retryAfter"] > 1 for answer in late)
 
@@ -179,8 +179,8 @@ def test_a_rate_limited_message_counts_as_received() -> None:
     with standing(limits=ServerLimits(rate=0.1, burst=5)) as slow, dialled(slow, {"Dragoman-Resume": "1"}) as socket_:
         for id in range(8):
             socket_.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": "nothing"}))
-        said = [json.loads(socket_.recv(timeout=WITHIN)) for _ in range(9)]
-        receipts = [each["params"]["cursor"] for each in said if each.get("method") == "_dragoman/ack"]
+        messages = [json.loads(socket_.recv(timeout=WITHIN)) for _ in range(9)]
+        receipts = [each["params"]["cursor"] for each in messages if each.get("method") == "_dragoman/ack"]
         assert receipts[-1:] == [8], "a client would send the refused ones again"
 
 

@@ -151,8 +151,10 @@ async def test_a_socket_may_send_many_requests_over_time_and_at_once(plain: Stan
         await line.send(b"".join(h2.request(stream, block=block) for stream in range(1, 300, 2)))
         assert len(await line.answers(150)) == 150
         payload = next(payload for kind, _, payload in line.frames if kind == h2.SETTINGS and payload)
-        said = {payload[at + 1]: int.from_bytes(payload[at + 2 : at + 6], "big") for at in range(0, len(payload), 6)}
-        assert said[3] > ServerLimits().streams
+        settings = {
+            payload[at + 1]: int.from_bytes(payload[at + 2 : at + 6], "big") for at in range(0, len(payload), 6)
+        }
+        assert settings[3] > ServerLimits().streams
     assert plain.served.http2_config.keep_alive_max_requests > 10**9
     await asyncio.to_thread(plain.ask, _empty(plain))
 

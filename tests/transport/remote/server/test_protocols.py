@@ -96,8 +96,8 @@ def turn_over_websocket(url: str, context: ssl.SSLContext | None = None) -> list
 def test_one_port_serves_every_protocol_without_tls() -> None:
     with standing() as there:
         for version in (1, 2):
-            spoken, said = turn_over_http(there.url, version=version)
-            assert (spoken, text_of(said)) == (f"HTTP/{version}.1" if version == 1 else "HTTP/2", "one two")
+            spoken, text = turn_over_http(there.url, version=version)
+            assert (spoken, text_of(text)) == (f"HTTP/{version}.1" if version == 1 else "HTTP/2", "one two")
         assert text_of(turn_over_websocket(there.url)) == "one two"
 
 
@@ -107,8 +107,8 @@ def test_one_port_serves_every_protocol_with_tls(secure: Standing, tls: tuple[st
 
     assert secure.url.startswith("https://")
     assert turn_over_http(secure.url, trusted())[0] == "HTTP/1.1"
-    spoken, said = turn_over_http(secure.url, trusted(), version=2)
-    assert (spoken, text_of(said)) == ("HTTP/2", "one two")
+    spoken, text = turn_over_http(secure.url, trusted(), version=2)
+    assert (spoken, text_of(text)) == ("HTTP/2", "one two")
     assert text_of(turn_over_websocket(secure.url, trusted())) == "one two"
 
 

@@ -179,7 +179,7 @@ def test_after_delete_the_connection_is_not_found(client: httpx.Client, server: 
 
 def upgrade(server: Standing, **headers: str) -> bytes:
     """The first line and the body of the response to a WebSocket upgrade."""
-    said = {
+    statuses = {
         "Host": f"127.0.0.1:{server.port}",
         "Connection": "Upgrade",
         "Upgrade": "websocket",
@@ -188,7 +188,7 @@ def upgrade(server: Standing, **headers: str) -> bytes:
         **{name.replace("_", "-"): value for name, value in headers.items()},
     }
     with server.dial() as end:
-        lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+        lines = "".join(f"{name}: {value}\r\n" for name, value in statuses.items())
         end.sendall(f"GET /acp HTTP/1.1\r\n{lines}\r\n".encode())
         return end.recv(65536)
 

@@ -102,10 +102,10 @@ def test_requests_without_a_token_get_429_over_http1_and_the_next_socket_is_serv
     with standing(limits=LIMITS, authenticate=by_token) as there:
         with there.dial() as end:
             end.sendall(b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50)
-            said = rest(end)
-        assert 1 <= said.count(b"HTTP/1.1 401") < 30
-        assert said.count(b"HTTP/1.1 429") == 1, "the socket is closed after that"
-        assert b"retry-after: 1\r\n" in said
+            answer = rest(end)
+        assert 1 <= answer.count(b"HTTP/1.1 401") < 30
+        assert answer.count(b"HTTP/1.1 429") == 1, "the socket is closed after that"
+        assert b"retry-after: 1\r\n" in answer
         with there.connect() as client:
             token = {"authorization": "Bearer k1"}
             assert [client.post("", json=INITIALIZE, headers=token).status_code for _ in range(20)] == [200] * 20
