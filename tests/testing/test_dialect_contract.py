@@ -100,9 +100,9 @@ def lowering(change: Callable[[Side, str, Any], tuple[str, Any]]) -> Dialect:
 
 def loses_the_mode(side: Side, method: str, params: Any) -> tuple[str, Any]:
     name, lowered = V1.lower_call(side, method, params)
-    return name, {key: item for key, item in lowered.items() if key != "modeId"} if isinstance(
-        lowered, dict
-    ) else lowered
+    if isinstance(lowered, dict):
+        lowered = {key: item for key, item in lowered.items() if key != "modeId"}
+    return name, lowered
 
 
 def changes_its_input(side: Side, method: str, params: Any) -> tuple[str, Any]:
