@@ -183,7 +183,7 @@ def test_other_updates_pass(kind: str, members: dict[str, Any]) -> None:
 
 def test_unknown_updates_are_left_out_and_reported_once() -> None:
     client = NarrowClient()
-    assert client.update("_weather", sky="blue") == client.update("_weather", sky="grey") == []
+    assert client.update("_weather", sky="blue") == client.update("_weather", sky="gray") == []
     assert client.losses() == ["unknown_update _weather"]
 
 
