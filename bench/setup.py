@@ -64,7 +64,8 @@ def environment() -> dict[str, str]:
 def prepare() -> Kinds:
     """Install what is missing and say how to run each kind."""
     py = _environment("py", [PY_SDK, *PY_SERVER], key=" ".join((PY_SDK, *PY_SERVER)))
-    ours = _environment("ours", ["--editable", f"{ROOT}[host]"], key=(ROOT / "pyproject.toml").read_text())
+    wanted = ["--editable", f"{ROOT}[host]", "ruff", "ty"]
+    ours = _environment("ours", wanted, key=(ROOT / "pyproject.toml").read_text())
     node, npm = _node(py)
     named = {
         "py": _python_kind("py", py, PY_SDK.replace("==", " "), "acp", "from acp import Agent, Client, run_agent"),
