@@ -407,3 +407,24 @@ async def test_extra_methods_of_banjo_are_served(tmp_path: Path) -> None:
         await again.ask("initialize", {"protocolVersion": 1})
         answer = await again.ask("unstable_resumeSession", {"sessionId": session, "cwd": str(tmp_path)})
         assert answer["result"]["configOptions"][0]["currentValue"] == "large"
+
+
+async def test_cancelling_one_tool_call_needs_an_editor_and_an_agent_that_runs_and_can(tmp_path: Path) -> None:
+    call, shell = {"toolCallId": "c"}, {"terminalId": "t"}
+    async with running_host() as hosted:
+        client, session, _ = await join(hosted, tmp_path)
+        for method, what in (("tool_call/cancel", call), ("terminal/cancel", shell)):
+            answer = await client.ask(method, {"sessionId": session, **what})
+            assert answer["error"]["code"] == -32602
+            assert "cancel the turn" in answer["error"]["message"]
+        await hosted.host.session_roles.set_role(session, "ben", "viewer")
+        ben = Raw(hosted.connect_as("ben"))
+        await ben.ask("initialize", {"protocolVersion": 1})
+        await ben.ask("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+        kind, _ = kind_and_message(await ben.ask("tool_call/cancel", {"sessionId": session, **call}))
+        assert kind == Kind.PERMISSION_DENIED
+        await hosted.room.sleep()
+        started = len(hosted.agents)
+        answer = await client.ask("tool_call/cancel", {"sessionId": session, **call})
+        assert "not running" in answer["error"]["message"]
+        assert len(hosted.agents) == started

@@ -69,6 +69,8 @@ SERVED_METHODS: dict[str, ServeMethod] = {
     "_dragoman/set_role": _reply_to_params(list_sessions.set_role),
     "session/prompt": prompt.prompt,
     "session/cancel": prompt.cancel,
+    "tool_call/cancel": _reply_to_incoming(prompt.cancel_in_turn),
+    "terminal/cancel": _reply_to_incoming(prompt.cancel_in_turn),
     "$/cancel_request": prompt.cancel_request,
     "session/set_mode": _reply_to_params(prompt.set_mode),
     "session/set_config_option": _reply_to_params(prompt.set_config_option),

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.incoming import DoneCallback, Incoming
-from dragoman.errors import ProtocolError
+from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import is_extension, refusal
 from dragoman.host.auth.roles import EDITOR
 from dragoman.host.room.members import PRESENCE_STATES
@@ -53,6 +55,23 @@ def cancel_request(client: HostClient, incoming: Incoming, _: DoneCallback) -> N
         found[0].cancel(client, found[1])
     else:
         client.connection.running_requests.cancel(incoming.params.request_id)
+
+
+async def cancel_in_turn(client: HostClient, incoming: Incoming) -> Any:
+    """tool_call/cancel, terminal/cancel: end one of them and let the turn go on, if the agent can."""
+    params = incoming.params
+    room, _ = client.joined_room(params.session_id, EDITOR)
+    session = room.agent.session
+    if session is None:  # do not start an agent to cancel what it cannot be running
+        raise ProtocolError(Kind.INVALID_PARAMS, "the agent of this session is not running, so nothing is to be ended")
+    try:
+        result = await session.request(incoming.method, msgspec.structs.replace(params, session_id=session.id))
+    except ProtocolError as error:
+        if error.kind not in (Kind.CAPABILITY_UNSUPPORTED, Kind.METHOD_NOT_FOUND):
+            raise
+        raise ProtocolError(Kind.INVALID_PARAMS, "the agent cannot cancel it alone; cancel the turn") from error
+    await room.log.flush()  # the answer comes after the updates that the agent sent before it
+    return result
 
 
 async def set_mode(client: HostClient, params: Any) -> None:
