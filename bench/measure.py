@@ -89,8 +89,9 @@ def _agent(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> tuple[str, ...]:
     if job.way == "translate":
         return (kinds.dragoman, "translate", *_dialects("v1", "v1"), "--", *kind.agent)
     if job.way == "interpret":
-        everything = (kinds.dragoman, "agent", "everything", "--dialect", "draft")
-        return (kinds.dragoman, "translate", *_dialects("v1", "draft"), "--", *everything)
+        dialect = job.work["dialect"]
+        everything = (kinds.dragoman, "agent", "everything", "--dialect", dialect)
+        return (kinds.dragoman, "translate", *_dialects("v1", dialect), "--", *everything)
     return kind.agent
 
 
