@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.process import in_process, run
+from tests.cli.process import DRAGOMAN, EVERYTHING, dragoman, in_process, run
+from tests.cli.serve_process import Served
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +55,22 @@ def test_status_names_a_wrong_section(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "dragoman" / "config.toml").write_text('[lsp.zig]\ncommand = ["zls"]\n')
     ran = in_process("lsp", "status", cwd=tmp_path)
     assert (ran.returncode, "lsp.zig: give command and files" in ran.stderr) == (2, True)
+
+
+@pytest.mark.item("BR-24")
+def test_a_host_with_lsp_shows_diagnostics_to_the_members_of_a_session(tmp_path: Path) -> None:
+    served = Served(tmp_path, "--lsp", "--store", "memory:", "--bind", "127.0.0.1:0")
+    try:
+        ran = dragoman(
+            "run", "--host", served.url, "--cwd", str(tmp_path), "-y", "--prompt", "/write a.py x: int = 'one'"
+        )
+    finally:
+        served.end()
+    assert "a.py:1:10 new error ty(invalid-assignment)" in ran.stderr
+
+
+@pytest.mark.item("BR-24")
+def test_translate_with_lsp_adds_diagnostics_for_a_client_that_knows_nothing_of_them(tmp_path: Path) -> None:
+    proxy = [*DRAGOMAN, "translate", "--lsp", "--", *EVERYTHING]
+    ran = run("/write a.py x: int = 'one'", "-y", cwd=tmp_path, agent=proxy)
+    assert "a.py:1:10 new error ty(invalid-assignment)" in ran.stderr
