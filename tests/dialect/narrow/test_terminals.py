@@ -107,6 +107,11 @@ def test_a_tool_call_that_shows_the_terminal_later_ends_the_other_one() -> None:
     }  # fmt: skip
     output(client, "two\n")
     assert [update["toolCallId"] for update in client.wait()] == ["c"]
+    client.update("tool_call_update", toolCallId="c", content=[])
+    output(client, "three\n")
+    [again] = client.wait()
+    assert (again["sessionUpdate"], again["status"]) == ("tool_call_update", "in_progress")
+    assert shown_texts([again]) == ["```\none\ntwo\nthree\n```"]
 
 
 def test_a_snapshot_replaces_the_output() -> None:
@@ -148,6 +153,17 @@ def test_two_calls_may_show_one_terminal() -> None:
     client.update("tool_call_update", toolCallId="c", content=[])
     output(client, "two\n")
     assert [update["toolCallId"] for update in client.wait()] == ["d"]
+
+
+def test_one_call_may_show_two_terminals() -> None:
+    client = NarrowClient()
+    items = [EMBED, {"type": "agent_terminal", "terminalId": "u"}]
+    client.update("tool_call_update", toolCallId="c", content=items)
+    client.update("terminal_update", terminalId="u", exitStatus={"exitCode": 0})
+    client.update("terminal_output_chunk", terminalId="u", data=base64_of("late"))
+    [update] = change(client, exitStatus={"exitCode": 0})
+    assert shown_texts([update]) == ["(no output)\n[exit code 0]", "```\nlate\n```\n[exit code 0]"]
+    assert client.wait() == []
 
 
 def test_cancel_of_a_terminal_is_reported_as_lost() -> None:
@@ -195,7 +211,7 @@ def test_each_of_two_terminals_in_one_call_is_announced() -> None:
     items = [EMBED, {"type": "agent_terminal", "terminalId": "u"}]
     starts = client.update("tool_call_update", toolCallId="c", content=items)
     assert [start["_meta"]["terminal_info"]["terminal_id"] for start in starts] == ["t", "u"]
-    assert all(len(start["content"]) == 2 for start in starts)
+    assert [len(start["content"]) for start in starts] == [1, 2]
 
 
 def test_a_replaced_screen_is_cleared_first_and_a_longer_one_is_continued() -> None:

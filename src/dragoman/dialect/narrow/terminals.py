@@ -39,7 +39,8 @@ class AgentTerminal:
         self.exit_status: TerminalExitStatus | None = None
         self.shown_in: list[str] = []  # the tool calls that refer to it
         self.carrier: str | None = None  # the tool call whose `_meta` carries the output
-        self.has_own_call = False
+        self.has_own_call = False  # whether the client knows a tool call that is only about this terminal
+        self.is_own_call_open = False
         self.is_exit_sent = False
 
     @property
@@ -125,6 +126,7 @@ class Terminals:
         status: str = ToolCallStatus.IN_PROGRESS
         if terminal.exit_status is not None:
             status = ToolCallStatus.FAILED if has_failed(terminal.exit_status) else ToolCallStatus.COMPLETED
+        terminal.is_own_call_open = True
         if terminal.has_own_call:
             return [ToolCallProgress(tool_call_id=terminal.own_call_id, status=status, content=content)]
         terminal.has_own_call = True
@@ -140,9 +142,9 @@ class Terminals:
 
     def end_own_call(self, terminal: AgentTerminal) -> list[Any]:
         """Return the end of a terminal's own tool call: another one shows the terminal now."""
-        if not terminal.has_own_call or terminal.carrier is not None:
+        if not terminal.is_own_call_open or terminal.carrier is not None:
             return []
-        terminal.has_own_call = False
+        terminal.is_own_call_open = False
         status = ToolCallStatus.COMPLETED
         return [ToolCallProgress(tool_call_id=terminal.own_call_id, status=status, content=[])]
 

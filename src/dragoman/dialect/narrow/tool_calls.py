@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from dragoman.dialect.narrow.content import changed_paths, narrow_item
 from dragoman.dialect.narrow.loss import Loss, LossReports
-from dragoman.dialect.narrow.terminals import Terminals
+from dragoman.dialect.narrow.terminals import AgentTerminal, Terminals
 from dragoman.schema.toolcall import AgentTerminalEmbed, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolKind
 from dragoman.schema.update import ToolCallContentChunk, ToolCallProgress, ToolCallStart
 
@@ -127,24 +127,23 @@ class ToolCalls:
         """Return the output that the client does not have yet, in each tool call that shows it."""
         updates: list[Any] = []
         for terminal in list(self._terminals.changed.values()):
-            self._terminals.changed.pop(terminal.id, None)
-            calls = [call for id in terminal.shown_in if (call := self._calls.get(id)) is not None]
-            if not calls:
-                updates += self._terminals.own_call(terminal)
-            for call in calls:
-                updates += self._content_update(call)
+            if self._terminals.changed.pop(terminal.id, None) is not None:  # it may have come with another one
+                updates += self._shown_output(terminal) or self._terminals.own_call(terminal)
         return updates
 
     def take_ended_terminals(self) -> list[Any]:
         """Return the output of terminals whose command has ended, if a tool call shows them."""
         updates: list[Any] = []
         for terminal in list(self._terminals.changed.values()):
-            if terminal.exit_status is not None and terminal.shown_in:
+            if terminal.exit_status is not None and terminal.shown_in and terminal.id in self._terminals.changed:
                 del self._terminals.changed[terminal.id]
-                for id in terminal.shown_in:
-                    if (call := self._calls.get(id)) is not None:
-                        updates += self._content_update(call)
+                updates += self._shown_output(terminal)
         return updates
+
+    def _shown_output(self, terminal: AgentTerminal) -> list[Any]:
+        """Return the contents of the calls that show a terminal."""
+        calls = [call for id in terminal.shown_in if (call := self._calls.get(id)) is not None]
+        return [each for call in calls for each in self._content_update(call)]
 
     def narrow_subject(self, call: ToolCallUpdate) -> tuple[list[Any], ToolCallUpdate]:
         """Apply the tool call of a question; return the start of a new one, and the call for the question."""
@@ -244,7 +243,12 @@ class ToolCalls:
             has_news = bool(members) or meta is not UNSET
             update = ToolCallProgress(tool_call_id=call.id, meta=meta, **members)
             return [update, *follows] if has_news else follows
-        starts = [self._start(call, members, {**(meta or {}), **info} or UNSET) for info in infos or [{}]]
+        starts = [self._start(call, members, meta)] if not infos else []
+        unknown = [info["terminal_info"]["terminal_id"] for info in infos]
+        for info in infos:  # each start names one terminal, and shows only those that the client knows then
+            unknown.pop(0)
+            known = [item for item in members["content"] if getattr(item, "terminal_id", None) not in unknown]
+            starts.append(self._start(call, {**members, "content": known}, {**(meta or {}), **info}))
         return [*starts, *follows]
 
     def _start(self, call: KnownCall, members: dict[str, Any], meta: Any) -> ToolCallStart:
