@@ -197,7 +197,7 @@ def may_have_side_data(frame: bytes) -> bool:
 
 # What a host adds to the agent's capabilities, in any dialect (docs/protocol/extensions.md#attach): kept when side data
 # is removed.
-_HOST_CAPABILITY_NAMES = ("attach", "host")
+_HOST_CAPABILITY_NAMES = ("attach", "agents", "host")
 
 
 def _host_capabilities(source: Any) -> dict[str, Any]:

@@ -6,17 +6,22 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dragoman.config.agent_choice import AgentFacts, facts_from_initialize
 from dragoman.config.config_file import NamedAgent
-from dragoman.errors import Kind, ProtocolError
+from dragoman.config.introductions import Introductions
+from dragoman.config.paths import user_paths
+from dragoman.errors import ConfigFault, Kind, ProtocolError
 from dragoman.host.room.agent import dialer_options, initialize_params
 from dragoman.host.room.notifications import CLIENT_NOTIFICATIONS
+from dragoman.ids import now
 from dragoman.roles.client.callbacks import UserCallbacks
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import SessionSettings
 from dragoman.roles.client.workspace import WorkspaceAccess
+from dragoman.schema.base import to_json
 
 if TYPE_CHECKING:
     from dragoman.host.account_calls import Caller
@@ -42,6 +47,7 @@ class AgentCatalog:
         self._start_timeout = start_timeout
         self._initialize_results: dict[str, InitializeResult] = {}
         self._dialects: dict[str, str] = {}
+        self._facts: dict[str, AgentFacts] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
     @property
@@ -78,6 +84,15 @@ class AgentCatalog:
         """Remember the latest initialize result and the dialect of an agent."""
         self._initialize_results[name] = result
         self._dialects[name] = dialect
+        self._facts[name] = facts_from_initialize(to_json(result), now())
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return what each agent last said of itself, here or in another program of this user; nothing is started."""
+        kept = Introductions(user_paths().introductions)
+        return [
+            _agent_to_json(agent, self._facts.get(name) or _kept_facts(kept, agent))
+            for name, agent in self._agents.items()
+        ]
 
     def dialect_of(self, agent_config: NamedAgent) -> str:
         """Return the dialect of an agent, as configured or detected; "" while it is unknown."""
@@ -110,3 +125,23 @@ class AgentCatalog:
         await agent.start(initialize_params(workspace, callbacks))
         self.note_initialized(agent_config.name, agent.initialize_result, agent.dialect)
         return agent
+
+
+def _kept_facts(kept: Introductions, agent: NamedAgent) -> AgentFacts | None:
+    try:
+        return kept.find(agent.name, agent.argv)
+    except ConfigFault:
+        return None  # a damaged file of the user must not hide the agents
+
+
+def _agent_to_json(agent: NamedAgent, facts: AgentFacts | None) -> dict[str, Any]:
+    """Return an agent with what it can do; null where that is not known."""
+    if facts is None:
+        return {"name": agent.name, "capabilities": None, "logins": None, "version": None, "date": None}
+    return {
+        "name": agent.name,
+        "capabilities": sorted(path for path, can in facts.can.items() if can),
+        "logins": None if facts.logins is None else list(facts.logins),
+        "version": facts.version or None,
+        "date": facts.date,
+    }

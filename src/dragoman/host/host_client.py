@@ -284,6 +284,6 @@ def initialize_result(agent: InitializeResult, dialect: Dialect) -> InitializeRe
     return msgspec.structs.replace(
         agent,
         protocol_version=1,
-        agent_capabilities=with_side_data(offered, attach=True, host=dict.fromkeys(TOPICS, True)),
+        agent_capabilities=with_side_data(offered, attach=True, agents=True, host=dict.fromkeys(TOPICS, True)),
         auth_methods=methods if methods or dialect.official else UNSET,
     )

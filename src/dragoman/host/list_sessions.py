@@ -133,3 +133,8 @@ async def set_role(client: HostClient, values: Any) -> dict[str, Any]:
         await client.host.session_roles.set_role(session, user, role)
         await client.host.apply_role_changes(room.id)
     return {}
+
+
+def list_agents(client: HostClient, _: Any) -> dict[str, Any]:
+    """_dragoman/agents: the agents of this host with what they can do; nothing is started for it."""
+    return {"agents": client.host.agent_catalog.describe()}

@@ -66,6 +66,7 @@ SERVED_METHODS: dict[str, ServeMethod] = {
     "session/unarchive": _reply_to_params(list_sessions.unarchive_session),
     "session/status": _reply_to_params(list_sessions.session_status),
     "session/set_title": _reply_to_params(list_sessions.set_title),
+    "_dragoman/agents": _reply_to_params(list_sessions.list_agents),
     "_dragoman/set_role": _reply_to_params(list_sessions.set_role),
     "session/prompt": prompt.prompt,
     "session/cancel": prompt.cancel,

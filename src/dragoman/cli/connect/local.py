@@ -15,6 +15,7 @@ from typing import Any
 from dragoman import ClientSession, Kind, ProtocolError, RemoteAgent, connect, run_in_terminal
 from dragoman.cli.connect import record as records
 from dragoman.cli.connect import settings
+from dragoman.cli.connect.introduce import note_introduction
 from dragoman.cli.connect.options import SessionOptions
 from dragoman.cli.connect.presence import Presence, ShowLine
 from dragoman.cli.ui.forms import FormPrompt
@@ -117,6 +118,8 @@ class OpenSession:
         except TimeoutError:
             raise StartFailed(self._no_answer_text()) from None
         self.permission_ui.bind_agent(self.agent, options.agent.command)
+        if options.uses_user_files and options.host is None:
+            note_introduction(options.agent, self.agent)
         self.session = await self._enter_session()
 
     def create_view(self, session: ClientSession) -> TurnView:

@@ -67,6 +67,7 @@ class Api:
             "role": principal.role,
             "session": principal.session,
             "agents": host.agent_catalog.names,
+            "agentDetails": host.agent_catalog.describe(),
             "roots": None if roots is None else list(roots),
         }
 

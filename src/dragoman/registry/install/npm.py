@@ -242,6 +242,11 @@ def install_npm(plan: Plan, workshop: Workshop, files: str) -> list[str]:
         file.write(plan.tree)
     workshop.report(f"installing {plan.packages} packages")
     ended = npm.run(["ci", "--ignore-scripts"], files, timeout=TIMEOUT)
+    if ended.status and "EUSAGE" in ended.stderr:
+        # Optional packages for other platforms that the registry does not have cannot be locked, and `npm ci` minds.
+        ended = npm.run(["install", "--ignore-scripts", "--no-save"], files, timeout=TIMEOUT)
+        if not ended.status:
+            _check_installed(files, plan)
     if ended.status:
         why = "hash" if "EINTEGRITY" in ended.stderr else "disk" if "ENOSPC" in ended.stderr else "network"
         raise RegistryFault(why, f"npm ci of {plan.package} failed; nothing was kept:\n{ended.tail}")
@@ -252,6 +257,18 @@ def install_npm(plan: Plan, workshop: Workshop, files: str) -> list[str]:
         if ended.status:
             raise RegistryFault("scripts", f"the install script failed; nothing was kept:\n{ended.tail}")
     return _command(plan, files, name)
+
+
+def _check_installed(files: str, plan: Plan) -> None:
+    """Check that npm installed nothing but what the lock has; raise RegistryFault."""
+    locked = _read_lock(plan.tree)
+    with open(os.path.join(files, "node_modules", ".package-lock.json"), "rb") as file:
+        installed = _read_lock(file.read())
+    for path, row in installed.items():
+        if row.get("integrity") != locked.get(path, {}).get("integrity"):
+            raise RegistryFault("hash", f"npm installed {_package_name(path)} with another hash than its lock")
+    with open(os.path.join(files, LOCK_FILE), "wb") as lock:
+        lock.write(plan.tree)
 
 
 def _command(plan: Plan, files: str, name: str) -> list[str]:

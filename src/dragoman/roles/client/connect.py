@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from dragoman.transport.sandbox.spec import Sandbox
 from dragoman.transport.socket import is_remote
 
 if TYPE_CHECKING:
+    from dragoman.config.config_file import NamedAgent
     from dragoman.roles.client.logged_sessions import LogSettings
     from dragoman.store.contract import Entry, Store
     from dragoman.transport.recording.tap import Tap
@@ -50,6 +51,7 @@ class connect:
     HTTP (or WebSocket with `upgrade`). For URLs, `token` is sent as a bearer token and `headers` with every
     request. `tls` is a file with certificate authorities to trust, an SSLContext, or False to skip verification. A
     lost connection is retried for up to `reconnect_timeout` seconds, with progress to `report`.
+    Without a target, `capable` chooses the configured agent that is known to have these capabilities.
     `extra_capabilities` are sent to a host.
 
     `version` is the version of the official protocol that is offered; an agent may answer with a lower one. `name` and
@@ -73,8 +75,9 @@ class connect:
 
     def __init__(
         self,
-        target: str | Sequence[str] | Transport,
+        target: str | Sequence[str] | Transport | None = None,
         *,
+        capable: Iterable[str] = (),
         name: str = "dragoman",
         client_version: str = "0.1.0",
         version: int = 1,
@@ -105,6 +108,12 @@ class connect:
         reconnect_timeout: float = RECONNECT_TIMEOUT,
         extra_capabilities: Mapping[str, Any] | None = None,
     ) -> None:
+        if target is None:
+            chosen = _capable_agent(capable)
+            target, env, cwd = chosen.argv, {**chosen.env, **(env or {})}, cwd or chosen.cwd or None
+            dialect = chosen.dialect if dialect == "auto" else dialect
+        elif capable:
+            raise ValueError("give a target, or capable to choose among your configured agents")
         remote = _remote_options(target, token, headers, tls, upgrade, reconnect_timeout)
         dialer = Dialer(
             target,
@@ -159,6 +168,16 @@ class connect:
         from dragoman.transport.recording.tap import trace_to
 
         return trace_to(path, self._dialer.command, self._dialer.report or warnings.warn)
+
+
+def _capable_agent(capable: Iterable[str]) -> NamedAgent:
+    """Return the configured agent with these capabilities; other clients do not load that module."""
+    needs = [capable] if isinstance(capable, str) else list(capable)
+    if not needs:
+        raise ValueError("give a target: a command, an address or a transport; or capable={'loadSession'}")
+    from dragoman.config.capable_agents import capable_agent
+
+    return capable_agent(needs)
 
 
 def _log_settings(store: Store, on_entry: Callable[[str, Entry], None] | None) -> LogSettings:
