@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from bench import commands, recordings
+from bench import commands, recordings, registry
 from bench.rows import Job
 from bench.setup import ROOT, Kind, Kinds, environment
 
@@ -56,6 +56,9 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
         case "command":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _command(job, kind, kinds, Path(folder).resolve())
+        case "registry":
+            with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                return _registry(job, kind, kinds, Path(folder).resolve())
         case "latency" | "opening":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _record(job, kind, kinds, Path(folder))
@@ -69,6 +72,19 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
 def _command(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
     try:
         return commands.start(kind.client[0], kinds.dragoman, job.work["starts"], folder)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Failed(str(error)) from error
+
+
+def _registry(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
+    count = job.work["count"]
+    try:
+        match job.work["work"]:
+            case "start":
+                return registry.start(kind.client[0], kinds.dragoman, count, folder)
+            case "search":
+                return registry.search(kinds.dragoman, count, folder)
+        return registry.install(kinds.dragoman, count, folder)
     except (OSError, subprocess.SubprocessError) as error:
         raise Failed(str(error)) from error
 

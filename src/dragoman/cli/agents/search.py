@@ -121,7 +121,8 @@ def _print_matches(matches: list[Match], query: Query, installed: list[str], tot
         entry = match.entry
         mark = ("✓", "green") if entry.id in installed else ("!", "red") if match.obstacle else (" ", "")
         about = match.obstacle or entry.description
-        room = output.width - ids - versions - 32 if output.is_tty else 200
+        needs = _needs_text(match)
+        room = output.width - ids - versions - len(needs) - 19 if output.is_tty else 200
         output.write_pieces(
             [
                 (f"{mark[0]} ", mark[1]),
@@ -129,7 +130,7 @@ def _print_matches(matches: list[Match], query: Query, installed: list[str], tot
                 (f"  {entry.version:{versions}}  ", "dim"),
                 (f"{'/'.join(entry.kinds):10}  ", "cyan"),
                 (f"{clip(about, max(room, 12))}", "red" if match.obstacle else ""),
-                (_needs_text(match), "yellow" if match.candidate.unknown else "green"),
+                (needs, "yellow" if match.candidate.unknown else "green"),
                 ("\n", ""),
             ]
         )

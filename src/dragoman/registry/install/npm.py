@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.config.private_files import write_private
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.index.entry import Entry, Package
 from dragoman.registry.install.plan import Plan, Wishes, Workshop
@@ -39,6 +40,7 @@ class Npm:
         config = _read_config(node)
         self.cache = str(config.get("cache") or os.path.expanduser("~/.npm"))
         self.userconfig = str(config.get("userconfig") or os.path.expanduser("~/.npmrc"))
+        self._cafile = str(config.get("cafile") or "")
         self.min_age = _days(config.get("min-release-age"))
         os.makedirs(self.cache, mode=0o700, exist_ok=True)
 
@@ -50,12 +52,28 @@ class Npm:
             env["npm_config_userconfig"] = self.userconfig
         if self._workshop.ca:
             env["NODE_EXTRA_CA_CERTS"] = os.path.abspath(self._workshop.ca)
+            if self._cafile:  # npm then trusts nothing else
+                env["npm_config_cafile"] = self._write_bundle()
         flags = [*_FLAGS, *(["--offline"] if self._workshop.is_offline else [])]
         roots = [os.path.dirname(os.path.dirname(os.path.realpath(path))) for path in (self.node.path, self.node.npm)]
         read = [*roots, os.path.dirname(os.path.dirname(self.node.npm)), *([self.userconfig] if uses_config else [])]
-        read += [path for path in (env.get("NODE_EXTRA_CA_CERTS"), os.environ.get("NODE_EXTRA_CA_CERTS")) if path]
+        certificates = (env.get("NODE_EXTRA_CA_CERTS"), os.environ.get("NODE_EXTRA_CA_CERTS"), self._cafile)
+        read += [path for path in (*certificates, env.get("npm_config_cafile")) if path]
         access = Access(write=[cwd, *([self.cache] if uses_config else [])], read=read)
         return run_tool([self.node.path, self.node.npm, *words, *flags], cwd, access, env, timeout=timeout)
+
+    def _write_bundle(self) -> str:
+        """Write the user's authorities of npm and the one of --ca into one file; return its path."""
+        data = b""
+        for path in (self._cafile, self._workshop.ca):
+            try:
+                with open(path, "rb") as file:
+                    data += file.read() + b"\n"
+            except OSError as error:
+                raise RegistryFault("network", f"{path}: {error.strerror}") from None
+        bundle = os.path.join(self._workshop.paths.cache, "npm-ca.pem")
+        write_private(bundle, data)
+        return bundle
 
     def view(self, spec: str, folder: str) -> dict[str, Any]:
         """Return what the registry of npm knows of a package; {} if it has no such version."""

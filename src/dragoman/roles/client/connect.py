@@ -28,7 +28,6 @@ from dragoman.transport.sandbox.spec import Sandbox
 from dragoman.transport.socket import is_remote
 
 if TYPE_CHECKING:
-    from dragoman.config.config_file import NamedAgent
     from dragoman.roles.client.logged_sessions import LogSettings
     from dragoman.store.contract import Entry, Store
     from dragoman.transport.recording.tap import Tap
@@ -108,12 +107,8 @@ class connect:
         reconnect_timeout: float = RECONNECT_TIMEOUT,
         extra_capabilities: Mapping[str, Any] | None = None,
     ) -> None:
-        if target is None:
-            chosen = _capable_agent(capable)
-            target, env, cwd = chosen.argv, {**chosen.env, **(env or {})}, cwd or chosen.cwd or None
-            dialect = chosen.dialect if dialect == "auto" else dialect
-        elif capable:
-            raise ValueError("give a target, or capable to choose among your configured agents")
+        if target is None or capable:
+            target, env, cwd, dialect = _capable_target(target, capable, env, cwd, dialect)
         remote = _remote_options(target, token, headers, tls, upgrade, reconnect_timeout)
         dialer = Dialer(
             target,
@@ -170,14 +165,24 @@ class connect:
         return trace_to(path, self._dialer.command, self._dialer.report or warnings.warn)
 
 
-def _capable_agent(capable: Iterable[str]) -> NamedAgent:
-    """Return the configured agent with these capabilities; other clients do not load that module."""
+def _capable_target(
+    target: object, capable: Iterable[str], env: Mapping[str, str] | None, cwd: str | None, dialect: str
+) -> tuple[list[str], Mapping[str, str], str | None, str]:
+    """Return command, environment, folder and dialect of the configured agent with these capabilities."""
+    if target is not None:
+        raise ValueError("give a target, or capable to choose among your configured agents")
     needs = [capable] if isinstance(capable, str) else list(capable)
     if not needs:
         raise ValueError("give a target: a command, an address or a transport; or capable={'loadSession'}")
-    from dragoman.config.capable_agents import capable_agent
+    from dragoman.config.capable_agents import capable_agent  # other clients do not need it
 
-    return capable_agent(needs)
+    agent = capable_agent(needs)
+    return (
+        agent.argv,
+        {**agent.env, **(env or {})},
+        cwd or agent.cwd or None,
+        agent.dialect if dialect == "auto" else dialect,
+    )
 
 
 def _log_settings(store: Store, on_entry: Callable[[str, Entry], None] | None) -> LogSettings:

@@ -1,0 +1,80 @@
+"""What the registry costs: search in a new process, starting an installed agent, installing one that is cached.
+
+Takes an interpreter, our command and an empty folder; gives figures. The install needs npm, and a network the first
+time. Above is measure.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from bench.setup import ROOT, environment
+
+DEADLINE = 300.0  # seconds for one process; the first install downloads
+PROMPT = "/echo hello"
+BARE = ROOT / "bench" / "peers" / "bare.py"
+PACKAGE = ("pi", "pi-acp")  # a small agent: its word, and its package
+
+
+def search(dragoman: str, count: int, folder: Path) -> dict[str, float]:
+    """Milliseconds of `dragoman agents search` over the whole index, a new process each time."""
+    times = [_duration([dragoman, "agents", "search", "--offline"], folder) for _ in range(count + 1)]
+    return {"search_ms": median(times[1:]) * 1e3}
+
+
+def start(python: str, dragoman: str, count: int, folder: Path) -> dict[str, float]:
+    """Milliseconds of one prompt to an agent by its word, and to its program with a bare client, in turns."""
+    _duration([dragoman, "agents", "add", "named", "--", dragoman, "agent", "everything"], folder)
+    by_word, direct = [], []
+    for _ in range(count + 1):
+        by_word.append(_duration([dragoman, "run", "-a", "named", "--quiet", "--no-store", PROMPT], folder))
+        direct.append(_duration([python, str(BARE), PROMPT, dragoman, "agent", "everything"], folder))
+    ours, theirs = median(by_word[1:]) * 1e3, median(direct[1:]) * 1e3
+    return {"word_ms": ours, "program_ms": theirs, "ratio": max(0.0, ours - 100) / theirs}
+
+
+def install(dragoman: str, count: int, folder: Path) -> dict[str, float]:
+    """Seconds of an install from the cache by its lock, of npm alone, and the ratio."""
+    word, package = PACKAGE
+    _duration([dragoman, "agents", "install", word, "--yes", "--no-try"], folder)
+    lock = str(folder / "agents.lock")
+    _duration([dragoman, "agents", "lock", lock], folder)
+    version = json.loads(_output([dragoman, "agents", "update", word, "--check", "--json"], folder))[0]["version"]
+    npm = ["npm", "install", f"{package}@{version}", "--offline", "--ignore-scripts", "--no-audit", "--no-fund"]
+    ours, theirs = [], []
+    for number in range(count):
+        _duration([dragoman, "agents", "remove", word, "--yes"], folder)
+        ours.append(
+            _duration([dragoman, "agents", "install", "--lock", lock, "--offline", "--yes", "--no-try"], folder)
+        )
+        alone = folder / f"npm-{number}"
+        alone.mkdir()
+        theirs.append(_duration([*npm, "--prefix", str(alone)], folder))
+        shutil.rmtree(alone)
+    return {"install_s": median(ours), "npm_s": median(theirs), "ratio": median(ours) / median(theirs)}
+
+
+def _duration(command: list[str], folder: Path) -> float:
+    started = perf_counter()
+    _output(command, folder)
+    return perf_counter() - started
+
+
+def _output(command: list[str], folder: Path) -> str:
+    places = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("CONFIG", "STATE", "DATA", "CACHE")}
+    env = environment() | places | {"HOME": os.path.expanduser("~")}
+    ran = subprocess.run(
+        command,
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=True,
+    )
+    return ran.stdout
