@@ -57,7 +57,6 @@ async def tools_in(folder: Path, uses: list[WorkspaceUse], denied: str = "") -> 
         await serving
 
 
-@pytest.mark.item("BR-25")
 async def test_symbols_are_found_by_their_names(tmp_path: Path) -> None:
     uses: list[WorkspaceUse] = []
     use, library = str(tmp_path / "use.py"), str(tmp_path / "library.py")
@@ -74,7 +73,7 @@ async def test_symbols_are_found_by_their_names(tmp_path: Path) -> None:
     assert {(each.operation, each.resource) for each in uses} == {("read", use), ("read", library)}
 
 
-@pytest.mark.item("BR-25", "BR-26")
+@pytest.mark.item("BR-26")
 async def test_a_rename_changes_all_files_at_once_with_permission_for_each(tmp_path: Path) -> None:
     uses: list[WorkspaceUse] = []
     async with tools_in(tmp_path, uses) as tools:
