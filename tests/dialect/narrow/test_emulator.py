@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -64,6 +64,7 @@ def begin(harness: EmulatorHarness) -> EmulatedCall:
     return prompt
 
 
+@pytest.mark.item("V2-29")
 def test_each_update_is_narrowed_and_every_loss_reported_once() -> None:
     harness = v1_client()
     for _ in range(2):
@@ -166,19 +167,10 @@ def test_members_of_an_update_that_no_type_knows_stay() -> None:
     assert next(harness.emulator.outgoing["session/update"](harness.emulator, params)).params is params
 
 
-class ChunkWithId(NamedTuple):
-    """A text chunk that has the id of its message."""
-
-    session: str
-    kind: str
-    text: str
-    message_id: str
-
-
 def test_text_chunks_with_ids_are_noted_on_the_fast_path() -> None:
     harness = v1_client()
     emulator: Any = harness.emulator
-    chunk = ChunkWithId("s", "agent_message_chunk", "hello", "m")
+    chunk = Chunk("s", "agent_message_chunk", "hello", "m")
     assert emulator.pass_chunk(chunk) is chunk
     assert update(harness, "agent_message", messageId="m", content=[text("hello")]) == []
     assert update(harness, "agent_message", messageId="m", content=[text("bye")])[0]["messageId"] == "m~2"

@@ -102,6 +102,7 @@ CASES: dict[str, tuple[str, str | None, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.item("V2-23")
 def test_git_applies_what_is_written(tmp_path: Path, name: str) -> None:
     path, old, new = CASES[name]
     file = tmp_path / path

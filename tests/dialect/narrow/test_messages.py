@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ def test_a_message_without_content_says_nothing() -> None:
     assert client.losses() == []
 
 
+@pytest.mark.item("V2-20")
 def test_chunks_followed_by_the_whole_message_are_said_once() -> None:
     client = NarrowClient()
     client.update("agent_message_chunk", messageId="m", content=text("hé"))
@@ -64,6 +66,7 @@ def test_of_a_longer_message_only_the_rest_is_said() -> None:
     assert client.losses() == []
 
 
+@pytest.mark.item("V2-20")
 def test_a_changed_message_is_said_anew_under_an_id_of_its_own() -> None:
     client = NarrowClient()
     client.update("agent_message_chunk", messageId="m", content=text("four"))

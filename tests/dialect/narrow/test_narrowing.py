@@ -288,6 +288,7 @@ def test_a_question_about_anything_else_has_a_call_of_its_own(subject: Any, memb
     }  # fmt: skip
 
 
+@pytest.mark.item("V2-18")
 def test_an_answer_of_an_unknown_kind_is_never_an_approval() -> None:
     client = NarrowClient()
     options = [YES, {"optionId": "f", "name": "For now", "kind": "_allow_today"}]
@@ -314,6 +315,7 @@ def test_every_loss_has_a_name_and_a_sentence() -> None:
     assert all(re.fullmatch(r"[a-z_]+", name) for name in names)
 
 
+@pytest.mark.item("V2-29")
 def test_a_loss_is_reported_once() -> None:
     reports = LossReports()
     for _ in range(2):

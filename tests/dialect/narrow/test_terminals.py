@@ -44,6 +44,7 @@ def shown_texts(updates: list[Any]) -> list[str]:
 # --- as text ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.item("V2-24")
 def test_output_is_text_in_the_tool_call_that_shows_the_terminal() -> None:
     client = client_showing()
     assert output(client, "one\n") == []
@@ -114,6 +115,7 @@ def test_a_tool_call_that_shows_the_terminal_later_ends_the_other_one() -> None:
     assert shown_texts([again]) == ["```\none\ntwo\nthree\n```"]
 
 
+@pytest.mark.item("V2-24")
 def test_a_snapshot_replaces_the_output() -> None:
     client = client_showing()
     output(client, "one\n")
@@ -223,6 +225,7 @@ def test_a_replaced_screen_is_cleared_first_and_a_longer_one_is_continued() -> N
     assert update["_meta"][KEYS[0]]["data"] == f"{CLEAR_SCREEN}three"
 
 
+@pytest.mark.item("V2-24")
 def test_split_characters_arrive_whole() -> None:
     client = client_showing(output_key=KEYS[0])
     data = "é".encode()

@@ -107,6 +107,7 @@ def test_meta_of_a_call_passes() -> None:
     assert call(client_with_call(), _meta={"x": 1}) == [progress(_meta={"x": 1})]
 
 
+@pytest.mark.item("V2-22")
 def test_contents_one_by_one_come_as_a_whole_list_a_moment_later() -> None:
     client = client_with_call()
     for word in ("one", "two"):
@@ -152,6 +153,7 @@ def test_a_burst_of_contents_costs_bytes_in_proportion() -> None:
     assert sent == 250 + 500 + 750 + 1000
 
 
+@pytest.mark.item("V2-23")
 def test_a_patch_becomes_diffs() -> None:
     client = NarrowClient()
     changes = [

@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.dialect.dialects import PACKAGES
 from tests.pairs.words import WORDS
+from tests.roles.agent.test_end_of_input import reply
 from tests.roles.proxy.test_relay import CWD, Pair, relayed
 
 INTRODUCTION = {"protocolVersion": 1, "agentCapabilities": {}, "authMethods": []}
@@ -68,3 +69,30 @@ async def test_losses_are_those_of_the_client_and_have_names(client: str) -> Non
         ]
         of_dialect = [each for each in pair.reports if each.startswith("session/update") and "cannot carry" in each]
         assert all(each.endswith("update.messageId") for each in of_dialect)
+
+
+@pytest.mark.item("V2-20", "V2-22", "V2-24")
+@pytest.mark.parametrize("client", ["v1", "banjo", "draft", "2025.1"])
+async def test_a_v2_agents_turn_reaches_clients_of_other_dialects(client: str) -> None:
+    introduction = {"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {"session": {}}}
+    texts = [{"type": "text", "text": "hi"}]
+    prompts: dict[str, Any] = {"2025.1": {"session_id": "s", "content": texts}}
+    async with relayed(client, "v2") as pair:
+        await pair.request("initialize", WORDS[client].initialize(True, True, CWD), introduction)
+        id = pair.client.ask("session/prompt", prompts.get(client, {"sessionId": "s", "prompt": texts}))
+        prompt = await pair.agent.expect(method="session/prompt")
+        say(pair, "user_message", messageId="u", content=texts)
+        pair.agent.send(reply(prompt, {"messageId": "u"}))
+        say(pair, "state_update", state="running")
+        for words in ("hel", "lo"):
+            say(pair, "agent_message_chunk", messageId="m", content={"type": "text", "text": words})
+        say(pair, "agent_message", messageId="m", content=[{"type": "text", "text": "hello."}])
+        say(pair, "tool_call_update", toolCallId="c", title="Make", status="in_progress")
+        say(pair, "tool_call_content_chunk", toolCallId="c", content={"type": "terminal", "terminalId": "t"})
+        say(pair, "terminal_output_chunk", terminalId="t", data="YnVpbHQK")
+        say(pair, "state_update", state="idle", stopReason="end_turn")
+        assert "result" in await pair.client.answer(id)
+        received = str([each for each in pair.client.received if each.get("method") == "session/update"])
+        assert received.count("'hel'") == received.count("'lo'") == received.count("'.'") == 1
+        assert "hello" not in received
+        assert "```\\nbuilt\\n```" in received

@@ -88,7 +88,7 @@ class NarrowingEmulator(Emulator):
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
         """Return a text chunk, and note it if its message can still be changed; None if it has another id by now."""
-        id: str = getattr(chunk, "message_id", "")
+        id = chunk.message_id
         if id and not self.narrowing.passes_text(chunk.session, chunk.kind, id):
             return None
         passed = chunk if self.inner is None else self.inner.pass_chunk(chunk)
