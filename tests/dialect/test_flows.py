@@ -161,7 +161,7 @@ def test_the_drafts_two_transcripts_with_our_client() -> None:
         use,
         dialect="draft",
         name="Field Editor",
-        version="1.85.0",
+        client_version="1.85.0",
         cwd=CWD,
         permission=choose,
         capabilities=ClientCapabilities(
@@ -293,7 +293,7 @@ def test_the_2025_flow_with_our_client() -> None:
         minted=("session_id",),
         dialect="2025.1",
         name="my-editor",
-        version="1.0.0",
+        client_version="1.0.0",
         cwd=CWD,
         mcp_servers=[server],
         capabilities=ClientCapabilities(
@@ -401,7 +401,7 @@ def test_the_crow_flow_with_our_client() -> None:
         use,
         dialect="crow",
         name="crow-ide",
-        version="0.1.0",
+        client_version="0.1.0",
         cwd=CWD,
         permission="allow",
         capabilities=ClientCapabilities(),
@@ -485,7 +485,7 @@ def test_the_banjo_flow_with_our_client() -> None:
         use,
         dialect="banjo",
         name="zed",
-        version="0.218.0",
+        client_version="0.218.0",
         cwd=CWD,
         permission="allow",
         capabilities=ClientCapabilities(
@@ -605,5 +605,11 @@ def test_a_flow_with_a_wrong_message_fails() -> None:
 
     with pytest.raises((AssertionError, ProtocolError), match="additionalDirectories"):
         as_client(
-            CROW[:4], use, dialect="crow", name="crow-ide", version="0.1.0", cwd=CWD, capabilities=ClientCapabilities()
+            CROW[:4],
+            use,
+            dialect="crow",
+            name="crow-ide",
+            client_version="0.1.0",
+            cwd=CWD,
+            capabilities=ClientCapabilities(),
         )
