@@ -3,6 +3,7 @@
     DragomanError
       ProtocolError        an error that one peer sends the other; has a kind, not only a code
         Unsayable          a message that a dialect cannot express
+        ForeignError       an error of another protocol, whose code and data are sent as they are
         StoreFault         the session store failed; the message says how, and what to do
       ConnectionFailed     the connection is lost
         TransportClosed    end of file, or the transport was closed
@@ -90,6 +91,14 @@ class Unsayable(ProtocolError):
     def __init__(self, dialect: str, what: str) -> None:
         super().__init__(Kind.CAPABILITY_UNSUPPORTED, f"the {dialect} dialect cannot express {what}", {"what": what})
         self.what = what
+
+
+class ForeignError(ProtocolError):
+    """An error of another protocol that is carried by this one (MCP): its code and data are sent as they are."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(Kind.INTERNAL_ERROR, message, data if isinstance(data, dict) else None, code=code)
+        self.raw_data = data
 
 
 class StoreFault(ProtocolError):

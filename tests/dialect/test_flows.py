@@ -412,6 +412,7 @@ def test_the_crow_flow_with_our_client() -> None:
 def test_the_crow_flow_with_our_agent() -> None:
     agent = Agent(
         "crow-acp-server",
+        mcp=False,
         title="Crow ACP Server",
         version="0.1.0",
         capabilities=AgentCapabilities(
@@ -512,6 +513,7 @@ def select(id: str, name: str, *choices: ConfigChoice, description: str | None =
 def test_the_banjo_flow_with_our_agent() -> None:
     agent = Agent(
         "banjo",
+        mcp=False,
         version="0.1.0",
         dialect="banjo",
         capabilities=AgentCapabilities(

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 from dragoman.dialect.dialects import DEFAULT_DIALECT, Dialect, load_dialect
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import with_side_data
-from dragoman.errors import KINDS, Kind, ProtocolError
+from dragoman.errors import KINDS, ForeignError, Kind, ProtocolError
 from dragoman.schema.base import Model, encode
 from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
@@ -163,6 +163,9 @@ class PeerCodec:
 
     def lower_error(self, error: ProtocolError) -> bytes:
         """Encode an error of ours with the code that this dialect gives its kind."""
+        if isinstance(error, ForeignError):
+            more = {} if error.raw_data is None else {"data": error.raw_data}
+            return encode({"code": error.code, "message": error.message, **more})
         code = self.dialect.error_codes.get(error.kind, -32603)
         data: dict[str, Any] = {**(error.data or {}), "kind": error.kind}
         if error.code is not None and self._kind_by_code.get(error.code) is None and error.kind == Kind.INTERNAL_ERROR:

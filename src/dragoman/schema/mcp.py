@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import field
+
 from dragoman.schema.base import UNSET, Maybe, Model
 
 
@@ -53,6 +55,7 @@ class McpServer(Model, kw_only=True):
     url: Maybe[str] = UNSET
     headers: Maybe[list[NameValue]] = UNSET
     server_id: Maybe[str] = UNSET
+    acp_id: Maybe[str] = field(name="id", default=UNSET)  # the oldest spelling of server_id
 
     @property
     def form(self) -> str:

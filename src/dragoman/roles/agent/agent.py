@@ -111,6 +111,7 @@ class Agent:
         self._method_handlers: dict[str, Callable[..., Any]] = {}
         self._middleware_chain: list[Middleware] = []
         self._hooks: dict[str, Callable[..., Any]] = {}
+        self._hosted: dict[str, list[Callable[..., Any]]] = {}
         self.auth_required = auth_required  # True: sessions need a login that is valid
         self.providers = {provider.id: provider for provider in providers}  # with their current configuration
         self.system_prompt_mode = system_prompt_mode  # "append" or "override": what a client's system prompt may do
@@ -212,6 +213,20 @@ class Agent:
     def list_accounts(self, function: F) -> F:
         """Decorator: return the accounts (AuthAccount) that are sent with the login status."""
         return self._register_hook("accounts", function)
+
+    # --- MCP --------------------------------------------------------------------------------------------------
+
+    def offers(self, name: str, *functions: Callable[..., Any]) -> None:
+        """Host an MCP server whose tools are these functions, for clients and for other agents (extra `mcp`)."""
+        self._hosted[name] = [*self._hosted.get(name, ()), *functions]
+
+    async def _hosted_servers(self) -> list[Any]:
+        """Return the servers that this agent hosts, a new set for each connection."""
+        if not self._hosted:
+            return []
+        from dragoman.mcp.offers import build_server
+
+        return [await asyncio.to_thread(build_server, name, each) for name, each in self._hosted.items()]
 
     # --- messages ---------------------------------------------------------------------------------------------
 

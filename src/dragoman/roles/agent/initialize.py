@@ -74,7 +74,9 @@ def _mcp_capabilities(agent: Agent) -> types.McpCapabilities:
     from dragoman.mcp.sdk import is_installed
 
     can_connect = agent.mcp and is_installed()
-    return types.McpCapabilities(http=can_connect or agent.mcp_http, sse=can_connect or agent.mcp_sse)
+    return types.McpCapabilities(
+        http=can_connect or agent.mcp_http, sse=can_connect or agent.mcp_sse, acp=True if can_connect else UNSET
+    )
 
 
 def _prompt_side_data(agent: Agent, dialect: Dialect) -> Any:

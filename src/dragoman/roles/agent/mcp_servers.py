@@ -7,25 +7,33 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from dragoman.dialect.side_data import side_data_of
+from dragoman.engine.connection import Connection
 from dragoman.errors import DragomanError
+from dragoman.mcp.calls import McpCalls
 from dragoman.mcp.channel import Channel
 from dragoman.mcp.connection import ServerSettings
+from dragoman.mcp.offers import OfferedServer
 from dragoman.mcp.results import McpPrompt
 from dragoman.mcp.sdk import ServerFailed
 from dragoman.mcp.servers import direct_channel
 from dragoman.mcp.toolbox import Toolbox
 from dragoman.policy.redaction import is_secret_name
 from dragoman.schema.elicitation import ElicitationSchema
-from dragoman.schema.mcp import McpServer
+from dragoman.schema.mcp import McpForm, McpServer
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.session import Session
 
+_calls: WeakKeyDictionary[Connection, McpCalls] = WeakKeyDictionary()
 _tasks: set[asyncio.Task[Any]] = set()
 
 ACCEPT, DECLINE = "accept", "decline"
@@ -59,7 +67,24 @@ async def open_toolbox(
 
 def channel_of(session: Session, server: McpServer, report: Callable[[str], None]) -> Channel:
     """Return how a server of this session is reached."""
-    return direct_channel(server, session.cwd, report)
+    if server.form != McpForm.ACP:
+        return direct_channel(server, session.cwd, report)
+    address = side_data_of(server).get("agentUrl")
+    if isinstance(address, str) and address:
+        return HostedChannel(server.name, address, str(server.server_id or server.name))
+    if isinstance(server.server_id, str):
+        return mcp_calls(session.connection).channel(server.name, server.server_id)
+    if isinstance(server.acp_id, str):
+        return mcp_calls(session.connection).channel(server.name, server.acp_id, spelling="acp_id")
+    raise ServerFailed(server.name, "its entry has no serverId")
+
+
+def mcp_calls(connection: Connection, servers: Iterable[OfferedServer] = ()) -> McpCalls:
+    """Return the calls of MCP over this connection."""
+    found = _calls.get(connection)
+    if found is None:
+        found = _calls[connection] = McpCalls(lambda: connection, servers)
+    return found
 
 
 async def elicit(session: Session, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -96,3 +121,50 @@ def parse_command(text: str, prompts: Sequence[McpPrompt]) -> tuple[McpPrompt, d
     if len(words) > len(names) > 0:  # the last argument takes the rest
         words = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])]
     return known, dict(zip(names, words, strict=False))
+
+
+class HostedChannel:
+    """A server that another agent hosts, at an address of the user's hosts or on this machine."""
+
+    def __init__(self, name: str, address: str, server_name: str) -> None:
+        self.failure = ""
+        self._name = name
+        self._address = address
+        self._server_name = server_name
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[tuple[Any, Any]]:
+        """Connect to the other agent and give the streams of its server."""
+        from dragoman.roles.client.connect import connect
+
+        url, token = self._resolve()
+        async with connect(url, token=token, reconnect_timeout=0) as agent:
+            async with agent.hosted_channel(self._server_name).open() as streams:
+                yield streams
+
+    def _resolve(self) -> tuple[str, str]:
+        """Return the url and the token; a host that the user did not configure gets no connection."""
+        from dragoman.config.config_file import load_config
+        from dragoman.config.host_tokens import read_token
+        from dragoman.config.paths import user_paths
+
+        url, is_local = agent_address(self._address)
+        if not url:
+            raise ServerFailed(self._name, f"{self._address!r} is not an address; write acp://HOST[:PORT][/PATH]")
+        configured = {host.url.rstrip("/"): host for host in load_config(user_paths().config_file).hosts.values()}
+        host = configured.get(url.rstrip("/"))
+        if host is not None:
+            return url, read_token(host, {})
+        if not is_local:
+            raise ServerFailed(self._name, f"{url} is not one of your hosts; add it with: dragoman hosts add")
+        return url, ""
+
+
+def agent_address(address: str) -> tuple[str, bool]:
+    """Return the url of acp://HOST[:PORT][/PATH], and whether it is on this machine. Credentials in it are refused."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("acp", "ws", "wss", "http", "https") or not parts.hostname or "@" in parts.netloc:
+        return "", False
+    is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    scheme = parts.scheme if parts.scheme != "acp" else "ws" if is_local else "wss"
+    return f"{scheme}://{parts.netloc}{parts.path}", is_local

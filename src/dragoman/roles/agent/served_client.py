@@ -86,6 +86,9 @@ class ServedClient:
         self.prompt_calls = PromptCalls(self)
         served = {name: make_handler(function) for name, function in self._method_table().items()}
         served.setdefault("session/prompt", self.prompt_calls.prompt)
+        if agent.mcp:
+            for name in ("mcp/message", "_mcp/request"):
+                served.setdefault(name, self._handle_mcp)
         handlers = {name: self._with_checks(name, handler) for name, handler in served.items()}
         for name in _OPEN_METHODS:
             handlers[name] = self._with_commands_update(name, handlers[name])
@@ -162,6 +165,23 @@ class ServedClient:
             kind = Kind.METHOD_NOT_FOUND if incoming.row is None else Kind.CAPABILITY_UNSUPPORTED
             message = f"this agent does not support {incoming.method}"
             done(None, ProtocolError(kind, message, {"method": incoming.method}))
+
+    def _handle_mcp(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        """Handle a message of MCP over ACP: for a server that the agent hosts, or from one that the client offers."""
+        from dragoman.mcp.sdk import is_installed
+
+        if not is_installed():
+            self.reject_unknown(incoming, done)
+            return None
+        return self._pass_to_mcp(incoming, done)
+
+    async def _pass_to_mcp(self, incoming: Incoming, done: DoneCallback) -> None:
+        from dragoman.roles.agent.mcp_servers import mcp_calls
+
+        calls = mcp_calls(self.connection, await self.agent._hosted_servers())
+        work = calls.handlers()[incoming.method](incoming, done)
+        if work is not None:
+            await work
 
     # --- wrappers of handlers ---------------------------------------------------------------------------------
 

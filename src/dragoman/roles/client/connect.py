@@ -15,6 +15,7 @@ from dragoman.dialect.dialects import dialect_of_version
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.roles.client.callbacks import AskElicitation, AskPermission, LoginRunner, UserCallbacks
 from dragoman.roles.client.dial import Dialer
+from dragoman.roles.client.offers import Functions
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import SessionSettings
 from dragoman.roles.client.workspace import WorkspaceAccess
@@ -65,6 +66,9 @@ class connect:
     command in a terminal, for agents that let the user log in there. `workspace` gives the agent files and terminals.
     `on` maps other methods of the agent to functions. `capabilities` replaces the capabilities that follow from these.
 
+    `tools` are functions that the agent can use in its sessions. They are the tools of an MCP server `client`, or with
+    a mapping the tools of several servers by name (extra `mcp`).
+
     `initialize_timeout` limits the wait for initialize, `timeout` that for every other request but a prompt. A turn
     without an update for `idle_timeout` seconds is cancelled. `mcp_servers` go to agents that take them at initialize
     (2025.1); other agents get those of each session. `trace` is a new file for a recording of all messages (`dragoman
@@ -91,6 +95,7 @@ class connect:
         on: Mapping[str, Callable[[Any], Any]] | None = None,
         capabilities: types.ClientCapabilities | None = None,
         mcp_servers: Sequence[McpServer] = (),
+        tools: Functions = (),
         report: Callable[[str], None] | None = None,
         stderr: Callable[[bytes], None] | None = None,
         initialize_timeout: float = 60.0,
@@ -139,7 +144,7 @@ class connect:
         )
         settings = SessionSettings(timeout=timeout, idle_timeout=idle_timeout)
         log = None if store is None else _log_settings(store, on_entry)
-        self._agent = RemoteAgent(dialer, callbacks, workspace, on or {}, terminal_login, settings, log)
+        self._agent = RemoteAgent(dialer, callbacks, workspace, on or {}, terminal_login, settings, log, tools=tools)
         self._agent._handle_host_turns()
 
     async def __aenter__(self) -> RemoteAgent:

@@ -89,7 +89,7 @@ class OpenSessions:
         connection = await self._agent._connection_for_cwd(params.cwd)
         await connection.request(
             "session/new",
-            params,
+            await self._agent._with_tools(params, connection),
             timeout=self._settings.timeout,
             on_result=lambda result: on_opened(connection, result),
         )
@@ -127,7 +127,8 @@ class OpenSessions:
             sessions.append(self._create(result.session_id, "session/fork", params, connection, origin=origin))
             self._add_opened(sessions[0], result)
 
-        await connection.request("session/fork", params, timeout=self._settings.timeout, on_result=on_opened)
+        sent = await self._agent._with_tools(params, connection)
+        await connection.request("session/fork", sent, timeout=self._settings.timeout, on_result=on_opened)
         return sessions[0]
 
     async def reopen(
@@ -146,7 +147,8 @@ class OpenSessions:
         self.by_id[session.id] = session
         self._deliver_early_updates(session)
         try:
-            self._apply_open_result(session, await self._agent.request(method, params))
+            sent = await self._agent._with_tools(params, self._agent.connection)
+            self._apply_open_result(session, await self._agent.request(method, sent))
         except BaseException:
             if before is not None:
                 self.by_id[params.session_id] = before

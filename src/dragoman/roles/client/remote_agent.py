@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import UNSET
 
@@ -15,6 +16,7 @@ from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handl
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.client.callbacks import LoginRunner, UserCallbacks, run_login
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
+from dragoman.roles.client.offers import Functions, ToolOffers
 from dragoman.roles.client.open_sessions import OpenSessions, open_params
 from dragoman.roles.client.session import ClientSession, SessionSettings
 from dragoman.roles.client.workspace import AgentWorkspace, WorkspaceAccess
@@ -28,7 +30,11 @@ from dragoman.schema.providers import DisableProviderParams, ListProvidersParams
 from dragoman.schema.update import UpdateParams
 
 if TYPE_CHECKING:
+    from dragoman.mcp.connection import ServerConnection
+    from dragoman.mcp.over_acp import AcpChannel
     from dragoman.roles.client.logged_sessions import ContinuedSession, LogSettings
+
+P = TypeVar("P")
 
 # The notification by which a host says which turn runs, and which one is ours (docs/rooms.md).
 HOST_TURN_METHOD = "_dragoman/turn"
@@ -51,6 +57,7 @@ class RemoteAgent:
         settings: SessionSettings = SessionSettings(),  # noqa: B008  (immutable)
         log: LogSettings | None = None,
         fallback: Handler | None = None,
+        tools: Functions = (),
     ) -> None:
         """`log` says how sessions are logged, `fallback` handles methods that nothing else handles."""
         self.on_secrets: Callable[[Iterable[str]], None] = lambda secrets: None  # gets credentials, to redact them
@@ -72,6 +79,8 @@ class RemoteAgent:
             # The agent must not do through a command what it may not do itself.
             self._workspace.sandbox = self._workspace.sandbox or dialer.sandbox
             self._handlers.update(self._workspace.handlers())
+        self._offers = ToolOffers(tools, lambda: self.connection)
+        self._handlers.update(self._offers.handlers())
         self._handlers.update({method: make_handler(function) for method, function in on.items()})
         if log is not None:
             from dragoman.roles.client.logged_sessions import SessionLogs, with_use_logging
@@ -105,6 +114,7 @@ class RemoteAgent:
 
     async def start(self, params: InitializeParams) -> None:
         """Start the agent and send initialize. `connect` does this."""
+        await self._offers.start()
         self._use_agent(await self._dialer.start(params, self._handlers, self._fallback))
 
     def _use_agent(self, connected: ConnectedAgent) -> None:
@@ -120,6 +130,18 @@ class RemoteAgent:
             connection.sender.on_translation_note = partial(logs.note_translation_loss, connection)
         if connection.failure is not None:
             self._on_connection_lost(connection, connection.failure)
+
+    async def _with_tools(self, params: P, connection: Connection) -> P:
+        """Return the params that open a session, with the functions of `tools` as MCP servers."""
+        return await self._offers.declare(params, connection) if self._offers else params
+
+    def mcp_server(self, name: str) -> AbstractAsyncContextManager[ServerConnection]:
+        """Connect to an MCP server that the agent hosts: `async with agent.mcp_server("notes") as server:`."""
+        return self._offers.open_hosted(name)
+
+    def hosted_channel(self, name: str) -> AcpChannel:
+        """Return the channel to an MCP server that the agent hosts, for an MCP client of your own."""
+        return self._offers.hosted_channel(name)
 
     async def _connection_for_cwd(self, cwd: str) -> Connection:
         """Return the connection for sessions in this folder: in 2025.1 each folder has its own process."""
@@ -368,6 +390,7 @@ class RemoteAgent:
             self._closing = True
             if self._sessions.logs is not None:
                 await self._sessions.logs.close()
+            await self._offers.close()
             if self._workspace is not None:
                 await self._workspace.close()
             await self._dialer.close()
