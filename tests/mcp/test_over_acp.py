@@ -204,7 +204,7 @@ class RawProvider:
 
 @pytest.mark.item("BR-09", "OFF-04")
 @pytest.mark.parametrize("spelling", ["server", "connection", "acp_id"])
-async def test_an_agent_speaks_the_spelling_of_its_client(spelling: str) -> None:
+async def test_an_agent_uses_the_spelling_of_its_client(spelling: str) -> None:
     ours, theirs = memory_pair()
     connection = everything().start_connection(theirs)
     client = Peer(ours)

@@ -52,7 +52,6 @@ class OfferedServer:
     async def request(self, method: str, params: Mapping[str, Any] | None, notify: Notify) -> dict[str, Any]:
         """Serve one request of the modern era; raise ForeignError for an error of MCP, HandlerFailed for a fault."""
         from mcp.shared.exceptions import MCPError
-        from pydantic import ValidationError
 
         check_envelope(params)
         serve = await self._started()
@@ -60,7 +59,7 @@ class OfferedServer:
             answer = await serve(_RequestContext(params, notify), method, params)
         except MCPError as error:
             raise ForeignError(error.code, error.message, error.data) from None
-        except ValidationError as error:
+        except ValueError as error:  # the params do not fit the method
             raise ForeignError(INVALID_PARAMS, "Invalid request parameters", str(error)) from None
         except Exception as error:
             raise HandlerFailed(str(error) or type(error).__name__) from error

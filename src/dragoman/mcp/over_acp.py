@@ -20,7 +20,7 @@ from dragoman.mcp.sdk import load
 from dragoman.schema.mcp import ConnectMcpParams, DisconnectMcpParams, DraftMcpRequestParams, MessageMcpParams
 
 # Errors by which a peer says that it has no such method or form.
-_NOT_SPOKEN = frozenset({Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED})
+_NO_SUCH_FORM = frozenset({Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED})
 
 # How long the peer may take to close a connection; nothing depends on its answer. Seconds.
 _DISCONNECT_TIMEOUT = 2.0
@@ -178,10 +178,10 @@ class AcpChannel:
     def _falls_back(self, failed: Any, error: ProtocolError) -> bool:
         """Choose the next spelling after this error; return whether there is one."""
         names_connection = "connectionid" in f"{error.message} {error.data}".lower()
-        if failed == self._send_by_server and (error.kind in _NOT_SPOKEN or names_connection):
+        if failed == self._send_by_server and (error.kind in _NO_SUCH_FORM or names_connection):
             self._send = self._send_by_connection
             return True
-        if failed == self._send_by_connection and error.kind in _NOT_SPOKEN:
+        if failed == self._send_by_connection and error.kind in _NO_SUCH_FORM:
             self._send = self._send_by_name
             self._routes.names[self._name] = (self._deliver, self._ask_sdk)
             return True

@@ -225,3 +225,8 @@ def find_method(side: Side, name: str) -> Method | None:
 def methods_that(*effects: Effect) -> frozenset[str]:
     """The names of the methods with one of these effects."""
     return frozenset(row.name for row in METHODS.values() if row.effect in effects)
+
+
+def mcp_methods(side: Side) -> list[str]:
+    """Return the methods of MCP over ACP that a side receives."""
+    return [name for receiver, name in METHODS if receiver is side and name.lstrip("_").startswith("mcp/")]

@@ -25,7 +25,7 @@ from dragoman.roles.agent.prompt import PromptCalls
 from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.session_calls import SessionCalls
 from dragoman.schema.initialize import AgentCapabilities
-from dragoman.schema.methods import find_method, methods_that
+from dragoman.schema.methods import find_method, mcp_methods, methods_that
 from dragoman.schema.side import Side
 from dragoman.wire.envelope import Id
 
@@ -87,7 +87,7 @@ class ServedClient:
         served = {name: make_handler(function) for name, function in self._method_table().items()}
         served.setdefault("session/prompt", self.prompt_calls.prompt)
         if agent.mcp:
-            for name in ("mcp/message", "_mcp/request"):
+            for name in mcp_methods(Side.AGENT):
                 served.setdefault(name, self._handle_mcp)
         handlers = {name: self._with_checks(name, handler) for name, handler in served.items()}
         for name in _OPEN_METHODS:

@@ -16,6 +16,8 @@ import msgspec
 from dragoman.engine.incoming import Handler
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.mcp import McpForm, McpServer
+from dragoman.schema.methods import mcp_methods
+from dragoman.schema.side import Side
 
 if TYPE_CHECKING:
     from dragoman.engine.connection import Connection
@@ -57,7 +59,7 @@ class ToolOffers:
         def handle(method: str) -> Handler:
             return lambda incoming, done: self._started().handlers()[method](incoming, done)
 
-        return {method: handle(method) for method in ("mcp/connect", "mcp/disconnect", "mcp/message", "_mcp/request")}
+        return {method: handle(method) for method in mcp_methods(Side.CLIENT)}
 
     def _started(self) -> McpCalls:
         if self._calls is None:
