@@ -53,8 +53,10 @@ def test_every_example_is_tested() -> None:
         "notes_agent",
         "add_note",
         "no_passwords",
-        "serve_http",
-    }  # the last in test_remote_example.py
+        "serve_http",  # in test_remote_example.py
+        "offer_tools",  # in test_mcp_examples.py
+        "use_tools",
+    }
     assert {path.stem for path in EXAMPLES.glob("*.py") if not path.stem.startswith("test_")} == tested
 
 

@@ -48,6 +48,8 @@ class ToolOffers:
 
     async def start(self) -> None:
         """Build the servers; the MCP SDK is imported in a thread."""
+        if not self._functions:
+            return
         from dragoman.mcp.offers import build_server
 
         for name, functions in self._functions.items():

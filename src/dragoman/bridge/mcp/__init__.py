@@ -1,0 +1,1 @@
+"""Any ACP agent as an MCP server."""

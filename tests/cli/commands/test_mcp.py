@@ -1,0 +1,43 @@
+"""`dragoman mcp`: the user's MCP servers are added, listed, tested and removed, without showing a credential."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.commands.mcp import main
+from tests.mcp.servers import BARE, KEY
+
+
+@pytest.fixture(autouse=True)
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def test_a_server_is_added_listed_tested_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", "bare", "--env", f"KEY={KEY}", "--", sys.executable, "-S", BARE]) == 0
+    assert main(["add", "web", "--url", "https://x.example/mcp", "--header", f"Authorization=Bearer {KEY}"]) == 0
+    main(["path"])
+    path = capsys.readouterr().out.splitlines()[-1]
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert main(["list", "--json"]) == 0
+    listed = capsys.readouterr().out
+    assert [(row["name"], row["type"]) for row in json.loads(listed)["servers"]] == [("bare", "stdio"), ("web", "http")]
+    assert main(["test", "bare", "--json"]) == 0
+    shown = capsys.readouterr().out
+    (row,) = json.loads(shown)["servers"]
+    assert "echo" in row["tools"]
+    assert KEY not in listed + shown
+    assert main(["remove", "bare"]) == 0
+    assert main(["remove", "bare"]) == 1
+
+
+def test_a_server_that_fails_is_named_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["add", "gone", "--", "no-such-program"])
+    assert main(["test"]) == 1
+    assert "no such command on PATH" in capsys.readouterr().out
