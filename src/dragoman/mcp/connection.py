@@ -29,7 +29,7 @@ from dragoman.mcp.results import (
     read_result,
     read_tool,
 )
-from dragoman.mcp.sdk import ServerFailed, failure_text
+from dragoman.mcp.sdk import CODE_NO_METHOD, ServerFailed, failure_text
 from dragoman.policy.redaction import Redactor
 from dragoman.schema.content import EmbeddedResource, TextContent
 
@@ -191,7 +191,6 @@ class ServerConnection:
             lambda client, cursor: client.list_resource_templates(cursor=cursor),
             "resourceTemplates",
             read,
-            is_optional=True,
         )
         return [*resources, *templates]
 
@@ -209,7 +208,6 @@ class ServerConnection:
         fetch: Callable[[Client, str | None], Awaitable[Any]],
         member: str,
         read: Callable[[Any, int], T | None],
-        is_optional: bool = False,
     ) -> list[T]:
         """Return all pages of a list."""
         if member in self._lists:
@@ -220,7 +218,7 @@ class ServerConnection:
         found: list[T] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = await self._ask(lambda cursor=cursor: fetch(client, cursor), LIST_TIMEOUT, is_optional)  # type: ignore[misc]
+            page = await self._ask(lambda cursor=cursor: fetch(client, cursor), LIST_TIMEOUT, is_list=True)  # type: ignore[misc]
             if page is None:
                 break
             entries = (read(entry, len(found)) for entry in page.get(member, ()))
@@ -275,8 +273,8 @@ class ServerConnection:
             raise self.failure or self._fail("it is not connected")
         return self._client
 
-    async def _ask(self, send: Callable[[], Awaitable[Any]], timeout: float, is_optional: bool = False) -> Any:
-        """Send a request and return the JSON of its result; raise ServerFailed, or return None if it is optional."""
+    async def _ask(self, send: Callable[[], Awaitable[Any]], timeout: float, *, is_list: bool = False) -> Any:
+        """Send a request and return the JSON of its result; None for a list that the server lacks. Raise ServerFailed."""
         try:
             async with asyncio.timeout(timeout) as deadline:
                 self._deadlines.add(deadline)
@@ -287,7 +285,7 @@ class ServerConnection:
         except TimeoutError:
             raise ServerFailed(self.name, f"it did not answer within {timeout:g} seconds") from None
         except (Exception, BaseExceptionGroup) as error:
-            if is_optional:
+            if is_list and getattr(error, "code", None) == CODE_NO_METHOD:
                 return None
             if self.channel.failure:
                 raise self._fail(self.channel.failure) from None

@@ -25,6 +25,17 @@ _NO_SUCH_FORM = frozenset({Kind.METHOD_NOT_FOUND, Kind.CAPABILITY_UNSUPPORTED})
 # How long the peer may take to close a connection; nothing depends on its answer. Seconds.
 _DISCONNECT_TIMEOUT = 2.0
 
+_NO_METHOD = -32601
+
+# What a server without server/discover is taken to offer; a list that it does not have is empty.
+_DISCOVERED: dict[str, Any] = {
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+    "resultType": "complete",
+    "ttlMs": 0,
+    "cacheScope": "private",
+}
+
 Deliver = Callable[[str, dict[str, Any] | None], None]
 Ask = Callable[[str, dict[str, Any] | None], Awaitable[Any]]
 
@@ -205,6 +216,8 @@ class AcpChannel:
         error = answer.get("error") if isinstance(answer, dict) else None
         if not isinstance(error, dict) or not isinstance(error.get("code"), int):
             raise ForeignError(-32603, "the answer to mcp/message has neither result nor error")
+        if method == "server/discover" and error["code"] == _NO_METHOD:
+            return _DISCOVERED  # the spelling has one version only, so the server need not be asked
         raise ForeignError(error["code"], str(error.get("message", "")), error.get("data"))
 
     async def _send_by_connection(self, method: str, params: Any) -> Any:

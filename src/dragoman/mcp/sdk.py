@@ -16,8 +16,8 @@ from dragoman.errors import DragomanError
 
 HOW_TO_INSTALL = "MCP servers need the MCP SDK; install it with: pip install 'dragoman[mcp]'"
 
-# Codes of the SDK's own errors (docs/protocol/mcp.md#sdk).
-CODE_CLOSED, CODE_TIMEOUT = -32000, -32001
+# A closed connection (docs/protocol/mcp.md#sdk), and a method that the server does not have.
+CODE_CLOSED, CODE_NO_METHOD = -32000, -32601
 
 # Loggers of the SDK, one of which has a name that others use too. It logs a line of noise on a server's stdout as an
 # exception with its text, which may hold a credential. We report such lines ourselves.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.errors import ProtocolError
+from dragoman.mcp.names import server_keys
 from dragoman.policy.decision import ASK, DENY, Decision, DecisionSource, Verdict
 from dragoman.policy.grants import Scope, build_grant
 from dragoman.policy.permission_options import option_meaning
@@ -43,12 +44,19 @@ class SessionPaths:
         session = self.find_session(session_id)
         return msgspec.structs.replace(
             question,
+            server=self._server_name(question.server, session),
             agent=self.agent_name,
             session=session_id,
             roots=self.resolved_roots(session_id),
             mode=mode,
             agent_mode=(session.mode or "") if session is not None else "",
         )
+
+    @staticmethod
+    def _server_name(key: str, session: ClientSession | None) -> str:
+        """Return the name that the user gave an MCP server: in the name of a tool it has only some characters."""
+        names = [server.name for server in session.mcp_servers] if session is not None and key else []
+        return next((name for name, each in server_keys(names).items() if each == key), key)
 
     def resolved_roots(self, session_id: str) -> tuple[str, ...]:
         """Return the folders of a session, resolved."""
