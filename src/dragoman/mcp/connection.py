@@ -274,7 +274,7 @@ class ServerConnection:
         return self._client
 
     async def _ask(self, send: Callable[[], Awaitable[Any]], timeout: float, *, is_list: bool = False) -> Any:
-        """Send a request and return the JSON of its result; None for a list that the server lacks. Raise ServerFailed."""
+        """Send a request and return the JSON of its result, None for a list that the server lacks."""
         try:
             async with asyncio.timeout(timeout) as deadline:
                 self._deadlines.add(deadline)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman import Agent, Guard, Turn
+from dragoman import Agent, Turn
 from dragoman.policy.decide import Policy
 from dragoman.policy.parse import parse_rule_file
+from dragoman.roles.client.permission.guard import Guard
 from dragoman.testing import connect_in_memory
 from tests.mcp.servers import bare
 
