@@ -49,6 +49,7 @@ async def test_a_killed_agent_leaves_no_server(tmp_path: Path) -> None:
         parent = int(Path(f"/proc/{started[0]}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(parent, signal.SIGKILL)
         await wait_for(lambda: not any(_is_alive(pid) for pid in started))
+    assert len(started) == 2
 
 
 def _is_alive(pid: int) -> bool:

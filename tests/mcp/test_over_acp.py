@@ -384,4 +384,5 @@ async def test_an_agent_without_mcp_over_acp_gets_an_address_or_a_command(http: 
 async def test_an_offered_server_ends_with_its_connection() -> None:
     async with connect_in_memory(everything(), tools=[add]) as agent:
         await agent.open_session("/")
+        assert [task for task in asyncio.all_tasks() if "MCP" in task.get_name()]
     await wait_for(lambda: not [task for task in asyncio.all_tasks() if "MCP" in task.get_name()])
