@@ -211,6 +211,25 @@ def test_a_lock_installs_the_same_bytes_elsewhere(user: User, monkeypatch: pytes
     assert "the lock says SHA-256" in user.err
 
 
+@pytest.mark.item("RG-16")
+def test_archives_of_a_folder_install_without_a_network(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    user.publish(binary_entry(user.site))
+    assert user.install("small") == 0
+    lock, folder = str(user.folder / "team.lock"), str(user.folder / "usb")
+    assert user.run("lock", lock, "--fetch", folder) == 0
+    set_environment(user.folder / "elsewhere", user.site, monkeypatch)
+    before = len(user.site.requests)
+    words = ["install", "--lock", lock, "--offline", "--yes"]
+    assert user.run(*words, refresh=False) == 7
+    assert user.run(*words, "--from", folder, refresh=False) == 0, user.err
+    assert len(user.site.requests) == before
+    [archive] = Path(folder, "downloads").iterdir()
+    archive.write_bytes(b"other bytes")
+    set_environment(user.folder / "third", user.site, monkeypatch)
+    assert user.run(*words, "--from", folder, refresh=False) == 7  # it is not the archive that was locked
+    assert user.listed() == []
+
+
 @needs_npm
 def test_the_doctor_checks_tools_registries_and_agents(user: User) -> None:
     user.publish(binary_entry(user.site))

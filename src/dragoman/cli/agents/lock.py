@@ -30,7 +30,8 @@ Writes the exact files of your installed agents with their hashes, so that
 others get the same bytes: dragoman agents install --lock agents.lock. The lists
 of packages are in agents.lock.d; commit both. --check compares instead, and
 ends with 1 if something differs. --fetch also copies the archives of binary
-agents into a folder, which `install --lock` can use without a network.
+agents into a folder, which `install --lock FILE --from DIR` uses without a
+network; npm and PyPI agents come from the caches of npm and uv.
 
 {EXIT_CODES_HELP}
 
@@ -45,7 +46,7 @@ def run(name: str, arguments: list[str]) -> int:
     parser = RegistryParser(name, "[FILE] [OPTIONS]", "Lock the installed agents for a team.", HELP)
     parser.add_argument("file", nargs="?", default=DEFAULT_FILE, metavar="FILE", help=f"the lock ({DEFAULT_FILE})")
     parser.add_flag("--check", "compare the installed agents with the lock")
-    parser.add_value("--fetch", "DIR", "copy downloads and the index into this folder", default="")
+    parser.add_value("--fetch", "DIR", "copy the archives into this folder", default="")
     options = parser.read_options(arguments)
     return run_reported(parser, options, lambda: _check(options) if options.check else _write(options))
 
