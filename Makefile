@@ -60,6 +60,10 @@ fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per d
 	DRAGOMAN_FUZZ_FRAMES=$(or $(FRAMES),2000000) DRAGOMAN_FUZZ_SEED=$(or $(SEED),random) \
 		$(BIN)/python -m pytest -n $(JOBS) tests/fuzz
 
+walk-run: $(VENV)/.dev ## v2 peers that do anything legal in any order, 100,000 steps a seed; STEPS, SEEDS=...
+	DRAGOMAN_WALK_STEPS=$(or $(STEPS),100000) DRAGOMAN_WALK_SEED="$(or $(SEEDS),1 2 3 4)" \
+		$(BIN)/python -m pytest -n $(JOBS) --timeout 600 tests/dialect/test_v2_walk.py
+
 kill-run: $(VENV)/.dev ## kill agent, client and writer with -9, KILLS=200 times, fill disks: nothing acknowledged is lost
 	$(BIN)/python -m tests.store.kill_run.run --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 

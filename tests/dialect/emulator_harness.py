@@ -74,7 +74,7 @@ class EmulatorHarness:
         session_ids: SessionIds | None = None,
         narrows: bool = False,
     ) -> None:
-        numbers = iter(range(1, 100))
+        numbers = iter(range(1, 1_000_000))
         self.spelling = load_dialect(name)
         settings = EmulatorSettings(
             cwd=cwd,
