@@ -46,7 +46,7 @@ class WalkingAgent:
 
     def step(self) -> None:
         self.random.choice(
-            (self.prompt, self.begin, self.tell, self.tell, self.answer, self.show, self.end, self.refuse, self.setup)
+            (self.prompt, self.begin, self.run, self.tell, self.answer, self.show, self.end, self.refuse, self.setup)
         )()
 
     def prompt(self) -> None:
@@ -60,6 +60,8 @@ class WalkingAgent:
     def begin(self) -> None:
         if self.current is None and self.waiting and self.waiting[0] is self.unanswered[0]:
             self.current = self.waiting.pop(0)
+
+    def run(self) -> None:
         if self.current is not None and not self.is_running:
             self.is_running = True
             self.agent.state("running")
@@ -109,7 +111,7 @@ class WalkingAgent:
 
     def finish(self) -> None:
         while self.waiting or self.current or self.unanswered:
-            for act in (self.begin, self.end, self.answer):
+            for act in (self.begin, self.run, self.end, self.answer):
                 act()
 
     def check(self) -> None:
