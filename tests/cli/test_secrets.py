@@ -132,3 +132,23 @@ def test_remembered_permissions_contain_no_secret(tmp_path: Path, work: Path) ->
     assert leaks(stored_text(tmp_path, but="sessions.db")) == []
     assert leaks(stored_text(tmp_path), *KNOWN) == []
     assert os.path.exists(tmp_path / "state" / "dragoman" / "grants.json")  # printenv could be remembered
+
+
+@pytest.mark.item("BR-06", "004-56")
+def test_no_credential_of_an_mcp_server_that_echoes_it_is_printed_recorded_or_stored(
+    tmp_path: Path, work: Path
+) -> None:
+    bare = Path(__file__).parents[1] / "mcp" / "bare_server.py"
+    entry = {"command": sys.executable, "args": ["-S", str(bare)], "env": {"KEY": MCP}}
+    (work / "echoing.json").write_text(json.dumps({"mcpServers": {"bare": entry}}))
+    agent = [sys.executable, "-m", "dragoman", "agent", "everything"]
+    recording = work / "talk.ndjson"
+    printed = ""
+    for tool in ("environment", "error", "exit"):
+        command = ["--prompt", f"/call bare {tool} {{}}", "--mcp", "echoing.json", "--yes"]
+        ran = dragoman("run", *command, "--trace", str(recording), "--", *agent, cwd=work)
+        printed += ran.stdout + ran.stderr + dragoman("inspect", "show", str(recording), cwd=work).stdout
+        recording.unlink()
+    assert "[redacted]" in printed
+    assert leaks(printed, MCP) == []
+    assert leaks(stored_text(tmp_path), MCP) == []
