@@ -34,7 +34,7 @@ INITIALIZE = {
     },
 }
 
-PROGRAMS = {"guard": "guarding", "lsp": "diagnosing", "store": "storing", "host": "hosting"}
+PROGRAMS = {"guard": "guarding", "lsp": "diagnosing", "mcp": "calling", "store": "storing", "host": "hosting"}
 
 Figures = dict[str, float]
 
@@ -50,7 +50,7 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
             return {"time_ms": median(_start(kind) for _ in range(STARTS)) * 1e3}
         case "import":
             return _imports(kind)
-        case "guard" | "lsp" | "store" | "host":
+        case "guard" | "lsp" | "mcp" | "store" | "host":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _ours(job, kind, Path(folder).resolve())
         case "command":
