@@ -78,7 +78,7 @@ fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host ki
 	done
 	$(BIN)/python -m tests.host.hostile.run --garbage $(or $(GARBAGE),100000) $(if $(SEED),--seed $(SEED))
 
-interop: $(VENV)/.dev $(SDK) ## nine real agents and a real client, installed and driven; then docs/matrix.md is written
+interop: $(VENV)/.dev $(SDK) ## eleven real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop
 	$(BIN)/python -m interop.language_servers
 	$(if $(ONLY),,$(BIN)/python -m interop.installs)

@@ -169,12 +169,14 @@ def continue_session(drive: Drive, way: str, hidden: tuple[str, ...] = ()) -> st
 
 
 def can_load(introduction: dict[str, Any]) -> bool:
-    """Whether initialize offered to load sessions."""
+    """Whether initialize offered to load sessions; v2 has only resume."""
     return bool((introduction.get("agentCapabilities") or {}).get("loadSession"))
 
 
 def can_resume(introduction: dict[str, Any]) -> bool:
-    """Whether initialize offered to resume sessions."""
+    """Whether initialize offered to resume sessions; in v2 every agent with sessions can."""
+    if "session" in (introduction.get("capabilities") or {}):
+        return True
     offered = (introduction.get("agentCapabilities") or {}).get("sessionCapabilities") or {}
     return offered.get("resume") is not None
 

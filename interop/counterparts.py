@@ -192,6 +192,22 @@ AGENTS: tuple[Counterpart, ...] = (
         lambda _: {"SDK_VERSION": "2.4.0"},
         peer="sdk_agent.mjs",
     ),
+    # The next version of the protocol; an agent of the SDKs' v2 speaks no other.
+    Counterpart(
+        "python-sdk-v2",
+        "PyPI",
+        ("agent-client-protocol==1.0.0rc3",),
+        lambda place: [place.python, str(place.folder / "sdk_agent_v2.py")],
+        peer="sdk_agent_v2.py",
+    ),
+    Counterpart(
+        "typescript-sdk-v2",
+        "npm",
+        ("@agentclientprotocol/sdk@2.4.0",),
+        lambda place: ["node", str(place.folder / "sdk_agent_v2.mjs")],
+        lambda _: {"SDK_VERSION": "2.4.0"},
+        peer="sdk_agent_v2.mjs",
+    ),
 )
 
 ACPX = Counterpart("acpx", "npm", ("acpx@0.19.1",), lambda place: [place.npm("acpx")])

@@ -136,7 +136,7 @@ def judge_agent(
         tell(f"{counterpart.name:18} {cell.title:18} {verdict.progress_line}")
         if cell.name == "prompt" and outcomes:
             introduction = outcomes[-1].result("initialize") or {}
-            info = introduction.get("agentInfo") or {}
+            info = introduction.get("agentInfo") or introduction.get("info") or {}
             row.introduced = f"{info.get('name', '?')} {info.get('version', '?')}"
     return row
 

@@ -1,0 +1,128 @@
+"""Version 2 of the official TypeScript SDK with v1 peers, through `dragoman translate`.
+
+The Python SDK of version 2 cannot be installed next to that of version 1; `make interop` uses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dragoman.transport.process.transport import spawn
+from tests.interop.commands import EVERYTHING, HERE, RUN, node, peer, translate
+from tests.interop.remote import RemoteClient
+from tests.pairs.peers import HandClient
+from tests.pairs.words import WORDS, Json
+
+AGENT = HERE.parents[1] / "interop" / "peers" / "sdk_agent_v2.mjs"
+TIMEOUT = 30.0
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> list[str]:
+    """The command of the agent of `make interop`, with a home of its own and the SDK of these tests."""
+    program = node()
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "node_modules").symlink_to(HERE / "node_modules")
+    shutil.copy(AGENT, home)
+    return ["env", f"HOME={home}", program, str(home / AGENT.name)]
+
+
+@pytest.mark.item("V2-30")
+@pytest.mark.parametrize("dialect", ["auto", "v2"])
+def test_a_v1_client_uses_a_v2_agent_through_translate(
+    client: RemoteClient, agent: list[str], folder: Path, dialect: str
+) -> None:
+    introduction = client("start", command=translate(*agent, agent_dialect=dialect), cwd=str(folder)).result
+    assert introduction["agentInfo"]["name"] == "official TypeScript SDK, v2"
+    assert introduction["agentCapabilities"]["loadSession"] is True
+    session = client("new", cwd=str(folder)).result["sessionId"]
+
+    hello = client("prompt", session=session, text="[[say Hello from version 2]]")
+    assert (hello.text, hello.result["stopReason"]) == ("Hello from version 2", "end_turn")
+    assert hello.of("user_message_chunk") == []
+
+    note = folder.parent / "note.txt"
+    refused = client("prompt", session=session, text=f"[[write {note} words]]", answer="reject_once")
+    assert (len(refused.asked), refused.text, note.exists()) == (1, "I may not.", False)
+    assert refused.of("tool_call_update")[-1]["status"] == "failed"
+    allowed = client("prompt", session=session, text=f"[[write {note} words]]", answer="allow_once")
+    assert (len(allowed.asked), allowed.text, note.read_text()) == (1, "Written.", "words")
+    assert allowed.of("tool_call_update")[-1]["status"] == "completed"
+    shell = client("prompt", session=session, text="[[run echo from the shell]]", answer="allow_once")
+    assert "from the shell\n" in json.dumps(shell.updates).replace("\\n", "\n")
+
+    cancelled = client("prompt", session=session, text="[[slow 60]]", cancel_on="agent_message_chunk")
+    assert cancelled.result["stopReason"] == "cancelled"
+    assert client("prompt", session=session, text="[[say Again]]").text == "Again"
+    client("stop")
+
+    client("start", command=translate(*agent, agent_dialect=dialect), cwd=str(folder))
+    loaded = client("load", session=session, cwd=str(folder))
+    assert loaded.of("user_message_chunk")[0]["content"]["text"] == "[[say Hello from version 2]]"
+    assert "Hello from version 2" in client("prompt", session=session, text="[[recall]]").text
+
+
+@pytest.mark.item("V2-30")
+async def test_a_draft_client_uses_a_v2_agent_through_translate(agent: list[str], tmp_path: Path) -> None:
+    async with asyncio.timeout(TIMEOUT):
+        transport = await spawn(translate(*agent))
+        try:
+            client = HandClient(transport, WORDS["draft"])
+            await client.open(cwd=str(tmp_path))
+            await client.prompt("[[say Hello]]")
+            assert ("says", "Hello") in client.events
+            note = tmp_path / "note.txt"
+            await client.prompt(f"[[write {note} words]]")
+            assert note.read_text() == "words"
+            prompt = client.ask("session/prompt", client.words.prompt(client.session, "[[slow 60]]"))
+            await client.event(("says", "0 "))
+            method, params = client.words.cancel(client.session)
+            client.ask(method, params) if client.words.cancel_is_request else client.notify(method, params)
+            assert client.words.reason((await client.answer(prompt))["result"]) == "cancelled"
+        finally:
+            await transport.close()
+
+
+@pytest.mark.item("V2-30")
+def test_run_uses_a_v2_agent(agent: list[str], folder: Path) -> None:
+    command = [*RUN, "--json", "--dialect", "v2", "[[say Hello]]", "--", *agent]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1])["body"]["text"] == "Hello"
+
+
+@pytest.mark.item("V2-30")
+def test_a_v2_client_uses_a_v1_agent_through_translate(folder: Path) -> None:
+    command = [*peer("ts_client_v2"), str(folder), *translate(*EVERYTHING, "--dialect", "v1")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert ended.returncode == 0, ended.stderr
+    seen = json.loads(ended.stdout)
+    assert seen["introduced"]["protocolVersion"] == 2
+    assert seen["introduced"]["info"]["name"] == "everything"
+
+    turns = ("hello", "allowed", "refused", "cancelled", "again")
+    assert [seen[name]["stopReason"] for name in turns] == ["end_turn"] * 3 + ["cancelled", "end_turn"]
+    for name in turns:
+        message = next(each for each in seen[name]["updates"] if each["sessionUpdate"] == "user_message")
+        assert message["messageId"] == seen[name]["receipt"]["messageId"]
+        states = [each["state"] for each in seen[name]["updates"] if each["sessionUpdate"] == "state_update"]
+        assert states == ["running", *["requires_action", "running"] * len(seen[name]["asked"]), "idle"]
+    assert [text_of(seen[name]["updates"]) for name in ("hello", "again")] == ["hello", "again"]
+    assert [len(seen[name]["asked"]) for name in turns] == [0, 1, 1, 0, 0]
+    assert (folder / "new.txt").read_text() == "text"
+    assert not (folder / "other.txt").exists()
+    said = [each for each in seen["replayed"] if each["sessionUpdate"].startswith("user_message")]
+    assert "/echo hello" in json.dumps(said)
+    assert seen["replayed"][-1] == {"sessionUpdate": "state_update", "state": "idle"}
+
+
+def text_of(updates: list[Json]) -> str:
+    """What the agent said."""
+    return "".join(each["content"]["text"] for each in updates if each["sessionUpdate"] == "agent_message_chunk")
