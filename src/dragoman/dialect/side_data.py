@@ -16,6 +16,11 @@ from msgspec import UNSET
 from dragoman.dialect.reshape import ABSENT, INFERRED_KEY, SECRET_MEMBERS, SIDE_DATA_KEY, Json, Lowered, Object
 from dragoman.schema.base import to_json
 
+# Side data of a state that a host derives from its turns, because agents of most dialects tell none; and of the one
+# that tells a client that the turn of its own prompt begins.
+DERIVED: Final = "derived"
+OWN_TURN: Final = "ownTurn"
+
 
 def get_member(message: Any, name: str) -> Any:
     """Return a member of a message; UNSET if it is absent."""

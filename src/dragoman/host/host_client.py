@@ -15,6 +15,8 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.dialects import Dialect
+from dragoman.dialect.narrow.emulator import NarrowingEmulator
+from dragoman.dialect.narrow.narrowing import Narrowing
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.side_data import side_data_of, with_side_data
 from dragoman.engine.codec import json_values
@@ -190,15 +192,31 @@ class HostClient:
         else:
             self.connection.close_soon(error)
 
-    def send_update(self, params: Any, seq: int) -> None:
+    def narrow_updates(self) -> Narrowing | None:
+        """From now on narrow updates for this client. Return what it was told; None if it knows all updates."""
+        if self.dialect.is_wide:
+            return None
+        connection = self.connection
+        connection.narrow_updates()
+        if self._numbered_outbox is None:  # frames of official v1 cannot be shared any more
+            self.takes_shared_frames = False
+            is_closed = connection.sender.outbox.is_closed
+            connection.sender.outbox = self._numbered_outbox = NumberedOutbox(connection.transport)
+            self._numbered_outbox.is_closed = is_closed
+        emulator = connection.peer.emulator
+        assert isinstance(emulator, NarrowingEmulator)
+        return emulator.narrowing
+
+    def send_update(self, params: Any, seq: int, extra_meta: bytes = b"") -> None:
         """Send an update in another dialect, with its number where the client can find it."""
-        if self._numbered_outbox is not None:
-            self._numbered_outbox.seq = seq
+        outbox = self._numbered_outbox
+        if outbox is not None:
+            outbox.seq, outbox.extra_meta = seq, extra_meta
         try:
             self.connection.notify("session/update", params)
         finally:
-            if self._numbered_outbox is not None:
-                self._numbered_outbox.seq = None
+            if outbox is not None:
+                outbox.seq, outbox.extra_meta = None, b""
         self._unchecked_bytes += CHECK_AFTER_BYTES // 64  # an estimate; only the dialect knows the length
         if self._unchecked_bytes >= CHECK_AFTER_BYTES:
             self._check_backlog()

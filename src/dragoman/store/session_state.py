@@ -23,6 +23,18 @@ from dragoman.store.replay import decode_update
 _STATE_KINDS = (b"current_mode_update", b"config_option_update", b"available_commands_update", b"session_info_update")
 _STATE_UPDATES = tuple(b'{"sessionUpdate":"%b"' % kind for kind in _STATE_KINDS)
 
+# How updates begin that only agents of wide dialects send. Each of these agents tells states.
+_WIDE_KINDS = (
+    b"state_update",
+    b"user_message",
+    b"agent_message",
+    b"agent_thought",
+    b"tool_call_content_chunk",
+    b"terminal_update",
+    b"terminal_output_chunk",
+)
+_WIDE_UPDATES = tuple(b'{"sessionUpdate":"%b"' % kind for kind in _WIDE_KINDS)
+
 
 class Person(NamedTuple):
     """A person in a session; several clients of one kind count as one."""
@@ -56,6 +68,7 @@ class SessionState:
         self.commands: list[Any] = []
         self.title: str | None = None
         self.open_turn: str | None = None  # the turn that has started and not ended
+        self.is_wide = False  # it has updates that clients of most dialects get in another form
         self.people: set[Person] = set()  # the members, according to the log
 
     @property
@@ -91,7 +104,9 @@ class SessionState:
         self.options = [option for option in found if option is not None]
 
     def _apply_update(self, entry: RawEntry) -> None:
-        if not bytes(entry.body).startswith(_STATE_UPDATES):
+        body = bytes(entry.body)
+        if not body.startswith(_STATE_UPDATES):
+            self.is_wide = self.is_wide or body.startswith(_WIDE_UPDATES)
             return
         update = decode_update(entry.body)
         if entry.seq <= self.imported and not isinstance(update, SessionInfoUpdate):

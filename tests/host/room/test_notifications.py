@@ -31,6 +31,11 @@ def line(kind: str, body: Any, seq: int = 7, actor: str = "agent") -> RawEntry:
     return RawEntry(seq, kind, msgspec.Raw(encode(body)), actor, "t1")
 
 
+def for_all(notifications: list[Notification]) -> list[Notification]:
+    """Leave out what only clients of wide dialects get."""
+    return [notification for notification in notifications if not notification.only_wide]
+
+
 def to_v1(update: Any) -> Any:
     """Return an update in official v1."""
     body = PeerCodec(load_dialect("v1"), Side.AGENT).lower_call(UPDATE, UpdateParams(session_id="s", update=update))[1]
@@ -61,7 +66,7 @@ def test_a_shared_frame_is_the_v1_update_plus_its_number(update: Any, is_shared:
 
 def test_a_prompt_is_sent_to_all_but_its_sender_and_replayed_to_all() -> None:
     body = {"prompt": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "connection": "c1"}
-    received = live_notifications("s", line("prompt", body, actor="ann"))
+    received = for_all(live_notifications("s", line("prompt", body, actor="ann")))
     yours, *others = received
     assert (yours.only_client, yours.params["state"]) == ("c1", "yours")
     assert [(notifications.update.content.text, notifications.except_client) for notifications in others] == [
@@ -70,7 +75,9 @@ def test_a_prompt_is_sent_to_all_but_its_sender_and_replayed_to_all() -> None:
     ]
     meta = json.loads(others[0].frame or b"")["params"]["_meta"]
     assert meta == {"dragoman": {"seq": 7, "user": "ann"}}
-    assert [notifications.except_client for notifications in replay_notifications("s", line("prompt", body))] == [
+    assert [
+        notifications.except_client for notifications in for_all(replay_notifications("s", line("prompt", body)))
+    ] == [
         "",
         "",
     ]
@@ -90,13 +97,31 @@ def test_topics_are_sent_only_to_subscribers(kind: str, body: Any, method: str, 
     assert notifications.method == method
     assert notifications.topic
     assert told_of.items() <= notifications.params.items()
-    assert replay_notifications("s", line(kind, body)) == []
+    assert for_all(replay_notifications("s", line(kind, body))) == []
 
 
 def test_a_failed_turn_is_replayed_to_new_members() -> None:
     failed = {"error": {"kind": "interrupted", "message": "its host ended"}}
-    (notifications,) = replay_notifications("s", line("turn_ended", failed))
+    (notifications,) = for_all(replay_notifications("s", line("turn_ended", failed)))
     assert (notifications.method, notifications.params["error"]) == ("_dragoman/turn", failed["error"])
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"),
+    [
+        ({"stopReason": "end_turn"}, ("end_turn", "")),
+        ({"error": {"kind": "interrupted", "message": "its host ended"}}, ("error", "its host ended")),
+        ({"stopReason": "cancelled", "error": {"kind": "x", "message": "y"}}, ("cancelled", "")),
+    ],
+)
+def test_clients_that_are_told_states_are_told_each_turn(ended: dict[str, Any], expected: tuple[str, str]) -> None:
+    prompt = line("prompt", {"prompt": [{"type": "text", "text": "a"}], "connection": "c1"})
+    own, others = [it for it in live_notifications("s", prompt) if it.only_wide]
+    assert (own.update.state, own.only_client) == (others.update.state, others.except_client) == ("running", "c1")
+    assert [it.update.state for it in replay_notifications("s", prompt) if it.only_wide] == ["running"]
+    (idle,) = [it.update for it in replay_notifications("s", line("turn_ended", ended)) if it.only_wide]
+    assert idle.state == "idle"
+    assert (idle.stop_reason, idle.error["message"] if idle.error else "") == expected
 
 
 @pytest.mark.parametrize("kind", ["file", "terminal", "asked", "opened", "member", "lost", "from the future"])

@@ -113,6 +113,11 @@ class Narrowing:
             return []
         return session.calls.take_changed_content() if kind == CONTENT else session.calls.take_changed_terminals()
 
+    def drop_pending(self, session_id: str) -> None:
+        """Drop the waiting updates: the client has them already."""
+        for kind in self.pending(session_id):
+            self.take(session_id, kind)
+
     def _chunk(self, session: _Session, update: Any) -> list[Any]:
         return session.messages.chunk(update)
 

@@ -30,11 +30,18 @@ from dragoman.dialect.emulator import (
     Wait,
     Wake,
 )
-from dragoman.dialect.side_data import get_member, with_members, with_side_data
+from dragoman.dialect.side_data import get_member
 from dragoman.dialect.text_chunk import Chunk
-from dragoman.dialect.v2.client_session import ClientPrompt, ClientSession, error_object, stop_of, take_echo, text_of
+from dragoman.dialect.v2.client_session import (
+    ClientPrompt,
+    ClientSession,
+    error_object,
+    is_sign_of_work,
+    stop_of,
+    take_echo,
+    text_of,
+)
 from dragoman.dialect.v2.questions import CANCELLED_PERMISSION, Questions
-from dragoman.dialect.v2.session import COMMANDS
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import to_json
 from dragoman.schema.config import SetModeParams
@@ -44,8 +51,6 @@ from dragoman.schema.session import CloseSessionResult, ListSessionsResult, Load
 from dragoman.schema.side import Side
 from dragoman.schema.toolcall import ToolCallStatus
 from dragoman.schema.update import (
-    AgentMessage,
-    AgentThought,
     AvailableCommandsUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
@@ -67,12 +72,6 @@ INSERT_TIMEOUT: Final = 0.1
 CLOSE_TIMEOUT: Final = 5.0
 
 _OPEN_STATUSES: Final = (ToolCallStatus.PENDING, ToolCallStatus.IN_PROGRESS)
-
-_WHOLE_MESSAGES: Final = {
-    "user_message_chunk": UserMessage,
-    "agent_message_chunk": AgentMessage,
-    "agent_thought_chunk": AgentThought,
-}
 
 
 class ClientEmulator(Emulator):
@@ -172,7 +171,8 @@ class ClientEmulator(Emulator):
 
     def _insert_later(self, session: ClientSession, prompt: ClientPrompt) -> Flow:
         yield Sleep(INSERT_TIMEOUT)
-        yield from self._insert(session, prompt)
+        if session.can_insert(prompt):
+            yield from self._insert(session, prompt)
 
     def _insert(self, session: ClientSession, prompt: ClientPrompt) -> Flow:
         """Tell the client its message, answer the prompt, and tell that work runs."""
@@ -183,7 +183,7 @@ class ClientEmulator(Emulator):
         yield self._update(session, UserMessage(message_id=prompt.message_id, content=prompt.params.prompt))
         yield Reply(prompt.key, prompt.receipt)
         yield Wake(f"inserted {prompt.number}")
-        if not session.tells_state:
+        if not session.tells_state and session.state != SessionState.RUNNING:
             yield from self._tell_state(session, SessionState.RUNNING)
 
     def _end_turn(self, session: ClientSession, reason: Any, error: Any, usage: Any = UNSET) -> Flow:
@@ -251,7 +251,7 @@ class ClientEmulator(Emulator):
 
     def _ask(self, session: ClientSession, method: str, params: Any) -> Flow:
         """Ask the client; the question inserts the prompt, and the client is told that the turn waits."""
-        if session.running is not None:
+        if session.running is not None and session.can_insert(session.running):
             yield from self._insert(session, session.running)
         key = self._questions.open(session)
         yield from self._tell_waiting(session)
@@ -279,39 +279,35 @@ class ClientEmulator(Emulator):
             self._opening_count -= 1
         session = self._session(get_member(result, "session_id"))
         session.cwd, session.is_opening = params.cwd, False
-        return self._result_of_opening(session, result)
-
-    def _result_of_opening(self, session: ClientSession, result: Any) -> Any:
-        session.options.set(get_member(result, "modes"), get_member(result, "config_options"))
-        if session.options.has_any:
-            result = with_members(result, modes=UNSET, config_options=session.options.all)
-        if session.commands is not None:
-            result = with_side_data(result, **{COMMANDS: to_json(session.commands)})
-            session.commands = None
-        return result
+        return session.opening_result(result)
 
     def load_session(self, params: Any) -> Flow:
         """Replay a session; every replay ends with a state."""
         if not self._can_load:
             raise ProtocolError(Kind.INVALID_PARAMS, "the agent cannot replay a session; resume it without replayFrom")
         session = self._session(params.session_id)
-        session.cwd, session.is_closed = params.cwd, False
+        session.cwd = params.cwd
+        session.begin_reopening()
         session.ids.restart()
         session.is_replaying = True
         try:
             result = yield Pass(params)
         finally:
-            session.is_replaying = False
+            session.is_replaying = session.is_reopening = False
             session.ids.end_message()
-        yield from self._tell_state(session, SessionState.RUNNING if session.running else SessionState.IDLE)
-        return self._result_of_opening(session, result)
+        yield from self._tell_state(session, SessionState.RUNNING if session.running else session.state)
+        return session.opening_result(result)
 
     def resume_session(self, params: Any) -> Flow:
         """Resume a session without its history, by session/load if the agent has nothing else."""
         session = self._session(params.session_id)
-        session.cwd, session.is_closed = params.cwd, False
+        session.cwd = params.cwd
+        session.begin_reopening()
         if self._can_resume:
-            result = yield Pass(params)
+            try:
+                result = yield Pass(params)
+            finally:
+                session.is_reopening = False
         elif self._can_load:
             session.is_silent = True
             try:
@@ -323,11 +319,11 @@ class ClientEmulator(Emulator):
                 )
                 result = yield Deliver("session/load", load)
             finally:
-                session.is_silent = False
+                session.is_silent = session.is_reopening = False
         else:
             raise ProtocolError(Kind.METHOD_NOT_FOUND, "the agent cannot open stored sessions; start a new one")
-        yield from self._tell_state(session, SessionState.RUNNING if session.running else SessionState.IDLE)
-        return self._result_of_opening(session, result)
+        yield from self._tell_state(session, SessionState.RUNNING if session.running else session.state)
+        return session.opening_result(result)
 
     def close_session(self, params: Any) -> Flow:
         """End the turn of a session, tell its end, then close it; nothing is sent for it afterwards."""
@@ -396,7 +392,8 @@ class ClientEmulator(Emulator):
             if isinstance(update, UserMessageChunk) and take_echo(turn, update):
                 yield from self._insert(session, turn)
                 return
-            if not isinstance(update, AvailableCommandsUpdate | ConfigOptionUpdate | SessionStateUpdate):
+            session.note_own_turn(turn, update)
+            if session.can_insert(turn) and is_sign_of_work(update):
                 yield from self._insert(session, turn)
         if isinstance(update, MessageChunk):
             yield from self._chunk(session, params, update)
@@ -414,20 +411,20 @@ class ClientEmulator(Emulator):
             session.options.set_all(update.config_options)
             yield Pass(msgspec.structs.replace(params, update=ConfigOptionUpdate(config_options=session.options.all)))
         elif isinstance(update, SessionStateUpdate):
-            session.tells_state, session.state = True, update.state
-            yield Pass(params)
+            if session.note_state(update):
+                yield Pass(params)
         elif isinstance(update, AvailableCommandsUpdate) and session.is_opening:
             session.commands = update.available_commands
         elif not (session.is_replaying and isinstance(update, Notice)):
+            session.note_whole_message(update)
             yield Pass(params)
 
     def _chunk(self, session: ClientSession, params: Any, update: Any) -> Flow:
         """Send a chunk with the id of its message; a replayed message is emptied first."""
         kind = update.__struct_config__.tag
-        is_new = not session.ids.is_same_message(kind, update.message_id or "")
         id = session.ids.id_for(session.id, kind, update.message_id or "")
-        if session.is_replaying and is_new:
-            yield self._update(session, _WHOLE_MESSAGES[kind](message_id=id, content=[]))
+        if (emptied := session.begin_replayed(kind, id)) is not None:
+            yield self._update(session, emptied)
         yield Pass(msgspec.structs.replace(params, update=msgspec.structs.replace(update, message_id=id)))
 
     incoming: ClassVar[dict[str, FlowMaker]] = {

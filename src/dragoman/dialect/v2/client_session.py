@@ -8,14 +8,29 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from dragoman.dialect.side_data import DERIVED, OWN_TURN, get_member, side_data_of, with_members, with_side_data
 from dragoman.dialect.v2.message_ids import MessageIds
 from dragoman.dialect.v2.options import Options
+from dragoman.dialect.v2.session import COMMANDS
 from dragoman.dialect.v2.tables import CODES
 from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.base import to_json
 from dragoman.schema.content import TextContent
 from dragoman.schema.prompt import PromptResult, StopReason
 from dragoman.schema.toolcall import ToolCallStatus
-from dragoman.schema.update import SessionState, ToolCallProgress, ToolCallStart, UserMessageChunk
+from dragoman.schema.update import (
+    AgentMessage,
+    AgentThought,
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    SessionState,
+    SessionStateUpdate,
+    ToolCallProgress,
+    ToolCallStart,
+    UserMessage,
+    UserMessageChunk,
+    WholeMessage,
+)
 
 # Members of a tool call that a new start of the same id must clear, by their name on the wire.
 _START_MEMBERS: Final = {
@@ -28,6 +43,12 @@ _START_MEMBERS: Final = {
     "raw_output": "rawOutput",
 }
 
+_WHOLE_MESSAGES: Final[dict[str, type[WholeMessage]]] = {
+    "user_message_chunk": UserMessage,
+    "agent_message_chunk": AgentMessage,
+    "agent_thought_chunk": AgentThought,
+}
+
 
 class ClientPrompt(msgspec.Struct, eq=False):
     """A prompt of the client."""
@@ -36,6 +57,7 @@ class ClientPrompt(msgspec.Struct, eq=False):
     params: Any
     message_id: str
     echo: str  # text of the prompt that the agent may still repeat
+    is_started: bool = False  # a host says that its turn runs
     is_inserted: bool = False
     is_cancelled: bool = False
     error: ProtocolError | None = None  # why it was refused
@@ -72,9 +94,67 @@ class ClientSession(msgspec.Struct, eq=False):
     ids: MessageIds = msgspec.field(default_factory=MessageIds)
     is_opening: bool = False  # its client does not know it yet
     is_replaying: bool = False
+    is_reopening: bool = False  # states are only noted: one is told with the answer
+    is_shared: bool = False  # a host tells the turns of all its clients
+    replayed: set[tuple[str, str]] = msgspec.field(default_factory=set)  # messages that the replay has begun
     is_silent: bool = False  # a replay that nobody asked for
     is_closed: bool = False
     commands: Any = None  # that came before the answer
+
+    def begin_reopening(self) -> None:
+        """Forget the state: the session is opened again."""
+        self.is_closed, self.is_reopening = False, True
+        self.tells_state, self.state = False, SessionState.IDLE
+        self.replayed.clear()
+
+    def can_insert(self, prompt: ClientPrompt) -> bool:
+        """Return whether a sign of work can be of this prompt; in a shared session others work too."""
+        return not self.is_shared or prompt.is_started
+
+    def note_own_turn(self, prompt: ClientPrompt, update: Any) -> None:
+        """Note whether an update says that the turn of this prompt begins."""
+        if isinstance(update, SessionStateUpdate) and OWN_TURN in side_data_of(update):
+            self.is_shared = prompt.is_started = True
+
+    def note_whole_message(self, update: Any) -> None:
+        """Note a whole message: its chunks in a replay continue it."""
+        if self.is_replaying and isinstance(update, WholeMessage):
+            self.replayed.add((str(update.__struct_config__.tag), update.message_id))
+
+    def note_state(self, update: SessionStateUpdate) -> bool:
+        """Note a state; return whether the client is told."""
+        self.ids.end_message()
+        is_derived, turn = DERIVED in side_data_of(update), self.running
+        if is_derived:  # by a host, from the turns of all its clients: it says what the agent does not
+            self.is_shared = True
+            if not self.is_reopening and (update.state == self.state or (turn is not None and turn.is_inserted)):
+                return False
+        elif not self.is_reopening:
+            is_told = not self.tells_state and update.state == self.state == SessionState.RUNNING
+            self.tells_state = True
+            if is_told:
+                return False
+        self.state = update.state
+        return not self.is_reopening
+
+    def begin_replayed(self, kind: str, id: str) -> WholeMessage | None:
+        """Return the empty message that comes before the first of its chunks in a replay; None for another chunk."""
+        whole = _WHOLE_MESSAGES[kind]
+        key = str(whole.__struct_config__.tag), id
+        if not self.is_replaying or key in self.replayed:
+            return None
+        self.replayed.add(key)
+        return whole(message_id=id, content=[])
+
+    def opening_result(self, result: Any) -> Any:
+        """Return the result that opened it, with modes as an option and with the commands that came before it."""
+        self.options.set(get_member(result, "modes"), get_member(result, "config_options"))
+        if self.options.has_any:
+            result = with_members(result, modes=UNSET, config_options=self.options.all)
+        if self.commands is not None:
+            result = with_side_data(result, **{COMMANDS: to_json(self.commands)})
+            self.commands = None
+        return result
 
     def start_tool_call(self, update: ToolCallStart) -> ToolCallProgress:
         """Return the start of a tool call as a patch; an id that is used again clears what the start lacks."""
@@ -121,3 +201,10 @@ def take_echo(prompt: ClientPrompt, update: UserMessageChunk) -> bool:
         return False
     prompt.echo = prompt.echo[len(text) :]
     return True
+
+
+def is_sign_of_work(update: Any) -> bool:
+    """Return whether an update shows that the agent works on a prompt; settings and a plain idle do not."""
+    if isinstance(update, SessionStateUpdate):
+        return update.state != SessionState.IDLE or bool(update.stop_reason)
+    return not isinstance(update, AvailableCommandsUpdate | ConfigOptionUpdate)

@@ -242,6 +242,8 @@ class AgentProcess:
                 self._room.report(f"agent process: {self.process_note}")
             guard.set_agent(agent, agent_config.name)
             host.agent_catalog.note_initialized(agent_config.name, agent.initialize_result, agent.dialect)
+            if agent.connection.dialect.is_wide:
+                self._room.members.narrow_updates()
             if (user := await self.login_user()) is not None:
                 await host.accounts.replay(user, agent_config.name, agent, host.limits.open_timeout)
         except BaseException as error:

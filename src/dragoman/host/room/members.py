@@ -22,6 +22,7 @@ from dragoman.host.room.notifications import (
     Notification,
     live_notifications,
     replay_notifications,
+    running_state,
     seq_meta,
 )
 from dragoman.host.room.shown_terminals import ShownTerminals, shows_terminal
@@ -30,6 +31,7 @@ from dragoman.roles.agent.session import GATES, update_for_client
 from dragoman.schema.base import encode
 from dragoman.schema.update import AvailableCommandsUpdate, ConfigOptionUpdate, Plan, UpdateParams
 from dragoman.store.contract import Entry, EntryKind, RawEntry, decode_raw_entry
+from dragoman.store.replay import decode_update
 from dragoman.store.session_state import parse_person
 from dragoman.wire.envelope import encode_call
 
@@ -105,6 +107,8 @@ class Member(msgspec.Struct, eq=False):
         client, only = self.client, notification.only_client
         if notification.except_client == client.id or (only and only != client.id):
             return
+        if notification.only_wide and not client.dialect.is_wide:
+            return
         if notification.method != UPDATE:
             client.notify(notification)
         elif notification.frame is not None and client.takes_shared_frames:
@@ -131,7 +135,7 @@ class Member(msgspec.Struct, eq=False):
                 notification.frame = frame  # reuse it for the other members
             client.write_frame(frame)
         else:
-            client.send_update(params, notification.seq)
+            client.send_update(params, notification.seq, notification.extra_meta)
 
 
 class Members(Mapping[str, Member]):
@@ -192,6 +196,10 @@ class Members(Mapping[str, Member]):
         except Exception as error:  # an entry that cannot be rendered must not stop the log
             self._room.report(f"entry {seq} cannot be sent: {error!r}")
             return
+        if entry.kind == EntryKind.TURN_ENDED and self._room.queue.running is not None:
+            for notification in notifications:  # the client of the prompt is told by the answer to it
+                if notification.only_wide:
+                    notification.except_client = self._room.queue.running.client_id
         delivered = 0
         for member in self._live_members:  # a disconnect replaces this tuple
             if seq > member.seen_seq and member.is_live:
@@ -269,6 +277,8 @@ class Members(Mapping[str, Member]):
             reply()
         self._joining_count += 1
         try:
+            if self._room.is_wide:
+                await self._narrow_updates(client, seen_seq)
             # A client that was answered first may have prompted since; to it that is live, not history.
             await self._catch_up(member, live_notifications if replies_first else replay_notifications)
             if client.connection.failure is not None:
@@ -282,6 +292,8 @@ class Members(Mapping[str, Member]):
             return member  # by now it may have closed the session, or joined again
         # No await from here to the end, so nothing comes in between.
         if not replies_first:
+            if self._state.open_turn is not None and after is None:
+                self._notify_member(member, Notification(UPDATE, decoded_update=running_state(), only_wide=True))
             reply()
         self._members[client.id] = member
         self._update_live_members()
@@ -300,6 +312,33 @@ class Members(Mapping[str, Member]):
         for notification in self._room.current_notifications():
             self._notify_member(member, notification)
         return member
+
+    async def _narrow_updates(self, client: HostClient, seen_seq: int) -> None:
+        """Narrow the updates for a client that does not know all of them, from what it has seen already."""
+        narrowing, id = client.narrow_updates(), self._room.id
+        if narrowing is None:
+            return
+        narrowing.begin_replay(id)
+        narrowing.end_replay(id)  # the history of a log is what was told live, in the same order
+        seq = 0
+        while seq < seen_seq:
+            lines = await self._host.store.lines(id, seq, min(PAGE_SIZE, seen_seq - seq), intact=True)
+            if not lines:
+                break
+            for entry in map(decode_raw_entry, lines):
+                seq = entry.seq
+                if entry.kind == EntryKind.UPDATE and (update := decode_update(entry.body)) is not None:
+                    narrowing.updates(id, update)
+                elif entry.kind == EntryKind.TURN_ENDED:  # then all that was collected had been sent
+                    narrowing.drop_pending(id)
+        narrowing.losses.take()
+        if self._state.modes is not None:
+            narrowing.set_mode(id, self._state.modes.current_mode_id)
+
+    def narrow_updates(self) -> None:
+        """Narrow the updates for the members who need it: the agent turned out to have more to tell."""
+        for member in self._members.values():
+            member.client.narrow_updates()
 
     def _stop_joining(self) -> None:
         self._joining_count -= 1

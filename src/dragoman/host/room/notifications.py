@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET
 
+from dragoman.dialect.side_data import DERIVED, OWN_TURN, with_side_data
 from dragoman.engine.sender import Outbox
 from dragoman.schema.base import encode
 from dragoman.schema.methods import METHODS
+from dragoman.schema.prompt import StopReason
 from dragoman.schema.side import Side
-from dragoman.schema.update import Notice, NoticeSeverity, UserMessageChunk
+from dragoman.schema.update import Notice, NoticeSeverity, SessionState, SessionStateUpdate, UserMessageChunk
 from dragoman.store.contract import EntryKind, RawEntry
 from dragoman.store.replay import decode_prompt, decode_update
 from dragoman.transport.base import Transport
@@ -40,6 +43,9 @@ _PLAIN_UPDATES = (
     b'{"sessionUpdate":"plan"',
 )
 
+# The code of a turn's error for clients that are told it with a state; the log has only its kind.
+INTERNAL_ERROR_CODE = -32603
+
 _RESTART_HINT = "The next prompt starts it again."
 
 # An update that contains one of these, perhaps only in its text, may have another form in official v1 (dialect/v1), or
@@ -59,6 +65,7 @@ class Notification(msgspec.Struct, eq=False):
     topic: str = ""  # sent only to those who subscribed; "" is for all
     except_client: str = ""  # the connection that it came from
     only_client: str = ""  # the only connection that gets it
+    only_wide: bool = False  # only for clients of wide dialects
     decoded_update: Any = None
 
     @property
@@ -97,10 +104,12 @@ def live_notifications(session: str, entry: RawEntry) -> list[Notification]:
 def replay_notifications(session: str, entry: RawEntry) -> list[Notification]:
     """Return what a new member is sent for an old entry: messages of everybody, and failed turns."""
     is_failure = entry.kind == EntryKind.TURN_ENDED and b'"error"' in bytes(entry.body)
-    if entry.kind not in (EntryKind.UPDATE, EntryKind.PROMPT) and not is_failure:
+    if entry.kind not in (EntryKind.UPDATE, EntryKind.PROMPT, EntryKind.TURN_ENDED):
         return []
     notifications = [
-        notification for notification in live_notifications(session, entry) if not notification.only_client
+        notification
+        for notification in live_notifications(session, entry)
+        if not notification.only_client and (entry.kind != EntryKind.TURN_ENDED or is_failure or notification.only_wide)
     ]
     for notification in notifications:
         notification.except_client = ""
@@ -121,16 +130,25 @@ def _render_prompt(session: str, entry: RawEntry) -> list[Notification]:
     extra_meta = b',"user":%b' % encode(entry.actor)
     notifications = []
     value = entry.value
+    own_turn = Notification(UPDATE, entry.seq, decoded_update=running_state(**{OWN_TURN: True}), only_wide=True)
     if sender := str(value.get("connection", "")) if isinstance(value, dict) else "":
         notifications.append(_turn_notification(session, entry, {"state": "yours", "turn": entry.turn}))
-        notifications[0].only_client = sender
+        notifications.append(own_turn)
+        notifications[0].only_client = own_turn.only_client = sender
     for block in decode_prompt(entry.body):
         raw = encode(UserMessageChunk(content=block))
         frame = update_frame(encode(session), raw, entry.seq, extra_meta) if raw.find(b'"_meta"') < 0 else None
         notifications.append(
             Notification(UPDATE, seq=entry.seq, raw=raw, frame=frame, extra_meta=extra_meta, except_client=sender)
         )
-    return notifications
+    running = Notification(UPDATE, entry.seq, decoded_update=running_state(), only_wide=True, except_client=sender)
+    return [*notifications, running]
+
+
+def running_state(**side_data: Any) -> SessionStateUpdate:
+    """Return the state of a session with a turn, for clients that are told states."""
+    state = SessionStateUpdate(state=SessionState.RUNNING)
+    return cast(SessionStateUpdate, with_side_data(state, **{DERIVED: True}, **side_data))
 
 
 def _render_turn_started(session: str, entry: RawEntry) -> list[Notification]:
@@ -138,7 +156,17 @@ def _render_turn_started(session: str, entry: RawEntry) -> list[Notification]:
 
 
 def _render_turn_ended(session: str, entry: RawEntry) -> list[Notification]:
-    return [_turn_notification(session, entry, {"state": "ended", "turn": entry.turn, **entry.value})]
+    ended = _turn_notification(session, entry, {"state": "ended", "turn": entry.turn, **entry.value})
+    return [ended, Notification(UPDATE, entry.seq, decoded_update=_idle_state(entry.value), only_wide=True)]
+
+
+def _idle_state(body: Any) -> SessionStateUpdate:
+    reason, error = body.get("stopReason"), body.get("error")
+    idle = SessionStateUpdate(state=SessionState.IDLE, stop_reason=reason if isinstance(reason, str) else UNSET)
+    if isinstance(error, dict) and not reason:
+        idle.stop_reason = StopReason.ERROR
+        idle.error = {"code": INTERNAL_ERROR_CODE, "message": str(error.get("message", ""))}
+    return cast(SessionStateUpdate, with_side_data(idle, **{DERIVED: True}))
 
 
 def _render_decision(session: str, entry: RawEntry) -> list[Notification]:
@@ -180,25 +208,27 @@ _HEAD, _TAIL = b'{"jsonrpc":"2.0","method":"session/update","params":{', b"}}"
 class NumberedOutbox(Outbox):
     """An outbox that adds the number of the current entry to its frames."""
 
-    __slots__ = ("seq",)
+    __slots__ = ("extra_meta", "seq")
 
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
         self.seq: int | None = None
+        self.extra_meta = b""
 
     def write(self, frame: bytes) -> None:
         """Send a frame, with the number of the entry if there is one."""
         if self.seq is not None and frame.startswith(_HEAD) and frame.endswith(_TAIL):
-            frame = add_seq(frame, self.seq)
+            frame = add_seq(frame, self.seq, self.extra_meta)
         super().write(frame)
 
 
-def add_seq(frame: bytes, seq: int) -> bytes:
+def add_seq(frame: bytes, seq: int, extra_meta: bytes = b"") -> bytes:
     """Return the update with its number at the end, first in `_meta`, where clients look for it."""
     if b'"_meta"' not in frame:
-        return frame[: -len(_TAIL)] + seq_meta(seq) + _TAIL
+        return frame[: -len(_TAIL)] + seq_meta(seq, extra_meta) + _TAIL
     message = msgspec.json.decode(frame)
     carried = message["params"].pop("_meta", None) or {}
-    own_meta = {"seq": seq, **(carried.pop("dragoman", None) or {})}
+    numbered = msgspec.json.decode(b'{"seq":%d%b}' % (seq, extra_meta))
+    own_meta = {**numbered, **(carried.pop("dragoman", None) or {})}
     message["params"]["_meta"] = {"dragoman": own_meta, **carried}
     return msgspec.json.encode(message)

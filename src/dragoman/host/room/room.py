@@ -78,6 +78,11 @@ class Room:
         self.log.append(EntryKind.TURN_ENDED, body, actor="dragoman")
         self.log.turn = None
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether clients of most dialects get its updates in another form."""
+        return self.state.is_wide or (self.agent.remote is not None and self.agent.remote.connection.dialect.is_wide)
+
     def report(self, what: str) -> None:
         """Report something about this session to whoever runs the host."""
         self.host.report(f"session {self.id}: {what}")
