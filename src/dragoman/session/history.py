@@ -14,7 +14,10 @@ from dragoman.schema import update as updates
 from dragoman.schema.content import TextContent
 
 # session/load returns the current mode and options, so their changes are not replayed.
-_NO_HISTORY = frozenset({updates.Notice, updates.CurrentModeUpdate, updates.ConfigOptionUpdate})
+# States are not either: they are about the present.
+_NO_HISTORY = frozenset(
+    {updates.Notice, updates.CurrentModeUpdate, updates.ConfigOptionUpdate, updates.SessionStateUpdate}
+)
 
 # Text chunks kept separately before they are joined.
 JOIN_AFTER = 1024

@@ -6,10 +6,20 @@ from itertools import groupby
 from typing import Any
 
 from dragoman.schema.content import ContentBlock, TextContent
-from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, UserMessageChunk
+from dragoman.schema.update import (
+    AgentMessage,
+    AgentMessageChunk,
+    AgentThought,
+    AgentThoughtChunk,
+    UserMessage,
+    UserMessageChunk,
+)
 
 # The role that each kind of chunk belongs to.
 ROLES: dict[type, str] = {AgentMessageChunk: "agent", AgentThoughtChunk: "thought", UserMessageChunk: "user"}
+
+# The same for updates with a whole message.
+WHOLE_ROLES: dict[type, str] = {AgentMessage: "agent", AgentThought: "thought", UserMessage: "user"}
 
 # Text chunks kept separately before they are joined.
 JOIN_AFTER = 1024
@@ -63,6 +73,12 @@ class Message:
             run = list(parts)
             blocks += [TextContent(text="".join(run))] if is_text else run
         return blocks
+
+    def replace(self, message_id: str, content: list[Any]) -> None:
+        """Set id and content, because the agent sent the message as a whole."""
+        self.restart(message_id)
+        for block in content:
+            self.write(block)
 
     def is_echoed_by(self, block: Any) -> bool:
         """Return whether this block can be the start of an echo of this message."""

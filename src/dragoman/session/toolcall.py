@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.toolcall import ToolCallStatus as Status
+from dragoman.schema.update import ToolCallContentChunk
 
 TRANSITIONS: dict[str, frozenset[str]] = {
     Status.PENDING: frozenset({Status.AWAITING_PERMISSION, Status.IN_PROGRESS, Status.CANCELLED}),
@@ -51,12 +52,25 @@ class ToolCall(msgspec.Struct, kw_only=True):
 
 _MEMBERS = ("title", "name", "kind", "status", "content", "locations", "raw_input", "raw_output")
 
+# Members that an update can clear, by their names on the wire.
+_WIRE_NAMES = {"rawInput": "raw_input", "rawOutput": "raw_output"}
+
 
 def merge_update(call: ToolCall | None, update: Any) -> ToolCall:
-    """Apply an update (start, progress or the tool call of a permission request); absent and null members keep."""
+    """Apply an update (start, progress or the tool call of a permission request); absent and null members keep.
+
+    A member that `clear` names loses its value; an item of content is added.
+    """
     call = call or ToolCall(tool_call_id=update.tool_call_id)
+    if type(update) is ToolCallContentChunk:
+        call.content.append(update.content)
+        return call
+    for wire_name in getattr(update, "clear", UNSET) or ():
+        name = _WIRE_NAMES.get(wire_name, wire_name)
+        if name in _MEMBERS:
+            setattr(call, name, getattr(ToolCall(tool_call_id=""), name))
     for name in _MEMBERS:
         value = getattr(update, name, UNSET)
         if value is not UNSET and value is not None:
-            setattr(call, name, value)
+            setattr(call, name, list(value) if name == "content" else value)  # items may be added to it
     return call

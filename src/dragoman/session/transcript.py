@@ -16,11 +16,15 @@ from dragoman.schema import update as updates
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.content import TextContent
 from dragoman.schema.plan import PlanEntry
-from dragoman.session.message import ROLES, Message
+from dragoman.session.agent_terminal import AgentTerminal
+from dragoman.session.message import ROLES, WHOLE_ROLES, Message
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall, merge_update
 
 # Chunks that may be pending before they are merged: enough to make merging cheap, few enough to save memory.
 MERGE_AFTER = 1024
+
+# Terminals of the agent that are kept; of more, the oldest are dropped. Each may keep a megabyte.
+MAX_TERMINALS = 100
 
 
 class Compaction(msgspec.Struct, kw_only=True):
@@ -43,6 +47,7 @@ class Transcript:
         self.unmerged: list[Any] = []  # the hot path appends here and calls `merge_pending` when it is long
         self.tool_calls: dict[str, ToolCall] = {}
         self.started_calls = 0  # can exceed the number of ids, because some agents reuse them
+        self.terminals: dict[str, AgentTerminal] = {}  # those that the agent runs itself
         self.plan: list[PlanEntry] = []
         self.plans: dict[str, Any] = {}  # plans that have an id
         self.usage: updates.UsageUpdate | None = None
@@ -94,14 +99,14 @@ class Transcript:
             self.unmerged.append(update)
             if len(self.unmerged) >= MERGE_AFTER:
                 self.merge_pending()
-        elif kind is updates.ToolCallStart or kind is updates.ToolCallProgress:
+        elif kind in _CALL_UPDATES:
             known = self.tool_calls.get(update.tool_call_id)
             if kind is updates.ToolCallStart and known is not None and known.status in FINAL_STATUSES:
                 known = None  # some agents reuse ids in every turn (docs/protocol/peers.md#tool-call-order)
             self._merge_call(known, update)
         elif kind in _STATE_UPDATES:
             _STATE_UPDATES[kind](self, update)
-        elif kind is not updates.Notice:  # notices are not part of the transcript
+        elif kind not in _NOT_SHOWN:
             self.unmerged.append(update)
 
     def add_run(self, chunks: list[Any]) -> None:
@@ -130,6 +135,18 @@ class Transcript:
         self._mode = mode_id
         if self.modes is not None:
             self.modes.current_mode_id = mode_id
+
+    def _apply_terminal(self, update: Any) -> None:
+        id = update.terminal_id
+        terminal = self.terminals.get(id)
+        if terminal is None:
+            terminal = self.terminals[id] = AgentTerminal(terminal_id=id)
+            if len(self.terminals) > MAX_TERMINALS:
+                del self.terminals[next(iter(self.terminals))]
+        if type(update) is updates.TerminalUpdate:
+            terminal.update(update)
+        else:
+            terminal.write(update)
 
     def _apply_plan(self, update: updates.PlanUpdate) -> None:
         plan: Any = update.plan
@@ -164,6 +181,7 @@ class Transcript:
         self._by_id.clear()
         self._compactions.clear()
         self._open_message = None
+        self.terminals = {id: each for id, each in self.terminals.items() if each.exit_status is None}
         self.tool_calls = {id: call for id, call in self.tool_calls.items() if call.status not in FINAL_STATUSES}
 
     # --- merging ----------------------------------------------------------------------------------------------
@@ -208,12 +226,7 @@ class Transcript:
     def _start_message(self, role: str, id: str | None, chunk: Any) -> Message:
         """Return the message of a chunk that does not continue the open message."""
         last = self._open_message
-        if (
-            last is not None
-            and last.is_local_prompt
-            and type(chunk) is updates.UserMessageChunk
-            and last.is_echoed_by(chunk.content)
-        ):
+        if last is not None and last.is_local_prompt and role == last.role and last.is_echoed_by(chunk.content):
             last.restart(id)  # the agent echoes the prompt (docs/protocol/peers.md#prompt-echo): keep one copy
             message = last
         elif id is not None and (role, id) in self._by_id:
@@ -226,7 +239,21 @@ class Transcript:
         self._open_message = message
         return message
 
+    def _replace_message(self, role: str, update: Any) -> None:
+        """Set the content of a message; absent content stays."""
+        content = None if update.content is UNSET else list(update.content or ())
+        if content is None and (role, update.message_id) not in self._by_id:
+            return
+        first = content[0] if content else TextContent(text="")
+        message = self._message_for(role, update.message_id, updates.UserMessageChunk(content=first))
+        if content is not None:
+            message.replace(update.message_id, content)
+
     def _append_entry(self, item: Any) -> None:
+        role = WHOLE_ROLES.get(type(item))
+        if role is not None:
+            self._replace_message(role, item)
+            return
         self._entries.append(item)
         if type(item) is Message:
             self._open_message = item
@@ -234,7 +261,14 @@ class Transcript:
             self._open_message = None
 
 
+_CALL_UPDATES = frozenset({updates.ToolCallStart, updates.ToolCallProgress, updates.ToolCallContentChunk})
+
+# Notices and states are not part of the transcript.
+_NOT_SHOWN = frozenset({updates.Notice, updates.SessionStateUpdate})
+
 _STATE_UPDATES: dict[type, Any] = {
+    updates.TerminalUpdate: Transcript._apply_terminal,
+    updates.TerminalOutputChunk: Transcript._apply_terminal,
     updates.Plan: lambda transcript, update: setattr(transcript, "plan", list(update.entries)),
     updates.PlanUpdate: Transcript._apply_plan,
     updates.PlanRemoved: lambda transcript, update: transcript.plans.pop(update.plan_id, None),
