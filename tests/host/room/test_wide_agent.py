@@ -115,7 +115,7 @@ def of_agent(client: Raw) -> list[dict[str, Any]]:
     return [it for it in updates(client) if it in TURN]
 
 
-def said(client: Raw) -> str:
+def answer_text(client: Raw) -> str:
     """Return the text of the agent as a v1 client shows it."""
     return "".join(it["content"]["text"] for it in updates(client) if it["sessionUpdate"] == "agent_message_chunk")
 
@@ -132,7 +132,7 @@ def calls(client: Raw) -> dict[str, dict[str, Any]]:
 
 def check_narrowed(client: Raw) -> None:
     assert kinds(client) <= {"user_message_chunk", "agent_message_chunk", "tool_call", "tool_call_update"}
-    assert said(client) == "Hm. Let me look.Done."
+    assert answer_text(client) == "Hm. Let me look.Done."
     run, edit = calls(client)["c"], calls(client)["d"]
     assert (run["title"], run["status"]) == ("Run", "completed")
     assert "one" in str(run["content"])
@@ -215,7 +215,7 @@ async def test_a_client_that_comes_back_gets_whole_contents_of_what_it_missed(tm
             content = [it["content"] for it in updates(back) if it.get("toolCallId") == "c" and it.get("content")]
             assert all("one" in str(each) for each in content), seq
             assert all(it["sessionUpdate"] != "tool_call" or it["title"] for it in updates(back))
-            assert "Let me look.Done.".endswith(said(back)) or said(back) == "Hm. Let me look.Done.", seq
+            assert "Let me look.Done.".endswith(answer_text(back)) or answer_text(back) == "Hm. Let me look.Done.", seq
 
 
 @pytest.mark.parametrize("prompter", [1, 2])
