@@ -310,7 +310,7 @@ async def test_our_client_sends_the_drafts_initialize_and_reads_its_answer() -> 
         interactive=False,
         max_terminals=None,
     )
-    async with playing(part, name="MyEditor", version="1.0", workspace=plain) as remote:
+    async with playing(part, name="MyEditor", client_version="1.0", workspace=plain) as remote:
         assert remote.info is not None
         assert (remote.info.name, remote.info.version) == ("Claude Agent", "1.0.0")
         assert remote.capabilities.load_session is True

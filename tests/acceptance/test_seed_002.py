@@ -90,7 +90,7 @@ def test_initialize_is_snake_case_both_ways() -> None:
         assert asked["client_capabilities"]["fs"] == {"read_text_file": False, "write_text_file": False}
 
     async def connecting() -> None:
-        async with agent_played(part, dialect="crow", name="crow-ide", version="0.1.0") as remote:
+        async with agent_played(part, dialect="crow", name="crow-ide", client_version="0.1.0") as remote:
             assert remote.info is not None
             assert remote.info.title == "Crow ACP Server"
             assert remote.capabilities.load_session is True

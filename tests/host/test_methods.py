@@ -146,7 +146,7 @@ async def test_each_agent_method_reaches_a_client_or_is_refused(tmp_path: Path) 
                 await send_request(agent, name, params) if row.request else noted(agent, name, params)
             )
             if row.host == "refuses":
-                assert (kind, name in message) == (Kind.CAPABILITY_UNSUPPORTED, True)
+                assert (kind, name in message) == (Kind.CAPABILITY_UNSUPPORTED, True), name
                 assert row.host_reason in message
                 assert not client.received(name)
             else:
