@@ -362,7 +362,12 @@ def test_initialize_has_the_members_of_the_document_in_both_directions(tmp_path:
         }
 
     async def connecting() -> None:
-        options: Any = {"capabilities": offered, "mcp_servers": [server], "name": "my-editor", "client_version": "1.0.0"}
+        options: Any = {
+            "capabilities": offered,
+            "mcp_servers": [server],
+            "name": "my-editor",
+            "client_version": "1.0.0",
+        }
         async with agent_played(part, dialect="2025.1", cwd=str(tmp_path), **options) as remote:
             side = remote.initialize_result.meta["dragoman"]  # type: ignore[index]
             assert side["instructions"] == "Be brief."

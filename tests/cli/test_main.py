@@ -204,7 +204,7 @@ def test_a_home_that_cannot_be_written_is_named(
         (["grants", "revok", "x"], "did you mean revoke?"),
         (["run", "--sesion", "x", "--", "y"], "did you mean --session?"),
         (["run", "fix", "the", "tests"], "put a prompt of several words in quotes"),
-        (["chat", "claude"], "name an agent with --agent"),
+        (["chat", "claude"], "claude is not installed; install it with"),
     ],
     ids=" ".join,
 )

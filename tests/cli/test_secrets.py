@@ -134,7 +134,7 @@ def test_remembered_permissions_contain_no_secret(tmp_path: Path, work: Path) ->
     assert os.path.exists(tmp_path / "state" / "dragoman" / "grants.json")  # printenv could be remembered
 
 
-@pytest.mark.item("BR-06", "004-56")
+@pytest.mark.item("004-56")
 def test_no_credential_of_an_mcp_server_that_echoes_it_is_printed_recorded_or_stored(
     tmp_path: Path, work: Path
 ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 
-import pytest
-
 from dragoman import connect
 from tests.interop.commands import EVERYTHING, peer
 
@@ -16,7 +14,6 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@pytest.mark.item("BR-09", "BR-10", "OFF-04")
 async def test_their_agent_uses_our_functions() -> None:
     async with connect(peer("ts_mcp_agent"), tools=[add]) as agent:
         session = await agent.open_session("/")
@@ -27,7 +24,6 @@ async def test_their_agent_uses_our_functions() -> None:
     assert found["outer"] == -33001
 
 
-@pytest.mark.item("BR-09", "OFF-04")
 async def test_our_agent_uses_their_server() -> None:
     command = [*peer("ts_mcp_client"), '/call tools echo {"text": "hi"}', *EVERYTHING]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

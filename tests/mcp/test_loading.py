@@ -29,7 +29,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.item("BR-01")
 def test_an_agent_without_servers_loads_no_module_of_mcp() -> None:
     ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=True)
     loaded = ran.stdout.split()
@@ -60,7 +59,7 @@ def _is_alive(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
-@pytest.mark.item("BR-06", "004-56")
+@pytest.mark.item("004-56")
 async def test_no_credential_is_in_a_log_a_recording_or_an_export(tmp_path: Path) -> None:
     from dragoman.store.sqlite.store import SqliteStore
     from tests.mcp.servers import KEY

@@ -143,7 +143,7 @@ async def test_a_resource_is_read_after_asking_and_becomes_a_block() -> None:
     assert block == {"type": "resource", "resource": {"uri": "note://1", "mimeType": "text/plain", "text": "a note "}}
 
 
-@pytest.mark.item("BR-06", "004-56")
+@pytest.mark.item("004-56")
 async def test_no_frame_to_the_client_has_a_credential_of_a_server() -> None:
     server = {**SERVER, "env": [{"name": "KEY", "value": KEY}]}
     async with raw_connection(everything()) as client:

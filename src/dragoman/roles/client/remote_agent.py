@@ -80,7 +80,8 @@ class RemoteAgent:
             self._workspace.sandbox = self._workspace.sandbox or dialer.sandbox
             self._handlers.update(self._workspace.handlers())
         self._offers = ToolOffers(tools, lambda: self.connection)
-        self._handlers.update(self._offers.handlers())
+        if fallback is None:  # a host refuses MCP over ACP for its rooms, with a reason
+            self._handlers.update(self._offers.handlers())
         self._handlers.update({method: make_handler(function) for method, function in on.items()})
         if log is not None:
             from dragoman.roles.client.logged_sessions import SessionLogs, with_use_logging
