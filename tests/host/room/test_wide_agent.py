@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Turn
+from dragoman.cli.ui.terminal import TerminalOutput
+from dragoman.cli.ui.turn_view import TurnView
 from dragoman.config.config_file import NamedAgent
 from dragoman.host.auth.roles import MemorySessionRoles
 from dragoman.store.memory import MemoryStore
@@ -268,3 +271,29 @@ async def test_a_prompt_of_a_v2_member_is_answered_when_its_turn_begins(tmp_path
             ("agent", "heard mine"),
         ]
         assert messages(new) == told
+
+
+async def test_the_answer_to_a_prompt_has_whole_messages_once(tmp_path: Path) -> None:
+    async with running_host(wide_agent, agents=(WIDE,)) as hosted:
+        for dialect in ("v1", "v2"):
+            async with hosted.client(dialect=dialect) as remote:
+                session = await remote.open_session(str(tmp_path))
+                assert await session.ask("go") == "Hm. Let me look.Done."
+                assert [call.title for call in session.tool_calls.values()] == ["Run", "Edit"]
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+async def test_a_terminal_shows_whole_messages_once_and_the_output_of_agent_terminals(
+    quiet: bool, tmp_path: Path
+) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    async with running_host(wide_agent, agents=(WIDE,)) as hosted, hosted.client(dialect="v2") as remote:
+        session = await remote.open_session(str(tmp_path))
+        view = TurnView(TerminalOutput(out, err), session, quiet=quiet, verbose=True)
+        async with session.prompt("go") as turn:
+            async for update in turn:
+                view.show(update)
+        view.end_turn()
+    assert out.getvalue() == "Hm. Let me look.Done.\n"
+    assert all((word in err.getvalue()) is not quiet for word in ("✓ Run", "a.txt", "€", "one", "✓ Edit", "+new"))
+    assert "Update)" not in err.getvalue()

@@ -15,9 +15,12 @@ from dragoman import ClientSession
 from dragoman.cli.ui.format import diff_lines
 from dragoman.cli.ui.markdown import Markdown
 from dragoman.cli.ui.terminal import OutputStream, StyledLine, TerminalOutput, sanitize_line
+from dragoman.dialect.narrow.loss import LossReports
+from dragoman.dialect.narrow.message import Messages
+from dragoman.dialect.side_data import side_data_of
 from dragoman.schema import update as updates
 from dragoman.schema.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
-from dragoman.schema.toolcall import Diff, TerminalEmbed, ToolCallBlock
+from dragoman.schema.toolcall import AgentTerminalEmbed, Diff, Patch, PatchDiff, TerminalEmbed, ToolCallBlock
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall
 
 # Lines shown of a tool's result, of a diff, and of a command's output (its end).
@@ -43,7 +46,15 @@ _PLAN_BOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 AGENT_ENDED = "The agent ended"
 
 # Updates of what can be chosen: only programs with menus need them.
-_SILENT_UPDATES = (updates.AvailableCommandsUpdate, updates.ConfigOptionUpdate)
+# Contents and terminals are shown with their tool call.
+_SILENT_UPDATES = (
+    updates.AvailableCommandsUpdate,
+    updates.ConfigOptionUpdate,
+    updates.SessionStateUpdate,
+    updates.ToolCallContentChunk,
+    updates.TerminalUpdate,
+    updates.TerminalOutputChunk,
+)
 
 
 class ResultPart(NamedTuple):
@@ -84,6 +95,7 @@ class TurnView:
         }
         self._flush_timer: asyncio.TimerHandle | None = None
         self._sections: dict[OutputStream, str] = {}
+        self._messages = Messages(LossReports())  # those that may still be changed
         self._statuses: dict[str, str] = {}
         self._plan: list[tuple[str, str]] = []
         self.fold_hint = ""  # how to see the lines that are left out
@@ -95,9 +107,12 @@ class TurnView:
         if isinstance(update, updates.Notice) and self.is_silent(update):
             return
         if self._quiet and not (
-            isinstance(update, updates.AgentMessageChunk) and isinstance(update.content, TextContent)
+            isinstance(update, updates.AgentMessage)
+            or (isinstance(update, updates.AgentMessageChunk) and isinstance(update.content, TextContent))
         ):
             return
+        if isinstance(update, updates.MessageChunk) and update.message_id:
+            self._messages.chunk(update)
         show_update = self._SHOW_BY_TYPE.get(type(update))
         if show_update is not None:
             show_update(self, update)
@@ -126,6 +141,13 @@ class TurnView:
             self._stream_text(self._answer, "message", update.content.text)
         else:
             self._write_note(content_text(update.content))
+
+    def _show_whole_message(self, update: updates.WholeMessage) -> None:
+        """Show what was not shown yet of a message; one that was changed is shown anew."""
+        for chunk in self._messages.whole(update):
+            if "replaces" in side_data_of(chunk) and isinstance(chunk, updates.AgentMessageChunk):
+                self._answer.ensure_blank_line()
+            self._SHOW_BY_TYPE[type(chunk)](self, chunk)
 
     def _show_thought(self, update: updates.AgentThoughtChunk) -> None:
         if isinstance(update.content, TextContent):
@@ -207,6 +229,11 @@ class TurnView:
                     old = block.old_text if block.old_text is not UNSET else None
                     lines = [StyledLine(self._relative_path(block.path), "dim"), *diff_lines(old, block.new_text)]
                     parts.append(ResultPart(lines, MAX_DIFF_LINES + 1))
+                case PatchDiff(patch=Patch(text=patch)) if call.status == "completed":
+                    parts.append(ResultPart([StyledLine(line, "dim") for line in patch.splitlines()], MAX_DIFF_LINES))
+                case AgentTerminalEmbed() if known := self._session.transcript.terminals.get(block.terminal_id):
+                    output = [StyledLine(sanitize_line(text), "dim") for text in known.text.splitlines()]
+                    parts.append(ResultPart(output, MAX_OUTPUT_LINES, shows_end=True))
                 case TerminalEmbed():
                     output = [StyledLine(text, "dim") for text in self._output_of(block.terminal_id).splitlines()]
                     parts.append(ResultPart(output, MAX_OUTPUT_LINES, shows_end=True))
@@ -273,6 +300,9 @@ class TurnView:
         updates.AgentMessageChunk: _show_message,
         updates.AgentThoughtChunk: _show_thought,
         updates.UserMessageChunk: _show_user_message,
+        updates.AgentMessage: _show_whole_message,
+        updates.AgentThought: _show_whole_message,
+        updates.UserMessage: _show_whole_message,
         updates.ToolCallStart: _show_tool_call,
         updates.ToolCallProgress: _show_tool_call,
         updates.Plan: _show_plan,

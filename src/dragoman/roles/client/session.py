@@ -26,7 +26,7 @@ from dragoman.schema.plan import PlanEntry
 from dragoman.schema.prompt import CancelParams
 from dragoman.schema.session import CloseSessionParams
 from dragoman.schema.toolcall import ToolCallStatus
-from dragoman.schema.update import AgentMessageChunk, ToolCallProgress, ToolCallStart
+from dragoman.schema.update import AgentMessage, AgentMessageChunk, ToolCallProgress, ToolCallStart
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall
 from dragoman.session.transcript import MERGE_AFTER, Transcript
 from dragoman.store.contract import EntryKind
@@ -429,13 +429,12 @@ class ClientSession:
 
 
 async def _collect_text(turn: ClientTurn) -> str:
+    answer = Transcript()  # a whole message replaces what was said of it
     async with turn:
-        parts = [
-            update.content.text
-            async for update in turn
-            if type(update) is AgentMessageChunk and type(update.content) is TextContent
-        ]
-    return "".join(parts)
+        async for update in turn:
+            if type(update) is AgentMessage or type(update) is AgentMessageChunk:
+                answer.add(update)
+    return "".join(message.text for message in answer.messages)
 
 
 def _scale_timeout(timeout: float | None, factor: float) -> float | None:
