@@ -75,7 +75,8 @@ class Due:
         """Record an answer."""
         key = key_of(answer.get("id"))
         error = answer.get("error")
-        unread = error is not None and error["data"]["kind"] == "parse_error"
+        # An error of an MCP server passes as it is, without our data.
+        unread = error is not None and (error.get("data") or {}).get("kind") == "parse_error"
         if key is not None and self.open[key] > 0 and not (unread and key in self._perhaps):
             self.open[key] -= 1
             if not self.open[key]:

@@ -78,7 +78,7 @@ def _examples(dialect: str, side: Side, results: dict[str, list[Any]]) -> list[A
     frames = []
     cases = json.loads((DATA / "dialects" / f"{dialect}.json").read_text(encoding="utf-8"))
     for case in json.loads((DATA / "dialects" / "canonical.json").read_text(encoding="utf-8")):
-        if case["spelled"][dialect] is not None:
+        if case["spelled"].get(dialect) is not None:
             cases.append({**case, "wire": case["spelled"][dialect]})
     for case in cases:
         wire = case["wire"]

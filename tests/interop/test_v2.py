@@ -34,7 +34,6 @@ def agent(tmp_path: Path) -> list[str]:
     return ["env", f"HOME={home}", program, str(home / AGENT.name)]
 
 
-@pytest.mark.item("V2-30")
 @pytest.mark.parametrize("dialect", ["auto", "v2"])
 def test_a_v1_client_uses_a_v2_agent_through_translate(
     client: RemoteClient, agent: list[str], folder: Path, dialect: str
@@ -69,7 +68,6 @@ def test_a_v1_client_uses_a_v2_agent_through_translate(
     assert "Hello from version 2" in client("prompt", session=session, text="[[recall]]").text
 
 
-@pytest.mark.item("V2-30")
 async def test_a_draft_client_uses_a_v2_agent_through_translate(agent: list[str], tmp_path: Path) -> None:
     async with asyncio.timeout(TIMEOUT):
         transport = await spawn(translate(*agent))
@@ -90,7 +88,6 @@ async def test_a_draft_client_uses_a_v2_agent_through_translate(agent: list[str]
             await transport.close()
 
 
-@pytest.mark.item("V2-30")
 def test_run_uses_a_v2_agent(agent: list[str], folder: Path) -> None:
     command = [*RUN, "--json", "--dialect", "v2", "[[say Hello]]", "--", *agent]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT)
@@ -98,7 +95,6 @@ def test_run_uses_a_v2_agent(agent: list[str], folder: Path) -> None:
     assert json.loads(ended.stdout.splitlines()[-1])["body"]["text"] == "Hello"
 
 
-@pytest.mark.item("V2-30")
 def test_a_v2_client_uses_a_v1_agent_through_translate(folder: Path) -> None:
     command = [*peer("ts_client_v2"), str(folder), *translate(*EVERYTHING, "--dialect", "v1")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)

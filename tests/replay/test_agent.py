@@ -403,6 +403,7 @@ def agent_of(steps: list[Step]) -> Agent:
     return Agent(
         "replay",
         version="1",
+        versions=(1,),  # tests/pairs has recordings of v2
         image=True,
         audio=True,
         modes=decode_as(SessionModeState, modes).available_modes if modes else (),

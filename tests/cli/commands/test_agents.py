@@ -167,7 +167,7 @@ def test_config_check_prints_every_error_with_its_line(path: Path, tmp_path: Pat
     assert dragoman("config", "check", cwd=tmp_path).stdout == "no errors\n"
     folder = tmp_path / "config" / "dragoman"
     folder.mkdir(parents=True)
-    (folder / "config.toml").write_text("version = 1\ncolour = 'red'\n[agents.a]\nmode = 1\n")
+    (folder / "config.toml").write_text("version = 1\ncolor = 'red'\n[agents.a]\nmode = 1\n")
     ran = dragoman("config", "check", cwd=tmp_path)
     assert ran.returncode == 1
     assert "config.toml: line 2: color: unknown setting" in ran.stderr
