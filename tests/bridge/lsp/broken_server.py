@@ -12,6 +12,9 @@ import sys
 import time
 from typing import Any
 
+# How late the diagnostics of `late` are: far later than a client that does not wait. Seconds.
+LATE = 0.3
+
 
 def send(message: dict[str, Any]) -> None:
     """Write one message."""
@@ -97,6 +100,8 @@ def main(how: str, log: str) -> None:
             texts[document["uri"]] = text
             if how == "crash" and "crash" in text:
                 os._exit(3)
+            if how == "late":
+                time.sleep(LATE)
             if how != "silent":
                 items = diagnostics(text, how)
                 version = {} if how == "versionless" else {"version": document["version"]}

@@ -138,7 +138,7 @@ async def test_late_diagnostics_are_announced_and_follow_as_an_update(
         async with turn.tool("Edit", id="call", kind="edit", paths=[str(tmp_path / "a.txt")]):
             await turn.files.write(str(tmp_path / "a.txt"), "bad")
 
-    async with session_with(work, tmp_path, [broken("well", tmp_path / "log")]) as session:
+    async with session_with(work, tmp_path, [broken("late", tmp_path / "log")]) as session:
         shown: list[str] = []
         session.on_update = lambda update: shown.extend(
             item.content.text for item in getattr(update, "content", None) or () if hasattr(item, "content")
