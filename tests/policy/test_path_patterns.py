@@ -6,10 +6,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.policy.patterns import MAX_PATH_LENGTH, glob_matcher, path_matches, path_pattern_fault
+from dragoman.policy.patterns import MAX_PATH_LENGTH, glob_matcher, path_matcher, path_pattern_fault
 
 ROOTS = ("/w", "/more")
 HOME = "/home/me"
+
+
+def path_matches(pattern: str, path: str, bases: tuple[str, ...], home: str) -> bool:
+    return path_matcher((pattern,), bases, home)(path) is not None
+
+
+@given(st.lists(st.sampled_from(["a", "*.txt", "src/**", "~", ".", "/etc/**", "**/b"]), max_size=4))
+def test_several_patterns_match_what_one_of_them_matches(patterns: list[str]) -> None:
+    for path in ("/w", "/w/a", "/w/x.txt", "/more/src/y", "/home/me", "/home/me/b", "/etc/b", "/w/q/b", "/"):
+        together = path_matcher(tuple(patterns), ROOTS, HOME)(path) is not None
+        assert together is any(path_matches(pattern, path, ROOTS, HOME) for pattern in patterns)
+
+
+@pytest.mark.parametrize("pattern", ["**", "a/**", ".", "./a", "*"])
+def test_a_root_folder_is_a_base_like_others(pattern: str) -> None:
+    found = {path for path in ("/", "/a", "/a/b") if path_matches(pattern, path, ("/",), "")}
+    assert found == {
+        "**": {"/", "/a", "/a/b"}, "a/**": {"/a", "/a/b"}, ".": {"/"}, "./a": {"/a"}, "*": {"/", "/a"},
+    }[pattern]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ resolved by the policy mode.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
 
 import msgspec
 
@@ -20,7 +21,7 @@ from dragoman.policy.modes import AGENT_MODES, MODES, PolicyMode, find_mode
 from dragoman.policy.question import FILE_OPERATIONS, WRITE_OPERATIONS, Question, is_under, names_below
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The policy files that apply, and the mode that the user chose in them."""
 
     files: tuple[rules.RuleFile, ...] = ()
@@ -29,6 +30,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     protected: tuple[str, ...] = ()
     # Resolved folders that every session has in addition to its own; for files only.
     roots: tuple[str, ...] = ()
+
+    @cached_property
+    def protected_names(self) -> frozenset[str]:
+        """The folder names among the protected files."""
+        return frozenset(name for name in self.protected if "/" not in name)
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,9 +98,10 @@ def _own_files_decision(policy: Policy, question: Question) -> Decision | None:
     """Deny writes to policy, config, grants and audit files, whatever the rules say."""
     if question.operation not in WRITE_OPERATIONS:
         return None
-    names = {name for name in policy.protected if "/" not in name}
     for path in (question.resource, question.requested_path):
-        if path and (is_under(path, policy.protected) or not names.isdisjoint(names_below(path, question.roots))):
+        if path and (
+            is_under(path, policy.protected) or not policy.protected_names.isdisjoint(names_below(path, question.roots))
+        ):
             return Decision(DENY, DecisionSource.BOUNDARY, f"{path} belongs to Dragoman; agents can never write it")
     return None
 
@@ -109,7 +116,13 @@ def _mode_decision(policy: Policy, current: PolicyMode, question: Question) -> D
         if not question.is_inside(policy.roots):
             where = question.resource or "an unnamed file"
             return Decision(current.when_asked, DecisionSource.BOUNDARY, f"{where} is outside the session's folders")
-    return Decision(verdict, DecisionSource.MODE, f"mode {current.name}: {verdict.label} {what}")
+    return _cell_decision(current.name, what)
+
+
+@cache
+def _cell_decision(mode: str, what: str) -> Decision:
+    verdict = MODES[mode].verdicts[what]
+    return Decision(verdict, DecisionSource.MODE, f"mode {mode}: {verdict.label} {what}")
 
 
 def _agent_mode_decision(question: Question) -> Decision | None:

@@ -6,7 +6,6 @@ line, the mode or the grant that decided.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 
 import msgspec
@@ -57,7 +56,7 @@ class Decision(msgspec.Struct, frozen=True):
         """Whether the verdict is ALLOW."""
         return self.verdict is ALLOW
 
-
-def strictest(decisions: Iterable[Decision]) -> Decision | None:
-    """Return the strictest decision, the first of equals; None if there are none."""
-    return max(decisions, key=lambda decision: (decision.verdict, decision.is_hidden), default=None)
+    @property
+    def strictness(self) -> tuple[Verdict, bool]:
+        """What of two decisions the stricter one has more of."""
+        return self.verdict, self.is_hidden

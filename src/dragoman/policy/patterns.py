@@ -8,7 +8,7 @@ retried. `shell_commands` has the patterns of commands.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -107,33 +107,34 @@ def path_pattern_fault(pattern: str) -> str | None:
     return None
 
 
-def path_matches(pattern: str, path: str, bases: tuple[str, ...], home: str) -> bool:
-    """Return whether an absolute path matches a pattern; a relative pattern is tried below each base."""
-    if pattern.startswith("/"):
-        return compile_pattern(pattern).fullmatch(path) is not None
-    if pattern == "~" or pattern.startswith("~/"):
-        below = _relative_to(path, home) if home else None
-        return below is not None and (pattern == "~" or compile_pattern(pattern[2:]).fullmatch(below) is not None)
-    if pattern == ".":
-        return path in bases
-    matcher = compile_pattern(pattern.removeprefix("./"))
-    return any(
-        (below := _relative_to(path, base)) is not None and matcher.fullmatch(below) is not None for base in bases
-    )
-
-
-def _relative_to(path: str, base: str) -> str | None:
-    """Return the path relative to a folder; None if it is not inside."""
-    if path == base:
-        return ""
-    folder = base.rstrip("/") + "/"
-    return path[len(folder) :] if path.startswith(folder) else None
-
-
 @lru_cache(maxsize=4096)
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern; matching takes time linear in pattern times path."""
-    return re.compile(_path_expression(pattern.split("/")), re.S)
+def path_matcher(patterns: tuple[str, ...], bases: tuple[str, ...], home: str) -> Callable[[str], object]:
+    """Return a function that says whether an absolute path matches one of these patterns.
+
+    A relative pattern counts below each base.
+    """
+    return re.compile("|".join(_absolute_expressions(patterns, bases, home)) or "(?!)", re.S).fullmatch
+
+
+def _absolute_expressions(patterns: tuple[str, ...], bases: tuple[str, ...], home: str) -> Iterator[str]:
+    for pattern in patterns:
+        if pattern.startswith("/"):
+            yield _path_expression(pattern.split("/"))
+            continue
+        is_of_home = pattern == "~" or pattern.startswith("~/")
+        for base in ((home,) if home else ()) if is_of_home else bases:
+            yield from _expressions_below(base, pattern.removeprefix("~/" if is_of_home else "./"))
+
+
+def _expressions_below(base: str, pattern: str) -> Iterator[str]:
+    """Yield what matches the folder itself, if the pattern does, and what matches inside of it."""
+    folder = re.escape(base.rstrip("/"))
+    if pattern in (".", "~") or re.fullmatch(_path_expression(pattern.split("/")), "", re.S):
+        yield folder or "/"
+    if pattern == "~":
+        yield f"{folder}/.*"
+    elif pattern != ".":
+        yield f"{folder}/(?:{_path_expression(pattern.split('/'))})"
 
 
 def _path_expression(parts: list[str]) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from functools import cached_property, lru_cache
 
 import msgspec
 
 from dragoman.policy.behavior_files import BEHAVIOR_SUFFIXES, behavior_name
-from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, DecisionSource, Verdict, strictest
-from dragoman.policy.patterns import MAX_PATH_LENGTH, UrlPattern, glob_matcher, parse_url, path_matches
-from dragoman.policy.question import FILE_OPERATIONS, Operation, Question
+from dragoman.policy.decision import ALLOW, ASK, DENY, Decision, DecisionSource, Verdict
+from dragoman.policy.patterns import MAX_PATH_LENGTH, UrlPattern, glob_matcher, parse_url, path_matcher
+from dragoman.policy.question import FILE_OPERATIONS, OPERATIONS, Operation, Question
 from dragoman.policy.shell_commands import CommandPattern, parse_command_line
 
 
@@ -32,6 +33,18 @@ _DOUBTS = {
     Match.YES: "",
     Match.HIDDEN: ", which may apply: not everything that would run is visible",
     Match.MAYBE: ", which may apply",
+}
+
+_COMMAND_OPERATIONS = frozenset({Operation.TERMINAL_EXECUTE, Operation.MCP_START})
+
+# The operations that a condition can hold for; it does not hold for any other.
+_CONDITION_OPERATIONS: dict[str, frozenset[str]] = {
+    "paths": FILE_OPERATIONS,
+    "commands": _COMMAND_OPERATIONS,
+    "cwds": frozenset({Operation.TERMINAL_EXECUTE}),
+    "urls": frozenset({Operation.MCP_START}),
+    "env": _COMMAND_OPERATIONS,
+    "hosts": frozenset({Operation.NETWORK_ACCESS}),
 }
 
 
@@ -59,6 +72,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this allows MCP servers to start by name only, without a command or URL."""
         is_of_starts = not self.operations or Operation.MCP_START in self.operations
         return self.verdict is ALLOW and bool(self.servers) and is_of_starts and not (self.commands or self.urls)
+
+    def possible_operations(self) -> frozenset[str]:
+        """Return the known operations that this rule can apply to."""
+        found = self.operations or frozenset(OPERATIONS)
+        for condition, operations in _CONDITION_OPERATIONS.items():
+            if getattr(self, condition):
+                found &= operations
+        return found
 
     def match(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
         """Return whether this rule applies to a question; relative paths are below `bases`."""
@@ -105,10 +126,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if len(question.resource) > MAX_PATH_LENGTH or len(question.requested_path) > MAX_PATH_LENGTH:
             # No file has such a long name; comparing it would only cost time.
             return Match.NO if self.verdict is ALLOW else Match.YES
+        matches = path_matcher(self.paths, bases, home)
         # Allow by the resolved path only; deny and ask by either path.
-        names = (question.resource, question.requested_path) if self.verdict is not ALLOW else (question.resource,)
-        is_match = any(path_matches(pattern, name, bases, home) for pattern in self.paths for name in names if name)
-        return Match.YES if is_match else Match.NO
+        if matches(question.resource) or (
+            self.verdict is not ALLOW and question.requested_path and matches(question.requested_path)
+        ):
+            return Match.YES
+        return Match.NO
 
     def _match_cwd(self, question: Question, bases: tuple[str, ...], home: str) -> Match:
         """Return whether a command starts in one of the folders."""
@@ -116,8 +140,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return Match.NO
         if not question.cwd:
             return Match.MAYBE
-        is_match = any(path_matches(pattern, question.cwd, bases, home) for pattern in self.cwds)
-        return Match.YES if is_match else Match.NO
+        return Match.YES if path_matcher(self.cwds, bases, home)(question.cwd) else Match.NO
 
     def _match_env(self, question: Question) -> Match:
         """An allow rule permits only these variables; a deny or ask rule matches a command with any of them."""
@@ -142,22 +165,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return Match.NO
         if not question.resource:
             return Match.MAYBE
-        line = parse_command_line(question.resource)
-        if self.verdict is ALLOW:
-            if line.is_opaque:
-                return Match.NO
-            is_match = all(
-                any(pattern.matches(argv, is_wild=line.is_wild) for pattern in self.commands) for argv in line.commands
-            )
-            return Match.YES if is_match else Match.NO
-        if any(pattern.may_match(argv) for pattern in self.commands for argv in line.commands):
-            return Match.YES
-        if line.is_hidden or (
-            line.is_variable
-            and any(pattern.could_match(argv, line.is_wild) for pattern in self.commands for argv in line.commands)
-        ):
-            return Match.HIDDEN
-        return Match.MAYBE if line.is_opaque else Match.NO
+        return _match_command_line(self.commands, self.verdict, question.resource)
 
     def _match_url(self, question: Question) -> Match:
         if question.operation != Operation.MCP_START:
@@ -180,6 +188,27 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return Match.YES if _matches_any(self.hosts, host) else Match.NO
 
 
+# Agents repeat their commands, and every rule about commands looks at each of them.
+@lru_cache(maxsize=4096)
+def _match_command_line(patterns: tuple[CommandPattern, ...], verdict: Verdict, written: str) -> Match:
+    line = parse_command_line(written)
+    if verdict is ALLOW:
+        if line.is_opaque:
+            return Match.NO
+        is_match = all(
+            any(pattern.matches(argv, is_wild=line.is_wild) for pattern in patterns) for argv in line.commands
+        )
+        return Match.YES if is_match else Match.NO
+    if any(pattern.may_match(argv) for pattern in patterns for argv in line.commands):
+        return Match.YES
+    if line.is_hidden or (
+        line.is_variable
+        and any(pattern.could_match(argv, line.is_wild) for pattern in patterns for argv in line.commands)
+    ):
+        return Match.HIDDEN
+    return Match.MAYBE if line.is_opaque else Match.NO
+
+
 def _matches_any(patterns: tuple[str, ...], value: str) -> bool:
     return any(glob_matcher(pattern)(value) for pattern in patterns)
 
@@ -190,7 +219,7 @@ def url_host(url: str) -> str | None:
     return found.host if found is not None else None
 
 
-class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
+class RuleFile(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The rules of one file, in order."""
 
     name: str  # as shown to users
@@ -199,11 +228,24 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
     is_trusted: bool = True
 
+    @cached_property
+    def _all_rules(self) -> tuple[tuple[int, Rule], ...]:
+        return tuple(enumerate(self.rules, 1))
+
+    @cached_property
+    def _rules_by_operation(self) -> dict[str, tuple[tuple[int, Rule], ...]]:
+        """The numbered rules, by the operations that they can apply to."""
+        possible = [(number, rule, rule.possible_operations()) for number, rule in self._all_rules]
+        return {
+            operation: tuple((number, rule) for number, rule, operations in possible if operation in operations)
+            for operation in OPERATIONS
+        }
+
     def decide(self, question: Question) -> Decision | None:
         """Return this file's decision; None if no rule applies."""
         bases = (self.base,) if self.base else question.roots
         doubt: Decision | None = None  # of a rule that may apply; only a later rule that denies is stricter
-        for number, rule in enumerate(self.rules, 1):
+        for number, rule in self._rules_by_operation.get(question.operation, self._all_rules):
             found = rule.match(question, bases, self.home)
             if found is Match.NO or (found is not Match.YES and rule.verdict is ALLOW):
                 continue
@@ -235,5 +277,10 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_by_rules(files: Iterable[RuleFile], question: Question) -> Decision | None:
-    """Return the strictest decision of all files."""
-    return strictest(decision for file in files if (decision := file.decide(question)) is not None)
+    """Return the strictest decision of all files, the first of equals."""
+    strictest: Decision | None = None
+    for file in files:
+        decision = file.decide(question)
+        if decision is not None and (strictest is None or decision.strictness > strictest.strictness):
+            strictest = decision
+    return strictest
