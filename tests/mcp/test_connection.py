@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dragoman.mcp.channel import ProcessChannel
+from dragoman.mcp.connection import ServerConnection, ServerSettings
+from dragoman.mcp.limits import MAX_NOTIFICATIONS
 from dragoman.mcp.sdk import ServerFailed
+from dragoman.policy.redaction import Redactor
 from dragoman.schema import content
 from dragoman.schema.mcp import McpServer, NameValue
 from tests.mcp.servers import KEY, bare, installed, open_server, sdk_server, serve_app, wait_for
@@ -141,6 +148,50 @@ async def test_noise_and_floods_do_not_stop_a_server(fault: str) -> None:
     async with open_server(bare("s", fault), reports=reports) as server:
         assert (await server.call("echo", {"text": "here"})).text == "here"
     assert len(reports) == 1
+
+
+def test_a_server_that_floods_for_minutes_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports: list[str] = []
+    channel = ProcessChannel("s", ["true"], {}, None, reports.append)
+    for second in range(1, 4):
+        monkeypatch.setattr("dragoman.mcp.channel.time.monotonic", lambda second=second: float(second))
+        for _ in range(MAX_NOTIFICATIONS + 1):
+            channel._parse(b'{"jsonrpc": "2.0", "method": "notifications/message"}')
+    assert reports == [f"it sends more than {MAX_NOTIFICATIONS} notifications a second; the rest is dropped"]
+
+
+class FailsWhenCancelled:
+    """A channel that is being opened, and fails in its own way when that is cancelled."""
+
+    failure = ""
+
+    def __init__(self) -> None:
+        self.is_opening = asyncio.Event()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[tuple[Any, Any]]:
+        self.is_opening.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("it broke meanwhile")
+        yield None, None
+
+
+async def test_a_failure_after_the_opener_was_cancelled_is_not_left_unseen() -> None:
+    unseen: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context["message"]))
+    channel = FailsWhenCancelled()
+    connection = ServerConnection("s", "s", channel, ServerSettings(), Redactor([]))
+    opening = asyncio.create_task(connection.open())
+    await asyncio.wait_for(channel.is_opening.wait(), 10)
+    opening.cancel()
+    await asyncio.wait([opening])
+    await connection.close()
+    assert "it broke meanwhile" in str(connection.failure)
+    del opening, connection
+    gc.collect()
+    assert unseen == []
 
 
 @pytest.mark.item("BR-03", "004-56")

@@ -55,7 +55,7 @@ class ProcessChannel:
         self._env = env
         self._cwd = cwd
         self._report = report
-        self._noise = 0
+        self._reported: set[str] = set()
         self._flood = 0
         self._second = 0.0
         self._notifications = 0
@@ -140,9 +140,7 @@ class ProcessChannel:
                 message = None
         if message is None:
             self._flood += len(frame)
-            self._noise += 1
-            if self._noise == 1:
-                self._report("it writes lines to its stdout that are not messages; they are ignored")
+            self._report_once("it writes lines to its stdout that are not messages; they are ignored")
         elif isinstance(message, types.JSONRPCNotification) and not self._may_notify():
             self._flood += len(frame)
             return None
@@ -154,8 +152,14 @@ class ProcessChannel:
             self._second, self._notifications = now, 0
         self._notifications += 1
         if self._notifications == MAX_NOTIFICATIONS + 1:
-            self._report(f"it sends more than {MAX_NOTIFICATIONS} notifications a second; the rest is dropped")
+            self._report_once(f"it sends more than {MAX_NOTIFICATIONS} notifications a second; the rest is dropped")
         return self._notifications <= MAX_NOTIFICATIONS
+
+    def _report_once(self, text: str) -> None:
+        """Tell the user; a server that goes on the same way is not news."""
+        if text not in self._reported:
+            self._reported.add(text)
+            self._report(text)
 
     def _oversize_error(self, frame: Oversize) -> Any:
         """Return an error as the answer to the request whose answer is too large to hold."""

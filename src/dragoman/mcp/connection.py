@@ -95,6 +95,7 @@ class ServerConnection:
     async def open(self, timeout: float = OPEN_TIMEOUT) -> None:
         """Connect; raise ServerFailed. What a server that does not answer started is ended in the background."""
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        opened.add_done_callback(lambda future: future.exception())  # whoever waited may be cancelled by then
         self._keeper = asyncio.create_task(self._keep(opened), name=f"MCP server {self.name}")
         try:
             await asyncio.wait([opened], timeout=timeout)
@@ -125,7 +126,6 @@ class ServerConnection:
             self._client = None
             if not opened.done():
                 opened.set_exception(self._fail("it was closed"))
-                opened.exception()  # nobody may be waiting any more
 
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[Client]:
