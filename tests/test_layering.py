@@ -153,7 +153,7 @@ INNER_ORDER = {
     "host": [("limits",), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
              ("http",)],
     "cli": [("main", "exit_codes", "messages", "parser", "subcommands", "ui"), ("host_client", "registry"),
-            ("connect",), ("sessions", "chat", "inspect", "check", "editors", "agents"), ("commands",)],
+            ("connect",), ("sessions", "chat", "inspect", "check", "editors", "agents", "serve"), ("commands",)],
 }  # fmt: skip
 
 

@@ -57,6 +57,7 @@ class HostSection(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()  # origins of web pages that may connect
     names: tuple[str, ...] = ()  # additional host names
     lsp: bool = False  # diagnostics of language servers after each write
+    access_log: str = ""  # the file for the access log, "-" for stderr; "" writes none
     local: bool = True  # whether its owner needs no token on this machine
     limits: Mapping[str, float] = {}
     issuer: IssuerSection | None = None

@@ -50,6 +50,16 @@ class AgentCatalog:
         self._facts: dict[str, AgentFacts] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
+    def replace_agents(self, agents: Sequence[NamedAgent]) -> None:
+        """Serve these agents from now on. What is known of an agent whose command changed is forgotten."""
+        if not agents:
+            raise ValueError("a host needs at least one agent")
+        before, self._agents = self._agents, {agent.name: agent for agent in agents}
+        for name, agent in before.items():
+            if self._agents.get(name) != agent:
+                for known in (self._initialize_results, self._dialects, self._facts):
+                    known.pop(name, None)
+
     @property
     def names(self) -> list[str]:
         """Return the names of all agents, the default first."""

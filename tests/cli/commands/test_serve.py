@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Self
 import pytest
 
 from dragoman import ConnectionFailed, ProtocolError, connect
-from dragoman.cli.commands.serve import announce
 from dragoman.cli.main import main
+from dragoman.cli.serve.process import announce
 from dragoman.cli.ui.log_lines import LogLines
 from dragoman.config.config_file import NamedAgent
 from dragoman.host.auth.database import HostDatabase

@@ -24,7 +24,7 @@ class Authenticator:
 
     def __init__(self, tokens: Tokens, oidc: Oidc | None = None, local: Authenticate | None = None) -> None:
         self._tokens = tokens
-        self._oidc = oidc
+        self.oidc = oidc
         self._local = local
 
     async def __call__(self, request: AuthRequest) -> Principal:
@@ -34,10 +34,10 @@ class Authenticator:
             if self._local is None:
                 raise unauthorized_error(f"send a token: Authorization: Bearer TOKEN; {HOW_TO_CREATE}")
             return await self._local(request)
-        if text.startswith(PREFIX) or self._oidc is None:
+        if text.startswith(PREFIX) or self.oidc is None:
             return await self._authenticate_token(text, request)
-        found = await self._oidc.verify(text)
-        if found.user != self._oidc.owner and self._tokens.is_user(found.user):
+        found = await self.oidc.verify(text)
+        if found.user != self.oidc.owner and self._tokens.is_user(found.user):
             # A user who can choose their name at the issuer must not become somebody who has a token.
             raise Refused(
                 403,

@@ -20,6 +20,7 @@ from dragoman.host.auth.oidc import Oidc
 from dragoman.host.auth.tokens import Tokens
 from dragoman.host.host import Host
 from dragoman.host.http import status_page
+from dragoman.host.http.access_log import AccessLog, note_status, note_user
 from dragoman.host.http.api import Api, ApiRequest
 from dragoman.host.http.metrics import CONTENT_TYPE, Metrics, register_sources
 from dragoman.transport.base import Transport
@@ -82,6 +83,7 @@ class HostApp:
         origins: Collection[str] = (),
         hosts: Collection[str] = (),
         metrics: Metrics | None = None,
+        access_log: AccessLog | None = None,
     ) -> None:
         """Create the app. `authenticate` replaces tokens, issuer and the `local` owner as the way to log in."""
         self.limits = limits or ServerLimits()
@@ -89,9 +91,11 @@ class HostApp:
         self._host = host
         self._tokens = tokens
         default_authenticate: Authenticate = authenticate_local if local is not None else _refuse_everybody
-        if tokens is not None:
-            default_authenticate = Authenticator(tokens, oidc, local)
-        self._authenticate = authenticate or default_authenticate
+        self._authenticator = Authenticator(tokens, oidc, local) if tokens is not None else None
+        if self._authenticator is not None:
+            default_authenticate = self._authenticator
+        self._authenticate = note_user(authenticate or default_authenticate)
+        self._access_log = access_log
         self._endpoint = Endpoint(
             self._accept,
             authenticate=self._authenticate,
@@ -109,7 +113,17 @@ class HostApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or one WebSocket."""
+        log = self._access_log
+        if log is None or scope["type"] == "lifespan":
+            await self._serve(scope, receive, send)
+            return
+        record = log.begin(scope)
+        try:
+            await self._serve(scope, receive, note_status(record, send))
+        finally:
+            log.end(record)
 
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def counting_send(message: Message) -> None:
             if message["type"].endswith("response.start") and message["status"] >= 400:
                 self.metrics.count("refusals", STATUS_KINDS.get(message["status"], str(message["status"])))
@@ -121,6 +135,16 @@ class HostApp:
                 await self._serve_page(request)
                 return
         await self._endpoint(scope, receive, counting_send)
+
+    def replace_settings(
+        self, *, limits: ServerLimits, origins: Collection[str], hosts: Collection[str], oidc: Oidc | None
+    ) -> None:
+        """Use other limits, origins, host names and issuer from now on. Open connections keep their limits."""
+        self.limits = limits
+        self._origins = frozenset(origins)
+        self._endpoint.replace_settings(limits, origins, hosts)
+        if self._authenticator is not None:
+            self._authenticator.oidc = oidc
 
     async def close(self, reason: str = "the host was stopped") -> None:
         """Accept no more connections, and close all."""

@@ -19,6 +19,9 @@ JSON = {"content-type": "application/json"}
 HELLO, OPEN = json.dumps(INITIALIZE).encode(), json.dumps(NEW).encode()
 EVENTS = {"accept": "text/event-stream"}
 
+# A stream begins with a comment, so that no proxy holds its headers back.
+FIRST_LINES = [": keepalive", ""]
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Standing]:
@@ -144,7 +147,7 @@ def test_a_second_reader_of_a_stream_is_refused_unless_it_resumes(client: httpx.
         assert client.get("", headers={**EVENTS, **mine}).status_code == 409
         with client.stream("GET", "", headers={**EVENTS, **mine, "last-event-id": "0"}) as second:
             assert second.status_code == 200
-            assert list(first.iter_lines()) == [], "the first reader is let go"
+            assert list(first.iter_lines()) == FIRST_LINES, "the first reader is let go"
 
 
 def test_a_cursor_before_the_buffer_ends_the_connection(client: httpx.Client, server: Standing) -> None:
@@ -172,7 +175,7 @@ def test_after_delete_the_connection_is_not_found(client: httpx.Client, server: 
     mine = server.initialized(client)
     with client.stream("GET", "", headers={**EVENTS, **mine}) as stream:
         assert client.delete("", headers=mine).status_code == 202
-        assert list(stream.iter_lines()) == []
+        assert list(stream.iter_lines()) == FIRST_LINES
     assert client.post("", json=NEW, headers=mine).status_code == 404
     assert client.delete("", headers=mine).status_code == 404
 

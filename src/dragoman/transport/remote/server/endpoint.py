@@ -65,18 +65,22 @@ class Endpoint:
         hosts: Collection[str] = (),
         has_agent: Callable[[str], bool] = is_default_agent,
     ) -> None:
-        self.limits = limits or ServerLimits()
+        self.replace_settings(limits or ServerLimits(), origins, hosts)
         self._serve_transport = serve_connection
         self._authenticate = authenticate
-        self._origins = frozenset(origins)
-        self._hosts = frozenset(host.lower() for host in hosts)
         self._has_agent = has_agent
         self._connections: dict[str, ServedConnection] = {}
         self._connections_by_user: Counter[str] = Counter()
-        self.byte_budget = ByteBudget(self.limits)
-        self._rate_limiter = RateLimiter(self.limits.rate, self.limits.burst)
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._closing = False
+
+    def replace_settings(self, limits: ServerLimits, origins: Collection[str], hosts: Collection[str]) -> None:
+        """Use these limits, origins and host names from now on. Open connections keep their limits."""
+        self.limits = limits
+        self._origins = frozenset(origins)
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self.byte_budget = ByteBudget(limits)
+        self._rate_limiter = RateLimiter(limits.rate, limits.burst)
 
     @property
     def principals(self) -> list[Principal]:

@@ -20,7 +20,7 @@ from dragoman.transport.remote.server.asgi import Request
 from dragoman.transport.remote.server.auth import Principal, Refused
 from dragoman.transport.remote.server.http_transport import FrameStreamReader, HttpServerTransport
 from dragoman.transport.remote.server.limits import UnfinishedMessage
-from dragoman.transport.remote.sse import parse_cursor
+from dragoman.transport.remote.sse import KEEPALIVE, parse_cursor
 from dragoman.transport.remote.streams import SESSION_METHODS
 from dragoman.wire.envelope import Id
 
@@ -210,6 +210,8 @@ async def _send_stream(
     }
     try:
         await request.start_response(200, headers)
+        # nginx holds back the headers of an HTTP/2 response until its first byte; the client waits for them.
+        await request.send({"type": "http.response.body", "body": KEEPALIVE, "more_body": True})
         async with aclosing(reader.read_chunks(keepalive)) as chunks:
             async for chunk in chunks:
                 await request.send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -110,6 +110,11 @@ class Listener:
         self.address, self.port = self._server.sockets[0].getsockname()[:2]
         self._abort_stalled()
 
+    def replace_certificate(self, certificate: str, key: str) -> None:
+        """Use another certificate for new connections. Raise StartFailed if it cannot be used; the old one stays."""
+        if self.tls is not None:
+            self.tls = server_tls_context(certificate, key)
+
     def is_full(self, address: str) -> bool:
         """Whether one more socket from this address would be too many."""
         sockets = self.sockets
