@@ -32,13 +32,16 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(TEST_TI
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: run test check suite test-all fuzz kill-run attack-run fault-run interop editors-check check-faults conformance bench docs picture site clean help
+.PHONY: run test system-packages check suite test-all fuzz kill-run attack-run fault-run interop editors-check check-faults conformance bench docs picture site clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
 
-test: check $(SDK) ## ruff, mypy --strict, all tests; then docs/acceptance.md is written from what passed
+test: check system-packages $(SDK) ## ruff, mypy --strict, all tests; then docs/acceptance.md is written from what passed
 	$(SUITE) --acceptance
+
+system-packages: # of Debian, for tests that use real programs; only as root
+	@sh tools/system-packages
 
 check: $(VENV)/.dev ## only the static checks
 	$(BIN)/ruff check $(CODE)
