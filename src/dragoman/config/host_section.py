@@ -56,7 +56,8 @@ class HostSection(msgspec.Struct, frozen=True, kw_only=True):
     mcp: tuple[str, ...] = ()  # files with the MCP servers that remote users may name
     origins: tuple[str, ...] = ()  # origins of web pages that may connect
     names: tuple[str, ...] = ()  # additional host names
-    lsp: bool = False  # diagnostics of language servers after each write
+    lsp: bool = False  # diagnostics of language servers after each write, and their tools
+    workspace_tools: bool = False  # files and commands as MCP tools
     access_log: str = ""  # the file for the access log, "-" for stderr; "" writes none
     local: bool = True  # whether its owner needs no token on this machine
     limits: Mapping[str, float] = {}

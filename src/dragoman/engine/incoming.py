@@ -75,6 +75,9 @@ class Incoming:
 
 Handler = Callable[[Incoming, DoneCallback], Awaitable[None] | None]
 
+# The id of a call that did not come from the peer.
+_OWN_ID = "own"
+
 
 def make_handler(function: Callable[[Any], Any]) -> Handler:
     """Make a handler from a function of the params; its return value, or that of its coroutine, is the answer."""
@@ -91,6 +94,19 @@ def make_handler(function: Callable[[Any], Any]) -> Handler:
 
 async def _answer_later(work: Coroutine[Any, Any, Any], done: DoneCallback) -> None:
     done(await work, None)
+
+
+async def call_handler(handler: Handler, method: str, row: Method | None, values: Any) -> Any:
+    """Call a handler from this process as if the peer had sent a request; return the answer, or raise its error."""
+    answer: asyncio.Future[tuple[Any, ProtocolError | None]] = asyncio.get_running_loop().create_future()
+    incoming = Incoming(_OWN_ID, method, row, values)
+    work = handler(incoming, lambda *result: None if answer.done() else answer.set_result(result))
+    if work is not None:
+        await work
+    result, error = await answer
+    if error is not None:
+        raise error
+    return result
 
 
 def answer_notification(work: Awaitable[None] | None, done: DoneCallback) -> Awaitable[None] | None:

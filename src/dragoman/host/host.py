@@ -78,6 +78,7 @@ class Host:
         report: Callable[[str], None] | None = None,
         share_processes: bool = False,
         observer: WorkspaceObserver | None = None,
+        workspace_tools: bool = False,
     ) -> None:
         """Create a host. The first agent is the default. The caller closes the store.
 
@@ -87,6 +88,7 @@ class Host:
         self.session_roles: SessionRoles = session_roles or MemorySessionRoles()
         self.make_guard = make_guard
         self.observer = observer  # of what the agents do in their workspaces
+        self.workspace_tools = workspace_tools  # whether agents get their workspaces as MCP tools too
         self.roots_of = roots_of
         self.mcp_servers = dict(mcp_servers or {})
         self.limits = limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.mcp.offers import OfferedServer
@@ -23,16 +24,26 @@ class McpCalls:
         offered = self.provider.handlers()
         return {**offered, "mcp/message": self._on_message, "_mcp/request": self._on_draft_request}
 
+    def has_route(self, params: Any) -> bool:
+        """Return whether a message of the peer belongs to a server of it that is used here."""
+        routes = self.routes
+        key = (getattr(params, "server_id", None), getattr(params, "request_id", None))
+        return (
+            key in routes.requests
+            or getattr(params, "connection_id", None) in routes.connections
+            or getattr(params, "server_name", None) in routes.names
+        )
+
     def _on_message(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-        params, routes = incoming.params, self.routes
-        if (params.server_id, params.request_id) in routes.requests or params.connection_id in routes.connections:
-            return self._pass_on(routes.message(params, incoming.is_request), done)
+        params = incoming.params
+        if self.has_route(params):
+            return self._pass_on(self.routes.message(params, incoming.is_request), done)
         if not incoming.is_request and params.form != "connection":
             return None  # of a request that has ended
         return self.provider.handlers()["mcp/message"](incoming, done)
 
     def _on_draft_request(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-        if incoming.params.server_name in self.routes.names:
+        if self.has_route(incoming.params):
             return self._pass_on(self.routes.draft_message(incoming.params, incoming.is_request), done)
         return self.provider.handlers()["_mcp/request"](incoming, done)
 

@@ -212,7 +212,7 @@ class ServerConnection:
         """Return all pages of a list."""
         if member in self._lists:
             return list(self._lists[member])
-        client = self._open_client()
+        client = self.client()
         if getattr(client.server_capabilities, capability, None) is None:
             return []
         found: list[T] = []
@@ -246,7 +246,7 @@ class ServerConnection:
                 await on_progress(progress, total, self._redactor.redact_known(message or ""))
 
         try:
-            client = self._open_client()
+            client = self.client()
             if "tools" not in self._lists:  # the SDK checks a result against the schema in the list
                 await self.list_tools()
             answer = await self._ask(
@@ -259,16 +259,17 @@ class ServerConnection:
 
     async def read(self, uri: str) -> list[EmbeddedResource]:
         """Read a resource; raise ServerFailed."""
-        client = self._open_client()
+        client = self.client()
         return read_resources(await self._ask(lambda: client.read_resource(uri), self.settings.timeout), self._redactor)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> list[PromptMessage]:
         """Return the messages of a prompt; raise ServerFailed."""
-        client = self._open_client()
+        client = self.client()
         answer = await self._ask(lambda: client.get_prompt(name, dict(arguments)), self.settings.timeout)
         return read_messages(answer, self._redactor)
 
-    def _open_client(self) -> Client:
+    def client(self) -> Client:
+        """Return the client of the SDK; raise ServerFailed if the server is not connected."""
         if self._client is None or self.failure is not None:
             raise self.failure or self._fail("it is not connected")
         return self._client

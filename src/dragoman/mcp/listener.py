@@ -35,22 +35,32 @@ class Exports:
     """The offered servers of one ACP connection that an agent reaches by an address or a command."""
 
     def __init__(self) -> None:
-        self._stack = AsyncExitStack()
-        self._entries: dict[tuple[str, str], McpServer] = {}
+        self._serving: dict[tuple[str, str], tuple[McpServer, AsyncExitStack]] = {}
 
     async def entry(self, server: OfferedServer, form: str) -> McpServer:
         """Return the entry of a server in this form ("http" or "stdio"); it is served from then on."""
         key = (server.server_id, form)
-        if key not in self._entries:
+        if key not in self._serving:
             serve = serve_http if form == McpForm.HTTP else serve_shim
-            self._entries[key] = await self._stack.enter_async_context(serve(server))
-        return self._entries[key]
+            stack = AsyncExitStack()
+            self._serving[key] = (await stack.enter_async_context(serve(server)), stack)
+        return self._serving[key][0]
+
+    async def withdraw(self, server: OfferedServer) -> None:
+        """Stop serving one server."""
+        for key in [key for key in self._serving if key[0] == server.server_id]:
+            await _leave(self._serving.pop(key)[1])
 
     async def close(self) -> None:
         """Stop serving."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT):
-                await self._stack.aclose()
+        serving, self._serving = list(self._serving.values()), {}
+        await asyncio.gather(*(_leave(stack) for _, stack in serving))
+
+
+async def _leave(stack: AsyncExitStack) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            await stack.aclose()
 
 
 @asynccontextmanager

@@ -45,6 +45,27 @@ class Provider:
         """Offer a server, before it is declared to the peer."""
         self.servers[server.server_id] = server
 
+    def serves(self, params: Any) -> bool:
+        """Return whether a call by these params is for one of the servers, in any spelling."""
+        ids = {getattr(params, name, None) for name in ("server_id", "acp_id")}
+        return (
+            any(id in self.servers for id in ids if isinstance(id, str))
+            or getattr(params, "connection_id", None) in self._connections
+            or any(server.name == getattr(params, "server_name", None) for server in self.servers.values())
+        )
+
+    async def remove(self, server: OfferedServer) -> None:
+        """Stop offering a server and end it; its id is never used again."""
+        self.servers.pop(server.server_id, None)
+        mine = [id for id, (each, _) in self._connections.items() if each is server]
+        sessions = [self._connections.pop(id)[1] for id in mine]
+        if not any(each.name == server.name for each in self.servers.values()):
+            sessions.append(self._named.pop(server.name, None))
+        for session in sessions:
+            if session is not None:
+                await session.close()
+        await server.close()
+
     def handlers(self) -> dict[str, Handler]:
         """The handlers of the methods by which a peer uses the servers."""
         return {

@@ -18,6 +18,7 @@ from dragoman.bridge.lsp.server_table import ServerRow
 from dragoman.bridge.lsp.tracked_calls import TrackedCall, TrackedCalls
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import ProtocolError
+from dragoman.mcp.tool_table import ToolTable
 from dragoman.schema.toolcall import ToolCallStatus, ToolKind
 from dragoman.transport.sandbox.spec import Sandbox
 
@@ -70,6 +71,7 @@ class EditObserver:
         self._sandbox = sandbox
         self._report = report
         self._server_settings = server_settings
+        self.tables: list[ToolTable] = []
         self._sessions: dict[str, ObservedSession] = {}
         self._wrappers: dict[str, Callable[[Handler], Handler]] = {
             "fs/read_text_file": self._after_read,
@@ -102,6 +104,10 @@ class EditObserver:
         """Stop all language servers."""
         sessions, self._sessions = list(self._sessions.values()), {}
         await asyncio.gather(*(session.close() for session in sessions))
+
+    def tool_tables(self) -> Sequence[ToolTable]:
+        """The tools that the sessions of the agent get."""
+        return self.tables
 
     def servers_of(self, session_id: str) -> LanguageServers | None:
         """Return the language servers of a session, or None if it is not open."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from dragoman.bridge.lsp.diagnostics import format_report, shown_path
 from dragoman.bridge.lsp.language_servers import LanguageServers
 from dragoman.bridge.lsp.navigation import Navigation, Place, RenamePlan, TextChange
 from dragoman.errors import Kind, ProtocolError
+from dragoman.mcp.tool_table import ToolRow, check_arguments, find_row
 
 # Approves reading a file; raises permission_denied.
 ApproveRead = Callable[[str], Awaitable[None]]
@@ -26,21 +25,6 @@ _PATH = {"type": "string", "description": "absolute path of the file"}
 _SYMBOL = {"type": "string", "description": "name of the symbol, such as greet or Greeter.greet"}
 _LINE = {"type": "integer", "description": "line (from 1) on which the symbol is, if the file has several"}
 _AT = {"path": _PATH, "symbol": _SYMBOL, "line": _LINE}
-
-
-class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool."""
-
-    name: str
-    description: str
-    properties: Mapping[str, Any]
-    required: tuple[str, ...]
-    is_read_only: bool = True
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of its arguments."""
-        return {"type": "object", "properties": dict(self.properties), "required": list(self.required)}
 
 
 TOOLS: tuple[ToolRow, ...] = (
@@ -103,10 +87,7 @@ class LanguageTools:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Call a tool; raise ProtocolError with what to do."""
-        row = next((row for row in TOOLS if row.name == name), None)
-        if row is None:
-            raise ProtocolError(Kind.INVALID_PARAMS, f"there is no tool {name!r}; there are {', '.join(self._calls)}")
-        _check_arguments(row, arguments)
+        check_arguments(find_row(TOOLS, name), arguments)
         try:
             path = self._servers.files.resolve(arguments["path"])
         except ValueError as error:
@@ -145,18 +126,3 @@ class LanguageTools:
 
     def _relative(self, path: str) -> str:
         return shown_path(path, self._servers.folders[0])
-
-
-_TYPES: dict[str, type] = {"string": str, "integer": int}
-
-
-def _check_arguments(row: ToolRow, arguments: Mapping[str, Any]) -> None:
-    wrong = [name for name in row.required if name not in arguments]
-    wrong += [
-        name
-        for name, value in arguments.items()
-        if name not in row.properties or not isinstance(value, _TYPES[row.properties[name]["type"]])
-    ]
-    if wrong:
-        expected = ", ".join(row.properties)
-        raise ProtocolError(Kind.INVALID_PARAMS, f"{row.name}: wrong or missing {', '.join(wrong)}; give {expected}")

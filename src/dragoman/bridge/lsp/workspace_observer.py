@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dragoman.bridge.lsp.edit_observer import EditObserver, SendUpdate
 from dragoman.bridge.lsp.language_servers import LanguageServers
 from dragoman.bridge.lsp.navigation import TextChange
 from dragoman.bridge.lsp.server_table import ServerRow, build_table
-from dragoman.bridge.lsp.tools import LanguageTools
+from dragoman.bridge.lsp.tools import TOOLS, LanguageTools
 from dragoman.config.config_file import load_config
 from dragoman.config.paths import protect_user_files, user_paths
 from dragoman.engine.codec import json_values
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import Kind, ProtocolError
+from dragoman.ids import new_id
+from dragoman.mcp.tool_table import ToolTable
 from dragoman.roles.client.workspace import AgentWorkspace
 from dragoman.roles.proxy.relay import Relay
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
+from dragoman.schema.toolcall import ToolCallStatus, ToolKind
 from dragoman.transport.sandbox.spec import Sandbox
+
+# The name of the MCP server with the tools.
+SERVER_NAME = "lsp"
 
 
 def user_table() -> list[ServerRow]:
@@ -36,14 +44,18 @@ class LanguageServerObserver:
         table: Sequence[ServerRow],
         report: Callable[[str], None] = lambda text: None,
         server_settings: Mapping[str, Any] | None = None,
+        *,
+        offers_tools: bool = False,
     ) -> None:
+        """With `offers_tools`, each session gets an MCP server `lsp` with the tools of `bridge/lsp/tools.py`."""
         self._table = table
         self._report = report
         self._server_settings = server_settings
+        self._offers_tools = offers_tools
 
     def for_agent(self, workspace: AgentWorkspace, send_update: SendUpdate) -> EditObserver:
         """Return the observer of one agent."""
-        return EditObserver(
+        observer = EditObserver(
             self._table,
             roots=workspace.roots,
             send_update=send_update,
@@ -52,6 +64,21 @@ class LanguageServerObserver:
             report=self._report,
             server_settings=self._server_settings,
         )
+        if self._offers_tools:
+            observer.tables.append(tool_table(observer, partial(workspace_tools, workspace)))
+        return observer
+
+
+def tool_table(observer: EditObserver, make: Callable[[LanguageServers, str], LanguageTools]) -> ToolTable:
+    """Return the tools of the language servers of an observer's sessions."""
+
+    async def call(session_id: str, name: str, arguments: Mapping[str, Any]) -> str:
+        servers = observer.servers_of(session_id)
+        if servers is None:
+            raise ProtocolError(Kind.SESSION_NOT_FOUND, f"the session {session_id!r} has no folder here")
+        return await make(servers, session_id).call(name, arguments)
+
+    return ToolTable(name=SERVER_NAME, rows=TOOLS, call=call)
 
 
 def workspace_tools(workspace: AgentWorkspace, servers: LanguageServers, session_id: str) -> LanguageTools:
@@ -66,6 +93,49 @@ def workspace_tools(workspace: AgentWorkspace, servers: LanguageServers, session
         await workspace.files.write_batch(session_id, contents, expected=expected)
 
     return LanguageTools(servers, approve_read, write)
+
+
+def relay_tools(relay: Relay, servers: LanguageServers, session_id: str) -> LanguageTools:
+    """Return the tools of a session behind a relay: its client says what may be read and written."""
+    client = relay.client
+
+    async def approve_read(path: str) -> None:
+        if client.offers("client.fs.readTextFile"):
+            await client.request("fs/read_text_file", {"sessionId": session_id, "path": path, "limit": 1})
+
+    async def write(changes: Mapping[str, TextChange]) -> None:
+        await _ask_client(relay, session_id, changes)
+        contents = [(path, change.new) for path, change in changes.items()]
+        expected = {path: change.old for path, change in changes.items()}
+        await asyncio.to_thread(partial(servers.files.write_many, contents, expected=expected))
+
+    return LanguageTools(servers, approve_read, write)
+
+
+async def _ask_client(relay: Relay, session_id: str, changes: Mapping[str, TextChange]) -> None:
+    """Ask the user of the client for all changes at once; raise permission_denied."""
+    diffs = [
+        {"type": "diff", "path": path, "oldText": change.old, "newText": change.new} for path, change in changes.items()
+    ]
+    call = {
+        "toolCallId": f"lsp-rename-{new_id()}",
+        "title": f"Rename in {len(changes)} files",
+        "kind": ToolKind.EDIT,
+        "status": ToolCallStatus.PENDING,
+        "content": diffs,
+        "locations": [{"path": path} for path in changes],
+    }
+    options = [
+        {"optionId": kind, "name": name, "kind": kind}
+        for kind, name in (("allow_once", "Allow"), ("reject_once", "Reject"))
+    ]
+    answer = json_values(
+        await relay.client.request(
+            "session/request_permission", {"sessionId": session_id, "toolCall": call, "options": options}
+        )
+    )
+    if answer.get("outcome", {}).get("optionId") != "allow_once":
+        raise ProtocolError(Kind.PERMISSION_DENIED, "the user did not allow the rename; nothing was written")
 
 
 class RelaySessions:
@@ -119,8 +189,12 @@ def relay_extension(
     sandbox: Sandbox | None,
     report: Callable[[str], None],
     server_settings: Mapping[str, Any] | None = None,
+    tables: list[ToolTable] | None = None,
 ) -> Callable[[Relay], Callable[[], Awaitable[None]]]:
-    """Return the extension of a relay: diagnostics after the writes of the agent, whoever makes them."""
+    """Return the extension of a relay: diagnostics after the writes of the agent, whoever makes them.
+
+    The tools for the agent are added to `tables`.
+    """
 
     def extend(relay: Relay) -> Callable[[], Awaitable[None]]:
         def send_update(session_id: str, update: dict[str, Any]) -> None:
@@ -140,6 +214,8 @@ def relay_extension(
         for method in observer.methods:
             handler: Handler = relay.forward_to_client
             relay.claim(Side.CLIENT, method, observer.wrap(method, handler))
+        if tables is not None:
+            tables.append(tool_table(observer, partial(relay_tools, relay)))
         return observer.close
 
     return extend

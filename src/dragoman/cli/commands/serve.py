@@ -10,6 +10,7 @@ import msgspec
 
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import mcp_file, which_agent
+from dragoman.cli.connect.options import WORKSPACE_TOOLS_HELP
 from dragoman.cli.parser import Parser
 from dragoman.cli.serve.process import serve
 from dragoman.cli.ui.log_lines import LOG_FORMATS
@@ -101,7 +102,8 @@ def main(arguments: list[str]) -> int:
     parser.add_value("--mcp", "FILE", 'MCP servers that users may name: {"mcpServers": {...}}', repeated=True)
     parser.add_value("--origin", "URL", "web origin that may connect; can be repeated", repeated=True)
     parser.add_value("--name", "DOMAIN", "additional host name of this server", repeated=True)
-    parser.add_flag("--lsp", "show the diagnostics of language servers after each write of an agent")
+    parser.add_flag("--lsp", "show the diagnostics of language servers after each write; give agents their tools")
+    parser.add_flag("--workspace-tools", WORKSPACE_TOOLS_HELP)
     parser.add_flag("--no-local", "require a token on this machine too (behind a proxy)")
     parser.add_flag("--verbose", "log agents and clients on stderr")
     parser.add_argument("--log", choices=LOG_FORMATS, default="text", help="form of the log on stderr (text)")
@@ -146,6 +148,7 @@ def apply_flags(options: argparse.Namespace, configured: HostSection) -> HostSec
         "names": tuple(options.name),
         "lsp": options.lsp,
         "access_log": options.access_log,
+        "workspace_tools": options.workspace_tools,
     }
     section = msgspec.structs.replace(configured, **{name: value for name, value in flags.items() if value})
     return msgspec.structs.replace(section, local=False) if options.no_local else section

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from dragoman.cli import exit_codes
@@ -17,6 +17,7 @@ from dragoman.engine.loop import run as run_loop
 if TYPE_CHECKING:
     from dragoman import Sandbox
     from dragoman.roles.proxy.proxy import RelayExtension
+    from dragoman.roles.proxy.relay import Relay
 
 EPILOG = f"""\
 Configure this command as the agent of your editor:
@@ -64,7 +65,8 @@ def main(arguments: list[str]) -> int:
         choices=("ladder", "polyglot"),
         help="how to detect the agent's dialect: one attempt after the other, or all in one message",
     )
-    parser.add_flag("--lsp", "add the diagnostics of language servers to each write of the agent")
+    parser.add_flag("--lsp", "add the diagnostics of language servers to each write; give the agent their tools")
+    parser.add_flag("--workspace-tools", session_options.WORKSPACE_TOOLS_HELP)
     session_options.add_agent_option(parser)
     parser.add_flag("-y --yes", "install an agent of the registry that is missing, without asking")
     session_options.add_sandbox_options(parser)
@@ -98,13 +100,33 @@ def main(arguments: list[str]) -> int:
             sandbox=confined,
             session_ids=SessionIdsFile(user_paths().session_ids, command, report),
             report=report,
-            extension=language_server_extension(confined, report) if options.lsp else None,
+            extension=relay_extension(confined, report, lsp=options.lsp, workspace_tools=options.workspace_tools),
         )
     )
 
 
-def language_server_extension(sandbox: Sandbox | None, report: Callable[[str], None]) -> RelayExtension:
-    """Return what adds diagnostics to the writes of the agent."""
-    from dragoman.bridge.lsp.workspace_observer import relay_extension, user_table
+def relay_extension(
+    sandbox: Sandbox | None, report: Callable[[str], None], *, lsp: bool, workspace_tools: bool
+) -> RelayExtension:
+    """Return what serves MCP servers to the agent, and with `lsp` adds diagnostics to its writes."""
 
-    return relay_extension(user_table(), sandbox, report)
+    def extend(relay: Relay) -> Callable[[], Awaitable[None]]:
+        from dragoman.roles.proxy.mcp_servers import RelayServers
+
+        servers = RelayServers(relay, workspace_tools=workspace_tools)
+        closing: list[Callable[[], Awaitable[None]]] = [servers.close]
+        if lsp:
+            from dragoman.bridge.lsp import workspace_observer
+
+            table = workspace_observer.user_table()
+            observe = workspace_observer.relay_extension(table, sandbox, report, tables=servers.tables)
+            closing.append(observe(relay))
+        servers.claim()
+
+        async def close() -> None:
+            for end in closing:
+                await end()
+
+        return close
+
+    return extend

@@ -98,6 +98,7 @@ class OpenSession:
         self.permission_ui = self._create_permission_ui()
         if options.lsp:
             self._use_language_servers()
+        self.permission_ui.workspace.as_tools = options.workspace_tools
         stack.push_async_callback(self.permission_ui.close)
         self.permission_ui.guard.redaction.add_values(environment_secrets(options.agent.env))
         if self.record is not None:
@@ -167,7 +168,7 @@ class OpenSession:
         def report(text: str) -> None:
             self.diagnostics.write_line(self.permission_ui.redact(text), "dim")
 
-        self.permission_ui.workspace.observer = LanguageServerObserver(user_table(), report)
+        self.permission_ui.workspace.observer = LanguageServerObserver(user_table(), report, offers_tools=True)
 
     @property
     def _target(self) -> str | list[str]:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 USAGE = "[--agent NAME] [OPTIONS] [-- CMD ARG...]"
 
 # Flags that the host decides, and those of them that apply to a lent folder.
-_HOST_FLAGS = ("policy", "mode", "sandbox", "no_store", "dialect", "lsp")
+# For agents that have no file and terminal calls of their own in the protocol.
+WORKSPACE_TOOLS_HELP = "offer files and commands as MCP tools to agents that do not use those of the protocol (v2)"
+
+_HOST_FLAGS = ("policy", "mode", "sandbox", "no_store", "dialect", "lsp", "workspace_tools")
 _WORKSPACE_FLAGS = frozenset({"policy", "mode", "sandbox"})
 
 
@@ -43,6 +46,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     settings: list[tuple[str, str]] = []  # other options of the agent
     servers: list[McpServer] = []
     lsp: bool = False
+    workspace_tools: bool = False
     verbose: bool = False
     quiet: bool = False
     session: str | None = None  # the session to continue, or the name of a new one
@@ -94,7 +98,8 @@ def add_session_options(parser: Parser, *, has_word: bool = False) -> None:
     parser.add_value("--model", "ID", "use this model, if the agent offers a choice")
     parser.add_value("--option", "ID=VALUE", "set another option of the agent; can be repeated", repeated=True)
     parser.add_value("--mcp", "FILE", 'MCP servers for the agent: {"mcpServers": {...}}', repeated=True)
-    parser.add_flag("--lsp", "show the diagnostics of language servers after each write of the agent")
+    parser.add_flag("--lsp", "show the diagnostics of language servers after each write; give the agent their tools")
+    parser.add_flag("--workspace-tools", WORKSPACE_TOOLS_HELP)
     parser.add_flag("--verbose", "also show the stderr of the agent")
     parser.add_value("-s --session", "SESSION", "continue this session, or start one with this name")
     parser.add_flag("--no-store", "do not store the session")
@@ -138,6 +143,7 @@ def read_session_options(parser: Parser, given: argparse.Namespace, command: lis
         settings=[(id, value) for id, _, value in pairs],
         servers=[server for file in given.mcp for server in mcp_file.load(file)],
         lsp=given.lsp,
+        workspace_tools=given.workspace_tools,
         verbose=given.verbose,
         session=given.session,
         stores=not given.no_store,

@@ -235,6 +235,7 @@ def create_host(
         report=report,
         share_processes=section.share == "user",
         observer=_language_servers() if section.lsp else None,
+        workspace_tools=section.workspace_tools,
     )
 
 
@@ -245,7 +246,7 @@ def _language_servers() -> WorkspaceObserver:
     def report(text: str) -> None:
         print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True)
 
-    return LanguageServerObserver(user_table(), report)
+    return LanguageServerObserver(user_table(), report, offers_tools=True)
 
 
 def check_address(section: HostSection, *, is_local: bool, has_authentication: bool) -> None:

@@ -66,6 +66,7 @@ class RoomWorkspace:
         """Return the workspace of a new agent: that of the members if they have one, else the host's, guarded."""
         access = _WorkspaceCalls(self._room, guard).access
         access.observer = self._room.host.observer
+        access.as_tools = self._room.host.workspace_tools
         self.terminals.find_host_terminal = access.find_terminal
         return access
 

@@ -5,9 +5,8 @@ Loaded when a client names the first server.
 
 from __future__ import annotations
 
-import asyncio
 import shlex
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -34,16 +33,8 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.session import Session
 
 _calls: WeakKeyDictionary[Connection, McpCalls] = WeakKeyDictionary()
-_tasks: set[asyncio.Task[Any]] = set()
 
 ACCEPT, DECLINE = "accept", "decline"
-
-
-def run_in_background(work: Coroutine[Any, Any, Any]) -> None:
-    """Run something that nobody waits for, and keep its task."""
-    task = asyncio.create_task(work)
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
 
 
 async def open_toolbox(

@@ -225,7 +225,7 @@ class SessionTools:
     def _on_changed(self, name: str) -> None:
         """Send the commands again when the prompts of a server changed, or a slow server is open at last."""
         if name == "prompts" and self._toolbox is not None and self._is_announced:
-            from dragoman.roles.agent.mcp_servers import run_in_background
+            from dragoman.engine.background import run_in_background
 
             run_in_background(self._update_prompts(self._toolbox))
 

@@ -1,5 +1,5 @@
-"""MCP servers between a client and its agent: functions that the client offers (`connect(..., tools=[...])`), and
-servers that the agent hosts.
+"""MCP servers between a client and its agent: functions that the client offers (`connect(..., tools=[...])`), tables
+of tools for each session, and servers that the agent hosts.
 
 An agent with MCP over ACP uses its connection; another one gets an address on loopback, or a command.
 """
@@ -7,12 +7,14 @@ An agent with MCP over ACP uses its connection; another one gets an address on l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from dragoman.dialect.side_data import side_data_of
+from dragoman.engine.background import run_in_background
 from dragoman.engine.incoming import Handler
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.mcp import McpForm, McpServer
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from dragoman.mcp.calls import McpCalls
     from dragoman.mcp.connection import ServerConnection
     from dragoman.mcp.listener import Exports
+    from dragoman.mcp.offers import OfferedServer
     from dragoman.mcp.over_acp import AcpChannel
+    from dragoman.mcp.tool_table import SessionSlot, ToolTable
 
 Functions = Sequence[Callable[..., Any]] | Mapping[str, Sequence[Callable[..., Any]]]
 
@@ -34,20 +38,52 @@ DEFAULT_NAME = "client"
 P = TypeVar("P")
 
 
+class Declaration(Generic[P]):
+    """The params that open a session, with the servers that are offered in it."""
+
+    def __init__(
+        self, params: P, offers: ToolOffers, slot: SessionSlot | None, servers: Sequence[OfferedServer]
+    ) -> None:
+        self.params = params
+        self._offers = offers
+        self._slot = slot
+        self._servers = servers
+
+    def bind(self, session_id: str) -> None:
+        """Tell the servers which session they belong to."""
+        if self._slot is not None:
+            self._slot.bind(session_id)
+            self._offers.keep_for_session(session_id, self._servers)
+
+    async def withdraw(self) -> None:
+        """End the servers, because the session was not opened."""
+        for server in self._servers:
+            await self._offers.end_server(server)
+
+
 class ToolOffers:
-    """The functions of one client, as servers."""
+    """The functions of one client, as servers, and its tables of tools, as a server for each session."""
 
     def __init__(self, tools: Functions, connection: Callable[[], Connection]) -> None:
         self._functions = dict(tools) if isinstance(tools, Mapping) else {DEFAULT_NAME: tools} if tools else {}
         self._connection = connection
+        self.tables: list[ToolTable] = []
+        self.over_acp = True  # whether an agent may use them over its connection
         self._calls: McpCalls | None = None
         self._exports: Exports | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._by_session: dict[str, Sequence[OfferedServer]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._functions)
+        return bool(self._functions or self.tables)
 
     async def start(self) -> None:
-        """Build the servers; the MCP SDK is imported in a thread."""
+        """Build the servers of functions; the MCP SDK is imported in a thread, for tables while the agent starts."""
+        if self.tables:
+            from dragoman.mcp.sdk import is_installed, load
+
+            if is_installed():
+                self._loading = asyncio.create_task(load())
         if not self._functions:
             return
         from dragoman.mcp.offers import build_server
@@ -62,6 +98,10 @@ class ToolOffers:
             return lambda incoming, done: self._started().handlers()[method](incoming, done)
 
         return {method: handle(method) for method in mcp_methods(Side.CLIENT)}
+
+    def serves(self, params: Any) -> bool:
+        """Return whether a call of the agent by these params is for one of the servers."""
+        return self._calls is not None and self._calls.provider.serves(params)
 
     def _started(self) -> McpCalls:
         if self._calls is None:
@@ -88,31 +128,92 @@ class ToolOffers:
         finally:
             await server.close()
 
-    async def declare(self, params: P, connection: Connection) -> P:
+    async def declare(self, params: P, connection: Connection) -> Declaration[P]:
         """Return the params that open a session, with these servers in the form that the agent takes."""
+        if not self:
+            return Declaration(params, self, None, ())
         named = {server.name for server in getattr(params, "mcp_servers", ())}
         if both := named & set(self._functions):
             raise ProtocolError(
                 Kind.INVALID_PARAMS,
                 f"there are two MCP servers {sorted(both)[0]!r}: one of the session and one of `tools`; rename one",
             )
-        entries = [await self._entry(server, connection) for server in self._started().provider.servers.values()]
-        servers = [*getattr(params, "mcp_servers", ()), *entries]
-        return msgspec.structs.replace(params, mcp_servers=servers)  # type: ignore[type-var]
+        offered = [self._started().provider.servers[id] for id in self._function_ids()]
+        slot, of_session = await self._session_servers(named, connection)
+        entries = [await self._entry(server, connection) for server in (*offered, *of_session)]
+        servers = [*getattr(params, "mcp_servers", ()), *(entry for entry in entries if entry is not None)]
+        replaced: P = msgspec.structs.replace(params, mcp_servers=servers)  # type: ignore[type-var]
+        return Declaration(replaced, self, slot, of_session)
 
-    async def _entry(self, server: Any, connection: Connection) -> McpServer:
-        if connection.offers("agent.mcpCapabilities.acp"):
+    def _function_ids(self) -> list[str]:
+        servers = self._started().provider.servers
+        return [id for id, server in servers.items() if server.name in self._functions]
+
+    async def _session_servers(
+        self, taken: Collection[str], connection: Connection
+    ) -> tuple[SessionSlot | None, list[OfferedServer]]:
+        """Build the servers of the tables for a new session; a name that is taken is left to its server."""
+        tables = [table for table in self.tables if table.name not in taken and table.name not in self._functions]
+        if not tables or connection.dialect.one_folder:
+            return None, []
+        if self._loading is None:
+            from dragoman.mcp.sdk import HOW_TO_INSTALL
+
+            names = ", ".join(table.name for table in tables)
+            connection.sender.report_once(f"the agent gets no tools of {names}: {HOW_TO_INSTALL}")
+            return None, []
+        from dragoman.mcp.tool_table import SessionSlot, build_table_server
+
+        await self._loading
+        slot = SessionSlot()
+        servers = [await asyncio.to_thread(build_table_server, table, slot) for table in tables]
+        for server in servers:
+            self._started().provider.add(server)
+        return slot, servers
+
+    async def _entry(self, server: OfferedServer, connection: Connection) -> McpServer | None:
+        if self.over_acp and connection.offers("agent.mcpCapabilities.acp"):
             return McpServer(name=server.name, type=McpForm.ACP, server_id=server.server_id)
+        form = exported_form(connection)
+        if not form:
+            connection.sender.report_once(f"the agent gets no tools of {server.name}: it takes no MCP servers")
+            return None
         if self._exports is None:
             from dragoman.mcp.listener import Exports
 
             self._exports = Exports()
-        has_http = connection.offers("agent.mcpCapabilities.http")
-        return await self._exports.entry(server, McpForm.HTTP if has_http else McpForm.STDIO)
+        return await self._exports.entry(server, form)
+
+    def keep_for_session(self, session_id: str, servers: Sequence[OfferedServer]) -> None:
+        """Remember which servers end with a session; those that it had before end now."""
+        before, self._by_session[session_id] = self._by_session.get(session_id, ()), servers
+        for server in before:
+            run_in_background(self.end_server(server))
+
+    async def end_session(self, session_id: str) -> None:
+        """End the servers of a session."""
+        for server in self._by_session.pop(session_id, ()):
+            await self.end_server(server)
+
+    async def end_server(self, server: OfferedServer) -> None:
+        """Stop offering a server."""
+        if self._exports is not None:
+            await self._exports.withdraw(server)
+        await self._started().provider.remove(server)
 
     async def close(self) -> None:
         """End the servers."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])  # an import in a thread cannot be cancelled
         if self._exports is not None:
             await self._exports.close()
         if self._calls is not None:
             await self._calls.close()
+
+
+def exported_form(connection: Connection) -> str:
+    """Return the form in which an agent without MCP over ACP takes a server; "" if it takes none."""
+    if connection.offers("agent.mcpCapabilities.http"):
+        return McpForm.HTTP
+    side = side_data_of(getattr(connection.peer.capabilities, "mcp_capabilities", None))
+    return "" if side.get("noStdio") else McpForm.STDIO

@@ -87,12 +87,23 @@ class OpenSessions:
         if mode is not None and dialect.opens_in_mode:
             params = with_side_data(params, initialMode=mode)
         connection = await self._agent._connection_for_cwd(params.cwd)
-        await connection.request(
-            "session/new",
-            await self._agent._with_tools(params, connection),
-            timeout=self._settings.timeout,
-            on_result=lambda result: on_opened(connection, result),
-        )
+        await self._request_open("session/new", params, connection, lambda result: on_opened(connection, result))
+
+    async def _request_open(
+        self, method: str, params: Any, connection: Connection, on_opened: Callable[[Any], None]
+    ) -> None:
+        """Send a request that opens a session of a new id, with the tools that it gets."""
+        tools = await self._agent._declare_tools(params, connection)
+
+        def on_result(result: Any) -> None:
+            tools.bind(result.session_id)
+            on_opened(result)
+
+        try:
+            await connection.request(method, tools.params, timeout=self._settings.timeout, on_result=on_result)
+        except BaseException:
+            await tools.withdraw()
+            raise
 
     async def renew(self, session: ClientSession) -> None:
         """Replace a session that the agent has lost by a new one with the same folder, mode and options."""
@@ -127,8 +138,7 @@ class OpenSessions:
             sessions.append(self._create(result.session_id, "session/fork", params, connection, origin=origin))
             self._add_opened(sessions[0], result)
 
-        sent = await self._agent._with_tools(params, connection)
-        await connection.request("session/fork", sent, timeout=self._settings.timeout, on_result=on_opened)
+        await self._request_open("session/fork", params, connection, on_opened)
         return sessions[0]
 
     async def reopen(
@@ -142,14 +152,16 @@ class OpenSessions:
         if isinstance(params, LoadSessionParams):
             params = _omit_empty_servers(params)
         connection = await self._agent._connection_for_cwd(params.cwd)
+        tools = await self._agent._declare_tools(params, self._agent.connection)
         before = self.by_id.get(params.session_id)
         session = self._create(params.session_id, method, params, connection, log_id)
         self.by_id[session.id] = session
         self._deliver_early_updates(session)
         try:
-            sent = await self._agent._with_tools(params, self._agent.connection)
-            self._apply_open_result(session, await self._agent.request(method, sent))
+            self._apply_open_result(session, await self._agent.request(method, tools.params))
+            tools.bind(session.id)
         except BaseException:
+            await tools.withdraw()
             if before is not None:
                 self.by_id[params.session_id] = before
             else:

@@ -16,7 +16,7 @@ from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handl
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.client.callbacks import LoginRunner, UserCallbacks, run_login
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
-from dragoman.roles.client.offers import Functions, ToolOffers
+from dragoman.roles.client.offers import Declaration, Functions, ToolOffers
 from dragoman.roles.client.open_sessions import OpenSessions, open_params
 from dragoman.roles.client.session import ClientSession, SessionSettings
 from dragoman.roles.client.workspace import AgentWorkspace, WorkspaceAccess
@@ -90,6 +90,8 @@ class RemoteAgent:
             self._handlers.update(with_use_logging(self._handlers, self.find_session))
         if self._workspace is not None:
             self._handlers = dict(self._workspace.observe(self._handlers, self._deliver_update))
+            self._offers.tables = self._workspace.tool_tables(self._handlers)
+            self._offers.over_acp = fallback is None
 
     def _deliver_update(self, session_id: str, update: dict[str, Any]) -> Awaitable[None] | None:
         """Deliver an update, as JSON, as if the agent had sent it."""
@@ -132,9 +134,9 @@ class RemoteAgent:
         if connection.failure is not None:
             self._on_connection_lost(connection, connection.failure)
 
-    async def _with_tools(self, params: P, connection: Connection) -> P:
-        """Return the params that open a session, with the functions of `tools` as MCP servers."""
-        return await self._offers.declare(params, connection) if self._offers else params
+    async def _declare_tools(self, params: P, connection: Connection) -> Declaration[P]:
+        """Return the params that open a session, with `tools` and the tools of the workspace as MCP servers."""
+        return await self._offers.declare(params, connection)
 
     def mcp_server(self, name: str) -> AbstractAsyncContextManager[ServerConnection]:
         """Connect to an MCP server that the agent hosts: `async with agent.mcp_server("notes") as server:`."""
@@ -221,9 +223,10 @@ class RemoteAgent:
         return prompt
 
     async def _release_session(self, session_id: str) -> None:
-        """End the watches and terminals of a session."""
+        """End the watches, terminals and tools of a session."""
         if self._workspace is not None:
             await self._workspace.end_session(session_id)
+        await self._offers.end_session(session_id)
 
     async def load_session(
         self, session_id: str, cwd: str = ".", *, mcp_servers: Sequence[McpServer] = (), directories: Sequence[str] = ()

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
+from dragoman.engine.codec import json_values
 from dragoman.engine.connection import Connection
-from dragoman.engine.incoming import Handler, make_handler
+from dragoman.engine.incoming import Handler, call_handler, make_handler
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.client.workspace_calls import MAX_TERMINALS, FileCalls, TerminalCalls
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
+from dragoman.schema.methods import METHODS
+from dragoman.schema.side import Side
 
 if TYPE_CHECKING:
+    from dragoman.mcp.tool_table import ToolTable
     from dragoman.transport.sandbox.spec import Sandbox
     from dragoman.workspace.terminal import Terminal
 
@@ -58,6 +62,10 @@ class AgentObserver(Protocol):
         """Return the handlers of the agent's methods, those that it watches wrapped."""
         ...
 
+    def tool_tables(self) -> Sequence[ToolTable]:
+        """The tools that each session of the agent gets."""
+        ...
+
     async def end_session(self, session_id: str) -> None:
         """Release what belongs to a session."""
         ...
@@ -83,7 +91,8 @@ class WorkspaceAccess:
     `files` turns all file calls on or off; the options after it single out those beyond official v1. `extra_roots` are
     folders that every session may use besides its own, for files only. `protected` returns the paths in a
     session's folders that are never written. `max_terminals` is announced to the agent; None does not announce
-    it, and the default limit applies. Commands run in the `sandbox`, or else in the agent's.
+    it, and the default limit applies. Commands run in the `sandbox`, or else in the agent's. With `as_tools`, each
+    session gets an MCP server `workspace` that reads, writes and runs through the same approval (extra `mcp`).
     """
 
     def __init__(
@@ -102,6 +111,7 @@ class WorkspaceAccess:
         extra_roots: Sequence[str] = (),
         max_terminals: int | None = MAX_TERMINALS,
         sandbox: Sandbox | None = None,
+        as_tools: bool = False,
     ) -> None:
         self.offers_files = files
         self.offers_terminals = terminals
@@ -118,6 +128,7 @@ class WorkspaceAccess:
         self._extra_roots = tuple(extra_roots)
         self.max_terminals = max_terminals
         self.sandbox = sandbox
+        self.as_tools = as_tools
         self.observer: WorkspaceObserver | None = None
         self._shown_terminals: dict[str, Terminal] = {}
         # Set by a guard:
@@ -207,6 +218,21 @@ class AgentWorkspace:
             return handlers
         self.observer = self.access.observer.for_agent(self, send_update)
         return self.observer.wrap_all(handlers)
+
+    def tool_tables(self, handlers: Mapping[str, Handler]) -> list[ToolTable]:
+        """Return the tools that each session gets; they use these handlers of the agent."""
+        tables = [] if self.observer is None else list(self.observer.tool_tables())
+        if self.access.as_tools:
+            from dragoman.mcp.workspace_tools import workspace_table
+
+            async def call(method: str, params: dict[str, Any]) -> Any:
+                row = METHODS[Side.CLIENT, method]
+                return json_values(await call_handler(handlers[method], method, row, params))
+
+            files = self.access.offers_files
+            own = workspace_table(call, reads=files, writes=files, runs=self.access.offers_terminals)
+            tables += [] if own is None else [own]
+        return tables
 
     @property
     def session_ids(self) -> Sequence[str]:

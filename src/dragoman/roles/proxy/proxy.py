@@ -16,6 +16,7 @@ from dragoman.engine.loop import run as run_loop
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
 from dragoman.roles.client.callbacks import is_login_run, run_agent_login
 from dragoman.roles.client.dial import Dialer
+from dragoman.roles.client.offers import Functions
 from dragoman.roles.proxy.relay import Relay, write_stderr
 from dragoman.schema.initialize import InitializeParams
 from dragoman.schema.methods import METHODS, Method, find_method
@@ -55,13 +56,22 @@ class Proxy:
 
     A claimed function gets the params, of the type that the method has, and a `Forward`. For a request it returns the
     answer, its own or `await forward(params)`. For a notification it calls `forward(params)` or drops it. Forwarding
-    `initialize` starts the agent; nothing can be forwarded to the agent before that.
+    `initialize` starts the agent; nothing can be forwarded to the agent before that. `tools` are functions that the
+    agent can use in its sessions, as those of `connect` (extra `mcp`).
     """
 
-    def __init__(self, name: str = "proxy", *, client_dialect: str = "auto", agent_dialect: str = "auto") -> None:
+    def __init__(
+        self,
+        name: str = "proxy",
+        *,
+        client_dialect: str = "auto",
+        agent_dialect: str = "auto",
+        tools: Functions = (),
+    ) -> None:
         self.name = name
         self._client_dialect = client_dialect
         self._agent_dialect = agent_dialect
+        self._tools = tools
         self._claims: dict[tuple[Side, str], Callable[..., Any]] = {}
 
     def from_client(self, method: str) -> Callable[[F], F]:
@@ -115,7 +125,16 @@ class Proxy:
         )
         for (receiver, method), function in self._claims.items():
             relay.claim(receiver, method, _claim_handler(relay, receiver, function))
-        return await relay.run()
+        if not self._tools:
+            return await relay.run()
+        from dragoman.roles.proxy.mcp_servers import RelayServers
+
+        servers = RelayServers(relay, self._tools)
+        servers.claim()
+        try:
+            return await relay.run()
+        finally:
+            await servers.close()
 
 
 def _unknown_method(receiver: Side, method: str) -> str:

@@ -107,6 +107,13 @@ class Relay:
         if receiver is Side.AGENT and method != "initialize":
             self.client.handlers[method] = handler
 
+    def handler_of(self, receiver: Side, method: str) -> Handler:
+        """Return what handles a method now, for a claim that wraps it."""
+        default = self.forward_to_client if receiver is Side.CLIENT else self.forward_to_agent
+        if (receiver, method) == (Side.AGENT, "initialize"):
+            default = self._start_and_answer
+        return self._claims.get((receiver, method), default)
+
     async def run(self) -> BaseException:
         """Relay until the client or the agent disconnects; return the reason."""
         self.client.start()
