@@ -102,7 +102,9 @@ class ForeignError(ProtocolError):
 
 
 class StoreFault(ProtocolError):
-    """The session store failed; `why`: full, readonly, locked, io, damaged, moved, newer, unusable."""
+    """The session store failed; `why`: full, readonly, locked, io, damaged, moved, newer, unusable, away, fenced,
+    taken, unknown.
+    """
 
     def __init__(self, why: str, message: str) -> None:
         super().__init__(Kind.INTERNAL_ERROR, message, {"store": why})

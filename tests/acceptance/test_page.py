@@ -40,8 +40,9 @@ def test_the_table_has_every_item_of_every_document_once() -> None:
     expected = [f"{seed}-{number:02}" for seed, count in COUNTS.items() for number in range(1, count + 1)]
     expected += [f"BR-{number:02}" for number in BRIDGES]
     expected += [f"V2-{number:02}" for number in range(1, 31)]
+    expected += [f"FL-{number:02}" for number in range(1, 31)]
     assert page.item_ids(page.read_table()) == expected
-    assert len(expected) == 187 + len(BRIDGES) + 30
+    assert len(expected) == 187 + len(BRIDGES) + 60
 
 
 def test_every_item_has_a_kind_and_a_sentence_of_its_own() -> None:

@@ -16,7 +16,7 @@ from dragoman.errors import StoreFault
 from dragoman.host.auth.database import lock_store
 from dragoman.host.http.app import HostApp
 from dragoman.store import wrappers
-from dragoman.store.contract import Draft, Entry
+from dragoman.store.contract import Claim, Draft, Entry
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.store.wrappers import MonitoredStore
@@ -39,9 +39,9 @@ class Disk(MemoryStore):
         if self.is_full:
             raise StoreFault("full", "there is no room for more in /secret/place; free some space")
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         self.check()
-        return await super().append(session_id, drafts)
+        return await super().append(session_id, drafts, claim=claim)
 
     async def probe(self) -> None:
         self.probes += 1

@@ -14,12 +14,14 @@ import pytest
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.store.contract import Draft
+from dragoman.store.fleet import Engine
+from dragoman.store.local_fleet import local_engine
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.store.sqlite import store as sqlite_store
 from dragoman.store.sqlite.append import LogWriter
 from dragoman.store.summary import check_new_name
-from dragoman.testing import check_store
+from dragoman.testing import check_fleet, check_store
 
 
 def draft(number: int, kind: str = "update") -> Draft:
@@ -35,6 +37,20 @@ async def test_the_sqlite_store_passes_the_contract_checks(tmp_path: Path) -> No
         return await SqliteStore.open(str(tmp_path / f"{made}.db"), durability="off")
 
     await check_store(make)
+
+
+async def test_two_stores_on_one_file_pass_the_fleet_checks(tmp_path: Path) -> None:
+    made = 0
+
+    async def make() -> tuple[Engine, Engine]:
+        nonlocal made
+        made += 1
+        path = str(tmp_path / f"{made}.db")
+        one = local_engine("sqlite", await SqliteStore.open(path, durability="off"), [])
+        other = msgspec.structs.replace(one, store=await SqliteStore.open(path, durability="off"))
+        return one, other
+
+    await check_fleet(make, rounds=5)
 
 
 @pytest.mark.parametrize("durability", ["full", "normal", "off"])

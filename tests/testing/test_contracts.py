@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dragoman.store.contract import Draft, Entry, Summary
+from dragoman.store.contract import Claim, Draft, Entry, Summary
 from dragoman.store.memory import MemoryStore
 from dragoman.testing import Drop, check_store, check_transport, contracts, faulty
 from dragoman.transport.base import Transport
@@ -66,8 +66,8 @@ def test_a_transport_that_hangs_on_close_fails_and_the_error_names_the_step(monk
 
 def test_a_store_that_numbers_from_zero_fails() -> None:
     class FromZero(MemoryStore):
-        async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
-            entries = await super().append(session_id, drafts)
+        async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
+            entries = await super().append(session_id, drafts, claim=claim)
             return [
                 Entry(seq=entry.seq - 1, kind=entry.kind, actor=entry.actor, time=entry.time, body=entry.body)
                 for entry in entries

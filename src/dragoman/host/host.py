@@ -35,7 +35,7 @@ from dragoman.roles.client.permission.questions import AskUser
 from dragoman.roles.client.workspace import WorkspaceObserver
 from dragoman.schema.mcp import McpServer
 from dragoman.store.contract import Draft, EntryKind, Store, Summary, decode_raw_entry
-from dragoman.store.session_state import SessionState
+from dragoman.store.session_state import SessionState, load_state
 from dragoman.store.wrappers import MonitoredStore
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.server.auth import Principal
@@ -235,7 +235,8 @@ class Host:
 
     async def session_state(self, session: str, upto: int | None = None) -> SessionState:
         """Return the state of a session from its log, up to an entry number."""
-        state = SessionState((await self.store.find(session)).imported)
+        summary = await self.store.find(session)
+        state = await self._saved_state(summary, upto) or SessionState(summary.imported)
         while upto is None or state.seq < upto:
             limit = PAGE_SIZE if upto is None else min(PAGE_SIZE, upto - state.seq)
             lines = await self.store.lines(session, state.seq, limit, intact=True)
@@ -244,6 +245,14 @@ class Host:
             for line in lines:
                 state.apply(decode_raw_entry(line))
         return state
+
+    async def _saved_state(self, summary: Summary, upto: int | None) -> SessionState | None:
+        """Return the state that was kept with a session at the end of a turn, so that only what came later is read."""
+        saved = await self.store.saved_state(summary.session_id)
+        if saved is None or (upto is not None and saved.seq > upto):
+            return None
+        state = load_state(saved.state, summary.imported)
+        return state if state is not None and state.seq == saved.seq else None
 
     async def create_room(self, principal: Principal) -> Room:
         """Create an empty room for a new session, and keep it until `release_room`."""
@@ -350,22 +359,6 @@ class Host:
         role = await self.session_roles.role_of(principal.user, session)
         return None if role is None else lower_role(role, principal.role)
 
-    async def visible_sessions(self, principal: Principal) -> list[Summary]:
-        """Return the sessions that a principal may see, with the names they use, the latest change first."""
-        summaries = await self.store.sessions()
-        if principal.session is not None:
-            return [summary for summary in summaries if summary.session_id == principal.session]
-        roles = await self.session_roles.sessions_of(principal.user)
-        # A session that nobody opened here belongs to the owner, also when they connect from elsewhere.
-        namer = self.naming_user(principal)
-        awake = [
-            summary
-            for summary in summaries
-            if summary.session_id in roles
-            or (namer is None and await self.role_in(principal, summary.session_id) is not None)
-        ]
-        return session_names.with_display_names(awake, namer, self.session_roles.owner)
-
     def naming_user(self, principal: Principal) -> str | None:
         """Return the user whose session names a principal uses; None for the owner of the host."""
         return None if principal.is_local or principal.user == self.session_roles.owner else principal.user
@@ -376,7 +369,9 @@ class Host:
         try:
             await self.store.rename(session, stored)
         except ProtocolError as error:
-            raise session_names.rename_error(name or "", error, await self.visible_sessions(principal)) from None
+            by = error.data.get("sessionId") if isinstance(error.data, dict) else None
+            is_visible = isinstance(by, str) and await self.role_in(principal, by) is not None
+            raise session_names.rename_error(name or "", error, is_visible=is_visible) from None
 
     # --- close --------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ The host keeps the sessions, so all of these work whatever the agents support.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -14,11 +15,19 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import check_role, enter_room, session_not_found
 from dragoman.host.auth.roles import ADMIN, EDITOR, RANK, is_at_least
 from dragoman.host.room.agent import set_agent_title
-from dragoman.roles.agent.session_calls import check_title, is_listed, parse_cursor
+from dragoman.host.visible_sessions import visible_sessions
+from dragoman.roles.agent.session_calls import check_title
 from dragoman.schema.base import to_json
-from dragoman.schema.session import ListSessionsResult, SessionInfo, SessionStatus, SessionStatusResult, SetTitleResult
+from dragoman.schema.session import (
+    ArchiveFilter,
+    ListSessionsResult,
+    SessionInfo,
+    SessionStatus,
+    SessionStatusResult,
+    SetTitleResult,
+)
 from dragoman.schema.update import SessionInfoUpdate
-from dragoman.store.contract import EntryKind, Summary
+from dragoman.store.contract import EntryKind, Summary, session_cursor
 
 if TYPE_CHECKING:
     from dragoman.host.host_client import HostClient
@@ -27,17 +36,37 @@ if TYPE_CHECKING:
 # Sessions in one answer to session/list.
 PAGE_SIZE = 100
 
+# What each filter of session/list wants of `archived`.
+_ARCHIVED = {ArchiveFilter.EXCLUDE: False, ArchiveFilter.ONLY: True, ArchiveFilter.INCLUDE: None}
+
 
 async def list_sessions(client: HostClient, params: Any) -> ListSessionsResult:
     """session/list: the sessions this principal may see, archived ones only on request."""
-    start = parse_cursor(params.cursor, 0)
-    visible = await client.host.visible_sessions(client.principal)
-    summaries = [summary for summary in visible if is_listed(params, summary.cwd, summary.archived)]
-    end = start + PAGE_SIZE
-    return ListSessionsResult(
-        sessions=[_session_info(summary) for summary in summaries[start:end]],
-        next_cursor=str(end) if end < len(summaries) else UNSET,
+    found = await visible_sessions(
+        client.host,
+        client.principal,
+        archived=_ARCHIVED[params.archived or ArchiveFilter.EXCLUDE],
+        cwd=params.cwd or None,
+        after=_parse_cursor(params.cursor),
+        limit=PAGE_SIZE + 1,
     )
+    page = found[:PAGE_SIZE]
+    return ListSessionsResult(
+        sessions=[_session_info(summary) for summary in page],
+        next_cursor=urlsafe_b64encode(session_cursor(page[-1]).encode()).decode() if len(found) > PAGE_SIZE else UNSET,
+    )
+
+
+def _parse_cursor(cursor: Any) -> str | None:
+    if not cursor:
+        return None
+    try:
+        text = urlsafe_b64decode(cursor.encode("ascii")).decode()
+    except ValueError:
+        text = ""
+    if " " not in text:
+        raise ProtocolError(Kind.INVALID_PARAMS, f"unknown cursor {cursor!r}; start without a cursor")
+    return text
 
 
 def _session_info(summary: Summary) -> SessionInfo:

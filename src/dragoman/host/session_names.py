@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -54,13 +54,31 @@ def stored_name(name: str, user: str | None) -> str:
     return full
 
 
-def with_display_names(summaries: Sequence[Summary], user: str | None, owner: str) -> list[Summary]:
-    """Return the sessions with the names that a user sees. `user` is None for the owner, who sees the stored names."""
+def own_forms(name: str, user: str) -> list[str]:
+    """Return how a name may be stored that a user gave; none for a name that nobody can give."""
+    return [] if "/" in name else sorted(space + name for space in _namespaces(user))
+
+
+def stored_forms(name: str, user: str | None, owner: str) -> list[str]:
+    """Return how a name that a user sees may be stored, besides as it is. `user` is None for the owner."""
+    if user is None:
+        return []
+    owners = name.removeprefix(f"{owner}/")  # shown so where the user has the same name
+    return own_forms(name, user) + ([owners] if owners != name else [])
+
+
+def with_display_names(
+    summaries: Sequence[Summary], user: str | None, owner: str, others: Collection[str] = ()
+) -> list[Summary]:
+    """Return the sessions with the names that a user sees. `user` is None for the owner, who sees the stored names.
+
+    `others` are names that the user gave to sessions that are not among these.
+    """
     if user is None:
         return list(summaries)
     spaces = _namespaces(user)
     own = {summary.session_id: name for summary in summaries if (name := _own_name(summary.name, spaces)) is not None}
-    taken = set(own.values())
+    taken = {*own.values(), *others}
     return [_with_display_name(summary, own.get(summary.session_id), taken, owner) for summary in summaries]
 
 
@@ -77,12 +95,12 @@ def _with_display_name(summary: Summary, own: str | None, taken: set[str], owner
     return summary
 
 
-def rename_error(name: str, error: ProtocolError, visible: Sequence[Summary]) -> ProtocolError:
-    """Return why a name was rejected, without revealing sessions that the caller may not see."""
+def rename_error(name: str, error: ProtocolError, *, is_visible: bool) -> ProtocolError:
+    """Return why a name was rejected, without revealing a session that the caller may not see."""
     by = error.data.get("sessionId") if isinstance(error.data, dict) else None
     if error.kind != Kind.INVALID_PARAMS or not isinstance(by, str):
         return error
-    if any(summary.session_id == by for summary in visible):
+    if is_visible:
         return _invalid(f"{name!r} is already used by session {by!r}; choose another", {"sessionId": by})
     return _invalid(f"{name!r} is not available; choose another")
 

@@ -4,7 +4,7 @@ messages. Errors: session_not_found, session_expired (deleted by retention) and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -105,18 +105,95 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     spares_named: bool = True  # a user who names a session wants to find it again
 
 
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Which node may append to a log; "" is none. The epoch counts the claims of a log and never falls."""
+
+    session_id: str
+    node: str
+    epoch: int
+    seq: int  # the last number of the log when the claim was stored or read
+
+
+class SavedState(msgspec.Struct, frozen=True):
+    """The state of a session after one of its entries, as `session_state.dump_state` wrote it."""
+
+    seq: int
+    state: bytes
+
+
+class Feature:
+    """What some stores can do and others cannot."""
+
+    SEARCH = "search"  # `search`
+    MEMBERS = "members"  # `sessions(of=USER)`: the store knows who may see which session
+    SHARED = "shared"  # several machines can use it
+
+
+# What every store of one machine can do.
+LOCAL_FEATURES = frozenset({Feature.SEARCH})
+
+
+def session_cursor(summary: Summary) -> str:
+    """Return the cursor for the sessions that `sessions` lists after this one."""
+    return f"{summary.updated_at} {summary.session_id}"
+
+
+def parse_session_cursor(cursor: str) -> tuple[str, str]:
+    """Return the time and the id in a cursor."""
+    updated_at, _, session_id = cursor.partition(" ")
+    return updated_at, session_id
+
+
 class Store(Protocol):
     """Stores logs. All methods may be called from any task of one event loop.
 
     Every method raises invalid_state after `close`, and StoreFault if the storage fails: then nothing of that call was
-    stored, and everything stored before still is.
+    stored (unless it says "unknown"), and everything stored before still is.
     """
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+    @property
+    def features(self) -> frozenset[str]:
+        """What this store can do besides what all can (`Feature`)."""
+        ...
+
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         """Append drafts to a log, all or none, and return their entries once stored; create the log if missing.
 
-        A body is anything the vocabulary can encode, and is returned unchanged. Raises session_expired.
+        A body is anything the vocabulary can encode, and is returned unchanged. Raises session_expired; Fenced if the
+        log has another claim than this one, or any claim if this is None; StoreFault("unknown") if the storage did not
+        say whether it stored them: then `settle` tells.
         """
+        ...
+
+    async def owner(self, session_id: str) -> Claim:
+        """Return the last claim of a log, never a stale one; node "" if it was released, and epoch 0 if there is none.
+
+        Raises session_expired.
+        """
+        ...
+
+    async def claim(self, session_id: str, node: str, *, epoch: int) -> Claim:
+        """Claim a log for a node: from then on only appends with this claim are stored.
+
+        `epoch` is that of the last claim the caller knows; raises Fenced, with the owner, if there is a later one. A
+        log that does not exist is created; it is listed when it has an entry.
+        """
+        ...
+
+    async def settle(self, claim: Claim) -> Claim:
+        """Claim a log again for its owner, so that nothing sent before can still arrive; the result says its end."""
+        ...
+
+    async def release(self, claim: Claim) -> None:
+        """Give a log up; one without entries is removed. Does nothing if the claim is not the last."""
+        ...
+
+    async def save_state(self, session_id: str, seq: int, state: bytes) -> None:
+        """Keep the folded state of a session after an entry, in place of an earlier one. It follows from the log."""
+        ...
+
+    async def saved_state(self, session_id: str) -> SavedState | None:
+        """Return the state that was kept last; None if there is none that fits the log."""
         ...
 
     async def read(
@@ -134,8 +211,22 @@ class Store(Protocol):
         """Return the same as `read`, each entry as one line of JSON."""
         ...
 
-    async def sessions(self) -> list[Summary]:
-        """Return all logs, the last changed first."""
+    async def sessions(
+        self,
+        *,
+        of: str | None = None,
+        ids: Collection[str] | None = None,
+        without: Collection[str] = (),
+        archived: bool | None = None,
+        cwd: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Summary]:
+        """Return logs, the last changed first, then by id from the end: all that fit, above a cursor, up to a limit.
+
+        `of` is a user (needs Feature.MEMBERS); `ids` are the only ones wanted, `without` those that are not. `after` is
+        the `session_cursor` of the last one seen.
+        """
         ...
 
     async def find(self, name: str) -> Summary:
@@ -194,6 +285,11 @@ class Store(Protocol):
     async def close(self) -> None:
         """Store everything submitted, then close. Idempotent; every later call raises invalid_state."""
         ...
+
+
+def number_draft(draft: Draft, seq: int) -> Entry:
+    """Return the entry of a draft that was stored under a number."""
+    return Entry(seq=seq, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
 
 
 class RawEntry(msgspec.Struct):

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from dragoman.schema.base import encode
-from dragoman.store import summary
-from dragoman.store.contract import Draft, Entry, Hit, LogReport, Retention, Summary, decode_entry
+from dragoman.store import claims, summary
+from dragoman.store.contract import (
+    LOCAL_FEATURES,
+    Claim,
+    Draft,
+    Entry,
+    Hit,
+    LogReport,
+    Retention,
+    SavedState,
+    Summary,
+    decode_entry,
+    number_draft,
+)
 from dragoman.store.search import matches, parse_query, snippet, split_passages
 
 
-class _Log(NamedTuple):
-    """One session: its summary and its lines."""
+class _Log(msgspec.Struct):
+    """One session: its summary, its lines, and the last state that was kept."""
 
     log_summary: summary.LogSummary
     lines: list[bytes]
+    state: SavedState | None = None
 
 
 class MemoryStore:
     """Logs in a dict, the last changed at the end (contract: `Store`). They are encoded, so nobody can change them."""
+
+    features = LOCAL_FEATURES
 
     def __init__(self) -> None:
         self._logs: dict[str, _Log] = {}
@@ -29,14 +44,44 @@ class MemoryStore:
         self._credentials: dict[str, dict[str, Any]] = {}
         self._closed = False
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         self._check_usable(session_id)
         texts = [encode(draft) for draft in drafts]  # a body that is not JSON fails before anything is stored
+        claims.check_append(await self.owner(session_id), claim)
         if not texts:
             return []
         log = self._logs.pop(session_id, None) or _Log(summary.LogSummary(session_id=session_id), [])
         self._logs[session_id] = log
         return [_append_entry(log, draft, text) for draft, text in zip(drafts, texts, strict=True)]
+
+    async def owner(self, session_id: str) -> Claim:
+        self._check_usable(session_id)
+        log = self._logs.get(session_id)
+        return claims.no_claim(session_id) if log is None else log.log_summary.claim
+
+    async def claim(self, session_id: str, node: str, *, epoch: int) -> Claim:
+        claims.check_epoch(await self.owner(session_id), epoch)
+        log = self._logs.setdefault(session_id, _Log(summary.LogSummary(session_id=session_id), []))
+        log.log_summary.epoch, log.log_summary.node = epoch + 1, node
+        return log.log_summary.claim
+
+    async def settle(self, claim: Claim) -> Claim:
+        return await claims.settle(self, claim)
+
+    async def release(self, claim: Claim) -> None:
+        log = self._logs.get(claim.session_id)
+        if log is None or (log.log_summary.epoch, log.log_summary.node) != (claim.epoch, claim.node):
+            return
+        log.log_summary.node = ""
+        if log.log_summary.is_blank:
+            del self._logs[claim.session_id]
+
+    async def save_state(self, session_id: str, seq: int, state: bytes) -> None:
+        self._find_log(session_id).state = SavedState(seq, state)
+
+    async def saved_state(self, session_id: str) -> SavedState | None:
+        log = self._find_log(session_id)
+        return log.state if log.state is not None and log.state.seq <= len(log.lines) else None
 
     async def read(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
@@ -49,9 +94,23 @@ class MemoryStore:
         start = max(after, 0)
         return self._find_log(session_id).lines[start : None if limit is None else start + max(limit, 0)]
 
-    async def sessions(self) -> list[Summary]:
+    async def sessions(
+        self,
+        *,
+        of: str | None = None,
+        ids: Collection[str] | None = None,
+        without: Collection[str] = (),
+        archived: bool | None = None,
+        cwd: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Summary]:
         self._check_usable()
-        return [log.log_summary.summary for log in reversed(self._logs.values())]
+        summary.check_of(of)
+        known = [log.log_summary.summary for log in self._logs.values() if not log.log_summary.is_blank]
+        return summary.select_summaries(
+            known, ids=ids, without=without, archived=archived, cwd=cwd, after=after, limit=limit
+        )
 
     async def find(self, name: str) -> Summary:
         self._check_usable(name)
@@ -140,9 +199,10 @@ class MemoryStore:
 
     def _find_log(self, session_id: str) -> _Log:
         self._check_usable(session_id)
-        if session_id not in self._logs:
+        log = self._logs.get(session_id)
+        if log is None or log.log_summary.is_blank:
             raise summary.missing_error(session_id)
-        return self._logs[session_id]
+        return log
 
     def _check_usable(self, session_id: str = "") -> None:
         if self._closed:
@@ -156,4 +216,4 @@ def _append_entry(log: _Log, draft: Draft, text: bytes) -> Entry:
     line = b'{"seq":%d,%s' % (seq, text[1:])
     log.lines.append(line)
     log.log_summary.add_entry(draft.kind, draft.time, line)
-    return Entry(seq=seq, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
+    return number_draft(draft, seq)

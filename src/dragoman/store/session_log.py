@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from dragoman.errors import Kind, ProtocolError
+from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.ids import now
 from dragoman.schema.base import to_json
 from dragoman.schema.mcp import McpServer, NameValue
-from dragoman.store.contract import Draft, Entry, EntryKind, Store
+from dragoman.store.contract import Claim, Draft, Entry, EntryKind, Store, number_draft
 
 # Entries that may wait for the store before producers must wait too: a few commits' worth.
 MAX_PENDING = 2048
+
+# How long to ask a store that did not answer what it has, three times what the election of a leader takes, and how
+# often. Seconds.
+SETTLE_TIMEOUT = 30.0
+SETTLE_INTERVAL = 0.2
 
 # A waiting producer continues below this many waiting entries.
 RESUME_BELOW = MAX_PENDING // 2
@@ -48,6 +54,7 @@ class SessionLog:
         self.store = store
         self.session_id = session_id if isinstance(session_id, str) else ""
         self.turn: str | None = None
+        self.claim: Claim | None = None  # needed in a fleet: no other node may write this log
         self.fault: ProtocolError | None = None
         self._find_session_id = None if isinstance(session_id, str) else session_id
         self.batch_limit: int | None = None  # entries per batch, for a session with many listeners
@@ -156,7 +163,7 @@ class SessionLog:
             batch, self._pending = batch[: self.batch_limit], batch[self.batch_limit :]
         try:
             drafts = [waiting.draft for waiting in batch if waiting.draft is not None]
-            entries = await self.store.append(self.session_id, drafts) if drafts else []
+            entries = await self._store_drafts(drafts) if drafts else []
         except BaseException:
             self._pending[:0] = batch
             raise
@@ -166,6 +173,36 @@ class SessionLog:
             for entry in entries:
                 self._on_entry(self.session_id, entry)
         return batch
+
+    async def _store_drafts(self, drafts: list[Draft]) -> list[Entry]:
+        """Append drafts; if the store does not say whether it has them, find out, and append again what it has not."""
+        if self.claim is None:
+            return await self.store.append(self.session_id, drafts)
+        while True:
+            before = self.claim
+            try:
+                entries = await self.store.append(self.session_id, drafts, claim=before)
+                self.claim = msgspec.structs.replace(before, seq=entries[-1].seq)
+                return entries
+            except StoreFault as fault:
+                if fault.why != "unknown":
+                    raise
+            self.claim = await self._settle(before)
+            if self.claim.seq == before.seq + len(drafts):
+                return [number_draft(draft, seq) for seq, draft in enumerate(drafts, before.seq + 1)]
+            if self.claim.seq != before.seq:
+                raise StoreFault("damaged", f"session {self.session_id!r} has entries that its owner did not write")
+
+    async def _settle(self, claim: Claim) -> Claim:
+        """Claim the log again, as soon as the store answers; raise its error if that takes too long."""
+        deadline = time.monotonic() + SETTLE_TIMEOUT
+        while True:
+            try:
+                return await self.store.settle(claim)
+            except StoreFault as fault:
+                if fault.why not in ("unknown", "away") or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(SETTLE_INTERVAL)
 
     async def _deliver(self, batch: list[PendingEntry]) -> None:
         for waiting in batch:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import ProtocolError
+from dragoman.schema.base import encode
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.lenient import read_leniently
 from dragoman.schema.update import AvailableCommandsUpdate, ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
@@ -136,6 +138,54 @@ _FOLDS: dict[str, Callable[[SessionState, RawEntry], None]] = {
     EntryKind.TURN_STARTED: lambda state, entry: setattr(state, "open_turn", entry.turn or ""),
     EntryKind.TURN_ENDED: lambda state, _: setattr(state, "open_turn", None),
 }
+
+
+# --- as bytes, to keep with the session ---------------------------------------------------------------------------
+
+# The version of the fold. A state of another version is not read: it is folded again from the log.
+_STATE_VERSION = 1
+
+_PLAIN_MEMBERS = (
+    "seq", "opened", "cwd", "directories", "resolved", "agent", "agent_title", "owner", "title", "open_turn", "is_wide",
+)  # fmt: skip
+
+
+def dump_state(state: SessionState) -> bytes:
+    """Return a state as bytes, with a checksum."""
+    values = {name: getattr(state, name) for name in _PLAIN_MEMBERS} | {
+        "version": _STATE_VERSION,
+        "imported": state.imported,
+        "modes": state.modes,
+        "options": state.options,
+        "commands": state.commands,
+        "people": sorted(state.people),
+    }
+    data = encode(values)
+    return b"%08x%b" % (crc32(data), data)
+
+
+def load_state(data: bytes, imported: int = 0) -> SessionState | None:
+    """Return the state in bytes of `dump_state`; None if they are damaged or of another version."""
+    try:
+        if int(data[:8], 16) != crc32(data[8:]):
+            return None
+        values = msgspec.json.decode(data[8:])
+        if (values["version"], values["imported"]) != (_STATE_VERSION, imported):
+            return None
+        state = SessionState(imported)
+        for name in _PLAIN_MEMBERS:
+            setattr(state, name, values[name])
+        state.modes = _parse(SessionModeState, values["modes"])
+        state.options = [option for each in values["options"] if (option := _parse(SessionConfigOption, each))]
+        update = decode_update(encode({"sessionUpdate": _COMMANDS, "availableCommands": values["commands"]}))
+        state.commands = list(update.available_commands) if isinstance(update, AvailableCommandsUpdate) else []
+        state.people = {Person(*each) for each in values["people"]}
+        return state
+    except (ValueError, KeyError, TypeError, msgspec.MsgspecError):
+        return None
+
+
+_COMMANDS = "available_commands_update"
 
 
 def _text(value: Any) -> str:

@@ -5,14 +5,21 @@ same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.contract import EntryKind, Retention, Summary, decode_raw_entry
+from dragoman.store.contract import (
+    Claim,
+    EntryKind,
+    Retention,
+    Summary,
+    decode_raw_entry,
+    parse_session_cursor,
+)
 
 # How much of a prompt is used as title, in characters.
 TITLE_LENGTH = 80
@@ -38,6 +45,8 @@ class LogSummary(msgspec.Struct, kw_only=True):
     forked_from: str | None = None
     archived: bool = False
     imported: int = 0
+    epoch: int = 0  # how often it was claimed
+    node: str = ""  # who has it; "" is nobody
     is_changed: bool = False  # more than the counts changed since it was saved
 
     def add_entry(self, kind: str, time: str, line: bytes) -> None:
@@ -74,6 +83,16 @@ class LogSummary(msgspec.Struct, kw_only=True):
         self.agent_session = _text_of(body.get("sessionId")) or self.agent_session
         self.cwd = _text_of(body.get("cwd")) or self.cwd
         self.title = _text_of(body.get("title")) or self.title
+
+    @property
+    def claim(self) -> Claim:
+        """The last claim of the log."""
+        return Claim(session_id=self.session_id, node=self.node, epoch=self.epoch, seq=self.entries)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it only has a claim: nothing was ever stored in it."""
+        return self.epoch > 0 and not self.entries and not self.imported and self.forked_from is None
 
     @property
     def summary(self) -> Summary:
@@ -166,6 +185,37 @@ def check_new_name(name: str) -> str:
     return name
 
 
+def check_of(user: str | None) -> None:
+    """Raise invalid_params if the sessions of a user are asked for, in a store that does not know who may see them."""
+    if user is not None:
+        raise ProtocolError(Kind.INVALID_PARAMS, "this store does not know users; ask for sessions by their ids")
+
+
+def select_summaries(
+    summaries: Iterable[Summary],
+    *,
+    ids: Collection[str] | None = None,
+    without: Collection[str] = (),
+    archived: bool | None = None,
+    cwd: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[Summary]:
+    """Return the sessions that fit, the last changed first (contract: `Store.sessions`)."""
+    below = None if after is None else parse_session_cursor(after)
+    found = [
+        summary
+        for summary in summaries
+        if (ids is None or summary.session_id in ids)
+        and summary.session_id not in without
+        and (archived is None or summary.archived == archived)
+        and (cwd is None or summary.cwd == cwd)
+        and (below is None or (summary.updated_at, summary.session_id) < below)
+    ]
+    found.sort(key=lambda summary: (summary.updated_at, summary.session_id), reverse=True)
+    return found if limit is None else found[: max(limit, 0)]
+
+
 def find_summary(name: str, summaries: Iterable[Summary]) -> Summary:
     """Find a session by id, name or id prefix."""
     listed = list(summaries)
@@ -179,11 +229,21 @@ def find_summary(name: str, summaries: Iterable[Summary]) -> Summary:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        ids = ", ".join(summary.session_id for summary in matching[:3])
-        raise ProtocolError(
-            Kind.SESSION_NOT_FOUND, f"{len(matching)} sessions start with {name!r}: {ids}; type more of the id", {}
-        )
+        raise ambiguous_error(name, [summary.session_id for summary in matching])
     raise missing_error(name)
+
+
+# How many ids of a beginning that fits several sessions are shown. A store looks for one more.
+SHOWN_IDS = 3
+
+
+def ambiguous_error(name: str, ids: Sequence[str]) -> ProtocolError:
+    """Return the error for the beginning of several ids."""
+    count = str(len(ids)) if len(ids) <= SHOWN_IDS else f"more than {SHOWN_IDS}"
+    shown = ", ".join(ids[:SHOWN_IDS])
+    return ProtocolError(
+        Kind.SESSION_NOT_FOUND, f"{count} sessions start with {name!r}: {shown}; type more of the id", {}
+    )
 
 
 def closed_error() -> ProtocolError:

@@ -11,6 +11,7 @@ from dragoman.errors import ConfigFault
 
 if TYPE_CHECKING:
     from dragoman.store.contract import Store
+    from dragoman.store.fleet import Engine, EngineOptions
 
 # The scheme of an address; text with a slash before the colon is a path.
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.DOTALL | re.IGNORECASE)
@@ -36,7 +37,7 @@ class StoreScheme(NamedTuple):
 
     example: str
     parse_path: Callable[[str], str]  # the text after the colon -> the path of the file; raises ValueError
-    open: Callable[[str], Awaitable[Store]]
+    open: Callable[[str, EngineOptions], Awaitable[Engine]]
     is_durable: bool = True
 
 
@@ -59,16 +60,20 @@ def _parse_no_path(rest: str) -> str:
     return ""
 
 
-async def _open_sqlite(path: str) -> Store:
+async def _open_sqlite(path: str, _: EngineOptions) -> Engine:
+    from dragoman.store.local_fleet import local_engine
     from dragoman.store.sqlite import SqliteStore
 
-    return await SqliteStore.open(path)
+    return local_engine(
+        "sqlite", await SqliteStore.open(path), ["acknowledged means: synced on the disk of one machine"]
+    )
 
 
-async def _open_memory(_: str) -> Store:
+async def _open_memory(_: str, __: EngineOptions) -> Engine:
+    from dragoman.store.local_fleet import local_engine
     from dragoman.store.memory import MemoryStore
 
-    return MemoryStore()
+    return local_engine("memory", MemoryStore(), ["acknowledged means: in the memory of one process"])
 
 
 SCHEMES: dict[str, StoreScheme] = {
@@ -94,5 +99,12 @@ def parse_address(text: str) -> StoreAddress:
 
 async def open_store(address: str | StoreAddress) -> Store:
     """Open or create the store at an address: a path, sqlite:PATH or memory:. Close it after use."""
+    return (await open_engine(address)).store
+
+
+async def open_engine(address: str | StoreAddress, options: EngineOptions | None = None) -> Engine:
+    """Open everything that an address names: the store, and what nodes share. Close it after use."""
+    from dragoman.store.fleet import EngineOptions
+
     found = parse_address(address) if isinstance(address, str) else address
-    return await SCHEMES[found.scheme].open(found.path)
+    return await SCHEMES[found.scheme].open(found.path, options or EngineOptions())

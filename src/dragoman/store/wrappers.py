@@ -17,7 +17,7 @@ from msgspec import Raw
 from dragoman.errors import ProtocolError, StoreFault
 from dragoman.policy.redaction import MIN_SECRET_LENGTH, Redactor
 from dragoman.schema.base import encode
-from dragoman.store.contract import Draft, Entry, Store
+from dragoman.store.contract import Claim, Draft, Entry, Store
 
 
 class StoreWrapper(ABC):
@@ -31,10 +31,17 @@ class StoreWrapper(ABC):
         self.delete, self.expire = store.delete, store.expire
         self.verify, self.repair, self.probe = store.verify, store.repair, store.probe
         self.keep_credentials, self.credentials = store.keep_credentials, store.credentials
+        self.owner, self.claim, self.settle, self.release = store.owner, store.claim, store.settle, store.release
+        self.save_state, self.saved_state = store.save_state, store.saved_state
         self.close = store.close
 
+    @property
+    def features(self) -> frozenset[str]:
+        """What the store in it can do."""
+        return self._store.features
+
     @abstractmethod
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         """Append drafts to a log and return their entries once stored."""
 
 
@@ -45,10 +52,10 @@ class TimedStore(StoreWrapper):
         super().__init__(store)
         self._observe = observe
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         """Append drafts, and measure how long it takes."""
         started = time.perf_counter()
-        entries = await self._store.append(session_id, drafts)
+        entries = await self._store.append(session_id, drafts, claim=claim)
         self._observe(time.perf_counter() - started)
         return entries
 
@@ -65,12 +72,12 @@ class RedactingStore(StoreWrapper):
         self._redaction = Redactor(values)
         self._needles = sorted({needle for value in values for needle in _encodings(value)})
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         """Append drafts, with secrets redacted."""
         needles = self._needles
         if needles:
             drafts = [self._redact(draft, needles) for draft in drafts]
-        return await self._store.append(session_id, drafts)
+        return await self._store.append(session_id, drafts, claim=claim)
 
     def _redact(self, draft: Draft, needles: list[bytes]) -> Draft:
         body = draft.body
@@ -109,6 +116,8 @@ _FAULT_TEXTS = {
     "damaged": "the store is damaged",
     "moved": "the store file was moved or removed",
     "silent": "the disk does not answer",
+    "away": "the database cannot be reached",
+    "unknown": "the database does not answer",
 }
 
 
@@ -127,12 +136,13 @@ class MonitoredStore(StoreWrapper):
         self._incomplete_sessions: set[str] = set()  # sessions with entries that could not be stored
         self._recovery: asyncio.Task[None] | None = None
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         """Append drafts, and remember whether it worked."""
         try:
-            entries = await self._store.append(session_id, drafts)
+            entries = await self._store.append(session_id, drafts, claim=claim)
         except StoreFault as error:
-            self._note_failure(session_id, error)
+            if error.why != "fenced":  # another node owns this session: the store works
+                self._note_failure(session_id, error)
             raise
         self._fault, self._last_success = None, time.monotonic()
         return entries

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Truncate,
         faulty,
     )
+    from dragoman.testing.fleet_contract import check_fleet
     from dragoman.testing.matching import ANYTHING, exact_mismatch, mismatch, one_of, regex, variable, where
     from dragoman.testing.scenario import (
         Step,
@@ -55,6 +56,7 @@ _HOMES = {
     "testing.dialect_contract": "check_dialect",
     "testing.fake_agents": "CompletedClient FakeAgent fake_agent run_client",
     "testing.faults": "Delay Disconnect Drop Duplicate Fault Garble Junk Merge Reorder Split Stall Truncate faulty",
+    "testing.fleet_contract": "check_fleet",
     "testing.matching": "ANYTHING exact_mismatch mismatch one_of regex variable where",
     "testing.scenario": "Step any_number disconnect eventually expect_disconnect expect_error expect_notification "
     "expect_request expect_result expect_update send_error send_frame send_notification send_request send_result "
@@ -69,7 +71,7 @@ __all__ = [
     "ANYTHING", "AgentUnderTest", "ClientTester", "CompletedClient", "Delay", "Disconnect", "Drop", "Duplicate",
     "FakeAgent", "Fault", "Garble", "Junk", "Merge", "Reorder", "ScenarioFailed", "ScriptedAgent", "ScriptedClient",
     "ScriptedPeer", "SessionUnderTest", "Split", "Stall", "Step", "Truncate", "TurnResult", "WireClient",
-    "any_number", "check_dialect", "check_store", "check_transport", "connect_in_memory", "disconnect",
+    "any_number", "check_dialect", "check_fleet", "check_store", "check_transport", "connect_in_memory", "disconnect",
     "eventually", "exact_mismatch", "expect_disconnect", "expect_error", "expect_notification", "expect_request",
     "expect_result", "expect_update", "fake_agent", "faulty", "memory_pair", "mismatch", "one_of", "regex",
     "run_client", "run_scenario", "scripted_client", "send_error", "send_frame", "send_notification",

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.store.contract import Draft, Entry, Retention, Store
+from dragoman.store.claims import Fenced
+from dragoman.store.contract import Claim, Draft, Entry, Feature, Retention, SavedState, Store, session_cursor
 from dragoman.transport.base import Transport
 
 # Seconds that one step of a check may take; a step that takes longer hangs.
@@ -24,7 +26,7 @@ MakeStore = Callable[[], Awaitable[Store]]
 
 async def check_transport(make: MakePair) -> None:
     """Check that two connected transports deliver frames whole and in order, both ways, and close cleanly."""
-    async with _bounded("making a pair of transports"):
+    async with bounded("making a pair of transports"):
         left, right = await make()
     for one, other in ((left, right), (right, left)):
         sent = [b'{"n":%d}' % number for number in range(2000)]
@@ -35,11 +37,11 @@ async def check_transport(make: MakePair) -> None:
     left.send(large)
     assert await _receive(right, [large]) == [large], "a large frame did not arrive whole"
     left.send(b'"last"')
-    async with _bounded("close, twice,"):
+    async with bounded("close, twice,"):
         await left.close("done")
         await left.close("again")
     assert await _receive(right, [b'"last"']) == [b'"last"'], "a frame sent before close did not arrive"
-    async with _bounded("receive, after the other end was closed,"):
+    async with bounded("receive, after the other end was closed,"):
         assert str(await _failure(right.receive())), "the error after close has no message"
     try:
         left.send(b"1")
@@ -47,12 +49,12 @@ async def check_transport(make: MakePair) -> None:
         pass
     else:
         raise AssertionError("a closed transport accepted a frame")
-    async with _bounded("close of the other end"):
+    async with bounded("close of the other end"):
         await right.close()
 
 
 @asynccontextmanager
-async def _bounded(step: str) -> AsyncIterator[None]:
+async def bounded(step: str) -> AsyncIterator[None]:
     """Raise AssertionError that names the step if it takes too long."""
     limit = asyncio.timeout(STEP_TIMEOUT)
     try:
@@ -93,12 +95,23 @@ async def _failure(work: Awaitable[object]) -> Exception:
 async def check_store(make: MakeStore) -> None:
     """Check that a store numbers entries from 1 without gaps, appends atomically, and reports missing sessions.
 
-    Also check listing, finding, forking, importing, searching, expiring and deleting sessions, and that credentials
-    stay out of the logs.
+    Also check listing, finding, forking, importing, searching, expiring and deleting sessions, claims of logs, states
+    kept with sessions, and that credentials stay out of the logs.
     """
-    checks = (_check_log, _check_names, _check_fork, _check_import, _check_search, _check_expiry, _check_credentials)
+    checks = (
+        _check_log,
+        _check_names,
+        _check_pages,
+        _check_claims,
+        _check_states,
+        _check_fork,
+        _check_import,
+        _check_search,
+        _check_expiry,
+        _check_credentials,
+    )
     for check in checks:
-        async with _bounded(f"the check of {check.__name__.removeprefix('_check_')}"):
+        async with bounded(f"the check of {check.__name__.removeprefix('_check_')}"):
             store = await make()
             await check(store)
             await store.close()
@@ -163,6 +176,104 @@ async def _check_names(store: Store) -> None:
     assert [entry.seq for entry in await store.append("two", [_draft(6)])] == [1], "a deleted log left something"
 
 
+async def _check_pages(store: Store) -> None:
+    for number in range(1, 8):
+        opened = _draft(number, "opened", {"cwd": "/even" if number % 2 == 0 else "/odd"})
+        await store.append(f"s{number}", [opened])
+    hidden = {"sessionUpdate": "session_info_update", "_meta": {"dragoman": {"archived": True}}}
+    await store.append("s3", [_draft(3, "update", hidden)])
+    seen: list[str] = []
+    after = None
+    while page := await store.sessions(after=after, limit=3):
+        assert len(page) <= 3, "a page has more sessions than its limit"
+        seen += [summary.session_id for summary in page]
+        after = session_cursor(page[-1])
+    assert seen == [f"s{number}" for number in range(7, 0, -1)], "pages miss or repeat sessions, or are out of order"
+
+    async def ids(**wanted: Any) -> list[str]:
+        return [summary.session_id for summary in await store.sessions(**wanted)]
+
+    assert await ids(cwd="/even") == ["s6", "s4", "s2"], "sessions are not listed by folder"
+    assert await ids(archived=True) == ["s3"], "archived sessions are not listed alone"
+    assert await ids(archived=False, limit=4, after=after) == [], "a list continues after its end"
+    assert await ids(archived=False, cwd="/odd") == ["s7", "s5", "s1"], "archived sessions are not left out"
+    assert await ids(ids=["s2", "s5", "none"]) == ["s5", "s2"], "sessions are not listed by their ids"
+    assert await ids(ids=[]) == [], "a list of no ids has sessions"
+    assert await ids(without=["s7", "s6"], limit=2) == ["s5", "s4"], "sessions are not left out"
+    for number in (8, 8, 8):
+        await store.append(f"t{len(seen)}", [_draft(number)])
+        seen.append("")
+    [first] = await store.sessions(limit=1)
+    rest = await ids(after=session_cursor(first), limit=2)
+    assert [first.session_id, *rest] == ["t9", "t8", "t7"], "sessions of one moment are missed or repeated"
+
+
+async def _check_claims(store: Store) -> None:
+    assert (await store.owner("one")).epoch == 0, "a log that does not exist has a claim"
+    first = await store.claim("one", "a", epoch=0)
+    assert (first.node, first.epoch, first.seq) == ("a", 1, 0), "the first claim of a log is wrong"
+    assert await store.sessions() == [], "a log that only has a claim is listed"
+    await _refuses(store.find("one"), Kind.SESSION_NOT_FOUND)
+    assert [entry.seq for entry in await store.append("one", [_draft(1), _draft(2)], claim=first)] == [1, 2], (
+        "an append with a claim is not stored"
+    )
+    await _is_fenced(store.append("one", [_draft(3)]), "a", 1)
+    await _is_fenced(store.claim("one", "b", epoch=0), "a", 1)
+    second = await store.claim("one", "b", epoch=1)
+    assert (second.epoch, second.seq) == (2, 2), "a claim does not say where the log ends"
+    await _is_fenced(store.append("one", [_draft(3)], claim=first), "b", 2)
+    assert len(await store.read("one")) == 2, "an append of a former owner was stored"
+    assert await store.owner("one") == second, "the owner is not the last who claimed"
+    await store.append("one", [_draft(3)], claim=second)
+    settled = await store.settle(second)
+    assert (settled.node, settled.epoch, settled.seq) == ("b", 3, 3), "settle does not say what is stored"
+    await _is_fenced(store.append("one", [_draft(4)], claim=second), "b", 3)
+    assert (await store.settle(second)).epoch == 4, "an owner that lost the answer to settle cannot settle again"
+    await _is_fenced(store.settle(first), "b", 4)
+    await store.release(first)
+    assert (await store.owner("one")).node == "b", "a former owner released the log of another"
+    await store.release(await store.owner("one"))
+    assert (await store.owner("one")).node == "", "a log was not released"
+    assert [entry.seq for entry in await store.append("one", [_draft(4)])] == [4], "a released log cannot be written"
+    third = await store.claim("one", "c", epoch=4)
+    await store.delete("one")
+    await _is_fenced(store.append("one", [_draft(5)], claim=third), "", 0)
+    await store.release(await store.claim("two", "a", epoch=(await store.owner("two")).epoch))
+    await _refuses(store.read("two"), Kind.SESSION_NOT_FOUND)
+    await store.append("two", [_draft(1)])
+    epoch = (await store.owner("two")).epoch
+    claims = (store.claim("two", node, epoch=epoch) for node in "abcdefgh")
+    results = await asyncio.gather(*claims, return_exceptions=True)
+    won = [result for result in results if isinstance(result, Claim)]
+    assert len(won) == 1, f"{len(won)} nodes own one log"
+    told = {result.owner.node for result in results if isinstance(result, Fenced)}
+    assert told == {won[0].node}, "the nodes that lost were not told who owns the log"
+
+
+async def _is_fenced(work: Awaitable[object], node: str, epoch: int) -> None:
+    error = await _failure(work)
+    assert isinstance(error, Fenced), f"expected a refusal because of a later claim, got {error!r}"
+    assert error.owner.node == node, f"the owner is {node!r}, but the error names {error.owner.node!r}"
+    assert not node or error.owner.epoch == epoch, f"the epoch is {epoch}, but the error says {error.owner.epoch}"
+
+
+async def _check_states(store: Store) -> None:
+    await store.append("one", [_draft(1), _draft(2)])
+    assert await store.saved_state("one") is None, "a session has a state before any was kept"
+    await store.save_state("one", 1, b"\x00first")
+    await store.save_state("one", 2, b"\x00second")
+    assert await store.saved_state("one") == SavedState(2, b"\x00second"), "the last state is not the one kept"
+    await store.append("one", [_draft(3)])
+    assert await store.saved_state("one") == SavedState(2, b"\x00second"), "an append lost the state"
+    await store.fork("one", "fork", upto=1)
+    assert await store.saved_state("fork") is None, "a fork has a state of entries that it does not have"
+    await store.delete("one")
+    await store.append("one", [_draft(1)])
+    assert await store.saved_state("one") is None, "a deleted session left its state"
+    await _refuses(store.save_state("none", 1, b"x"), Kind.SESSION_NOT_FOUND)
+    await _refuses(store.saved_state("none"), Kind.SESSION_NOT_FOUND)
+
+
 async def _check_fork(store: Store) -> None:
     await store.append("one", [_draft(n) for n in range(1, 6)])
     forked = await store.fork("one", "fork", upto=3)
@@ -206,6 +317,9 @@ async def _check_search(store: Store) -> None:
     def call(title: str) -> dict[str, object]:
         return {"sessionUpdate": "tool_call", "toolCallId": "c", "title": title}
 
+    if Feature.SEARCH not in store.features:
+        await _refuses(store.search("word"), Kind.CAPABILITY_UNSUPPORTED)
+        return
     prompt = {"prompt": [{"type": "text", "text": "Where is the Überlauf?"}]}
     texts = ["It is in par", "se_line, ", "near the top."]
     await store.append("one", [_draft(1, "prompt", prompt), *(_draft(2, "update", chunk(text)) for text in texts)])

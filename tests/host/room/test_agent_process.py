@@ -164,10 +164,10 @@ class Failing(MemoryStore):
 
     is_full = False
 
-    async def append(self, session_id: str, drafts: Any) -> list[Entry]:
+    async def append(self, session_id: str, drafts: Any, *, claim: Any = None) -> list[Entry]:
         if self.is_full:
             raise StoreFault("full", "the disk is full; make room")
-        return await super().append(session_id, drafts)
+        return await super().append(session_id, drafts, claim=claim)
 
 
 async def test_a_store_failure_is_reported_and_the_session_recovers(tmp_path: Path) -> None:

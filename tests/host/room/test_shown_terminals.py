@@ -20,10 +20,10 @@ from tests.host.room.test_workspace import free_guard
 class SlowStore(MemoryStore):
     """A store that needs several rounds of the event loop, as a disk does."""
 
-    async def append(self, *args: Any) -> Any:
+    async def append(self, *args: Any, **more: Any) -> Any:
         for _ in range(20):
             await asyncio.sleep(0)
-        return await super().append(*args)
+        return await super().append(*args, **more)
 
 
 def showing() -> Agent:

@@ -18,7 +18,7 @@ from dragoman.schema.config import SessionMode
 from dragoman.schema.content import EmbeddedResource, TextContent
 from dragoman.schema.mcp import McpServer, NameValue
 from dragoman.schema.update import AgentMessageChunk
-from dragoman.store.contract import Draft, Entry
+from dragoman.store.contract import Claim, Draft, Entry
 from dragoman.store.export import export_session, import_session
 from dragoman.store.memory import MemoryStore
 from dragoman.store.replay import build_transcript, render_markdown
@@ -64,13 +64,13 @@ class Slow(MemoryStore):
             self.news.clear()
             await self.news.wait()
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         self.appends += 1
         self.news.set()
         await self.gate.wait()
         if self.fault is not None:
             raise self.fault
-        return await super().append(session_id, drafts)
+        return await super().append(session_id, drafts, claim=claim)
 
 
 def run(test: Any) -> None:

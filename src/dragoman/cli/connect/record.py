@@ -21,7 +21,7 @@ from dragoman.errors import ConfigFault, StoreFault
 from dragoman.roles.client.logged_sessions import last_opened
 from dragoman.schema.base import encode
 from dragoman.schema.mcp import McpServer
-from dragoman.store.contract import Draft, Entry, EntryKind, Retention, Store, Summary
+from dragoman.store.contract import Claim, Draft, Entry, EntryKind, Retention, Store, Summary
 from dragoman.store.summary import check_new_name, looks_like_id
 from dragoman.store.wrappers import StoreWrapper
 
@@ -40,11 +40,11 @@ class RedactingRecordStore(StoreWrapper):
         self.redact: Callable[[Any], Any] = lambda value: value
         self.keep_credentials = self._discard_credentials
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         """Append entries, redacted."""
         bodies = [self.redact(msgspec.json.decode(encode(draft.body))) for draft in drafts]
         redacted = [msgspec.structs.replace(draft, body=body) for draft, body in zip(drafts, bodies, strict=True)]
-        return await self._store.append(session_id, redacted)
+        return await self._store.append(session_id, redacted, claim=claim)
 
     async def _discard_credentials(self, session_id: str, credentials: Any) -> None:
         """Do nothing: credentials come from the user's file each time."""

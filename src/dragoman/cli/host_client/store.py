@@ -5,6 +5,7 @@ Has the part of the store contract that the API offers; the rest is refused with
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -12,8 +13,8 @@ import msgspec
 
 from dragoman.cli.host_client.api import HostTarget, request_bytes, request_json
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.contract import Entry, Hit, Retention, Summary, decode_entry
-from dragoman.store.summary import expired_ids, find_summary
+from dragoman.store.contract import LOCAL_FEATURES, Entry, Hit, Retention, SavedState, Summary, decode_entry
+from dragoman.store.summary import check_of, expired_ids, find_summary, select_summaries
 
 # Entries per request; the host sends no more.
 PAGE_SIZE = 2000
@@ -25,10 +26,24 @@ class HostStore:
     def __init__(self, host: HostTarget) -> None:
         self.host = host
 
-    async def sessions(self) -> list[Summary]:
-        """Return all sessions, the last changed first."""
+    features = LOCAL_FEATURES
+
+    async def sessions(
+        self,
+        *,
+        of: str | None = None,
+        ids: Collection[str] | None = None,
+        without: Collection[str] = (),
+        archived: bool | None = None,
+        cwd: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Summary]:
+        """Return the sessions that fit, the last changed first."""
+        check_of(of)
         answer = await request_json(self.host, "GET", "/api/sessions")
-        return [msgspec.convert(each, Summary) for each in answer["sessions"]]
+        known = [msgspec.convert(each, Summary) for each in answer["sessions"]]
+        return select_summaries(known, ids=ids, without=without, archived=archived, cwd=cwd, after=after, limit=limit)
 
     async def deletable_sessions(self) -> list[Summary]:
         """Return the sessions that the user may delete and that have no members now."""
@@ -111,7 +126,11 @@ class HostStore:
     async def _refuse_import(self, *_: Any, **__: Any) -> NoReturn:
         raise _unsupported("import")  # only the host writes its logs
 
-    append = begin_import = keep_credentials = _refuse_import
+    append = begin_import = keep_credentials = owner = claim = settle = release = save_state = _refuse_import
+
+    async def saved_state(self, session_id: str) -> SavedState | None:
+        """Return nothing: the host does not tell."""
+        return None
 
     async def _refuse_repair(self, *_: Any, **__: Any) -> NoReturn:
         raise _unsupported("repair")

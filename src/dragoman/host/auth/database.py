@@ -10,7 +10,7 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -113,6 +113,11 @@ class HostDatabase:
     async def sessions_of(self, user: str) -> Mapping[str, str]:
         """Return the sessions that a user may see, with their role in each."""
         return dict(self.fetch_rows("SELECT session, role FROM members WHERE user = ?", user))
+
+    async def sessions_closed_to(self, user: str) -> Collection[str]:
+        """Return the sessions that have members, but not this user."""
+        query = "SELECT session FROM members GROUP BY session HAVING NOT max(user = ?)"
+        return [session for (session,) in self.fetch_rows(query, user)]
 
     async def members_of(self, session: str) -> Mapping[str, str]:
         """Return who may see a session, with their roles."""

@@ -5,7 +5,7 @@ A user without a role in a session may not see it. The user who opens a session 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 VIEWER, EDITOR, ADMIN = "viewer", "editor", "admin"
@@ -39,6 +39,10 @@ class SessionRoles(Protocol):
 
     async def sessions_of(self, user: str) -> Mapping[str, str]:
         """Return the sessions that a user may see, with their role in each."""
+        ...
+
+    async def sessions_closed_to(self, user: str) -> Collection[str]:
+        """Return the sessions that have members, but not this user."""
         ...
 
     async def members_of(self, session: str) -> Mapping[str, str]:
@@ -75,6 +79,10 @@ class MemorySessionRoles:
     async def sessions_of(self, user: str) -> Mapping[str, str]:
         """Return the sessions that a user may see."""
         return {session: roles[user] for session, roles in self._roles.items() if user in roles}
+
+    async def sessions_closed_to(self, user: str) -> Collection[str]:
+        """Return the sessions that have members, but not this user."""
+        return [session for session, roles in self._roles.items() if user not in roles]
 
     async def members_of(self, session: str) -> Mapping[str, str]:
         """Return who may see a session."""

@@ -18,6 +18,7 @@ from dragoman.host.access import role_denied, session_not_found
 from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER, is_at_least
 from dragoman.host.auth.tokens import Tokens
 from dragoman.host.host import Host
+from dragoman.host.visible_sessions import find_visible, visible_sessions
 from dragoman.store.contract import Summary
 from dragoman.transport.remote.server.auth import Principal
 
@@ -73,7 +74,8 @@ class Api:
 
     async def list_sessions(self, request: ApiRequest) -> Any:
         """Return the sessions that the caller may see."""
-        visible = await self._host.visible_sessions(request.principal)
+        limit = _int_param(request.query, "limit", 0) or None
+        visible = await visible_sessions(self._host, request.principal, after=request.query.get("after"), limit=limit)
         return {"sessions": [await self._session_json(request.principal, summary) for summary in visible]}
 
     async def get_session(self, request: ApiRequest, name: str) -> Any:
@@ -95,7 +97,8 @@ class Api:
             within = (await self._find_session(request.principal, within)).session_id
         limit = _int_param(request.query, "limit", 20)
         hits = await self._host.store.search(request.query.get("q", ""), limit=SEARCH_LIMIT, session_id=within)
-        visible = {summary.session_id for summary in await self._host.visible_sessions(request.principal)}
+        principal, host = request.principal, self._host
+        visible = {id for id in {hit.session_id for hit in hits} if await host.role_in(principal, id) is not None}
         return {"hits": [hit for hit in hits if hit.session_id in visible][:limit]}
 
     # --- changing -----------------------------------------------------------------------------------------------
@@ -199,21 +202,16 @@ class Api:
 
     async def _find_session(self, principal: Principal, name: str, required: str = VIEWER) -> Summary:
         """Find a session by id, name or start of an id, among those that the caller may see."""
-        visible = await self._host.visible_sessions(principal)
-        matches = [summary for summary in visible if name in (summary.session_id, summary.name)]
-        if not matches and len(name) >= 8:
-            matches = [summary for summary in visible if summary.session_id.startswith(name)]
-        if len(matches) != 1:
-            raise session_not_found(name)
-        role = await self._host.role_in(principal, matches[0].session_id)
+        found = await find_visible(self._host, principal, name)
+        role = await self._host.role_in(principal, found.session_id)
         if role is None:
             raise session_not_found(name)
         if not is_at_least(role, required):
-            if await self._is_limited_by_token(principal, matches[0].session_id, required):
+            if await self._is_limited_by_token(principal, found.session_id, required):
                 message = f"with this token you are at most {role}, and this needs {required}; use another token"
                 raise ProtocolError(Kind.PERMISSION_DENIED, message)
-            raise role_denied(matches[0].session_id, role, required)
-        return matches[0]
+            raise role_denied(found.session_id, role, required)
+        return found
 
     async def _flush_log(self, session: str) -> None:
         """Wait until the entries of a session that is in use are stored."""

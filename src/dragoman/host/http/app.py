@@ -23,6 +23,7 @@ from dragoman.host.http import status_page
 from dragoman.host.http.access_log import AccessLog, note_status, note_user
 from dragoman.host.http.api import Api, ApiRequest
 from dragoman.host.http.metrics import CONTENT_TYPE, Metrics, register_sources
+from dragoman.host.visible_sessions import visible_sessions
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.errors import STATUS_KINDS
 from dragoman.transport.remote.server.asgi import Message, Receive, Request, Scope, Send
@@ -48,6 +49,9 @@ BODY_TIMEOUT = 10.0
 
 # Sessions on the status page. Nobody reads more.
 MAX_SESSIONS_SHOWN = 200
+
+# Sessions that the status page counts: enough to be exact for a person, few enough to be read at each visit.
+MAX_SESSIONS_COUNTED = 5000
 
 # The HTTP status for protocol errors of the API.
 _HTTP_STATUS = {
@@ -224,7 +228,7 @@ class HostApp:
 
     async def _serve_status(self, request: Request, principal: Principal) -> None:
         host = self._host
-        summaries = await host.visible_sessions(principal)
+        summaries = await visible_sessions(host, principal, limit=MAX_SESSIONS_COUNTED)
         rooms = [host.rooms.get(summary.session_id) for summary in summaries]
         root = str(request.scope.get("root_path", "")).rstrip("/")
         text = status_page.render_page(

@@ -145,6 +145,7 @@ class Members(Mapping[str, Member]):
         self._room = room
         self._host = room.host
         self._state = room.state
+        self.has_gap = False  # another program wrote to the log, so the state misses entries
         self._members: dict[str, Member] = {}
         self._live_members: tuple[Member, ...] = ()  # the same, for sending
         self._joining_count = 0
@@ -179,6 +180,7 @@ class Members(Mapping[str, Member]):
         is_gap = bool(self._state.seq) and line.seq > self._state.seq + 1
         self._state.apply(line)
         if is_gap:
+            self.has_gap = True
             self._recent_entries.clear()  # members who are reading the log find the missing entries there
         if self._joining_count:
             self._recent_entries.append(line)

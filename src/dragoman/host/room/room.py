@@ -22,7 +22,7 @@ from dragoman.ids import new_id
 from dragoman.schema.prompt import PromptResult, StopReason
 from dragoman.store.contract import EntryKind
 from dragoman.store.session_log import SessionLog
-from dragoman.store.session_state import SessionState
+from dragoman.store.session_state import SessionState, dump_state
 
 if TYPE_CHECKING:
     from dragoman.host.host import Host
@@ -47,6 +47,7 @@ class Room:
         self.workspace = RoomWorkspace(self)
         self.queue = PromptQueue(host.limits.max_prompts)
         self.use_count = 0  # calls that are using this room
+        self._saved_seq = 0  # the last entry whose state is kept with the session
         self._worker: asyncio.Task[None] | None = None
         self._turn_over = asyncio.Event()  # set when a turn is over
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -145,11 +146,21 @@ class Room:
                 finally:
                     self.queue.finish()
                     self._turn_over.set()
+                    self.spawn(self._save_state())
                 if (waiting := self.queue.start_next()) is not None:
                     self.members.broadcast(self._queue_notification())
         finally:
             self._worker = None
             self.start_idle_timer()
+
+    async def _save_state(self) -> None:
+        """Keep the state with the session, so that opening it again need not read what came before."""
+        seq = self.state.seq
+        if self.members.has_gap or seq <= self._saved_seq:
+            return
+        with suppress(ProtocolError):  # it is only faster to have one
+            await self.host.store.save_state(self.id, seq, dump_state(self.state))
+            self._saved_seq = seq
 
     def _answer(self, waiting: QueuedPrompt, result: PromptResult | None, error: ProtocolError | None) -> None:
         """Answer a prompt, after the updates of its turn: its client may still be sent the history."""

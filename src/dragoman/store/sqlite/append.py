@@ -14,7 +14,8 @@ from zlib import crc32
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.contract import EntryKind
+from dragoman.store.claims import check_append, no_claim
+from dragoman.store.contract import Claim, EntryKind
 from dragoman.store.sqlite import reading
 from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION
 from dragoman.store.summary import LogSummary
@@ -41,6 +42,7 @@ class AppendRequest(msgspec.Struct, eq=False):
     session_id: str
     kinds_and_times: list[tuple[str, str]]  # kind and time of each
     texts: list[bytes]  # each as a JSON object without its number
+    claim: Claim | None = None
     first: int = 0
     error: Exception | None = None
 
@@ -64,7 +66,7 @@ class LogWriter:
             touched: dict[str, tuple[int, LogSummary]] = {}
             for append in batch:
                 try:
-                    session = self._find_session(append.session_id)
+                    session = self._find_session(append)
                 except ProtocolError as error:
                     append.error = error
                     continue
@@ -104,17 +106,20 @@ class LogWriter:
             self._sessions.clear()
             self._version = version
 
-    def _find_session(self, session_id: str) -> tuple[int, LogSummary]:
+    def _find_session(self, append: AppendRequest) -> tuple[int, LogSummary]:
+        session_id = append.session_id
         session = self._sessions.get(session_id)
         if session is None:
             try:
-                kept = reading.find_session(self._connection, session_id)
+                kept = reading.find_session(self._connection, session_id, blank=True)
                 session = kept.number, kept.log_summary
             except ProtocolError as error:
                 if error.kind != Kind.SESSION_NOT_FOUND:
                     raise
+                check_append(no_claim(session_id), append.claim)
                 session = create_session(self._connection, session_id), LogSummary(session_id=session_id)
             self._sessions[session_id] = session
+        check_append(session[1].claim, append.claim)
         return session
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
+from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
 from dragoman.schema.base import encode
-from dragoman.store.contract import Draft, EntryKind, LogReport, Retention, Summary
+from dragoman.store.claims import check_epoch, no_claim
+from dragoman.store.contract import Claim, Draft, EntryKind, LogReport, Retention, SavedState, Summary
 from dragoman.store.sqlite import reading, search_index
 from dragoman.store.sqlite.append import create_session, entry_row, save_summary
 from dragoman.store.sqlite.errors import Damage
@@ -87,7 +89,7 @@ def touch(connection: sqlite3.Connection) -> None:
 
 def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> list[str]:
     """Delete sessions that retention does not keep; remember their ids."""
-    kept = {one.log_summary.session_id: one for one in reading.list_sessions(connection) if not one.is_expired}
+    kept = {one.log_summary.session_id: one for one in _newest_first(connection)}
     gone = _expired(kept.values(), retention, now)
     for session_id in gone:
         _delete_entries(connection, kept[session_id].number)
@@ -106,7 +108,12 @@ def expire(connection: sqlite3.Connection, retention: Retention, now: str) -> li
 
 def expiring(connection: sqlite3.Connection, retention: Retention, now: str) -> list[str]:
     """Return the sessions that `expire` would delete now."""
-    return _expired([one for one in reading.list_sessions(connection) if not one.is_expired], retention, now)
+    return _expired(_newest_first(connection), retention, now)
+
+
+def _newest_first(connection: sqlite3.Connection) -> list[StoredSession]:
+    query = f"{reading.SELECT_SESSIONS} WHERE expired_at IS NULL ORDER BY updated_at DESC, id DESC"
+    return [reading.parse_session_row(row) for row in connection.execute(query).fetchall()]
 
 
 def _expired(sessions: Iterable[StoredSession], retention: Retention, now: str) -> list[str]:
@@ -118,8 +125,57 @@ def _delete_entries(connection: sqlite3.Connection, number: int) -> None:
         "DELETE FROM entries WHERE place BETWEEN ? AND ?",
         (number * ENTRIES_PER_SESSION, (number + 1) * ENTRIES_PER_SESSION - 1),
     )
-    connection.execute("DELETE FROM progress WHERE number = ?", (number,))
+    for table in ("progress", "states"):
+        connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
     search_index.remove_session(connection, number)
+
+
+# --- claims and states ----------------------------------------------------------------------------------------
+
+
+def owner(connection: sqlite3.Connection, session_id: str) -> Claim:
+    """Return the last claim of a log."""
+    try:
+        return reading.find_session(connection, session_id, blank=True).log_summary.claim
+    except ProtocolError as error:
+        if error.kind != Kind.SESSION_NOT_FOUND:
+            raise
+        return no_claim(session_id)
+
+
+def claim(connection: sqlite3.Connection, session_id: str, node: str, epoch: int) -> Claim:
+    """Claim a log after an epoch; create it if it is missing."""
+    check_epoch(last := owner(connection, session_id), epoch)
+    connection.execute(
+        "INSERT INTO sessions (id, epoch, node) VALUES (?1, ?2, ?3) "
+        "ON CONFLICT (id) DO UPDATE SET epoch = ?2, node = ?3",
+        (session_id, epoch + 1, node),
+    )
+    return Claim(session_id=session_id, node=node, epoch=epoch + 1, seq=last.seq)
+
+
+def release(connection: sqlite3.Connection, claim: Claim) -> None:
+    """Give a log up, and remove it if nothing was stored in it."""
+    last = owner(connection, claim.session_id)
+    if (last.epoch, last.node) == (claim.epoch, claim.node):
+        connection.execute("UPDATE sessions SET node = '' WHERE id = ?", (claim.session_id,))
+        if reading.find_session(connection, claim.session_id, blank=True).log_summary.is_blank:
+            delete(connection, claim.session_id)
+
+
+def save_state(connection: sqlite3.Connection, session_id: str, saved: SavedState) -> None:
+    """Keep the state of a session."""
+    number = reading.find_session(connection, session_id).number
+    connection.execute("REPLACE INTO states VALUES (?, ?, ?)", (number, saved.seq, saved.state))
+
+
+def saved_state(connection: sqlite3.Connection, session_id: str) -> SavedState | None:
+    """Return the state of a session that was kept last."""
+    kept = reading.find_session(connection, session_id)
+    row = connection.execute("SELECT seq, state FROM states WHERE number = ?", (kept.number,)).fetchone()
+    if row is None or not isinstance(row[1], bytes) or not 0 < row[0] <= kept.log_summary.entries:
+        return None
+    return SavedState(row[0], row[1])
 
 
 # --- damage ---------------------------------------------------------------------------------------------------
@@ -179,6 +235,7 @@ def repair(connection: sqlite3.Connection, session_id: str) -> LogReport:
         save_summary(connection, kept.number, fold_summary(session_id, lines))
         search_index.remove_session(connection, kept.number)
         connection.execute("UPDATE sessions SET scanned = 0, indexed = 0 WHERE number = ?", (kept.number,))
+        connection.execute("DELETE FROM states WHERE number = ?", (kept.number,))
     return build_report(session_id, last, found.lost)
 
 

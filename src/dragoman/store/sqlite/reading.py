@@ -31,8 +31,8 @@ def _to_text(value: object) -> str | None:
 
 # The columns of a LogSummary, and how each is read from a file that may be damaged.
 _SUMMARY_COLUMNS: dict[str, Callable[[object], Any]] = {
-    **dict.fromkeys(("entries", "size", "turns", "imported"), _to_int),
-    **dict.fromkeys(("created_at", "updated_at"), lambda value: _to_text(value) or ""),
+    **dict.fromkeys(("entries", "size", "turns", "imported", "epoch"), _to_int),
+    **dict.fromkeys(("created_at", "updated_at", "node"), lambda value: _to_text(value) or ""),
     **dict.fromkeys(("name", "title", "prompted", "agent", "agent_session", "cwd", "forked_from"), _to_text),
     "archived": bool,
 }
@@ -71,21 +71,17 @@ class LogRange(NamedTuple):
     lost: list[tuple[int, int]]
 
 
-def find_session(connection: sqlite3.Connection, session_id: str) -> StoredSession:
-    """Return a session by id; raise session_not_found or session_expired."""
+def find_session(connection: sqlite3.Connection, session_id: str, *, blank: bool = False) -> StoredSession:
+    """Return a session by id; raise session_not_found or session_expired. With `blank`, also one with only a claim."""
     row = connection.execute(f"{SELECT_SESSIONS} WHERE id = ?", (session_id,)).fetchone()
     if row is None:
         raise missing_error(session_id)
     kept = parse_session_row(row)
     if kept.is_expired:
         raise expired_error(session_id)
+    if kept.log_summary.is_blank and not blank:
+        raise missing_error(session_id)
     return kept
-
-
-def list_sessions(connection: sqlite3.Connection) -> list[StoredSession]:
-    """Return all sessions, expired ones too; the last changed first."""
-    rows = connection.execute(f"{SELECT_SESSIONS} ORDER BY touched DESC, sessions.number DESC").fetchall()
-    return [parse_session_row(row) for row in rows]
 
 
 def parse_session_row(row: tuple[object, ...]) -> StoredSession:

@@ -27,7 +27,7 @@ _PAGE_COUNT_OFFSET = 28
 _WAL_SUFFIXES = ("-wal", "-shm")
 
 # Columns that the first file version did not have.
-_ADDED_COLUMNS = {"archived", "imported", "scanned", "indexed"}
+_ADDED_COLUMNS = {"archived", "imported", "scanned", "indexed", "epoch", "node"}
 
 
 class RebuildResult(NamedTuple):
@@ -115,11 +115,14 @@ def _copy_sessions(old: sqlite3.Connection, new: sqlite3.Connection) -> list[Log
         )
         save_summary(new, number, fold_summary(id, lines))
         new.execute(
-            "UPDATE sessions SET name = ?, forked_from = ?, imported = ?, expired_at = ? WHERE number = ?",
+            "UPDATE sessions SET name = ?, forked_from = ?, imported = ?, epoch = ?, node = ?, expired_at = ? "
+            "WHERE number = ?",
             (
                 kept.log_summary.name,
                 kept.log_summary.forked_from,
                 min(kept.log_summary.imported, len(lines)),
+                kept.log_summary.epoch,
+                kept.log_summary.node,
                 "" if kept.is_expired else None,
                 number,
             ),

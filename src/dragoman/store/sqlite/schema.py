@@ -84,6 +84,17 @@ MIGRATIONS: tuple[str, ...] = (
       ORDER BY place DESC LIMIT 1), 0);
     """,
     "ALTER TABLE sessions ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;",
+    # Claims of logs, folded states, and an order in which sessions are listed in pages.
+    """
+    ALTER TABLE sessions ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE sessions ADD COLUMN node TEXT NOT NULL DEFAULT '';
+    CREATE TABLE states (
+      number INTEGER PRIMARY KEY,
+      seq    INTEGER NOT NULL,
+      state  BLOB NOT NULL
+    );
+    CREATE INDEX progress_by_time ON progress (updated_at);
+    """,
 )
 
 VERSION = len(MIGRATIONS)

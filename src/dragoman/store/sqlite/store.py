@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from tempfile import TemporaryFile
 from typing import Any, TypeVar
@@ -17,16 +17,29 @@ import msgspec
 
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import encode
-from dragoman.store.contract import Draft, Entry, Hit, LogReport, Retention, Summary, decode_entry
+from dragoman.store.claims import settle
+from dragoman.store.contract import (
+    LOCAL_FEATURES,
+    Claim,
+    Draft,
+    Entry,
+    Hit,
+    LogReport,
+    Retention,
+    SavedState,
+    Summary,
+    decode_entry,
+    number_draft,
+)
 from dragoman.store.credentials import CredentialsFile
 from dragoman.store.search import parse_query
-from dragoman.store.sqlite import changes, reading, search_index
+from dragoman.store.sqlite import changes, listing, reading, search_index
 from dragoman.store.sqlite.append import AppendRequest
 from dragoman.store.sqlite.errors import FAILURES, corrupted_error, is_damage, to_store_fault
 from dragoman.store.sqlite.schema import BUSY_TIMEOUT, connect, connect_to_read, lock_file, prepare_file
 from dragoman.store.sqlite.search_index import Indexer
 from dragoman.store.sqlite.writer import Writer
-from dragoman.store.summary import check_new_name, closed_error, expired_error, find_summary
+from dragoman.store.summary import check_new_name, check_of, closed_error
 
 T = TypeVar("T")
 
@@ -36,6 +49,8 @@ MIN_FREE_BYTES = 128 * 1024
 
 class SqliteStore:
     """Logs in one SQLite file, credentials in a file next to it (contract: `Store`). Open it with `open(path)`."""
+
+    features = LOCAL_FEATURES
 
     def __init__(self, path: str, *, durability: str = "full", timeout: float = BUSY_TIMEOUT) -> None:
         """`durability`: "full" survives a power cut, "normal" may lose the last moments, "off" promises nothing.
@@ -72,7 +87,7 @@ class SqliteStore:
 
     # --- the log ----------------------------------------------------------------------------------------------
 
-    async def append(self, session_id: str, drafts: Sequence[Draft]) -> list[Entry]:
+    async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         self._check_open()
         texts = [encode(draft) for draft in drafts]
         # JSON in a body may contain line breaks; an entry is one line.
@@ -80,12 +95,9 @@ class SqliteStore:
         if not texts:
             return []
         seq = await self._writer.submit(
-            AppendRequest(session_id, [(draft.kind, draft.time) for draft in drafts], texts)
+            AppendRequest(session_id, [(draft.kind, draft.time) for draft in drafts], texts, claim)
         )
-        return [
-            Entry(seq=number, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
-            for number, draft in enumerate(drafts, seq)
-        ]
+        return [number_draft(draft, number) for number, draft in enumerate(drafts, seq)]
 
     async def read(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
@@ -104,15 +116,23 @@ class SqliteStore:
 
     # --- the list ---------------------------------------------------------------------------------------------
 
-    async def sessions(self) -> list[Summary]:
-        stored = await self._read(reading.list_sessions)
-        return [one.log_summary.summary for one in stored if not one.is_expired]
+    async def sessions(
+        self,
+        *,
+        of: str | None = None,
+        ids: Collection[str] | None = None,
+        without: Collection[str] = (),
+        archived: bool | None = None,
+        cwd: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Summary]:
+        check_of(of)
+        wanted = listing.Selection(ids, without, archived, cwd, after, limit)
+        return await self._read(lambda connection: listing.list_sessions(connection, wanted))
 
     async def find(self, name: str) -> Summary:
-        stored = await self._read(reading.list_sessions)
-        if any(one.is_expired and one.log_summary.session_id == name for one in stored):
-            raise expired_error(name)
-        return find_summary(name, [one.log_summary.summary for one in stored if not one.is_expired])
+        return await self._read(lambda connection: listing.find(connection, name))
 
     async def rename(self, session_id: str, name: str | None) -> Summary:
         wanted = None if name is None else check_new_name(name)
@@ -138,6 +158,26 @@ class SqliteStore:
         expired = await self._write(lambda connection: changes.expire(connection, retention, now))
         await self._call_credentials(self._credentials_file.delete, expired)
         return expired
+
+    # --- claims and states ------------------------------------------------------------------------------------
+
+    async def owner(self, session_id: str) -> Claim:
+        return await self._read(lambda connection: changes.owner(connection, session_id))
+
+    async def claim(self, session_id: str, node: str, *, epoch: int) -> Claim:
+        return await self._write(lambda connection: changes.claim(connection, session_id, node, epoch))
+
+    async def settle(self, claim: Claim) -> Claim:
+        return await settle(self, claim)
+
+    async def release(self, claim: Claim) -> None:
+        await self._write(lambda connection: changes.release(connection, claim))
+
+    async def save_state(self, session_id: str, seq: int, state: bytes) -> None:
+        await self._write(lambda connection: changes.save_state(connection, session_id, SavedState(seq, state)))
+
+    async def saved_state(self, session_id: str) -> SavedState | None:
+        return await self._read(lambda connection: changes.saved_state(connection, session_id))
 
     # --- searching --------------------------------------------------------------------------------------------
 
