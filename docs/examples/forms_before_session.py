@@ -18,12 +18,12 @@ async def log_in(credentials: dict[str, Any]) -> bool:
 @agent.on_session_opened
 async def on_opened(session: Session) -> None:
     answer = await agent.elicit("Which language?", form={"language": ["english", "spanish"]})
-    session.state["greeting"] = "Hola" if answer and answer["language"] == "spanish" else "Hello"
+    session.data["greeting"] = "Hola" if answer and answer["language"] == "spanish" else "Hello"
 
 
 @agent.prompt
 async def greet(turn: Turn) -> None:
-    await turn.say(f"{turn.session.state['greeting']}!")
+    await turn.say(f"{turn.session.data['greeting']}!")
 
 
 if __name__ == "__main__":

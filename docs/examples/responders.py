@@ -18,14 +18,14 @@ async def codex(turn: Turn) -> None:
 
 
 async def count(turn: Turn) -> None:
-    answers = turn.session.state["answers"] = turn.session.state.get("answers", 0) + 1
+    answers = turn.session.data["answers"] = turn.session.data.get("answers", 0) + 1
     await turn.say(f"(answer {answers}) ")
 
 
 @agent.on_session_forked
 def on_forked(session: Session, origin: Session) -> None:
     """The new session has the history and the options of its origin. Copy everything else here."""
-    session.state.update(origin.state)
+    session.data.update(origin.data)
 
 
 if __name__ == "__main__":

@@ -7,22 +7,22 @@ agent = Agent("session-hooks", version="1.0", system_prompt_mode="override", uns
 
 @agent.on_session_opened
 async def on_opened(session: Session) -> None:
-    session.state["pages"] = []
+    session.data["pages"] = []
 
 
 @agent.on_session_forked
 async def on_forked(session: Session, origin: Session) -> None:
-    session.state["pages"] = list(origin.state["pages"])
+    session.data["pages"] = list(origin.data["pages"])
 
 
 @agent.on_session_deleted
 def on_deleted(session: Session) -> None:
-    session.state.clear()
+    session.data.clear()
 
 
 @agent.prompt
 async def answer(turn: Turn) -> None:
-    pages = turn.session.state["pages"]
+    pages = turn.session.data["pages"]
     pages.append(turn.text)
     instructions = turn.session.system_prompt or "none"
     await turn.say(f"{len(pages)} pages in {len(turn.session.roots)} folders; instructions: {instructions}")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.turn import Turn as Turn
     from dragoman.roles.agent.turn_parts import MessageStream as MessageStream
     from dragoman.roles.agent.turn_parts import Tool as Tool
+    from dragoman.roles.agent.work.terminal import TurnTerminal as TurnTerminal
     from dragoman.roles.client.callbacks import TerminalLogin as TerminalLogin
     from dragoman.roles.client.callbacks import run_in_terminal as run_in_terminal
     from dragoman.roles.client.connect import connect as connect
@@ -83,6 +84,7 @@ _HOMES = {
     "Transcript": "session.transcript",
     "TransportClosed": "errors",
     "Turn": "roles.agent.turn",
+    "TurnTerminal": "roles.agent.work.terminal",
     "Unreachable": "errors",
     "WorkspaceAccess": "roles.client.workspace",
     "WorkspaceUse": "roles.client.workspace",
@@ -125,6 +127,7 @@ __all__ = [
     "Transcript",
     "TransportClosed",
     "Turn",
+    "TurnTerminal",
     "Unreachable",
     "WorkspaceAccess",
     "WorkspaceUse",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -189,6 +190,12 @@ def test_every_example_client_is_tested() -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     own = {name for name in clients if f"{name}.py" in tests or f'command_of("{name}"' in tests}
     assert clients - {case.client for case in CASES} - own == set()
+
+
+def test_the_example_of_both_sides_joins_a_prompt_to_a_turn() -> None:
+    command = [sys.executable, str(EXAMPLES / "steering.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "Now only in src/.\n"
 
 
 def test_the_list_of_examples_is_complete() -> None:

@@ -136,6 +136,7 @@ class EmulatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     shows_switches: bool = False  # whether our client shows boolean options, where its dialect cannot announce it
     now: Callable[[], str]  # returns the ISO 8601 time, for members like createdAt
     new_id: Callable[[], str]  # returns a new session id, for dialects whose clients choose it
+    joins_prompts: bool = False  # our agent takes prompts into a running turn
     session_ids: SessionIds | None = None  # None: the ids that a client chose end with the connection
 
 
@@ -161,6 +162,10 @@ class Emulator:
 
     def note_initialize_result(self, result: InitializeResult) -> None:
         """Note the agent's initialize result."""
+
+    def flush(self, session_id: str) -> Flow | None:
+        """Return the flow that sends what the emulator still collects for a session; None if it collects nothing."""
+        return None
 
     def pass_chunk(self, chunk: Chunk) -> Chunk | None:
         """Return a plain text chunk to pass on; None if the flow of updates must see it."""

@@ -21,6 +21,12 @@ from dragoman.schema.base import to_json
 DERIVED: Final = "derived"
 OWN_TURN: Final = "ownTurn"
 
+# Side data of a state by which an agent of the library tells work of its own; the emulator tells the turns of prompts.
+OWN_STATE: Final = "ownState"
+
+# Side data of a user message that the library's agent took into its running turn.
+JOINED: Final = "joined"
+
 
 def get_member(message: Any, name: str) -> Any:
     """Return a member of a message; UNSET if it is absent."""

@@ -9,7 +9,7 @@ the side we play.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import UNSET, Raw
@@ -100,10 +100,12 @@ class Connection:
         self.peer.emulator = emulator = peer_dialect.open_emulator(self.side.other, self.settings)
         self.sender.emulation = None if emulator is None else Emulation(self, emulator)
 
-    def narrow_updates(self, observe: Callable[[str, Any], None] | None = None) -> None:
+    def narrow_updates(
+        self, observe: Callable[[str, Any], None] | None = None, sent: tuple[str, Iterable[Any]] | None = None
+    ) -> None:
         """From now on give the client what it knows of updates and questions that only v2 has.
 
-        `observe` gets method and params of each call that was narrowed.
+        `observe` gets method and params of each call that was narrowed; `sent` is a session and its updates so far.
         """
         from dragoman.dialect.narrow.emulator import NarrowingEmulator  # most connections do not need it
 
@@ -112,12 +114,19 @@ class Connection:
             return
         self.peer.emulator = emulator = NarrowingEmulator(self.side.other, self.settings, current)
         emulator.note_capabilities(self.peer.capabilities)
+        if sent is not None:
+            emulator.note_history(*sent)
         if observe is not None:
             emulator.observe = observe
         if self.sender.emulation is None:
             self.sender.emulation = Emulation(self, emulator)
         else:
             self.sender.emulation.emulator = emulator
+
+    def flush_updates(self, session_id: str) -> None:
+        """Send what is still collected of narrowed updates, before the end of a turn."""
+        if self.sender.emulation is not None:
+            self.sender.emulation.flush(session_id)
 
     def start(self) -> None:
         """Start reading; needs a running event loop."""

@@ -200,6 +200,12 @@ class Emulation:
         self.outgoing_runs.clear()
         self.incoming_runs.clear()
 
+    def flush(self, session_id: str) -> None:
+        """Send what the emulator still collects for a session."""
+        flow = self.emulator.flush(session_id)
+        if flow is not None:
+            self._flows.start(flow, self._execute_effect, ignore_answer)
+
     def cancel_request(self, id: Id, wait: bool) -> None:
         """Cancel this request of ours; with `wait`, it is still answered."""
         run = self.outgoing_runs.get(id)

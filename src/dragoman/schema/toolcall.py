@@ -46,6 +46,22 @@ ToolKindName = Literal[
 ToolCallStatusName = Literal["pending", "in_progress", "completed", "failed", "denied", "cancelled"]
 
 
+class ToolMember:
+    """Members of a tool call that can be cleared, by their names on the wire."""
+
+    NAME: Final = "name"
+    TITLE: Final = "title"
+    KIND: Final = "kind"
+    STATUS: Final = "status"
+    CONTENT: Final = "content"
+    LOCATIONS: Final = "locations"
+    RAW_INPUT: Final = "rawInput"
+    RAW_OUTPUT: Final = "rawOutput"
+
+
+ToolMemberName = Literal["name", "title", "kind", "status", "content", "locations", "rawInput", "rawOutput"]
+
+
 class ToolCallBlock(Model, kw_only=True, tag_field="type", tag="content"):
     """A content block among the results of a tool call."""
 

@@ -55,6 +55,8 @@ class Transcript:
         self.modes: SessionModeState | None = None
         self.options: list[SessionConfigOption] = []
         self.commands: list[updates.AvailableCommand] = []
+        self.state: str | None = None  # what the agent told last; agents before v2 tell none
+        self.background: list[Any] = []  # work that goes on without a turn, as the agent told it last
         self._mode: str | None = None
         self._entries: list[TranscriptEntry] = []
         self._open_message: Message | None = None  # the message that the next chunk may continue
@@ -147,6 +149,11 @@ class Transcript:
             terminal.update(update)
         else:
             terminal.write(update)
+
+    def _apply_state(self, update: updates.SessionStateUpdate) -> None:
+        self.state = update.state
+        if update.background is not UNSET:
+            self.background = list(update.background or ())
 
     def _apply_plan(self, update: updates.PlanUpdate) -> None:
         plan: Any = update.plan
@@ -263,12 +270,13 @@ class Transcript:
 
 _CALL_UPDATES = frozenset({updates.ToolCallStart, updates.ToolCallProgress, updates.ToolCallContentChunk})
 
-# Notices and states are not part of the transcript.
-_NOT_SHOWN = frozenset({updates.Notice, updates.SessionStateUpdate})
+# Notices are not part of the transcript.
+_NOT_SHOWN = frozenset({updates.Notice})
 
 _STATE_UPDATES: dict[type, Any] = {
     updates.TerminalUpdate: Transcript._apply_terminal,
     updates.TerminalOutputChunk: Transcript._apply_terminal,
+    updates.SessionStateUpdate: Transcript._apply_state,
     updates.Plan: lambda transcript, update: setattr(transcript, "plan", list(update.entries)),
     updates.PlanUpdate: Transcript._apply_plan,
     updates.PlanRemoved: lambda transcript, update: transcript.plans.pop(update.plan_id, None),

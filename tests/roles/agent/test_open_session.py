@@ -26,12 +26,12 @@ def recording_agent(**declared: Any) -> tuple[Agent, list[Any]]:
 
     @agent.on_session_forked
     async def forked(session: Session, origin: Session) -> None:
-        session.state.update(origin.state)
+        session.data.update(origin.data)
         happened.append(("forked", session.id, origin.id))
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        turn.session.state["last"] = turn.text
+        turn.session.data["last"] = turn.text
         await turn.say(f"heard {turn.text}")
 
     return agent, happened
@@ -51,7 +51,7 @@ async def test_session_hooks_are_called_for_every_step() -> None:
         second = fork["sessionId"]
         assert fork["modes"]["currentModeId"] == "b"
         assert fork["configOptions"][0]["currentValue"] == "y"
-        assert agent.sessions[second].state == {"last": "hello"}
+        assert agent.sessions[second].data == {"last": "hello"}
         await client.result("session/close", {"sessionId": second})
         await client.result("session/resume", {"sessionId": second, "cwd": CWD})
         before = len(client.received)

@@ -28,7 +28,7 @@ def eliciting_agent() -> Agent:
 
     @agent.on_session_opened
     async def new_session(session: Session) -> None:
-        session.state["name"] = (await agent.elicit("Who are you?", form={"name": str}))["name"]
+        session.data["name"] = (await agent.elicit("Who are you?", form={"name": str}))["name"]
 
     @agent.on("_curious/color")
     async def color(_: Any) -> str:
@@ -36,7 +36,7 @@ def eliciting_agent() -> Agent:
 
     @agent.prompt
     async def answer(turn: Turn) -> None:
-        await turn.say(f"Hello, {turn.session.state['name']}.")
+        await turn.say(f"Hello, {turn.session.data['name']}.")
 
     return agent
 

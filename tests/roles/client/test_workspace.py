@@ -689,7 +689,7 @@ async def test_the_announced_terminal_limit_is_enforced(tmp_path: Path, way: tup
     async def answer(turn: Turn) -> None:
         terminal = await turn.terminals.create("true")
         if turn.text == "keep":
-            turn.session.state["kept"] = terminal
+            turn.session.data["kept"] = terminal
         else:
             await terminal.release()
 
@@ -699,7 +699,7 @@ async def test_the_announced_terminal_limit_is_enforced(tmp_path: Path, way: tup
         await second.ask("keep")
         for session in (first, second):
             assert (await expect_error(session.ask("more"))).kind == Kind.RATE_LIMITED
-        await agent.sessions[first.id].state["kept"].release()
+        await agent.sessions[first.id].data["kept"].release()
         await second.ask("more")
 
 

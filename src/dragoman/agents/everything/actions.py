@@ -72,7 +72,8 @@ def _not_empty(text: str) -> str:
     return text
 
 
-def _number(text: str) -> float:
+def number_of(text: str) -> float:
+    """Return a number of the arguments."""
     try:
         number = float(text)
     except ValueError:
@@ -109,13 +110,13 @@ async def think(turn: Turn, text: str) -> None:
 async def stream(turn: Turn, text: str) -> None:
     """Send N different chunks."""
     count, _, size = text.strip().partition(" ")
-    for number in range(int(_number(count))):
-        await turn.say(samples.chunk(number, int(_number(size or "0"))))
+    for number in range(int(number_of(count))):
+        await turn.say(samples.chunk(number, int(number_of(size or "0"))))
 
 
 async def slow(turn: Turn, text: str) -> None:
     """Take SECONDS; a cancel ends it at once."""
-    seconds = _number(text)
+    seconds = number_of(text)
     async with turn.tool(f"Wait {seconds:g} seconds", kind="other") as call:
         await call.start()
         await asyncio.sleep(seconds)

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from msgspec import UNSET
 
 from dragoman import Agent, ProtocolError, Session, Turn
-from dragoman.agents.everything import actions, mcp
+from dragoman.agents.everything import actions, live, mcp
 from dragoman.engine.connection import Connection
 from dragoman.schema.config import ConfigChoice, SessionConfigOption, SessionMode
 from dragoman.schema.content import TextContent
@@ -80,6 +80,14 @@ COMMANDS: tuple[Command, ...] = (
     Command("usage", "Report what this turn cost", "", actions.usage),
     Command("mode", "Change the mode: ask or code", "ID", actions.mode),
     Command("option", "Change an option: model (plain, loud) or verbose (true, false)", "ID VALUE", actions.option),
+    Command("steer", "Take N prompts that you send while I work", "[N]", live.steer),
+    Command("background", "Go on for SECONDS after the turn", "[SECONDS]", live.background),
+    Command("wake", "Work without a prompt, SECONDS after the turn", "[SECONDS]", live.wake),
+    Command("rewrite", "Say something, then replace it by TEXT", "[TEXT]", live.rewrite),
+    Command("unsay", "Say something, then take it back", "", live.unsay),
+    Command("clear", "Clear the content of a tool call", "", live.clear),
+    Command("terminal", "Run a command in a terminal of my own", "CMD...", live.terminal),
+    Command("wait", "Take SECONDS in a tool call that you can cancel alone", "SECONDS", live.wait),
     Command("error", "Fail with an error of KIND, or stop for that reason", "KIND", actions.error),
     Command("late", "Send updates after the turn is over", "", actions.late),
     Command("early", "Send an update in the next session before it is opened", "", early),
@@ -143,6 +151,7 @@ def everything(dialect: str = "auto") -> Agent:
         instructions="Send /help to see what this agent can do; anything else is echoed.",
     )
     agent.prompt(answer)
+    agent.steer(live.take_prompt)
     agent.on_session_opened(on_opened)
     return agent
 

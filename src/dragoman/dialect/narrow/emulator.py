@@ -6,7 +6,7 @@ terminals are collected for a moment, because a client gets them whole; they are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -95,6 +95,17 @@ class NarrowingEmulator(Emulator):
         if id and passed is not None:
             self.narrowing.note_text(chunk.session, chunk.kind, id, chunk.text)
         return passed
+
+    def flush(self, session_id: str) -> Flow | None:
+        """Return the flow that sends contents and output that are still collected."""
+        return self._send_all_pending(session_id)
+
+    def note_history(self, session_id: str, updates: Iterable[Any]) -> None:
+        """Note updates that the client got before, as they were."""
+        for update in updates:
+            self.narrowing.updates(session_id, update)
+        self.narrowing.drop_pending(session_id)
+        self.narrowing.losses.take()
 
     # --- what the agent says ----------------------------------------------------------------------------------
 

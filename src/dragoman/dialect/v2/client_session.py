@@ -8,7 +8,16 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from dragoman.dialect.side_data import DERIVED, OWN_TURN, get_member, side_data_of, with_members, with_side_data
+from dragoman.dialect.reshape import ABSENT
+from dragoman.dialect.side_data import (
+    DERIVED,
+    OWN_STATE,
+    OWN_TURN,
+    get_member,
+    side_data_of,
+    with_members,
+    with_side_data,
+)
 from dragoman.dialect.v2.message_ids import MessageIds
 from dragoman.dialect.v2.options import Options
 from dragoman.dialect.v2.session import COMMANDS
@@ -42,6 +51,8 @@ _START_MEMBERS: Final = {
     "raw_input": "rawInput",
     "raw_output": "rawOutput",
 }
+
+_OPEN_STATUSES: Final = (ToolCallStatus.PENDING, ToolCallStatus.IN_PROGRESS)
 
 _WHOLE_MESSAGES: Final[dict[str, type[WholeMessage]]] = {
     "user_message_chunk": UserMessage,
@@ -87,6 +98,9 @@ class ClientSession(msgspec.Struct, eq=False):
     tells_state: bool = False  # the agent itself tells states
     running: ClientPrompt | None = None
     held: deque[ClientPrompt] = msgspec.field(default_factory=deque)
+    joined: list[ClientPrompt] = msgspec.field(default_factory=list)  # prompts that are part of the running turn
+    is_working: bool = False  # the agent works without a prompt
+    background: Any = UNSET  # the last list of background work; every later state has it
     questions: dict[str, None] = msgspec.field(default_factory=dict)  # open ones, by key
     tool_calls: dict[str, str] = msgspec.field(default_factory=dict)  # id -> status
     titles: dict[str, str] = msgspec.field(default_factory=dict)  # of tool calls
@@ -104,12 +118,40 @@ class ClientSession(msgspec.Struct, eq=False):
     def begin_reopening(self) -> None:
         """Forget the state: the session is opened again."""
         self.is_closed, self.is_reopening = False, True
-        self.tells_state, self.state = False, SessionState.IDLE
+        self.tells_state, self.state = False, SessionState.RUNNING if self.is_working else SessionState.IDLE
         self.replayed.clear()
 
     def can_insert(self, prompt: ClientPrompt) -> bool:
         """Return whether a sign of work can be of this prompt; in a shared session others work too."""
-        return not self.is_shared or prompt.is_started
+        return not self.is_working and (not self.is_shared or prompt.is_started)
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether a prompt can become part of the running turn."""
+        turn = self.running
+        return turn is not None and turn.is_inserted and not turn.is_cancelled and not self.held
+
+    def open_calls(self) -> list[str]:
+        """Return the tool calls that end with the turn: those in the background do not."""
+        kept = {item.get("toolCallId") for item in self.background or () if isinstance(item, dict)}
+        return [id for id, status in self.tool_calls.items() if status in _OPEN_STATUSES and id not in kept]
+
+    def with_background(self, state: SessionStateUpdate) -> SessionStateUpdate:
+        """Return a state with the background work: who reports it has it on every state."""
+        return state if self.background is UNSET else with_members(state, background=self.background)
+
+    def note_own_state(self, update: SessionStateUpdate) -> SessionStateUpdate:
+        """Note a state of an agent whose turns we tell: work of its own, or background work; return what to send."""
+        if update.background is not UNSET:
+            self.background = update.background
+        turn = self.running
+        if turn is not None and turn.is_inserted:
+            update = with_members(update, state=self.state)
+        else:
+            self.is_working = update.state != SessionState.IDLE
+            self.state = update.state
+        self.ids.end_message()
+        return self.with_background(with_side_data(update, **{OWN_STATE: ABSENT}))
 
     def note_own_turn(self, prompt: ClientPrompt, update: Any) -> None:
         """Note whether an update says that the turn of this prompt begins."""

@@ -148,6 +148,15 @@ class Agent:
 
         return register
 
+    def steer(self, function: F) -> F:
+        """Decorator: called with (turn, prompt) when a v2 client sends a prompt while its turn runs.
+
+        The prompt then is part of that turn and ends with it. If the function returns False, the prompt waits for the
+        end of the turn, as all do without it; an error refuses the prompt.
+        """
+        check_handler("@agent.steer", function)
+        return self._register_hook("steer", function)
+
     # --- sessions ---------------------------------------------------------------------------------------------
 
     def on_session_opened(self, function: F) -> F:
@@ -387,7 +396,7 @@ class Agent:
             Side.AGENT,
             client.handlers,
             fallback=client.fallback,
-            settings=emulator_settings(),
+            settings=emulator_settings(joins_prompts=self._has_hook("steer")),
             peer_dialect=None if self.dialect == "auto" else load_dialect(self.dialect),
             versions=self.versions,
             report=report,
@@ -405,12 +414,16 @@ class Agent:
     def _remove_client(self, client: ServedClient) -> None:
         self._clients.discard(client)
         client.login.cancel_expiry()
-        # A session stays, but its MCP servers belong to a client: they end, and load or resume opens them again.
+        # A session stays, but its MCP servers and its background work belong to a client; load or resume opens the
+        # servers again.
         for session in self.sessions.values():
-            if session.tools and session.is_bound and session.connection is client.connection:
-                task = asyncio.get_running_loop().create_task(session.tools.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+            if not session.is_bound or session.connection is not client.connection:
+                continue
+            for part in (session.tools, session._background):
+                if part:
+                    task = asyncio.get_running_loop().create_task(part.close())
+                    self._closing.add(task)
+                    task.add_done_callback(self._closing.discard)
 
     async def _wait_closing(self) -> None:
         if self._closing:
@@ -422,6 +435,7 @@ def emulator_settings(
     permission: str = "ask",
     *,
     shows_switches: bool = False,
+    joins_prompts: bool = False,
     session_ids: SessionIds | None = None,
 ) -> EmulatorSettings:
     """Return the emulator settings for this machine: real time, random ids."""
@@ -429,6 +443,7 @@ def emulator_settings(
         cwd=cwd or os.getcwd(),
         permission=permission,
         shows_switches=shows_switches,
+        joins_prompts=joins_prompts,
         now=now,
         new_id=new_id,
         session_ids=session_ids,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from dragoman.dialect.side_data import side_data_of
-from dragoman.engine.incoming import DoneCallback, Handler, Incoming
+from dragoman.dialect.side_data import JOINED, side_data_of, with_side_data
+from dragoman.engine.incoming import DoneCallback, Handler, Incoming, to_protocol_error
 from dragoman.engine.lifecycle import PROCESSING
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
@@ -24,6 +24,8 @@ from dragoman.schema.base import Unknown, to_json
 from dragoman.schema.config import SetConfigOptionResult, SetModeResult
 from dragoman.schema.content import EmbeddedResource
 from dragoman.schema.prompt import PromptParams, PromptResult, StopReason
+from dragoman.schema.terminal import CancelTerminalResult
+from dragoman.schema.toolcall import CancelToolCallResult
 from dragoman.schema.update import ConfigOptionUpdate, UserMessageChunk
 from dragoman.store.contract import EntryKind
 from dragoman.store.session_log import turn_ended_body
@@ -108,6 +110,11 @@ class PromptCalls:
         client = self._client
         session = client.find_open_session(params.session_id)
         self._check_content(params)
+        if self.can_join(session):
+            await self._join_turn(session, params, done)
+            return
+        while session.turn is not None and session.turn._is_own_work:
+            await session.turn._ended.wait()
         if session.turn is not None:
             raise busy_error(session)
         session._bind(client.connection)
@@ -132,13 +139,55 @@ class PromptCalls:
         except Exception as error:
             if is_logged:
                 await _log_turn_ended(session, None, error)
+            _answer_joined(turn, None, to_protocol_error(error))
             raise
         finally:
             session.turn = turn._running = None
             session.updated_at = now()
             session.history.end_message()
             client.lifecycle.end_turn(session.id)
+            turn._mark_ended()
+        client.connection.flush_updates(session.id)
+        _answer_joined(turn, result, None)
         done(result, None)
+
+    def can_join(self, session: Session | None) -> bool:
+        """Return whether a prompt can become part of the running turn."""
+        turn = session.turn if session is not None else None
+        return (
+            turn is not None
+            and turn._running is not None
+            and not turn.cancelled
+            and not turn._is_own_work
+            and self._agent._has_hook("steer")
+            and self._client.dialect.is_wide
+        )
+
+    async def _join_turn(self, session: Session, params: PromptParams, done: DoneCallback) -> None:
+        """Give a prompt to the running turn; both are answered at its end."""
+        turn = session.turn
+        assert turn is not None
+        ended = asyncio.Event()
+        turn.joined.append(params.prompt)
+        turn._joined_answers.append((done, ended))
+        try:
+            if await self._agent._call_hook("steer", turn, params.prompt) is False:
+                raise busy_error(session)
+        except BaseException:
+            if (done, ended) in turn._joined_answers:
+                turn._joined_answers.remove((done, ended))
+                turn.joined.remove(params.prompt)
+            raise
+        if not ended.is_set():
+            if session.log.store is not None:
+                await session.log.append_and_wait(EntryKind.PROMPT, {"prompt": to_json(params.prompt)}, actor="user")
+            session.history.end_message()
+            for block in params.prompt:
+                session.history.add(UserMessageChunk(content=block))
+            session.history.end_message()
+            # For the emulator, which then tells the client that the prompt is part of the conversation.
+            session._notify_update(with_side_data(UserMessageChunk(content=params.prompt[0]), **{JOINED: True}))
+        await ended.wait()
 
     async def _call_prompt_handler(self, turn: Turn, task: asyncio.Task[Any]) -> PromptResult:
         if self._agent.prompt_handler is None:
@@ -196,6 +245,23 @@ class PromptCalls:
             self._cancel_turn(session, side_data_of(params).get("reason"))
             for pending in [one for one in self._pending.values() if one.session_id == session.id]:
                 pending.cancel()
+
+    def cancel_tool_call(self, params: Any) -> CancelToolCallResult:
+        """Handle tool_call/cancel: cancel the code of one tool call; the turn goes on."""
+        self._cancel_scope(params.session_id, "tool_call", params.tool_call_id)
+        return CancelToolCallResult()
+
+    def cancel_terminal(self, params: Any) -> CancelTerminalResult:
+        """Handle terminal/cancel: end the command of one terminal; the turn goes on."""
+        self._cancel_scope(params.session_id, "terminal", params.terminal_id)
+        return CancelTerminalResult()
+
+    def _cancel_scope(self, session_id: str, kind: str, id: str) -> None:
+        scope = self._client.find_open_session(session_id)._cancel_scopes.get((kind, id))
+        if scope is None:
+            what = kind.replace("_", " ")
+            raise ProtocolError(Kind.INVALID_PARAMS, f"there is no {what} {id!r} that can be cancelled now", {"id": id})
+        scope.cancel()
 
     async def cancel_and_wait(self, session: Session) -> None:
         """Cancel a running turn, of any client, and wait up to CANCEL_TIMEOUT for its end."""
@@ -275,6 +341,13 @@ async def _log_turn_ended(session: Session, result: PromptResult | None, error: 
         await session.log.append_and_wait(EntryKind.TURN_ENDED, turn_ended_body(result, error))
     finally:
         session.log.turn = None
+
+
+def _answer_joined(turn: Turn, result: PromptResult | None, error: ProtocolError | None) -> None:
+    answers, turn._joined_answers = turn._joined_answers, []
+    for done, ended in answers:
+        done(result, error)
+        ended.set()
 
 
 def _session_id_of(incoming: Incoming) -> str:

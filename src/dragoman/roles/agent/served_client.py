@@ -122,6 +122,8 @@ class ServedClient:
             "session/cancel": self.prompt_calls.cancel,
             "session/set_mode": self.prompt_calls.set_mode,
             "session/set_config_option": self.prompt_calls.set_config_option,
+            "tool_call/cancel": self.prompt_calls.cancel_tool_call,
+            "terminal/cancel": self.prompt_calls.cancel_terminal,
             **self.agent._method_handlers,
         }
 
@@ -190,10 +192,14 @@ class ServedClient:
         row = find_method(Side.AGENT, name)
         gate = row.gate if row is not None and row.gate.startswith("agent.") else ""
         needs_login = row is not None and row.needs_login
+        is_prompt = name == "session/prompt"
 
         def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             session = getattr(incoming.params, "session_id", None)
-            self.lifecycle.check_allowed(name, session if isinstance(session, str) else None)
+            session = session if isinstance(session, str) else None
+            if session is not None and is_prompt and self.prompt_calls.can_join(self.agent.sessions.get(session)):
+                session = None  # it needs no idle session
+            self.lifecycle.check_allowed(name, session)
             if gate and not offers(gate, self.capabilities):
                 raise gate_error(name, gate, "agent")
             if needs_login and not self.login.allows_sessions:

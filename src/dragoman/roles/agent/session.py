@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,11 @@ from dragoman.store.replay import decode_update
 from dragoman.store.session_log import NO_LOG, QUESTION_BODIES, NoLog, SessionLog
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from dragoman.roles.agent.turn import Turn
+    from dragoman.roles.agent.work.background import Background
+    from dragoman.roles.agent.work.cancel_scope import CancelScope
 
 
 _session_numbers = count(1)
@@ -56,6 +60,19 @@ GATES: dict[type, str] = {
     updates.SessionMessage: "client.subagents",
     updates.SessionMessageChunk: "client.subagents",
 }
+
+
+# Kinds of updates that only v2 has; clients of other dialects get them in another form.
+WIDE_UPDATES = frozenset(
+    {
+        updates.AgentMessage,
+        updates.AgentThought,
+        updates.UserMessage,
+        updates.ToolCallContentChunk,
+        updates.TerminalUpdate,
+        updates.TerminalOutputChunk,
+    }
+)
 
 
 def _unnamed_plan(update: updates.PlanUpdate) -> updates.Plan | None:
@@ -98,7 +115,7 @@ class OrderedConnection:
 class Session:
     """One session of an agent.
 
-    It outlives the connection it was opened on: `session/load` and `session/resume` bind it to another client. `state`
+    It outlives the connection it was opened on: `session/load` and `session/resume` bind it to another client. `data`
     is free for the author's own data.
     """
 
@@ -135,7 +152,10 @@ class Session:
         self.turn_count = 0
         self.turn: Turn | None = None
         self.history = History()
-        self.state: dict[str, Any] = {}  # for the author
+        self.data: dict[str, Any] = {}  # for the author
+        self._open_questions = 0  # to the user, in the running turn
+        self._cancel_scopes: dict[tuple[str, str], CancelScope] = {}  # what the client can cancel, by kind and id
+        self._background: Background | None = None
         self.log: SessionLog | NoLog = NO_LOG if store is None else SessionLog(store, id)
         self._is_restored = True  # whether settings and history are loaded from the log
         self._logs_text = store is not None and streaming
@@ -203,7 +223,11 @@ class Session:
             await log.wait_stored()
             return await self.connection.request(method, params, timeout=timeout)
         await log.append_question(method, params)
-        result = await self.connection.request(method, params, timeout=timeout)
+        self._open_questions += 1
+        try:
+            result = await self.connection.request(method, params, timeout=timeout)
+        finally:
+            self._open_questions -= 1
         await log.append_decision(method, params, result)
         return result
 
@@ -274,6 +298,8 @@ class Session:
         """Send an update and add it to the history. A client without support gets the fallback or nothing."""
         if self._buffered:
             self._finish_message()
+        if type(update) in WIDE_UPDATES:
+            self._narrow_for_client(self.history)
         if self.log.store is None:
             self.history.add(update)
             self._notify_update(update)
@@ -292,6 +318,12 @@ class Session:
         if supported is not None:
             self.connection.notify("session/update", updates.UpdateParams(session_id=self.id, update=supported))
 
+    def _narrow_for_client(self, sent: Iterable[Any]) -> None:
+        """Give a client that does not know v2 the updates that only v2 has in another form, from now on."""
+        connection = self._connection
+        if connection is not None and not connection.dialect.is_wide:
+            connection.narrow_updates(sent=(self.id, sent))
+
     @property
     def should_wait(self) -> bool:
         """Whether the sender should `drain` now."""
@@ -307,8 +339,34 @@ class Session:
 
     def _replay(self) -> None:
         """Send the whole history, in order."""
+        if any(type(update) in WIDE_UPDATES for update in self.history):
+            self._narrow_for_client(())
         for update in self.history:
             self._notify_update(update)
+
+    # --- work -------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """What the session is doing: `running`, `requires_action` (it waits for the user) or `idle`."""
+        from dragoman.roles.agent.work.background import state_of
+
+        return state_of(self)
+
+    def work(self) -> AbstractAsyncContextManager[Turn]:
+        """Begin work without a prompt: `async with session.work() as turn: await turn.say("The build is green.")`."""
+        from dragoman.roles.agent.work.background import own_work
+
+        return own_work(self)
+
+    @property
+    def background(self) -> Background:
+        """The work that goes on without a turn; `turn.run_in_background` adds to it."""
+        if self._background is None:
+            from dragoman.roles.agent.work.background import Background
+
+            self._background = Background(self)
+        return self._background
 
     # --- settings ---------------------------------------------------------------------------------------------
 

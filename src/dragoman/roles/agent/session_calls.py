@@ -245,6 +245,8 @@ class SessionCalls:
         await self._client.prompt_calls.cancel_and_wait(session)
         if session.is_bound:
             await session.terminals.close()
+        if session._background is not None:
+            await session._background.close()
         await session.tools.close()
         self._client.lifecycle.close_session(session.id)
         await self._agent._call_hook("closed", session)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.session import Session
     from dragoman.roles.agent.tools import SessionTools
     from dragoman.roles.agent.turn_parts import MessageStream, TurnCompaction, TurnPlan
+    from dragoman.roles.agent.work.background import BackgroundFunction
+    from dragoman.roles.agent.work.terminal import TurnTerminal
 
 PERMISSION_OPTIONS: tuple[PermissionOption, ...] = (
     PermissionOption(option_id="allow_once", name="Allow once", kind=PermissionOptionKind.ALLOW_ONCE),
@@ -78,7 +80,12 @@ class Turn:
         self.stop_reason: str = StopReason.END_TURN
         self._messages: list[MessageStream] = []
         self._implicit_message: MessageStream | None = None  # the message of `say` where messages have ids
+        self.joined: list[list[contents.ContentBlock]] = []  # prompts that the client sent while the turn ran
+        self._joined_answers: list[tuple[DoneCallback, asyncio.Event]] = []
+        self._is_own_work = False  # no prompt began it
+        self._end_event: asyncio.Event | None = None
         self._tool_count = 0
+        self._terminal_count = 0
         self._question_count = 0
         self._compaction_count = 0
 
@@ -161,8 +168,13 @@ class Turn:
         paths: Sequence[str | ToolCallLocation] = (),
         id: str | None = None,
         requires_permission: bool = False,
+        cancellable: bool = False,
     ) -> Tool:
-        """Create a tool call: `async with turn.tool("Read main.py", kind="read") as call: ...`."""
+        """Create a tool call: `async with turn.tool("Read main.py", kind="read") as call: ...`.
+
+        With `cancellable`, a v2 client can cancel this call alone: the code of the block is cancelled, and the code
+        after it runs on; `call.cancelled` is then true.
+        """
         known = self.session.announced_tools
         if known is not None and name not in known:
             raise ProtocolError(
@@ -180,7 +192,39 @@ class Turn:
             input=input,
             paths=paths,
             requires_permission=requires_permission,
+            cancellable=cancellable,
         )
+
+    def terminal(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        size: tuple[int, int] | None = None,
+        cancellable: bool = True,
+        id: str | None = None,
+    ) -> TurnTerminal:
+        """Create a terminal that the agent runs itself and the client shows.
+
+        `async with turn.terminal("make test") as terminal: await terminal.run("make", "test")`; `size` is (columns,
+        rows).
+        """
+        from dragoman.roles.agent.work.terminal import TurnTerminal
+
+        self._terminal_count += 1
+        name = id or f"terminal_{self.session.turn_count}_{self._terminal_count}"
+        return TurnTerminal(self.session, name, command, cwd=cwd, size=size, cancellable=cancellable)
+
+    async def run_in_background(
+        self, title: str, function: BackgroundFunction, *, kind: ToolKindName = "other", input: Any = UNSET
+    ) -> Tool:
+        """Start a tool call that goes on after the turn: `function(call)` runs in a task of its own.
+
+        A v2 client sees it in the list of background work and can cancel it. Closing the session cancels it.
+        """
+        call = self.tool(title, kind=kind, input=input, cancellable=True)
+        await self.session.background.start(call, function)
+        return call
 
     async def ask_permission(
         self,
@@ -305,6 +349,19 @@ class Turn:
         if self.cancelled:
             for tool in list(self._open_tools.values()):
                 tool.mark_cancelled()
+
+    @property
+    def _ended(self) -> asyncio.Event:
+        """Set when the turn is over."""
+        if self._end_event is None:
+            import asyncio
+
+            self._end_event = asyncio.Event()
+        return self._end_event
+
+    def _mark_ended(self) -> None:
+        if self._end_event is not None:  # most turns are awaited by nobody
+            self._end_event.set()
 
     def _result(self) -> PromptResult:
         """Return the result of session/prompt."""

@@ -14,10 +14,13 @@ from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.author_errors import check_word
 from dragoman.schema import update as updates
+from dragoman.schema.base import Marker
 from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.permission import PermissionOption
 from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus, PlanItems
 from dragoman.schema.toolcall import (
+    AgentTerminalEmbed,
+    ControlCapabilities,
     Diff,
     TerminalEmbed,
     ToolCallBlock,
@@ -26,12 +29,16 @@ from dragoman.schema.toolcall import (
     ToolCallUpdate,
     ToolKind,
     ToolKindName,
+    ToolMember,
+    ToolMemberName,
 )
 from dragoman.schema.toolcall import ToolCallStatus as Status
 from dragoman.session.toolcall import FINAL_STATUSES, next_status
 
 if TYPE_CHECKING:
     from dragoman.roles.agent.turn import Answer, Turn
+    from dragoman.roles.agent.work.cancel_scope import CancelScope
+    from dragoman.roles.agent.work.terminal import TurnTerminal
 
 
 class TurnPlan:
@@ -120,6 +127,17 @@ class MessageStream:
     def _chunk(self, block: Any) -> Any:
         return self.kind(content=block, message_id=self.id)
 
+    async def replace(self, *content: str | ContentBlock) -> None:
+        """Replace everything that the message said. A client without v2 gets the new text as another message."""
+        self._buffered.clear()
+        whole = updates.AgentThought if self.kind is updates.AgentThoughtChunk else updates.AgentMessage
+        blocks: list[Any] = [TextContent(text=each) if isinstance(each, str) else each for each in content]
+        await self.turn.send_update(whole(message_id=self.id, content=blocks))
+
+    async def clear(self) -> None:
+        """Take back everything that the message said."""
+        await self.replace()
+
     async def __aenter__(self) -> MessageStream:
         return self
 
@@ -186,6 +204,7 @@ class Tool:
         input: Any = UNSET,
         paths: Sequence[str | ToolCallLocation] = (),
         requires_permission: bool = False,
+        cancellable: bool = False,
     ) -> None:
         check_word("kind", kind, ToolKind)
         self.turn = turn
@@ -198,6 +217,11 @@ class Tool:
         self.requires_permission = requires_permission
         self.status: str = Status.PENDING
         self._content: list[Any] = []
+        self._scope: CancelScope | None = None
+        if cancellable:
+            from dragoman.roles.agent.work.cancel_scope import CancelScope
+
+            self._scope = CancelScope()
 
     async def __aenter__(self) -> Tool:
         if self.status != Status.PENDING or self.id in self.turn._open_tools:
@@ -216,11 +240,36 @@ class Tool:
         )
         self.turn._open_tools[self.id] = self
         await self.turn.send_update(start)
+        if self._scope is not None:
+            self._scope.enter()
+            self.turn.session._cancel_scopes["tool_call", self.id] = self._scope
+            if self._is_shown_wide:
+                await self._send_progress(capabilities=ControlCapabilities(cancel=Marker()))
         return self
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client cancelled this call alone."""
+        return self._scope is not None and self._scope.is_cancelled
+
+    @property
+    def _is_shown_wide(self) -> bool:
+        return self.turn.session.connection.dialect.is_wide
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool | None:
+        if self._scope is not None:
+            is_own = self._scope.absorb(error)
+            self.turn.session._cancel_scopes.pop(("tool_call", self.id), None)
+            if is_own:
+                self.mark_cancelled()
+                return True
+        await self._end(error)
+        return None
+
+    async def _end(self, error: BaseException | None) -> None:
+        """End the call as its block ended."""
         if error is None and self.status == Status.AWAITING_PERMISSION:
             self.mark_cancelled()  # another task asks for permission, and the block did not wait for it
         elif error is None:
@@ -251,9 +300,31 @@ class Tool:
         self._content.append(Diff(path=path, old_text=old, new_text=new))
         await self._send_progress(content=list(self._content))
 
-    async def add_terminal(self, terminal_id: str) -> None:
-        """Show a terminal of the client in the content."""
-        await self.add_content(TerminalEmbed(terminal_id=terminal_id))
+    async def add_terminal(self, terminal: str | TurnTerminal) -> None:
+        """Show a terminal in the content: one of the client, by its id, or one that the agent runs itself."""
+        if isinstance(terminal, str):
+            await self.add_content(TerminalEmbed(terminal_id=terminal))
+        else:
+            await self.add_content(AgentTerminalEmbed(terminal_id=terminal.id))
+
+    async def append_text(self, text: str) -> None:
+        """Append text without sending the whole content again, for output that grows."""
+        block = ToolCallBlock(content=TextContent(text=text))
+        await self.start()
+        self._content.append(block)
+        await self.turn.send_update(updates.ToolCallContentChunk(tool_call_id=self.id, content=block))
+
+    async def clear(self, *members: ToolMemberName) -> None:
+        """Clear members of the call, `content` by default. A client without v2 gets an empty list or a default."""
+        names = list(members or ("content",))
+        for name in names:
+            check_word("member", name, ToolMember)
+        if "content" in names:
+            self._content.clear()
+        if "locations" in names:
+            self.locations = []
+        self.turn.session._narrow_for_client(self.turn.session.history)
+        await self._send_progress(clear=names)
 
     async def add_content(self, *content: Any) -> None:
         """Add any tool call content."""
@@ -334,6 +405,8 @@ class Tool:
         self.status = next_status(self.status, status)
         if status in FINAL_STATUSES:
             self.turn._open_tools.pop(self.id, None)
+            if self._scope is not None and self._is_shown_wide:
+                members["clear"] = ["capabilities"]  # nothing is left to cancel
         await self._send_progress(status=status, **members)
 
     async def _send_progress(self, **members: Any) -> None:

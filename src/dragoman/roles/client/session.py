@@ -17,7 +17,7 @@ from dragoman.dialect.session_table import compact_json
 from dragoman.engine.connection import Connection
 from dragoman.errors import AgentExited, ConnectionFailed, ProtocolError
 from dragoman.roles.client.follow import Location, LocationStream, new_locations
-from dragoman.roles.client.turn import ClientTurn
+from dragoman.roles.client.turn import ClientTurn, cancel_call
 from dragoman.schema import update as updates
 from dragoman.schema.config import SessionConfigOption, SessionModeState, SetConfigOptionParams, SetModeParams
 from dragoman.schema.content import ContentBlock, TextContent
@@ -26,7 +26,7 @@ from dragoman.schema.plan import PlanEntry
 from dragoman.schema.prompt import CancelParams
 from dragoman.schema.session import CloseSessionParams
 from dragoman.schema.toolcall import ToolCallStatus
-from dragoman.schema.update import AgentMessage, AgentMessageChunk, ToolCallProgress, ToolCallStart
+from dragoman.schema.update import AgentMessageChunk, SessionState, ToolCallProgress, ToolCallStart
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall
 from dragoman.session.transcript import MERGE_AFTER, Transcript
 from dragoman.store.contract import EntryKind
@@ -149,6 +149,14 @@ class ClientSession:
         return self._transcript.commands
 
     @property
+    def state(self) -> str:
+        """What the session is doing: `running`, `requires_action` (it waits for the user), `idle`, or another one."""
+        told = self._transcript.state or SessionState.IDLE
+        if told != SessionState.IDLE or self.turn is None or self.turn.is_over:
+            return told
+        return SessionState.REQUIRES_ACTION if self._open_questions else SessionState.RUNNING
+
+    @property
     def roots(self) -> list[str]:
         """The folders of the session, cwd first."""
         return [self.cwd, *self.directories]
@@ -214,7 +222,7 @@ class ClientSession:
                 timeout=_scale_timeout(timeout, timeout_factor),
                 idle_timeout=_scale_timeout(idle, timeout_factor),
             )
-            return await _collect_text(turn)
+            return await turn.text()
 
         if recovery is None:
             return await run_once(1.0)
@@ -261,6 +269,14 @@ class ClientSession:
             # Many agents send no further update for them (docs/protocol/peers.md#tool-call-order).
             if call.status not in FINAL_STATUSES:
                 call.status = ToolCallStatus.CANCELLED
+
+    async def cancel_tool_call(self, tool_call_id: str) -> None:
+        """Cancel one tool call of a v2 agent; the turn goes on. The agent says which calls can be cancelled."""
+        await self.request(*cancel_call(self, tool_call_id=tool_call_id))
+
+    async def cancel_terminal(self, terminal_id: str) -> None:
+        """End the command of one terminal that a v2 agent runs; the turn goes on."""
+        await self.request(*cancel_call(self, terminal_id=terminal_id))
 
     async def close(self) -> None:
         """Close the session: stop its work and release its resources."""
@@ -426,15 +442,6 @@ class ClientSession:
                 await self._prompt_answered.wait()
         except TimeoutError:
             pass
-
-
-async def _collect_text(turn: ClientTurn) -> str:
-    answer = Transcript()  # a whole message replaces what was said of it
-    async with turn:
-        async for update in turn:
-            if type(update) is AgentMessage or type(update) is AgentMessageChunk:
-                answer.add(update)
-    return "".join(message.text for message in answer.messages)
 
 
 def _scale_timeout(timeout: float | None, factor: float) -> float | None:

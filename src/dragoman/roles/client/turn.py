@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import ConnectionFailed, DragomanError, Kind, ProtocolError
 from dragoman.ids import new_id
+from dragoman.schema.content import TextContent
 from dragoman.schema.prompt import PromptParams, PromptResult, StopReason, Usage
-from dragoman.schema.update import SessionUpdate
+from dragoman.schema.terminal import CancelTerminalParams
+from dragoman.schema.toolcall import CancelToolCallParams
+from dragoman.schema.update import AgentMessage, AgentMessageChunk, SessionUpdate
+from dragoman.session.transcript import Transcript
 from dragoman.store.contract import EntryKind
 from dragoman.store.session_log import turn_ended_body
 
@@ -102,6 +106,8 @@ class ClientTurn:
         self._iterating = False
         self._received_count = 0  # updates of this turn
         self._foreign_count = 0  # updates of other clients' turns that run before this one
+        self._open_prompts = 0  # sent by `steer` and not answered
+        self._last_answer: tuple[Any, ProtocolError | None] | None = None  # kept until those are answered
         self._error: BaseException | None = None
         self._timeout = timeout
         self._idle_timeout = idle_timeout
@@ -202,6 +208,49 @@ class ClientTurn:
             raise self._error
         assert self.result is not None
         return self.result
+
+    async def text(self) -> str:
+        """Run the turn to its end and return the agent's text; a whole message replaces what was said of it."""
+        answer = Transcript()
+        async with self:
+            async for update in self:
+                if type(update) is AgentMessage or type(update) is AgentMessageChunk:
+                    answer.add(update)
+        return "".join(message.text for message in answer.messages)
+
+    def steer(self, content: str | Sequence[Any]) -> asyncio.Future[PromptResult]:
+        """Send another prompt while the turn runs, to a v2 agent. The turn ends when all its prompts have ended.
+
+        The agent takes it into the running work, or works on it afterwards. The future is for whom its end matters.
+        """
+        connection = self.session.connection
+        if not connection.dialect.is_wide:
+            message = "this agent takes no prompt while it works; wait for the end of the turn"
+            raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message)
+        if self.is_over:
+            raise RuntimeError("the turn is over; start another one with session.prompt")
+        blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
+        self.session._add_prompt(blocks)
+        answered: asyncio.Future[PromptResult] = asyncio.get_running_loop().create_future()
+        self._open_prompts += 1
+
+        def done(result: Any, error: ProtocolError | None) -> None:
+            self._open_prompts -= 1
+            if not answered.done():
+                answered.set_result(result) if error is None else answered.set_exception(error)
+                answered.exception() if error is not None else None  # nobody has to look at it
+            if self._open_prompts == 0 and self._last_answer is not None:
+                self._end_with(*self._last_answer)
+
+        def send() -> None:
+            connection.call("session/prompt", PromptParams(session_id=self.session.id, prompt=blocks), done)
+
+        log = self.session.log
+        if log.store is None:
+            send()
+        else:
+            log.append(EntryKind.PROMPT, {"prompt": blocks}, actor=self._by, then=send)
+        return answered
 
     def __aiter__(self) -> AsyncIterator[SessionUpdate]:
         self._iterating = True
@@ -323,6 +372,12 @@ class ClientTurn:
         return {"stopReason": StopReason.CANCELLED, **body}
 
     def _on_answer(self, result: Any, error: ProtocolError | None) -> None:
+        if self._open_prompts and error is None:  # `steer` sent more
+            self._last_answer = (result, error)
+        else:
+            self._end_with(result, error)
+
+    def _end_with(self, result: Any, error: ProtocolError | None) -> None:
         if self.is_over:
             return
         self.result = result
@@ -350,3 +405,13 @@ class ClientTurn:
         if self._timer is not None:
             self._timer.cancel()
         self._wake()
+
+
+def cancel_call(session: ClientSession, *, tool_call_id: str = "", terminal_id: str = "") -> tuple[str, Any]:
+    """Return the method and params that cancel one tool call or one terminal; raise if the agent cannot do that."""
+    if not session.connection.dialect.is_wide:
+        message = "this agent cannot cancel a part of a turn; cancel the turn"
+        raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message)
+    if tool_call_id:
+        return "tool_call/cancel", CancelToolCallParams(session_id=session.id, tool_call_id=tool_call_id)
+    return "terminal/cancel", CancelTerminalParams(session_id=session.id, terminal_id=terminal_id)

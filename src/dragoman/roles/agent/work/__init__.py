@@ -1,0 +1,1 @@
+"""Work of an agent that only v2 shows: its own terminals, work without a prompt, background work."""
