@@ -1,7 +1,8 @@
 """The one command: `python -m bench.run [--rows NAME ...] [--runs N] [--kinds ...] [--json FILE] [--write]`.
 
-Prepares the peers, runs every job for every kind in turns, prints each measurement as it comes and the table
-at the end. The turns matter: on a shared machine only figures taken minutes apart at most can be compared.
+Prepares the peers, runs every job for every kind in turns, prints each measurement as it comes, the table at the end,
+what got worse than the committed results, and instruction counts of the hottest paths. The turns matter: on a shared
+machine only figures taken minutes apart at most can be compared.
 """
 
 import argparse
@@ -13,12 +14,17 @@ import sys
 from datetime import date
 from pathlib import Path
 
+from bench import instructions
+from bench.chart import chart
+from bench.compare import regressions
 from bench.measure import Failed, measure
 from bench.rows import JOBS, KINDS, ROWS, Job, smaller
 from bench.setup import ROOT, Kinds, prepare
 from bench.table import format_figure, table
 
 RESULTS = ROOT / "bench" / "RESULTS.md"
+FIGURES = ROOT / "bench" / "results.json"  # every figure behind RESULTS.md, for comparisons
+CHART = ROOT / "docs" / "pictures" / "speed.svg"
 RUNS = 5
 BUSY = 1.0  # load beyond the number of cores from which on a caution is printed
 
@@ -35,12 +41,25 @@ def main(arguments: list[str] | None = None) -> int:
     measured: Measured = {}
     for job in jobs:
         _take_turns(job, options.runs, [name for name in options.kinds if name in kinds.named], kinds, measured)
+    before, counts_before = _committed()
+    counts = {} if options.no_counts else instructions.count_all(kinds.named["ours"].client[0])
     report = _report(measured, options.runs, kinds, options.quick)
+    if counts:
+        report += f"\n\n## Instructions of the hottest paths\n\n{instructions.table(counts, counts_before)}"
     print(f"\n{report}")
+    worse = [] if options.quick else regressions(ROWS, before, measured)
+    print("\n".join(["", "Worse than the committed results:", *worse] if worse else ["", "Nothing got worse."]))
     if options.json:
         options.json.write_text(json.dumps(_plain(measured), indent=1) + "\n")
     if options.write:
-        RESULTS.write_text(f"# Results\n\n{report}\n")
+        together = {**before, **measured}
+        RESULTS.write_text(
+            f"# Results\n\n![times as fast as the official SDKs](../docs/pictures/speed.svg)\n\n{report}\n"
+        )
+        FIGURES.write_text(
+            json.dumps({"runs": _plain(together), "instructions": counts_before | counts}, indent=1) + "\n"
+        )
+        CHART.write_text(chart(together))
     ours = (run for (_, kind), runs in measured.items() if kind == "ours" for run in runs)
     return 1 if any(isinstance(run, str) for run in ours) else 0
 
@@ -53,7 +72,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="only these implementations")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: does it run, not how fast")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every single figure as JSON")
-    parser.add_argument("--write", action="store_true", help="write the table to bench/RESULTS.md")
+    parser.add_argument("--no-counts", action="store_true", help="do not count instructions (minutes, with valgrind)")
+    parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md, its figures and the chart")
     return parser.parse_args(arguments)
 
 
@@ -115,6 +135,14 @@ def _commit() -> str:
 
     changed = " with changes" if git("status", "--porcelain", "--", "src") else ""
     return (git("rev-parse", "--short", "HEAD") or "unknown") + changed
+
+
+def _committed() -> tuple[Measured, dict[str, float]]:
+    """The figures and the instruction counts of the committed results."""
+    if not FIGURES.exists():
+        return {}, {}
+    kept = json.loads(FIGURES.read_text())
+    return {(each["job"], each["kind"]): each["runs"] for each in kept["runs"]}, kept["instructions"]
 
 
 def _plain(measured: Measured) -> list[dict[str, object]]:
