@@ -40,6 +40,7 @@ BARE = [
     line(piece(update={"sessionUpdate": "agent_thought_chunk"})),
     line(piece(update={"sessionUpdate": "user_message_chunk"})),
     line(piece(session="other")),
+    line(piece(params={"_meta": {"dragoman": {"seq": 12}}})),  # as a host numbers it
     line(piece(extra={"a": 1}, params={"more": 1}, update={"more": 2}, content={"more": 3})),
     line(piece()).replace(b'":', b'": ').replace(b',"', b', "'),
 ]
@@ -48,7 +49,9 @@ BARE = [
 OTHER = [
     line(piece(id=7)),
     line(piece(id=None)),
-    line(piece(params={"_meta": {"dragoman": {"x": 1}}})),
+    line(piece(params={"_meta": {"dragoman": {"seq": 1}, "theirs": 2}})),
+    line(piece(params={"_meta": {"theirs": 2}})),
+    line(piece(params={"_meta": {}})),
     line(piece(update={"_meta": {"dragoman": {"x": 1}}})),
     line(piece(content={"_meta": {"dragoman": {"x": 1}}})),
     line(piece(content={"annotations": {"priority": 1}})),

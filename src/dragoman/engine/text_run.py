@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.text_chunk import Chunk
 from dragoman.engine.codec import STRICT_ERRORS
 from dragoman.schema.content import TextContent
@@ -69,7 +70,7 @@ def text_run_at(frames: list[Frame], start: int) -> TextRun | None:
                 or content.annotations is not UNSET
                 or update.meta is not UNSET
                 or update.message_id != message_id
-                or params.meta is not UNSET
+                or not _is_without_meta(params)
                 or params.session_id != session
                 or message.id is not UNSET
                 or is_too_deep(frame)  # type: ignore[arg-type]
@@ -82,17 +83,23 @@ def text_run_at(frames: list[Frame], start: int) -> TextRun | None:
 
 
 def is_bare_text(params: Any) -> bool:
-    """Whether an update is a text chunk without meta, like most updates of a stream."""
+    """Whether an update is a text chunk without meta of others, like most updates of a stream."""
     update = params.update
-    if type(update) not in CHUNK_TYPES or params.meta is not UNSET or update.meta is not UNSET:
+    if type(update) not in CHUNK_TYPES or not _is_without_meta(params) or update.meta is not UNSET:
         return False
     content = update.content
     return type(content) is TextContent and content.meta is UNSET
 
 
+def _is_without_meta(params: Any) -> bool:
+    """Whether an update has no meta once our own is removed; a host numbers every update there."""
+    meta = params.meta
+    return meta is UNSET or (type(meta) is dict and len(meta) == 1 and SIDE_DATA_KEY in meta)
+
+
 def chunk_of(params: Any) -> Chunk | None:
     """Return the text chunk that a typed update consists of; None when the update holds more than that."""
-    if type(params) is not UpdateParams or not is_bare_text(params):
+    if type(params) is not UpdateParams or params.meta is not UNSET or not is_bare_text(params):
         return None
     update: Any = params.update
     content = update.content

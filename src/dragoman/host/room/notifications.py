@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -50,7 +51,7 @@ _RESTART_HINT = "The next prompt starts it again."
 
 # An update that contains one of these, perhaps only in its text, may have another form in official v1 (dialect/v1), or
 # for members that do not have the terminal.
-_REWRITTEN_MEMBERS = (b'"_meta"', b'"awaiting_permission"', b'"denied"', b'"cancelled"', b'"paused"', b'"terminalId"')
+_has_rewritten_member = re.compile(rb'"(?:_meta|awaiting_permission|denied|cancelled|paused|terminalId)"').search
 
 
 class Notification(msgspec.Struct, eq=False):
@@ -121,7 +122,7 @@ def replay_notifications(session: str, entry: RawEntry) -> list[Notification]:
 
 def _render_update(session: str, entry: RawEntry) -> list[Notification]:
     raw = bytes(entry.body)
-    is_common = raw.startswith(_PLAIN_UPDATES) and all(raw.find(word) < 0 for word in _REWRITTEN_MEMBERS)
+    is_common = raw.startswith(_PLAIN_UPDATES) and _has_rewritten_member(raw) is None
     frame = update_frame(encode(session), raw, entry.seq) if is_common else None
     return [Notification(UPDATE, seq=entry.seq, raw=raw, frame=frame)]
 
