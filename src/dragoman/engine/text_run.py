@@ -5,6 +5,7 @@ The first frame that is anything else ends a run; the connection then decodes th
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -35,7 +36,10 @@ class _UpdateFrame(msgspec.Struct, gc=False):
     id: Id | UnsetType = UNSET
 
 
-_decode = msgspec.json.Decoder(_UpdateFrame).decode
+# Made on first use: it takes milliseconds, and agents, who start most often, get no updates.
+@cache
+def _frame_decoder() -> msgspec.json.Decoder[_UpdateFrame]:
+    return msgspec.json.Decoder(_UpdateFrame)
 
 
 class TextRun(NamedTuple):
@@ -54,9 +58,10 @@ def text_run_at(frames: list[Frame], start: int) -> TextRun | None:
     kind: Any = None
     message_id: Any = UNSET
     updates: list[Any] = []
+    decode = _frame_decoder().decode
     try:
         for frame in islice(frames, start, None):
-            message = _decode(frame)  # type: ignore[arg-type]
+            message = decode(frame)  # type: ignore[arg-type]
             params = message.params
             update: Any = params.update
             if type(update) is not kind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -20,7 +21,11 @@ from dragoman.store.contract import EntryKind, decode_raw_entry
 
 _SPEAKERS = {"user": "User", "agent": "Agent"}
 
-_update_decoder = msgspec.json.Decoder(UpdateParams)
+
+# Made on first use: it takes milliseconds, and every agent imports this module.
+@cache
+def _update_decoder() -> msgspec.json.Decoder[UpdateParams]:
+    return msgspec.json.Decoder(UpdateParams)
 
 
 def decode_updates(lines: Iterable[bytes]) -> Iterator[Any]:
@@ -61,7 +66,7 @@ def render_markdown(transcript: Transcript) -> str:
 def decode_update(body: bytes | msgspec.Raw) -> Any:
     """Decode an update; None if it cannot be decoded at all."""
     try:
-        return _update_decoder.decode(b'{"sessionId":"","update":%s}' % bytes(body)).update
+        return _update_decoder().decode(b'{"sessionId":"","update":%s}' % bytes(body)).update
     except msgspec.DecodeError:
         pass
     try:
